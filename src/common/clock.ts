@@ -1,0 +1,18 @@
+/** Time as an argument, so that a test can move it. */
+
+import { setTimeout as delay } from "node:timers/promises";
+
+export interface Clock {
+  /** Milliseconds since the Unix epoch. */
+  now(): number;
+  /** Resolves after `ms`; rejects with AbortError when the signal fires first. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>;
+}
+
+/** The machine's own clock. Its timers keep no process alive. */
+export function createSystemClock(): Clock {
+  return {
+    now: () => Date.now(),
+    sleep: (ms, signal) => delay(ms, undefined, { signal, ref: false }),
+  };
+}

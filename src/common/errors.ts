@@ -1,0 +1,88 @@
+/** The one error that crosses rooms. Its codes are Connect's code names, on every edge. */
+
+/** Every reason for which an operation can fail. */
+export const ERROR_CODES = [
+  "invalid_argument",
+  "unauthenticated",
+  "permission_denied",
+  "not_found",
+  "already_exists",
+  "failed_precondition",
+  "resource_exhausted",
+  "deadline_exceeded",
+  "canceled",
+  "unavailable",
+  "unimplemented",
+  "internal",
+] as const;
+
+export type ErrorCode = (typeof ERROR_CODES)[number];
+
+export interface SandboxErrorOptions {
+  readonly cause?: unknown;
+  /** What the caller can do about it, as one sentence. */
+  readonly hint?: string;
+}
+
+/** An operation failed: a code for programs, a message for people, a hint for the way on. */
+export class SandboxError extends Error {
+  readonly code: ErrorCode;
+  readonly hint: string | undefined;
+
+  constructor(code: ErrorCode, message: string, options: SandboxErrorOptions = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.name = "SandboxError";
+    this.code = code;
+    this.hint = options.hint;
+  }
+}
+
+const MAX_CAUSES = 8;
+
+/** The first `code` string found on an error or its causes, such as `ENOENT`. */
+export function causeCode(error: unknown): string | undefined {
+  let current = error;
+  for (let depth = 0; depth < MAX_CAUSES && current instanceof Error; depth += 1) {
+    if ("code" in current && typeof current.code === "string") return current.code;
+    current = current.cause;
+  }
+  return undefined;
+}
+
+/** The text of anything that was thrown. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ENOENT",
+  "EPIPE",
+  "ENOTFOUND",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ETIMEDOUT",
+  "UND_ERR_SOCKET",
+  "UND_ERR_CLOSED",
+  "UND_ERR_DESTROYED",
+  "UND_ERR_CONNECT_TIMEOUT",
+]);
+
+/**
+ * Any failure of a connection as ours: a broken or refused one is `unavailable`, an abort
+ * `canceled`, a time limit `deadline_exceeded`, anything else `internal`.
+ */
+export function toSandboxError(error: unknown, subject: string): SandboxError {
+  if (error instanceof SandboxError) return error;
+  const name = error instanceof Error ? error.name : "";
+  const message = `${subject}: ${errorText(error)}`;
+  if (name === "TimeoutError")
+    return new SandboxError("deadline_exceeded", message, { cause: error });
+  if (name === "AbortError") return new SandboxError("canceled", message, { cause: error });
+  const code = causeCode(error);
+  if (code !== undefined && UNAVAILABLE_CODES.has(code)) {
+    return new SandboxError("unavailable", message, { cause: error });
+  }
+  return new SandboxError("internal", message, { cause: error });
+}

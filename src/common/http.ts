@@ -1,0 +1,52 @@
+/** What every HTTP server of ours needs: bounded bodies and plain JSON replies. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { SandboxError } from "./errors.ts";
+
+/**
+ * The whole body of a request, at most `maxBytes`.
+ * @throws SandboxError resource_exhausted when it is larger, canceled when the peer vanished.
+ */
+export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > maxBytes) {
+        throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
+      }
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    throw new SandboxError("canceled", "request ended before its body", { cause: error });
+  }
+  return Buffer.concat(chunks, size);
+}
+
+/** Sends a JSON reply with its length, or none at all once the reply has begun. */
+export function sendJson(
+  response: ServerResponse,
+  status: number,
+  reply: { readonly body: unknown; readonly headers?: Readonly<Record<string, string>> },
+): void {
+  if (response.headersSent || response.destroyed) return;
+  const payload = Buffer.from(JSON.stringify(reply.body));
+  response.writeHead(status, {
+    "content-type": "application/json; charset=utf-8",
+    "content-length": payload.length,
+    "x-content-type-options": "nosniff",
+    ...reply.headers,
+  });
+  response.end(payload);
+}
+
+/** The user of a Basic header, without its password; undefined for any other header. */
+export function basicUser(authorization: string | undefined): string | undefined {
+  const match = /^basic\s+([A-Za-z0-9+/=_-]+)\s*$/i.exec(authorization ?? "");
+  const encoded = match?.[1];
+  if (encoded === undefined) return undefined;
+  const [user] = Buffer.from(encoded, "base64").toString("utf8").split(":", 1);
+  return user;
+}

@@ -1,0 +1,102 @@
+/**
+ * The border of the engine: isolated containers, made, frozen and ended. It knows layers, limits
+ * and ports; what a template or a sandbox is, others decide.
+ */
+
+import type { Socket } from "node:net";
+
+/** How strongly a container is separated from the host, weakest first. */
+export const ISOLATION_LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
+
+export type IsolationLevel = (typeof ISOLATION_LEVELS)[number];
+
+/**
+ * One read-only step of a root file system. Files carry the ids that the container sees; the
+ * engine maps them into the container's own range when it mounts them.
+ */
+export interface Layer {
+  /** Absolute host path of the tree for `/`. */
+  readonly root: string;
+  /** Absolute host path of the tree for `/usr`, where `/usr` is stacked separately. */
+  readonly usr?: string;
+}
+
+export interface ContainerLimits {
+  readonly memoryMb: number;
+  readonly cpus: number;
+  readonly diskMb: number;
+  readonly pids: number;
+}
+
+export interface ContainerSpec {
+  /** `[a-z0-9]{1,64}`, unique on this machine; names the container and its cgroup. */
+  readonly id: string;
+  /** A host folder of this container alone, mode 0700; the engine creates and removes it. */
+  readonly directory: string;
+  /** Bottom first; the container's own writable layer lies above the last one. */
+  readonly layers: readonly Layer[];
+  readonly limits: ContainerLimits;
+  readonly hostname: string;
+}
+
+export interface ContainerExit {
+  /** Why it ended, for a log line: `init ended`, `killed`, `out of memory`. */
+  readonly reason: string;
+}
+
+export interface Container extends AsyncDisposable {
+  readonly id: string;
+  /** Resolves once no process of the container is left, however it ended. */
+  readonly exit: Promise<ContainerExit>;
+  /** Whether this engine proved the separation, and how strong it is. */
+  readonly level: IsolationLevel;
+  /**
+   * A byte stream to a TCP port inside the container; for the daemon's port to its public socket.
+   * @throws SandboxError unavailable when nothing listens there or the container is gone.
+   */
+  dial(port: number, signal: AbortSignal): Promise<Socket>;
+  /** A byte stream to the daemon's control socket, which no client ever reaches. */
+  dialControl(signal: AbortSignal): Promise<Socket>;
+  /** Stops every process where it stands; memory is kept. Idempotent. */
+  pause(): Promise<void>;
+  resume(): Promise<void>;
+  /**
+   * Copies the writable layer to `directory` (made by this call) as a layer of its own and syncs
+   * it to disk. Processes stand still meanwhile; a paused container stays paused.
+   */
+  snapshot(directory: string): Promise<Layer>;
+  /** Ends every process and removes every trace on the host. Idempotent. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** One thing that was looked at, for `doctor`. */
+export interface EngineCheck {
+  readonly name: string;
+  readonly outcome: "ok" | "warning" | "missing";
+  readonly detail: string;
+  /** The command that mends it. */
+  readonly remedy?: string;
+}
+
+export interface EngineReport {
+  /** The runtime that passed, with its version: `crun 1.8.1`; undefined when none did. */
+  readonly runtime: string | undefined;
+  readonly level: IsolationLevel;
+  readonly isUsable: boolean;
+  readonly checks: readonly EngineCheck[];
+}
+
+export interface Engine {
+  readonly name: string;
+  /** Proves by a tiny container what this machine can do. */
+  probe(): Promise<EngineReport>;
+  /**
+   * Starts a container whose daemon accepts connections on its control socket.
+   * @throws SandboxError unavailable when the runtime fails; nothing is left behind then.
+   */
+  create(spec: ContainerSpec, signal: AbortSignal): Promise<Container>;
+  /** The running container that an earlier process made in this folder, if it still lives. */
+  adopt(id: string, directory: string): Promise<Container | undefined>;
+  /** Ends and removes whatever container, mount or cgroup belongs to this folder. */
+  remove(id: string, directory: string): Promise<void>;
+}

@@ -1,0 +1,136 @@
+/** Bodies of the control API, in the wire's own spelling. Source: docs/wire.md. */
+
+import { z } from "../common/schema.ts";
+
+const MAX_INT32 = 2_147_483_647;
+const seconds = z.int().min(0).max(MAX_INT32);
+const stringMap = z.record(z.string(), z.string());
+
+export const networkSchema = z.object({
+  allowPublicTraffic: z.boolean().optional(),
+  allowOut: z.array(z.string()).optional(),
+  denyOut: z.array(z.string()).optional(),
+  maskRequestHost: z.string().optional(),
+});
+
+export type Network = z.infer<typeof networkSchema>;
+
+const volumeMountSchema = z.object({ name: z.string(), path: z.string() });
+
+/** Body of `POST /sandboxes`; `POST /v2/sandboxes` differs in defaults only. */
+export const createRequestSchema = z.object({
+  templateID: z.string(),
+  timeout: seconds.optional(),
+  autoPause: z.boolean().optional(),
+  autoResume: z.object({ enabled: z.boolean() }).optional(),
+  secure: z.boolean().optional(),
+  allow_internet_access: z.boolean().optional(),
+  network: networkSchema.optional(),
+  metadata: stringMap.optional(),
+  envVars: stringMap.optional(),
+  mcp: z.record(z.string(), z.unknown()).nullable().optional(),
+  volumeMounts: z.array(volumeMountSchema).optional(),
+});
+
+export type CreateRequest = z.infer<typeof createRequestSchema>;
+
+/** Reply of create, connect and resume. */
+export const sandboxSchema = z.object({
+  templateID: z.string(),
+  sandboxID: z.string(),
+  clientID: z.string(),
+  envdVersion: z.string(),
+  alias: z.string().optional(),
+  envdAccessToken: z.string().nullish(),
+  trafficAccessToken: z.string().nullish(),
+  domain: z.string().nullish(),
+});
+
+export type SandboxBody = z.infer<typeof sandboxSchema>;
+
+/** One sandbox of a list. */
+export const listedSandboxSchema = z.object({
+  templateID: z.string(),
+  sandboxID: z.string(),
+  clientID: z.string(),
+  alias: z.string().optional(),
+  startedAt: z.string(),
+  endAt: z.string(),
+  cpuCount: z.number(),
+  memoryMB: z.number(),
+  diskSizeMB: z.number(),
+  state: z.enum(["running", "paused"]),
+  envdVersion: z.string(),
+  metadata: stringMap.optional(),
+  volumeMounts: z.array(volumeMountSchema).optional(),
+});
+
+export type ListedSandboxBody = z.infer<typeof listedSandboxSchema>;
+
+/** Reply of `GET /sandboxes/{sandboxID}`. */
+export const sandboxDetailSchema = listedSandboxSchema.extend({
+  envdAccessToken: z.string().nullish(),
+  allowInternetAccess: z.boolean().nullish(),
+  domain: z.string().nullish(),
+  network: networkSchema.optional(),
+  lifecycle: z
+    .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
+    .optional(),
+});
+
+export type SandboxDetailBody = z.infer<typeof sandboxDetailSchema>;
+
+export const timeoutRequestSchema = z.object({ timeout: seconds });
+export const connectRequestSchema = z.object({
+  timeout: seconds.optional(),
+  memory: z.boolean().optional(),
+});
+export const pauseRequestSchema = z.object({ memory: z.boolean().optional() });
+export const snapshotRequestSchema = z.object({ name: z.string().optional() });
+
+/** Reply of snapshot creation. */
+export const snapshotSchema = z.object({ snapshotID: z.string(), names: z.array(z.string()) });
+
+export type SnapshotBody = z.infer<typeof snapshotSchema>;
+
+/** Reply of `GET /sandboxes/{sandboxID}/logs`: the same records twice, raw and taken apart. */
+export const logsSchema = z.object({
+  logs: z.array(z.object({ timestamp: z.string(), line: z.string() })),
+  logEntries: z.array(
+    z.object({
+      timestamp: z.string(),
+      message: z.string(),
+      level: z.string(),
+      fields: stringMap,
+    }),
+  ),
+});
+
+export type LogsBody = z.infer<typeof logsSchema>;
+
+const buildSchema = z.object({
+  buildID: z.string(),
+  status: z.enum(["waiting", "building", "ready", "error"]).optional(),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  finishedAt: z.string().optional(),
+  cpuCount: z.number(),
+  memoryMB: z.number(),
+  diskSizeMB: z.number().optional(),
+  envdVersion: z.string().optional(),
+});
+
+/** Reply of `GET /templates/{templateID}`. */
+export const templateSchema = z.object({
+  templateID: z.string(),
+  public: z.boolean(),
+  aliases: z.array(z.string()),
+  names: z.array(z.string()),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  lastSpawnedAt: z.string().nullable(),
+  spawnCount: z.number(),
+  builds: z.array(buildSchema),
+});
+
+export type TemplateBody = z.infer<typeof templateSchema>;

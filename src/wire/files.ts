@@ -1,0 +1,40 @@
+/** Bodies of the plain HTTP file endpoints, and the calls that only the host makes to the daemon. */
+
+import { z } from "../common/schema.ts";
+
+/** Body of `POST /files/compose`. */
+export const composeRequestSchema = z.object({
+  source_paths: z.array(z.string()),
+  destination: z.string(),
+  username: z.string().optional(),
+});
+
+/** One file of an upload or compose reply. */
+export const fileRecordSchema = z.object({
+  path: z.string(),
+  name: z.string(),
+  type: z.enum(["file", "directory"]),
+  metadata: z.record(z.string(), z.string()).optional(),
+});
+
+export type FileRecord = z.infer<typeof fileRecordSchema>;
+
+/** Body of `POST /init`, on the host's own channel only. */
+export const initRequestSchema = z.object({
+  /** Absent: the sandbox is open to whoever reaches it. */
+  accessToken: z.string().min(1).optional(),
+  envVars: z.record(z.string(), z.string()).optional(),
+  defaultUser: z.string().optional(),
+  defaultWorkdir: z.string().optional(),
+  /** Orders repeated calls: older ones are ignored. */
+  timestamp: z.iso.datetime({ offset: true }).optional(),
+});
+
+export type InitRequest = z.infer<typeof initRequestSchema>;
+
+/** A line of the daemon's log, as it travels to the service. */
+export const daemonLogLineSchema = z.looseObject({
+  level: z.enum(["debug", "info", "warn", "error"]),
+  timestamp: z.string(),
+  message: z.string(),
+});

@@ -1,0 +1,140 @@
+/** Holds the source to its written borders: who may import whom, and a header in every file. */
+
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join, relative, resolve } from "node:path";
+import { expect, test } from "vitest";
+
+const SOURCE = resolve(import.meta.dirname, "../../src");
+const MIN_FILES = 20;
+
+/** A room may import these rooms and files; what is not here is forbidden. */
+const ROOMS: Readonly<Record<string, readonly string[]>> = {
+  common: [],
+  gen: [],
+  wire: ["common", "gen"],
+  client: ["common", "gen", "wire"],
+  mcp: ["common", "wire", "client"],
+  dev: ["common", "mcp"],
+  envd: ["common", "gen", "wire"],
+  store: ["common"],
+  engine: ["common"],
+  sandboxes: ["common", "wire", "client", "store", "engine"],
+  control: ["common", "wire", "sandboxes"],
+  gateway: ["common", "wire", "sandboxes"],
+  listener: ["common", "wire"],
+  commands: [
+    "config.ts",
+    "common",
+    "wire",
+    "client",
+    "mcp",
+    "dev",
+    "store",
+    "engine",
+    "sandboxes",
+    "control",
+    "gateway",
+    "listener",
+  ],
+  "config.ts": ["common"],
+  "cli.ts": ["common", "config.ts", "commands"],
+  "main.ts": ["cli.ts"],
+};
+
+/** Packages and modules that only these rooms may use. */
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  zod: ["common"],
+  pino: ["common"],
+  "@bufbuild/protobuf": ["gen", "client", "envd"],
+  "@connectrpc/connect": ["client", "envd"],
+  "@connectrpc/connect-node": ["envd"],
+  "@modelcontextprotocol/server": ["mcp", "dev"],
+  "@modelcontextprotocol/node": ["mcp", "dev"],
+  undici: ["client", "gateway"],
+  "node:child_process": ["envd", "engine"],
+  "node:sqlite": ["store"],
+};
+
+const IMPORT_PATTERN = /(?:\bfrom\s+|\bimport\s*\(\s*|^import\s+)"([^"]+)"/gm;
+
+interface SourceFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+async function readSources(): Promise<SourceFile[]> {
+  const entries = await readdir(SOURCE, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith(".ts"));
+  return Promise.all(
+    files.map(async (entry) => {
+      const path = join(entry.parentPath, entry.name);
+      return { path: relative(SOURCE, path), text: await readFile(path, "utf8") };
+    }),
+  );
+}
+
+function roomOf(path: string): string {
+  return path.split("/")[0] ?? path;
+}
+
+/** Every import of a file that its room has no right to. */
+function violations(file: SourceFile): string[] {
+  const room = roomOf(file.path);
+  const rights = ROOMS[room];
+  if (rights === undefined) return [`${file.path}: no room is called ${room}`];
+  const found: string[] = [];
+  for (const [, specifier = ""] of file.text.matchAll(IMPORT_PATTERN)) {
+    if (!isAllowed({ file, room, rights, specifier })) {
+      found.push(`${file.path} may not import ${specifier}`);
+    }
+  }
+  return found;
+}
+
+function isAllowed(claim: {
+  readonly file: SourceFile;
+  readonly room: string;
+  readonly rights: readonly string[];
+  readonly specifier: string;
+}): boolean {
+  const { file, room, rights, specifier } = claim;
+  if (specifier.startsWith(".")) {
+    const target = roomOf(relative(SOURCE, resolve(SOURCE, dirname(file.path), specifier)));
+    return target === room || rights.includes(target);
+  }
+  const owner = Object.keys(PACKAGES).find(
+    (name) => specifier === name || specifier.startsWith(`${name}/`),
+  );
+  if (owner !== undefined) return PACKAGES[owner]?.includes(room) ?? false;
+  return specifier.startsWith("node:");
+}
+
+test("every import stays within the rights of its room", async () => {
+  const files = await readSources();
+  expect(files.length).toBeGreaterThan(MIN_FILES);
+  expect(files.flatMap((file) => violations(file))).toEqual([]);
+});
+
+test("every file but generated code begins with a header comment", async () => {
+  const files = (await readSources()).filter((file) => !file.path.startsWith("gen/"));
+  const bare = files.filter((file) => !file.text.startsWith("/**")).map((file) => file.path);
+  expect(bare).toEqual([]);
+});
+
+test("nothing imports the entry file", async () => {
+  const files = await readSources();
+  const importers = files.filter((file) => /from "[^"]*\/main\.ts"/.test(file.text));
+  expect(importers.map((file) => file.path)).toEqual([]);
+});
+
+test.for([
+  { path: "mcp/x.ts", text: 'import { a } from "../engine/engine.ts";' },
+  { path: "mcp/x.ts", text: 'import "../engine/engine.ts";' },
+  { path: "envd/x.ts", text: 'const a = await import("../client/service.ts");' },
+  { path: "store/x.ts", text: 'import { request } from "undici";' },
+  { path: "wire/x.ts", text: 'import type { B } from "left-pad";' },
+  { path: "control/x.ts", text: 'import { spawn } from "node:child_process";' },
+  { path: "attic/x.ts", text: "" },
+])("a violation is found: $path $text", (file) => {
+  expect(violations(file)).toHaveLength(1);
+});

@@ -1,0 +1,28 @@
+/** Test levels as vitest projects; each level has its own folder and time limit. */
+
+import { defineConfig } from "vitest/config";
+
+function level(name: string, testTimeout: number, parallel: boolean) {
+  return {
+    test: {
+      name,
+      include: [`test/${name}/**/*.test.ts`],
+      testTimeout,
+      hookTimeout: testTimeout,
+      fileParallelism: parallel,
+    },
+  };
+}
+
+export default defineConfig({
+  test: {
+    projects: [
+      level("unit", 10_000, true),
+      level("contract", 20_000, true),
+      level("integration", 30_000, true),
+      level("e2e", 120_000, false),
+      level("security", 120_000, false),
+    ],
+    coverage: { provider: "v8", include: ["src/**"], exclude: ["src/gen/**"] },
+  },
+});
