@@ -1,0 +1,171 @@
+/**
+ * The system calls that Node lacks, by one small perl program. It takes a list of steps, does them
+ * in order and ends with `exec`, so that what it prepared (sockets, mounts, a cgroup) is inherited.
+ */
+
+import assert from "node:assert";
+
+/** One step; the first word names it, the others are its arguments. */
+export type LauncherStep =
+  /** Makes a folder the current one; every relative path after it starts there. */
+  | readonly ["chdir", path: string]
+  /** Binds and listens on a unix socket, mode 0600; the first becomes descriptor 3, the next 4. */
+  | readonly ["listen", name: string]
+  /** A mount namespace of its own: no mount made after it is seen by the host. */
+  | readonly ["isolate"]
+  /** Ids for the `idmap` steps after it: a file of id `from` is seen as `to`, and 65,535 more. */
+  | readonly ["ids", from: string, to: string]
+  /** Mounts a read-only clone of a tree at a folder with the ids of the last `ids` step. */
+  | readonly ["idmap", source: string, target: string]
+  /** Mounts a read-only clone of a tree at a folder as it is. */
+  | readonly ["clone", source: string, target: string]
+  | readonly ["mkdir", path: string]
+  | readonly ["mount", type: string, target: string, data: string]
+  /** Detaches a mount. */
+  | readonly ["unmount", path: string]
+  /** Moves this process into a cgroup, by the path of its `cgroup.procs`. */
+  | readonly ["enter", path: string]
+  /** Marks a folder so that an overlay shows nothing of what lies below it. */
+  | readonly ["opaque", path: string]
+  /** Points a descriptor at /dev/null; a reader of its pipe sees the end then. */
+  | readonly ["null", descriptor: "0" | "1" | "2"]
+  | readonly ["exec", file: string, ...args: string[]];
+
+/** The command that does the steps; the last one must be `exec`. */
+export function launcherCommand(steps: readonly LauncherStep[]): [string, ...string[]] {
+  assert(steps.at(-1)?.[0] === "exec", "the last step is exec");
+  return ["perl", "-e", LAUNCHER, "--", process.arch, ...steps.flat()];
+}
+
+/** perl-base alone must be enough: no module is loaded. Numbers are those of the kernel's ABI. */
+const LAUNCHER = String.raw`
+use strict;
+my %number = (
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5 },
+);
+my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
+my ($new_mounts, $new_user) = (0x20000, 0x10000000);
+my ($bad_status, $cwd, $backlog, $range) = (111, -100, 512, 65536);
+
+my $report = \*STDERR;
+sub fail { print $report "launcher: $_[0]: $!\n"; exit $bad_status }
+
+my $arch = shift @ARGV;
+my $call = $number{$arch} or do { print $report "launcher: no support for $arch\n"; exit $bad_status };
+my $listeners = 0;
+my @kept;
+my $namespace;
+
+sub mount_call {
+  my ($source, $target, $type, $flags, $data) = @_;
+  syscall($call->{mount}, $source, $target, $type, $flags, $data) == 0 or fail("mount $target");
+}
+
+sub listen_at {
+  my ($name) = @_;
+  # Descriptors up to this number survive exec.
+  local $^F = 3 + $listeners;
+  socket(my $socket, 1, 1, 0) or fail('socket');
+  fileno($socket) == 3 + $listeners or fail('descriptor is taken');
+  my $mask = umask 0177;
+  bind($socket, pack('S Z*', 1, $name)) or fail("bind $name");
+  umask $mask;
+  listen($socket, $backlog) or fail("listen $name");
+  push @kept, $socket;
+  $listeners++;
+}
+
+sub hold_namespace {
+  my ($from, $to) = @_;
+  pipe(my $ready_in, my $ready_out) or fail('pipe');
+  pipe(my $done_in, my $done_out) or fail('pipe');
+  defined(my $pid = fork) or fail('fork');
+  if ($pid == 0) {
+    close $done_out;
+    my $ok = syscall($call->{unshare}, $new_user) == 0;
+    syswrite $ready_out, $ok ? 'y' : 'n';
+    sysread $done_in, my $byte, 1;
+    exec '/bin/true' unless $ok;
+    kill 9, $$;
+  }
+  close $ready_out;
+  sysread $ready_in, my $answer, 1;
+  $answer eq 'y' or fail('user namespace');
+  for my $kind ('uid_map', 'gid_map') {
+    open(my $map, '>', "/proc/$pid/$kind") or fail($kind);
+    syswrite($map, "$from $to $range") or fail($kind);
+    close $map;
+  }
+  open($namespace, '<', "/proc/$pid/ns/user") or fail('user namespace');
+  close $done_out;
+  waitpid $pid, 0;
+}
+
+sub clone_tree {
+  my ($source, $target, $mapped) = @_;
+  # OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, AT_SYMLINK_NOFOLLOW
+  my $tree = syscall($open_tree, $cwd, $source, 0x1 | 0x80000 | 0x100);
+  $tree >= 0 or fail("open_tree $source");
+  my $empty = '';
+  # MOUNT_ATTR_RDONLY, NOSUID, NODEV and, for other ids, MOUNT_ATTR_IDMAP
+  my $attributes = pack 'Q4', 0x7 | ($mapped ? 0x100000 : 0), 0, 0, $mapped ? fileno $namespace : 0;
+  syscall($mount_setattr, $tree, $empty, 0x1000, $attributes, 32) == 0 or fail("mount_setattr $source");
+  syscall($move_mount, $tree, $empty, $cwd, $target, 0x4) == 0 or fail("move_mount $target");
+  open(my $handle, '<&=', $tree) or fail('close');
+  close $handle;
+}
+
+sub isolate {
+  syscall($call->{unshare}, $new_mounts) == 0 or fail('mount namespace');
+  # MS_REC, MS_SLAVE: what the host unmounts goes here too, nothing goes the other way.
+  mount_call('none', '/', '', 0x4000 | 0x80000, '');
+}
+
+sub to_null {
+  my ($descriptor) = @_;
+  if ($descriptor == 2) {
+    # A copy that exec closes: a failing exec can still be told.
+    open(my $copy, '>&', \*STDERR) or fail('dup');
+    $report = $copy;
+  }
+  my $opened = $descriptor == 0 ? open(STDIN, '<', '/dev/null')
+    : $descriptor == 1 ? open(STDOUT, '>', '/dev/null')
+    : open(STDERR, '>', '/dev/null');
+  $opened or fail('/dev/null');
+}
+
+sub enter_cgroup {
+  open(my $file, '>', $_[0]) or fail($_[0]);
+  syswrite($file, "$$") or fail($_[0]);
+}
+
+my %step = (
+  chdir   => [1, sub { chdir $_[0] or fail("chdir $_[0]") }],
+  listen  => [1, \&listen_at],
+  isolate => [0, \&isolate],
+  ids     => [2, \&hold_namespace],
+  idmap   => [2, sub { clone_tree(@_, 1) }],
+  clone   => [2, sub { clone_tree(@_, 0) }],
+  mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],
+  mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0, $_[2]) }],
+  unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],
+  enter   => [1, \&enter_cgroup],
+  opaque  => [1, sub {
+    my ($path, $name, $value) = ($_[0], 'trusted.overlay.opaque', 'y');
+    syscall($call->{setxattr}, $path, $name, $value, 1, 0) == 0 or fail("opaque $path");
+  }],
+  null    => [1, \&to_null],
+);
+
+umask 0022;
+while (@ARGV) {
+  my $name = shift @ARGV;
+  if ($name eq 'exec') {
+    exec { $ARGV[0] } @ARGV or fail("exec $ARGV[0]");
+  }
+  my $row = $step{$name} or do { print $report "launcher: unknown step $name\n"; exit $bad_status };
+  my ($count, $action) = @$row;
+  $action->(splice @ARGV, 0, $count);
+}
+`;
