@@ -4,11 +4,12 @@
  */
 
 import { spawn, type ChildProcess } from "node:child_process";
-import { access, mkdir, rm, rmdir } from "node:fs/promises";
+import { access, mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "./engine.ts";
+import { removeEmpty } from "./files.ts";
 import { launcherCommand } from "./launcher.ts";
 import { dialControlSocket, dialPort, SOCKET_NAMES } from "./network.ts";
 import { killGroup, TOOL_ENVIRONMENT } from "./tool.ts";
@@ -129,9 +130,5 @@ function createBareContainer(parts: {
 /** Only what this engine put there goes; the folder itself goes when nothing else is in it. */
 async function removeFolder(directory: string): Promise<void> {
   for (const name of Object.values(SOCKET_NAMES)) await rm(join(directory, name), { force: true });
-  try {
-    await rmdir(directory);
-  } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "ENOENT")) throw error;
-  }
+  await removeEmpty(directory);
 }

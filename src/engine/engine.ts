@@ -88,8 +88,11 @@ export interface EngineReport {
 
 export interface Engine {
   readonly name: string;
-  /** Proves by a tiny container what this machine can do. */
-  probe(): Promise<EngineReport>;
+  /**
+   * What this machine can do, proved by a tiny container. A success is remembered until the
+   * machine changes; `fresh` proves it again.
+   */
+  probe(freshness?: "cached" | "fresh"): Promise<EngineReport>;
   /**
    * Starts a container whose daemon accepts connections on its control socket.
    * @throws SandboxError unavailable when the runtime fails; nothing is left behind then.

@@ -13,12 +13,14 @@ export type LauncherStep =
   | readonly ["listen", name: string]
   /** A mount namespace of its own: no mount made after it is seen by the host. */
   | readonly ["isolate"]
-  /** Ids for the `idmap` steps after it: a file of id `from` is seen as `to`, and 65,535 more. */
-  | readonly ["ids", from: string, to: string]
+  /** Ids for the `idmap` steps after it: a file of id `from` is seen as `to`, and so on. */
+  | readonly ["ids", from: string, to: string, count: string]
   /** Mounts a read-only clone of a tree at a folder with the ids of the last `ids` step. */
   | readonly ["idmap", source: string, target: string]
   /** Mounts a read-only clone of a tree at a folder as it is. */
   | readonly ["clone", source: string, target: string]
+  /** Mounts a folder at another one, writable. */
+  | readonly ["bind", source: string, target: string]
   | readonly ["mkdir", path: string]
   | readonly ["mount", type: string, target: string, data: string]
   /** Detaches a mount. */
@@ -46,7 +48,7 @@ my %number = (
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
 my ($new_mounts, $new_user) = (0x20000, 0x10000000);
-my ($bad_status, $cwd, $backlog, $range) = (111, -100, 512, 65536);
+my ($bad_status, $cwd, $backlog) = (111, -100, 512);
 
 my $report = \*STDERR;
 sub fail { print $report "launcher: $_[0]: $!\n"; exit $bad_status }
@@ -77,7 +79,7 @@ sub listen_at {
 }
 
 sub hold_namespace {
-  my ($from, $to) = @_;
+  my ($from, $to, $count) = @_;
   pipe(my $ready_in, my $ready_out) or fail('pipe');
   pipe(my $done_in, my $done_out) or fail('pipe');
   defined(my $pid = fork) or fail('fork');
@@ -94,7 +96,7 @@ sub hold_namespace {
   $answer eq 'y' or fail('user namespace');
   for my $kind ('uid_map', 'gid_map') {
     open(my $map, '>', "/proc/$pid/$kind") or fail($kind);
-    syswrite($map, "$from $to $range") or fail($kind);
+    syswrite($map, "$from $to $count") or fail($kind);
     close $map;
   }
   open($namespace, '<', "/proc/$pid/ns/user") or fail('user namespace');
@@ -144,9 +146,10 @@ my %step = (
   chdir   => [1, sub { chdir $_[0] or fail("chdir $_[0]") }],
   listen  => [1, \&listen_at],
   isolate => [0, \&isolate],
-  ids     => [2, \&hold_namespace],
+  ids     => [3, \&hold_namespace],
   idmap   => [2, sub { clone_tree(@_, 1) }],
   clone   => [2, sub { clone_tree(@_, 0) }],
+  bind    => [2, sub { mount_call($_[0], $_[1], '', 0x1000, '') }],
   mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],
   mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0, $_[2]) }],
   unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],

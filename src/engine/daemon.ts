@@ -1,0 +1,243 @@
+/**
+ * The daemon's own world: node, a shell, their loader and libraries and the bundle, copied once
+ * into a folder that every container mounts read-only. Nothing of it comes from a template.
+ */
+
+import { createHash, randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import {
+  chmod,
+  copyFile,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
+import { basename, join } from "node:path";
+import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { faultsOf, z } from "../common/schema.ts";
+import { readIfThere } from "./files.ts";
+import { runTool } from "./tool.ts";
+
+/** Where the folder is seen inside a container. */
+export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
+
+/** A change of the layout below makes a new folder. */
+const LAYOUT = 1;
+const MANIFEST = "manifest.json";
+/** A daemon that cannot start must not be restarted for ever. */
+const MAX_RESTARTS = 1_000;
+/** Small heaps: the daemon streams, it keeps nothing large. */
+const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
+
+const manifestSchema = z.record(
+  z.string(),
+  z.object({ sha256: z.string(), inode: z.string(), sizeBytes: z.string(), changedNs: z.string() }),
+);
+
+type Manifest = z.infer<typeof manifestSchema>;
+
+export interface DaemonSources {
+  /** The bundle, one file. */
+  readonly bundle: string;
+  /** The node binary that runs it. */
+  readonly node: string;
+}
+
+/**
+ * The command of PID 1: a shell that starts the daemon again when it ends, and that reaps what
+ * sandboxed programs leave behind. Its own output goes to the container's /dev/null.
+ */
+export function initCommand(): string[] {
+  const run = (program: string) =>
+    [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
+      `${DAEMON_DIRECTORY}/${program}`,
+    );
+  const daemon = [...run("node"), ...NODE_FLAGS, `${DAEMON_DIRECTORY}/envd.mjs`].join(" ");
+  const loop = `exec </dev/null >/dev/null 2>&1
+n=0
+while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon}; n=$((n+1)); done`;
+  return [...run("sh"), "-c", loop];
+}
+
+/**
+ * The folder with the daemon's world, made when it is missing, checked when it is there.
+ * @throws SandboxError failed_precondition when a part is missing or was changed.
+ */
+export async function prepareDaemon(home: string, sources: DaemonSources): Promise<string> {
+  const parts = await locateParts(sources);
+  const parent = join(home, "daemon");
+  const directory = join(parent, await identityOf(parts));
+  if (await isIntact(directory)) return directory;
+  await mkdir(parent, { recursive: true, mode: 0o700 });
+  const draft = join(parent, `${randomBytes(8).toString("hex")}.part`);
+  try {
+    await copyParts(draft, parts);
+    await publish(draft, directory);
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+  return directory;
+}
+
+/** Programs by the name that they get in the folder. */
+interface Parts {
+  readonly programs: Readonly<Record<string, string>>;
+  readonly bundle: string;
+}
+
+async function locateParts(sources: DaemonSources): Promise<Parts> {
+  const programs = {
+    node: await realpath(sources.node),
+    sh: await realpathOf("/bin/sh"),
+    setpriv: await realpathOf("/usr/bin/setpriv"),
+  };
+  return { programs, bundle: await realpathOf(sources.bundle) };
+}
+
+async function realpathOf(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    throw new SandboxError("failed_precondition", `no ${path}: ${errorText(error)}`, {
+      cause: error,
+      hint: "run `npm run build` for the bundle; setpriv comes with util-linux",
+    });
+  }
+}
+
+/** A name that changes with any part. Reading 100 MB of node at each start would cost too much. */
+async function identityOf(parts: Parts): Promise<string> {
+  const hash = createHash("sha256").update(`layout ${LAYOUT}\n`);
+  for (const [name, path] of Object.entries(parts.programs)) {
+    const entry = await stat(path, { bigint: true });
+    hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
+  }
+  hash.update(await readFile(parts.bundle));
+  return hash.digest("hex").slice(0, 32);
+}
+
+async function copyParts(draft: string, parts: Parts): Promise<void> {
+  await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
+  await copyFile(parts.bundle, join(draft, "envd.mjs"));
+  const libraries = new Set<string>();
+  const loaders = new Set<string>();
+  for (const [name, path] of Object.entries(parts.programs)) {
+    await copyFile(path, join(draft, name), constants.COPYFILE_FICLONE);
+    const needs = parseLibraries(await runTool(["ldd", path]));
+    for (const library of needs.libraries) libraries.add(library);
+    loaders.add(needs.loader);
+  }
+  const [loader] = loaders;
+  if (loader === undefined || loaders.size > 1) {
+    throw new SandboxError("failed_precondition", `need one loader, found ${[...loaders].join()}`);
+  }
+  for (const library of libraries) await copyFile(library, join(draft, "lib", basename(library)));
+  await copyFile(loader, join(draft, "loader"));
+  await settleModes(draft);
+  await writeFile(join(draft, MANIFEST), JSON.stringify(await describeFolder(draft)));
+}
+
+async function settleModes(draft: string): Promise<void> {
+  for (const name of await listFiles(draft)) await chmod(join(draft, name), 0o755);
+  // Who may not read a program cannot trace it or read its memory: the kernel makes every process
+  // started through this file undumpable, and that is how the daemon's secrets stay its own.
+  await chmod(join(draft, "loader"), 0o711);
+  await chmod(draft, 0o755);
+}
+
+/** What `ldd` says: the loader has no arrow, the kernel's own library has no file. */
+export function parseLibraries(text: string): { libraries: string[]; loader: string } {
+  const libraries = [...text.matchAll(/=>\s+(\/\S+)\s+\(0x/g)].map((match) => match[1] ?? "");
+  const loader = /^\s*(\/\S+)\s+\(0x/m.exec(text)?.[1];
+  if (loader === undefined) {
+    throw new SandboxError(
+      "failed_precondition",
+      "a program of the daemon is not linked to a libc",
+    );
+  }
+  return { libraries, loader };
+}
+
+async function publish(draft: string, directory: string): Promise<void> {
+  try {
+    await rename(draft, directory);
+  } catch (error) {
+    // Another process was faster, or an altered folder is in the way.
+    if (!["ENOTEMPTY", "EEXIST"].includes(causeCode(error) ?? "")) throw error;
+    if (await isIntact(directory)) return;
+    throw new SandboxError("failed_precondition", `daemon folder was changed: ${directory}`, {
+      cause: error,
+      hint: "remove that folder; it is made anew at the next start",
+    });
+  }
+}
+
+async function listFiles(directory: string): Promise<string[]> {
+  const libraries = await readdir(join(directory, "lib"));
+  const files = await readdir(directory);
+  return [
+    ...files.filter((name) => name !== "lib" && name !== MANIFEST),
+    ...libraries.map((name) => join("lib", name)),
+  ];
+}
+
+async function describeFolder(directory: string): Promise<Manifest> {
+  const manifest: Manifest = {};
+  for (const name of await listFiles(directory)) {
+    const path = join(directory, name);
+    manifest[name] = { sha256: await hashOf(path), ...(await stampOf(path)) };
+  }
+  return manifest;
+}
+
+async function stampOf(path: string): Promise<Omit<Manifest[string], "sha256">> {
+  const entry = await lstat(path, { bigint: true });
+  return {
+    inode: String(entry.ino),
+    sizeBytes: String(entry.size),
+    changedNs: String(entry.ctimeNs),
+  };
+}
+
+/**
+ * Whether every file is the one that was hashed. Its change time moves with any write and no
+ * program can set it; only where it differs, as after a move to another disk, is it hashed again.
+ */
+async function isIntact(directory: string): Promise<boolean> {
+  const manifest = await readManifest(directory);
+  if (manifest === undefined) return false;
+  const names = await listFiles(directory);
+  if (names.length !== Object.keys(manifest).length) return false;
+  for (const name of names) {
+    const known = manifest[name];
+    if (known === undefined) return false;
+    const path = join(directory, name);
+    const stamp = await stampOf(path);
+    const isUntouched =
+      stamp.inode === known.inode &&
+      stamp.sizeBytes === known.sizeBytes &&
+      stamp.changedNs === known.changedNs;
+    if (!isUntouched && (await hashOf(path)) !== known.sha256) return false;
+  }
+  return true;
+}
+
+async function hashOf(path: string): Promise<string> {
+  return createHash("sha256")
+    .update(await readFile(path))
+    .digest("hex");
+}
+
+async function readManifest(directory: string): Promise<Manifest | undefined> {
+  const text = await readIfThere(join(directory, MANIFEST));
+  if (text === undefined) return undefined;
+  const parsed = manifestSchema.safeParse(JSON.parse(text));
+  if (parsed.success) return parsed.data;
+  throw new SandboxError("failed_precondition", `${directory}: ${faultsOf(parsed.error)}`);
+}

@@ -1,0 +1,85 @@
+/**
+ * The writable disk of one container: a sparse file of the exact size with a file system in it, so
+ * that what a sandbox writes ends at its limit and never fills the host.
+ */
+
+import { chown, mkdir, open } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { readIfThere } from "./files.ts";
+import { readMounts } from "./mounts.ts";
+import { runTool } from "./tool.ts";
+
+/** The file, and the folder where it is mounted, in the container's folder. */
+export const DISK_NAMES = { image: "disk.img", mount: "disk" } as const;
+
+/** Upper and work folders of an overlay, relative to the disk's mount point. */
+export const STACKS = {
+  root: { upper: "root", work: "root-work" },
+  usr: { upper: "usr", work: "usr-work" },
+} as const;
+
+// No journal and no eager inode tables: the disk does not outlive its container, and an empty one
+// takes a few hundred kilobytes then.
+const FORMAT_OPTIONS = "lazy_itable_init=1,nodiscard";
+const BYTES_PER_MB = 1024 * 1024;
+/** A loop device is freed by the kernel a moment after the last user of its mount is gone. */
+const DETACH_TIMEOUT_MS = 2_000;
+const DETACH_POLL_MS = 5;
+
+export interface DiskOptions {
+  readonly directory: string;
+  readonly sizeMb: number;
+  /** Owner of the upper folders: root of the container as the host sees it. */
+  readonly idBase: number;
+  readonly hasUsr: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Makes and mounts the disk. What was made is removed by {@link removeDisk}. */
+export async function makeDisk(options: DiskOptions): Promise<void> {
+  const image = join(options.directory, DISK_NAMES.image);
+  const mount = join(options.directory, DISK_NAMES.mount);
+  await makeSparseFile(image, options.sizeMb * BYTES_PER_MB);
+  await mkdir(mount, { mode: 0o700 });
+  const { signal } = options;
+  await runTool(
+    ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
+    { signal },
+  );
+  // On the host its programs do not run and its device nodes do not open.
+  const flags = "loop,nosuid,nodev,noexec,noatime,noinit_itable";
+  await runTool(["mount", "-t", "ext4", "-o", flags, image, mount], { signal });
+  for (const stack of options.hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]) {
+    await mkdir(join(mount, stack.upper), { mode: 0o755 });
+    await chown(join(mount, stack.upper), options.idBase, options.idBase);
+    await mkdir(join(mount, stack.work), { mode: 0o700 });
+  }
+}
+
+/** Unmounts whatever is mounted below the folder and waits until its loop devices are free. */
+export async function unmountBelow(directory: string): Promise<void> {
+  const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${directory}/`));
+  for (const { target } of mounts.toReversed()) await runTool(["umount", target]);
+  const endMs = performance.now() + DETACH_TIMEOUT_MS;
+  for (const { source } of mounts) {
+    while ((await isAttached(source, directory)) && performance.now() < endMs) {
+      await delay(DETACH_POLL_MS);
+    }
+  }
+}
+
+async function makeSparseFile(path: string, sizeBytes: number): Promise<void> {
+  const file = await open(path, "wx", 0o600);
+  try {
+    await file.truncate(sizeBytes);
+  } finally {
+    await file.close();
+  }
+}
+
+async function isAttached(device: string, directory: string): Promise<boolean> {
+  if (!device.startsWith("/dev/loop")) return false;
+  const backing = await readIfThere(`/sys/block/${basename(device)}/loop/backing_file`);
+  return backing?.startsWith(`${directory}/`) ?? false;
+}

@@ -1,0 +1,37 @@
+/** Reading files that may not be there, and writing files that are seen whole or not at all. */
+
+import { readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { causeCode } from "../common/errors.ts";
+
+/** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
+const ABSENT = new Set(["ENOENT", "ENODEV", "ESRCH"]);
+
+/** The text of a file, or undefined when there is no such file or no such kernel object. */
+export async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if (ABSENT.has(causeCode(error) ?? "")) return undefined;
+    throw error;
+  }
+}
+
+/** Writes a file, mode 0600, so that a reader sees all of it or the one before. */
+export async function writeWhole(path: string, text: string): Promise<void> {
+  await writeFile(draftOf(path), text, { mode: 0o600 });
+  await rename(draftOf(path), path);
+}
+
+/** Where a file lies while it is written. */
+export function draftOf(path: string): string {
+  return `${path}.part`;
+}
+
+/** Removes an empty folder; one that is not there is no fault. */
+export async function removeEmpty(directory: string): Promise<void> {
+  try {
+    await rmdir(directory);
+  } catch (error) {
+    if (causeCode(error) !== "ENOENT") throw error;
+  }
+}

@@ -1,0 +1,201 @@
+/** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
+
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { isAbsolute, join, normalize } from "node:path";
+import { causeCode, SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/log.ts";
+import { createBundle } from "./bundle.ts";
+import { isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
+import { checkId, openContainer } from "./container.ts";
+import { DISK_NAMES, makeDisk } from "./disk.ts";
+import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
+import { readIfThere } from "./files.ts";
+import { claimIds } from "./ids.ts";
+import { launcherCommand, type LauncherStep } from "./launcher.ts";
+import { SOCKET_NAMES } from "./network.ts";
+import { readStartTicks, writeRecord } from "./record.ts";
+import { FOLDER_NAMES, removeContainer } from "./removal.ts";
+import { checkLayers, hasUsr, STAGED, stageSteps } from "./rootfs.ts";
+import { runTool } from "./tool.ts";
+
+/** A runtime that takes longer hangs; it is ended then, with what it began. */
+const START_TIMEOUT_MS = 30_000;
+/** Below this no file system fits; above it an ext4 image does not either. */
+const DISK_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
+const MEMORY_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
+const CPUS = { min: 0.01, max: 1024 } as const;
+const PIDS = { min: 8, max: 1_000_000 } as const;
+
+/** The runtime that was chosen. */
+export interface RuntimeChoice {
+  /** Path of its program. */
+  readonly runtime: string;
+  readonly level: IsolationLevel;
+}
+
+export interface LaunchContext extends RuntimeChoice {
+  readonly cgroups: CgroupHost;
+  /** The daemon's folder on the host. */
+  readonly daemon: string;
+}
+
+/**
+ * Starts a container. On any failure nothing is left behind.
+ * @throws SandboxError invalid_argument, already_exists, unavailable, canceled, deadline_exceeded
+ */
+export async function startContainer(
+  context: LaunchContext,
+  spec: ContainerSpec,
+  signal: AbortSignal,
+): Promise<Container> {
+  checkSpec(spec);
+  await checkLayers(spec.layers);
+  const cgroup = openCgroup(context.cgroups, spec.id);
+  await makeFolder(spec.directory);
+  try {
+    const idBase = await claimIds(spec.directory);
+    const mounted = makeDisk({
+      directory: spec.directory,
+      sizeMb: spec.limits.diskMb,
+      idBase,
+      hasUsr: hasUsr(spec.layers),
+      signal,
+    });
+    await Promise.all([mounted, writeConfig(context, { spec, idBase, cgroup }), cgroup.make()]);
+    const pid = await runRuntime(context, { spec, idBase, cgroup }, signal);
+    const startTicks = await readStartTicks(pid);
+    if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
+    const record = { id: spec.id, pid, startTicks, idBase, level: context.level };
+    await writeRecord(spec.directory, record);
+    return openContainer({ directory: spec.directory, record, cgroup });
+  } catch (error) {
+    await removeContainer(spec.directory, cgroup);
+    throw error;
+  }
+}
+
+function checkSpec(spec: ContainerSpec): void {
+  checkId(spec.id);
+  if (!isAbsolute(spec.directory) || normalize(spec.directory) !== spec.directory) {
+    throw new SandboxError("invalid_argument", `not a plain absolute path: ${spec.directory}`);
+  }
+  if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(spec.hostname)) {
+    throw new SandboxError("invalid_argument", `not a host name: ${JSON.stringify(spec.hostname)}`);
+  }
+  checkLimit("memoryMb", spec.limits.memoryMb, MEMORY_MB);
+  checkLimit("cpus", spec.limits.cpus, CPUS);
+  checkLimit("diskMb", spec.limits.diskMb, DISK_MB);
+  checkLimit("pids", spec.limits.pids, PIDS);
+}
+
+function checkLimit(name: string, value: number, bounds: { min: number; max: number }): void {
+  const isWhole = name === "cpus" || Number.isInteger(value);
+  if (isWhole && value >= bounds.min && value <= bounds.max) return;
+  throw new SandboxError(
+    "invalid_argument",
+    `${name} is ${value}, must be ${bounds.min} to ${bounds.max}`,
+  );
+}
+
+async function makeFolder(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { mode: 0o700 });
+  } catch (error) {
+    if (causeCode(error) !== "EEXIST") throw error;
+    throw new SandboxError("already_exists", `folder exists: ${directory}`, { cause: error });
+  }
+}
+
+interface Claim {
+  readonly spec: ContainerSpec;
+  readonly idBase: number;
+  readonly cgroup: Cgroup;
+}
+
+async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> {
+  const { spec, idBase, cgroup } = claim;
+  const config = createBundle({
+    id: spec.id,
+    hostname: spec.hostname,
+    limits: spec.limits,
+    idBase,
+    rootPath: STAGED.root,
+    daemonPath: STAGED.daemon,
+    cgroupPath: cgroup.path,
+    host: {
+      architecture: process.arch,
+      maxOpenFiles: await readMaxOpenFiles(),
+      hasSwapLimit: context.cgroups.hasSwapLimit,
+    },
+  });
+  await mkdir(join(spec.directory, FOLDER_NAMES.runtime), { mode: 0o700 });
+  const path = join(spec.directory, FOLDER_NAMES.config);
+  await writeFile(path, JSON.stringify(config), { mode: 0o600 });
+}
+
+/** A runtime without the right to raise limits fails when asked for more than it has. */
+async function readMaxOpenFiles(): Promise<number> {
+  const text = await readFile("/proc/self/limits", "utf8");
+  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(text)?.[1] ?? "";
+  return hard === "unlimited" ? Number.MAX_SAFE_INTEGER : Number(hard);
+}
+
+async function runRuntime(
+  context: LaunchContext,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<number> {
+  const { directory, id } = claim.spec;
+  const file = (name: keyof typeof FOLDER_NAMES) => join(directory, FOLDER_NAMES[name]);
+  const steps: LauncherStep[] = [
+    ["chdir", directory],
+    ["listen", SOCKET_NAMES.public],
+    ["listen", SOCKET_NAMES.control],
+    ...stageSteps({
+      layers: claim.spec.layers,
+      idBase: claim.idBase,
+      disk: join(directory, DISK_NAMES.mount),
+      daemon: context.daemon,
+    }),
+    ...cgroupSteps(context.cgroups, claim.cgroup),
+    ["null", "0"],
+    ["null", "1"],
+    ["null", "2"],
+  ];
+  const runtime = [context.runtime, "--root", file("runtime"), "--log", file("log")] as const;
+  const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
+  const command = launcherCommand([
+    ...steps,
+    ["exec", ...runtime, "--log-format", "json", ...run, "--preserve-fds", "2", id],
+  ]);
+  try {
+    await runTool(command, { signal, timeoutMs: START_TIMEOUT_MS });
+  } catch (error) {
+    throw await explainFailure(error, file("log"));
+  }
+  return Number(await readFile(file("pid"), "utf8"));
+}
+
+/**
+ * On a hybrid host the runtime gets to see the old trees alone, in which it sets the limits; the
+ * container is in the unified tree all the same, since its first process starts there.
+ */
+function cgroupSteps(host: CgroupHost, cgroup: Cgroup): LauncherStep[] {
+  if (!isHybrid(host) || host.unified === undefined || cgroup.unified === undefined) return [];
+  return [
+    ["enter", join(cgroup.unified, "cgroup.procs")],
+    ["unmount", host.unified],
+  ];
+}
+
+/** The runtime writes its complaint to its log; its standard error is not ours any more by then. */
+async function explainFailure(error: unknown, log: string): Promise<unknown> {
+  if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
+  const text = (await readIfThere(log)) ?? "";
+  const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
+  const last = messages.at(-1);
+  if (last === undefined) return error;
+  return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(last)}`, {
+    cause: error,
+  });
+}

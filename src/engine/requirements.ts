@@ -1,0 +1,92 @@
+/** What a machine must have before any container can be tried on it, each with its remedy. */
+
+import { access, constants, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import { isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import type { EngineCheck } from "./engine.ts";
+import { TOOL_ENVIRONMENT } from "./tool.ts";
+
+/** The packages by their Debian names; other distributions call most of them the same. */
+export const INSTALL = "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base";
+
+/** The programs of the host that every container needs. */
+const TOOLS = ["perl", "mount", "umount", "mkfs.ext4", "setpriv", "cp", "sync", "ldd"] as const;
+
+export interface Wanted {
+  /** Paths of the runtimes that were found. */
+  readonly candidates: readonly string[];
+  /** What was asked for. */
+  readonly runtime: string;
+  /** The daemon's bundle. */
+  readonly bundle: string;
+}
+
+/** One check for each requirement. */
+export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> {
+  const { candidates } = wanted;
+  const found = await Promise.all(TOOLS.map(async (tool) => findProgram(tool)));
+  const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
+  const filesystems = await readFile("/proc/filesystems", "utf8");
+  const cgroups = await readCgroupHost();
+  return [
+    check(
+      "system",
+      `${process.platform} ${process.arch}`,
+      isSupported() || "use Linux on x64 or arm64",
+    ),
+    check("root", `user id ${process.getuid?.()}`, process.getuid?.() === 0 || "run as root"),
+    check("programs", missing.join(", ") || "all found", missing.length === 0 || INSTALL),
+    check("runtime", candidates.join(", ") || wanted.runtime, candidates.length > 0 || INSTALL),
+    check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
+    check("loop", "/dev/loop-control", (await exists("/dev/loop-control")) || "modprobe loop"),
+    check(
+      "user namespaces",
+      "/proc/self/ns/user",
+      (await exists("/proc/self/ns/user")) || "boot a kernel with CONFIG_USER_NS",
+    ),
+    check(
+      "cgroups",
+      describeCgroups(cgroups),
+      cgroups.unified !== undefined ||
+        cgroups.legacy.length > 0 ||
+        "mount -t cgroup2 none /sys/fs/cgroup",
+    ),
+    check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
+  ];
+}
+
+/** Finds a program by name in the path that our tools get, or checks a path. */
+export async function findProgram(name: string): Promise<string | undefined> {
+  const folders = name.includes("/") ? [""] : TOOL_ENVIRONMENT.PATH.split(":");
+  for (const folder of folders) {
+    const path = folder === "" ? name : join(folder, name);
+    if (await exists(path, constants.X_OK)) return path;
+  }
+  return undefined;
+}
+
+async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
+  try {
+    await access(path, mode);
+    return true;
+  } catch (error) {
+    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+    throw error;
+  }
+}
+
+/** A check that holds, or the command that mends it. */
+function check(name: string, detail: string, held: true | string): EngineCheck {
+  if (held === true) return { name, outcome: "ok", detail };
+  return { name, outcome: "missing", detail, remedy: held };
+}
+
+function isSupported(): boolean {
+  return process.platform === "linux" && ["x64", "arm64"].includes(process.arch);
+}
+
+function describeCgroups(host: CgroupHost): string {
+  if (isHybrid(host)) return "hybrid";
+  return host.unified === undefined ? "version 1" : "version 2";
+}
