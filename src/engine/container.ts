@@ -5,10 +5,11 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import type { Cgroup } from "./cgroups.ts";
 import type { Container, ContainerExit } from "./engine.ts";
+import { makeLayer } from "./layers.ts";
 import { dialControlSocket, dialPort } from "./network.ts";
 import { readStartTicks, type ContainerRecord } from "./record.ts";
 import { removeContainer } from "./removal.ts";
-import { copyLayer, discardLayer, publishLayer } from "./snapshot.ts";
+import { copyUpper } from "./snapshot.ts";
 
 /** The kernel tells of the end at once where it can; this is for hosts where it cannot. */
 const WATCH_INTERVAL_MS = 1_000;
@@ -34,25 +35,24 @@ export function openContainer(parts: ContainerParts): Container {
     dialControl: async (signal) => dialControlSocket(directory, signal),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
-    snapshot: async (target) => {
-      const wasFrozen = await cgroup.isFrozen();
-      await cgroup.freeze();
-      try {
-        await copyLayer({ directory, idBase: record.idBase }, target);
-        if (!wasFrozen) await cgroup.thaw();
-        return await publishLayer(target);
-      } catch (error) {
-        await discardLayer(target);
-        if (!wasFrozen && (await cgroup.isPopulated())) await cgroup.thaw();
-        throw error;
-      }
-    },
+    snapshot: async (target) => makeLayer(target, async (draft) => copyFrozen(parts, draft)),
     [Symbol.asyncDispose]: async () => {
       life.expect("killed");
       removal ??= removeContainer(directory, cgroup).finally(() => life.end());
       await removal;
     },
   };
+}
+
+/** Processes stand still for the copy and go on before it is synced. */
+async function copyFrozen({ directory, record, cgroup }: ContainerParts, target: string) {
+  const wasFrozen = await cgroup.isFrozen();
+  await cgroup.freeze();
+  try {
+    await copyUpper({ directory, idBase: record.idBase }, target);
+  } finally {
+    if (!wasFrozen) await cgroup.thaw();
+  }
 }
 
 interface Life {

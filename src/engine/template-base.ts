@@ -1,0 +1,128 @@
+/** The `base` template: a Debian root file system of its own, made once by mmdebstrap. */
+
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/log.ts";
+import type { Layer } from "./engine.ts";
+import { readIfThere } from "./files.ts";
+import { makeLayer, TREES } from "./layers.ts";
+import { findProgram, INSTALL } from "./requirements.ts";
+import { readAccounts, redactSources, writeSettings } from "./template-settings.ts";
+import { runTool } from "./tool.ts";
+
+/** What every sandbox has besides the essential packages. */
+const PACKAGES = [
+  "bash",
+  "ca-certificates",
+  "coreutils",
+  "curl",
+  "findutils",
+  "git",
+  "grep",
+  "gzip",
+  "passwd",
+  "procps",
+  "python3",
+  "sed",
+  "sudo",
+  "tar",
+  "util-linux",
+] as const;
+
+/** Where a Debian or a child of it says what its mirror is; the first one that is there counts. */
+const SOURCES = [
+  "/etc/apt/sources.list.d/debian.sources",
+  "/etc/apt/sources.list.d/ubuntu.sources",
+  "/etc/apt/sources.list",
+] as const;
+
+/** A slow mirror is slow; one that has sent nothing useful by then is down. */
+const BUILD_TIMEOUT_MS = 20 * 60_000;
+
+export interface BuildOptions {
+  /** The folder of the layer; made by this call. */
+  readonly directory: string;
+  readonly signal: AbortSignal;
+  /** Called with a line for people, a few times a minute at most. */
+  onProgress?(message: string): void;
+}
+
+/**
+ * Builds the base layer from the mirror that this system itself uses; takes about a minute.
+ * @throws SandboxError unavailable when mmdebstrap is missing or fails, already_exists, canceled
+ */
+export async function buildBase(options: BuildOptions): Promise<readonly Layer[]> {
+  if ((await findProgram("mmdebstrap")) === undefined) {
+    throw new SandboxError("unavailable", "mmdebstrap is not installed", { hint: INSTALL });
+  }
+  const release = await readRelease();
+  const sources = await findSources();
+  const layer = await makeLayer(options.directory, async (draft) => {
+    const root = join(draft, TREES.root);
+    await bootstrap({ root, release, sources, options });
+    await settle(root);
+  });
+  return [layer];
+}
+
+async function readRelease(): Promise<string> {
+  const text = (await readIfThere("/etc/os-release")) ?? "";
+  const release = /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(text)?.[1];
+  if (release !== undefined) return release;
+  throw new SandboxError("unavailable", "this system names no Debian release", {
+    hint: "use the template `host`, or build on a Debian or Ubuntu system",
+  });
+}
+
+async function findSources(): Promise<string | undefined> {
+  for (const path of SOURCES) {
+    if (/^\s*(deb|URIs:)\s/m.test((await readIfThere(path)) ?? "")) return path;
+  }
+  return undefined;
+}
+
+async function bootstrap(build: {
+  readonly root: string;
+  readonly release: string;
+  readonly sources: string | undefined;
+  readonly options: BuildOptions;
+}): Promise<void> {
+  const { root, release, sources, options } = build;
+  await runTool(
+    [
+      // Its mounts end with it, even when it is killed.
+      "unshare",
+      "--mount",
+      "--propagation",
+      "private",
+      "mmdebstrap",
+      "--mode=root",
+      "--variant=minbase",
+      "--format=directory",
+      `--include=${PACKAGES.join(",")}`,
+      release,
+      root,
+      ...(sources === undefined ? [] : [sources]),
+    ],
+    {
+      timeoutMs: BUILD_TIMEOUT_MS,
+      signal: options.signal,
+      onLine: (line) => {
+        const step = /^I: (.*)$/.exec(line)?.[1];
+        if (step !== undefined) options.onProgress?.(quoteUntrusted(step));
+      },
+    },
+  );
+}
+
+async function settle(root: string): Promise<void> {
+  await writeSettings(root, await readAccounts(root));
+  await redactSources(root);
+  // A sandbox gets its own device folder; nodes in a layer serve nobody.
+  const devices = join(root, "dev");
+  for (const name of await readdir(devices)) {
+    await rm(join(devices, name), { recursive: true, force: true });
+  }
+  await mkdir(join(root, "run"), { recursive: true });
+}
