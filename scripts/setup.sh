@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Makes a bare clone ready to build, test and run: npm packages, an OCI runtime with its helpers,
+# and the base template. Every step looks first, so a second run takes a moment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Administrators' programs are not on everybody's path.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+readonly EX_UNAVAILABLE=69
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+has_helpers() {
+  { has crun || has runc; } || return 1
+  local program
+  for program in perl mount unshare setpriv mkfs.ext4; do
+    has "$program" || return 1
+  done
+  # Only a Debian system can build the base template; the others run on the template `host`.
+  has mmdebstrap || ! has apt-get
+}
+
+# Prints the command that installs what is missing, for the package manager of this system.
+install_command() {
+  if has apt-get; then
+    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs"
+  elif has dnf; then
+    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs"
+  fi
+}
+
+install_packages() {
+  [ node_modules/.package-lock.json -nt package-lock.json ] && return
+  say "installing npm packages"
+  npm install --include=dev --no-audit --no-fund >&2
+  # npm leaves its own record alone when nothing had to change.
+  touch node_modules/.package-lock.json
+}
+
+install_helpers() {
+  has_helpers && return
+  local command as_root=()
+  command="$(install_command)"
+  if [ -z "$command" ]; then
+    say "install crun or runc, perl, util-linux and e2fsprogs with the package manager of this system"
+    exit "$EX_UNAVAILABLE"
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    if has sudo && sudo -n true 2>/dev/null; then
+      as_root=(sudo -n)
+    else
+      say "run this once: sudo sh -c '$command'"
+      exit "$EX_UNAVAILABLE"
+    fi
+  fi
+  say "installing an OCI runtime and its helpers"
+  if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c "$command" >&2 || ! has_helpers; then
+    say "this failed; run it by hand: $command"
+    exit "$EX_UNAVAILABLE"
+  fi
+}
+
+install_packages
+install_helpers
+# Last step: the base template, which needs nothing that is built.
+node_modules/.bin/node src/main.ts template pull base --if-missing >&2
