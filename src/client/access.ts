@@ -1,0 +1,81 @@
+/** How one sandbox is reached, remembered, and asked for again when its token no longer counts. */
+
+import { SandboxError } from "../common/errors.ts";
+import {
+  ACCESS_TOKEN_HEADER,
+  ENVD_PORT,
+  SANDBOX_ID_HEADER,
+  SANDBOX_PORT_HEADER,
+} from "../wire/headers.ts";
+
+/** What the control API said last about a sandbox. */
+export interface Access {
+  readonly token: string | undefined;
+  readonly domain: string | undefined;
+  /** Unix milliseconds; undefined when no reply told it. */
+  readonly expiresAtMs: number | undefined;
+}
+
+/** The access of one sandbox, shared by all that speak to it. */
+export interface AccessSource {
+  readonly sandboxId: string;
+  current(): Access;
+  /** Asks the control API again; whether another token came. */
+  refresh(signal: AbortSignal): Promise<boolean>;
+}
+
+/** The headers by which a gateway and the daemon know sandbox and caller. */
+export function accessHeaders(source: AccessSource): Readonly<Record<string, string>> {
+  const { token } = source.current();
+  return {
+    [SANDBOX_ID_HEADER]: source.sandboxId,
+    [SANDBOX_PORT_HEADER]: String(ENVD_PORT),
+    ...(token !== undefined && { [ACCESS_TOKEN_HEADER]: token }),
+  };
+}
+
+/** The header that names a user of the sandbox; none for its default user. */
+export function userHeader(user: string | undefined): Readonly<Record<string, string>> {
+  if (user === undefined) return {};
+  return { authorization: `Basic ${Buffer.from(`${user}:`, "utf8").toString("base64")}` };
+}
+
+/** A call as one user, whose end the signal can bring forward. */
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  /** The sandbox's default user when absent. */
+  readonly user?: string | undefined;
+}
+
+/**
+ * Whether a refused call is worth repeating, since it was not carried out and a new token came.
+ * @throws SandboxError the refusal when it stands, with the reason that is left.
+ */
+export async function renewAccess(
+  source: AccessSource,
+  error: SandboxError,
+  options: CallOptions,
+): Promise<void> {
+  if (error.code !== "unauthenticated") throw error;
+  if (await hasNewToken(source, error, options.signal)) return;
+  if (options.user === undefined) throw error;
+  // The token stands, so it is the name that the daemon refused.
+  throw new SandboxError("invalid_argument", `no user ${options.user} in ${source.sandboxId}`, {
+    cause: error,
+  });
+}
+
+async function hasNewToken(
+  source: AccessSource,
+  refusal: SandboxError,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    return await source.refresh(signal);
+  } catch (error) {
+    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+    // The caller asked for something in the sandbox: its own absence is another matter.
+    const message = `${source.sandboxId} is gone`;
+    throw new SandboxError("unavailable", message, { cause: refusal });
+  }
+}

@@ -1,0 +1,36 @@
+/** Everything that is asked of the daemon inside one sandbox. */
+
+import { accessHeaders, type AccessSource } from "./access.ts";
+import { createFiles, type FilesClient } from "./files.ts";
+import { createFilesystem, type FilesystemClient } from "./filesystem.ts";
+import type { Connection } from "./http.ts";
+import { createProcess, type ProcessClient } from "./process.ts";
+import { createRpcTransport } from "./rpc.ts";
+
+/** One sandbox as its users see it. */
+export interface Sandbox {
+  readonly id: string;
+  readonly files: FilesClient;
+  readonly filesystem: FilesystemClient;
+  readonly process: ProcessClient;
+}
+
+export interface EnvdOptions {
+  readonly connection: Connection;
+  /** Without a trailing slash. */
+  readonly baseUrl: string;
+  readonly source: AccessSource;
+}
+
+/** The daemon of a sandbox behind an address. */
+export function createEnvd(options: EnvdOptions): Sandbox {
+  const { connection, baseUrl, source } = options;
+  const headers = () => accessHeaders(source);
+  const transport = createRpcTransport({ connection, baseUrl, headers });
+  return {
+    id: source.sandboxId,
+    files: createFiles({ connection, baseUrl, source }),
+    filesystem: createFilesystem(transport, source),
+    process: createProcess(transport, source),
+  };
+}

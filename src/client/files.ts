@@ -1,0 +1,203 @@
+/** The plain HTTP file endpoints of one sandbox: ranged reads, uploads, compose. */
+
+import { request } from "undici";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { faultsOf, z } from "../common/schema.ts";
+import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
+import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
+import { exchange, parseJson, readAll, replyError, type Connection } from "./http.ts";
+
+/** A part of a file. */
+export interface FileSlice {
+  readonly bytes: Buffer;
+  /** Of the whole file; undefined when the service did not tell. */
+  readonly sizeBytes: number | undefined;
+  readonly contentType: string;
+}
+
+export interface FilesClient {
+  /**
+   * At most `limit` bytes from `offset` on; fewer at the end of the file.
+   * @throws SandboxError not_found, invalid_argument for a directory.
+   */
+  read(
+    path: string,
+    range: { readonly offset: number; readonly limit: number },
+    options: CallOptions,
+  ): Promise<FileSlice>;
+  /** Creates or replaces a file, with its parents. Not atomic. */
+  write(path: string, content: Uint8Array, options: CallOptions): Promise<FileRecord>;
+  /** Joins files in order and deletes them; all or nothing. */
+  compose(
+    sources: readonly string[],
+    destination: string,
+    options: CallOptions,
+  ): Promise<FileRecord>;
+}
+
+const READ_TIMEOUT_MS = 60_000;
+const MAX_RECORD_BYTES = 1024 * 1024;
+const MAX_ERROR_BYTES = 65_536;
+
+export interface FilesOptions {
+  readonly connection: Connection;
+  readonly baseUrl: string;
+  readonly source: AccessSource;
+}
+
+/** The file endpoints of a sandbox. */
+export function createFiles(files: FilesOptions): FilesClient {
+  /** A call that was refused for its token is made once more with a new one. */
+  async function withAccess<T>(options: CallOptions, call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      await renewAccess(files.source, error, options);
+    }
+    return call();
+  }
+
+  return {
+    async read(path, range, options) {
+      const url = fileUrl(files.baseUrl, path, options.user);
+      return withAccess(options, () => readOnce(files, { url, path, range, options }));
+    },
+
+    async write(path, content, options) {
+      const subject = `write ${path}`;
+      const url = fileUrl(files.baseUrl, path, options.user);
+      const send = { url, body: content, type: "application/octet-stream", subject, options };
+      const body = await withAccess(options, () => post(files, send));
+      const [record] = parse(body, z.tuple([fileRecordSchema]), subject);
+      return record;
+    },
+
+    async compose(sources, destination, options) {
+      const subject = `compose ${destination}`;
+      const { user } = options;
+      const wanted = {
+        source_paths: sources,
+        destination,
+        ...(user !== undefined && { username: user }),
+      };
+      const url = `${files.baseUrl}/files/compose`;
+      const send = {
+        url,
+        body: JSON.stringify(wanted),
+        type: "application/json",
+        subject,
+        options,
+      };
+      const body = await withAccess(options, () => post(files, send));
+      return parse(body, fileRecordSchema, subject);
+    },
+  };
+}
+
+function fileUrl(baseUrl: string, path: string, user: string | undefined): string {
+  const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
+  return `${baseUrl}/files?${query.toString()}`;
+}
+
+interface Read {
+  readonly url: string;
+  readonly path: string;
+  readonly range: { readonly offset: number; readonly limit: number };
+  readonly options: CallOptions;
+}
+
+async function readOnce(files: FilesOptions, wanted: Read): Promise<FileSlice> {
+  const { offset, limit } = wanted.range;
+  const subject = `read ${wanted.path}`;
+  const enough = new AbortController();
+  const limits = [wanted.options.signal, AbortSignal.timeout(READ_TIMEOUT_MS), enough.signal];
+  try {
+    const reply = await request(wanted.url, {
+      dispatcher: files.connection.dispatcher,
+      headers: {
+        ...accessHeaders(files.source),
+        range: `bytes=${offset}-${offset + limit - 1}`,
+        "accept-encoding": "identity",
+      },
+      signal: AbortSignal.any(limits),
+      bodyTimeout: 0,
+      headersTimeout: 0,
+    });
+    const { statusCode: status, headers } = reply;
+    const contentType = typeof headers["content-type"] === "string" ? headers["content-type"] : "";
+    if (status === 416) {
+      return { bytes: Buffer.alloc(0), sizeBytes: totalOf(headers["content-range"]), contentType };
+    }
+    if (status >= 300) {
+      const body = await readAll(reply.body, MAX_ERROR_BYTES, subject);
+      throw replyError(subject, { status, headers, body });
+    }
+    const isPart = status === 206;
+    const bytes = await take(reply.body, isPart ? 0 : offset, limit);
+    const sizeBytes = isPart
+      ? totalOf(headers["content-range"])
+      : numberOf(headers["content-length"]);
+    return { bytes, sizeBytes, contentType };
+  } catch (error) {
+    throw toSandboxError(error, subject);
+  } finally {
+    // A service that ignores the range would send the rest of the file.
+    enough.abort();
+  }
+}
+
+/** At most `limit` bytes of a body after its first `skip`. */
+async function take(body: AsyncIterable<Uint8Array>, skip: number, limit: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let position = 0;
+  let size = 0;
+  for await (const chunk of body) {
+    const from = Math.min(chunk.length, Math.max(0, skip - position));
+    const part = chunk.subarray(from, from + limit - size);
+    position += chunk.length;
+    size += part.length;
+    if (part.length > 0) chunks.push(part);
+    if (size >= limit) break;
+  }
+  return Buffer.concat(chunks, size);
+}
+
+/** The size behind the slash of `bytes 0-9/182341` or of `bytes` with a star for the range. */
+function totalOf(contentRange: string | string[] | undefined): number | undefined {
+  if (typeof contentRange !== "string") return undefined;
+  return numberOf(contentRange.split("/")[1]);
+}
+
+function numberOf(text: string | string[] | undefined): number | undefined {
+  return typeof text === "string" && /^[0-9]{1,15}$/.test(text) ? Number(text) : undefined;
+}
+
+interface Post {
+  readonly url: string;
+  readonly body: string | Uint8Array;
+  readonly type: string;
+  readonly subject: string;
+  readonly options: CallOptions;
+}
+
+async function post(files: FilesOptions, send: Post): Promise<Buffer> {
+  const reply = await exchange(files.connection, {
+    method: "POST",
+    url: send.url,
+    headers: { ...accessHeaders(files.source), "content-type": send.type },
+    body: send.body,
+    signal: send.options.signal,
+    maxBytes: MAX_RECORD_BYTES,
+    isIdempotent: false,
+    subject: send.subject,
+  });
+  if (reply.status >= 300) throw replyError(send.subject, reply);
+  return reply.body;
+}
+
+function parse<T>(body: Buffer, schema: z.ZodType<T>, subject: string): T {
+  const parsed = schema.safeParse(parseJson(body.toString("utf8")));
+  if (parsed.success) return parsed.data;
+  throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
+}

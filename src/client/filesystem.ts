@@ -1,0 +1,141 @@
+/** The filesystem service of one sandbox, in our own words instead of the wire's. */
+
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { createClient } from "@connectrpc/connect";
+import type { Transport } from "@connectrpc/connect";
+import {
+  EventType,
+  FileType,
+  Filesystem,
+  type EntryInfo,
+  type FilesystemEvent,
+} from "../gen/filesystem/filesystem_pb.ts";
+import type { AccessSource, CallOptions } from "./access.ts";
+import { callUnary } from "./unary.ts";
+
+export interface Entry {
+  readonly name: string;
+  readonly path: string;
+  /** `other` stands for broken links, sockets, pipes and devices. */
+  readonly type: "file" | "directory" | "symlink" | "other";
+  readonly sizeBytes: number;
+  /** Permission bits, 0 to 0o777. */
+  readonly mode: number;
+  readonly permissions: string;
+  readonly owner: string;
+  readonly group: string;
+  readonly modifiedAt: Date | undefined;
+  readonly symlinkTarget: string | undefined;
+}
+
+export interface WatchEvent {
+  /** Relative to the watched directory. */
+  readonly name: string;
+  readonly type: "create" | "write" | "remove" | "rename" | "chmod" | "other";
+}
+
+/** Paths are relative to the user's home; errors are SandboxError with the daemon's code. */
+export interface FilesystemClient {
+  stat(path: string, options: CallOptions): Promise<Entry>;
+  listDir(path: string, depth: number, options: CallOptions): Promise<readonly Entry[]>;
+  makeDir(path: string, options: CallOptions): Promise<Entry>;
+  move(source: string, target: string, options: CallOptions): Promise<Entry>;
+  remove(path: string, options: CallOptions): Promise<void>;
+  /** The identifier of a watcher, which queues events until it is removed. */
+  createWatcher(path: string, isRecursive: boolean, options: CallOptions): Promise<string>;
+  /** Takes all queued events. */
+  takeWatcherEvents(watcherId: string, signal: AbortSignal): Promise<readonly WatchEvent[]>;
+  removeWatcher(watcherId: string, signal: AbortSignal): Promise<void>;
+}
+
+/** The filesystem service behind a transport. */
+export function createFilesystem(transport: Transport, source: AccessSource): FilesystemClient {
+  const client = createClient(Filesystem, transport);
+  const repeatable = { source, isIdempotent: true };
+  const once = { source, isIdempotent: false };
+
+  return {
+    async stat(path, options) {
+      const subject = `stat ${path}`;
+      const work = { ...repeatable, subject, options };
+      const reply = await callUnary(work, (call) => client.stat({ path }, call));
+      return toEntry(reply.entry, path);
+    },
+
+    async listDir(path, depth, options) {
+      const work = { ...repeatable, subject: `list ${path}`, options };
+      const reply = await callUnary(work, (call) => client.listDir({ path, depth }, call));
+      return reply.entries.map((entry) => toEntry(entry, path));
+    },
+
+    async makeDir(path, options) {
+      const work = { ...once, subject: `make directory ${path}`, options };
+      const reply = await callUnary(work, (call) => client.makeDir({ path }, call));
+      return toEntry(reply.entry, path);
+    },
+
+    async move(source_, destination, options) {
+      const work = { ...once, subject: `move ${source_} to ${destination}`, options };
+      const call = { source: source_, destination };
+      const reply = await callUnary(work, (settings) => client.move(call, settings));
+      return toEntry(reply.entry, destination);
+    },
+
+    async remove(path, options) {
+      const work = { ...repeatable, subject: `remove ${path}`, options };
+      await callUnary(work, (call) => client.remove({ path }, call));
+    },
+
+    async createWatcher(path, isRecursive, options) {
+      const work = { ...once, subject: `watch ${path}`, options };
+      const request = { path, recursive: isRecursive };
+      const reply = await callUnary(work, (call) => client.createWatcher(request, call));
+      return reply.watcherId;
+    },
+
+    async takeWatcherEvents(watcherId, signal) {
+      const work = { ...once, subject: `events of watcher ${watcherId}`, options: { signal } };
+      const reply = await callUnary(work, (call) => client.getWatcherEvents({ watcherId }, call));
+      return reply.events.map((event) => toWatchEvent(event));
+    },
+
+    async removeWatcher(watcherId, signal) {
+      const work = { ...repeatable, subject: `remove watcher ${watcherId}`, options: { signal } };
+      await callUnary(work, (call) => client.removeWatcher({ watcherId }, call));
+    },
+  };
+}
+
+const ENTRY_TYPES: Readonly<Record<number, Entry["type"]>> = {
+  [FileType.FILE]: "file",
+  [FileType.DIRECTORY]: "directory",
+  [FileType.SYMLINK]: "symlink",
+};
+
+const EVENT_TYPES: Readonly<Record<number, WatchEvent["type"]>> = {
+  [EventType.CREATE]: "create",
+  [EventType.WRITE]: "write",
+  [EventType.REMOVE]: "remove",
+  [EventType.RENAME]: "rename",
+  [EventType.CHMOD]: "chmod",
+};
+
+/** An entry of a reply; a peer that left it out said no more than that the path is there. */
+function toEntry(entry: EntryInfo | undefined, path: string): Entry {
+  return {
+    name: entry?.name ?? path,
+    path: entry?.path ?? path,
+    type: ENTRY_TYPES[entry?.type ?? FileType.UNSPECIFIED] ?? "other",
+    sizeBytes: Number(entry?.size ?? 0n),
+    mode: entry?.mode ?? 0,
+    permissions: entry?.permissions ?? "",
+    owner: entry?.owner ?? "",
+    group: entry?.group ?? "",
+    modifiedAt: entry?.modifiedTime === undefined ? undefined : timestampDate(entry.modifiedTime),
+    symlinkTarget: entry?.symlinkTarget,
+  };
+}
+
+function toWatchEvent(event: FilesystemEvent): WatchEvent {
+  return { name: event.name, type: EVENT_TYPES[event.type] ?? "other" };
+}

@@ -1,0 +1,172 @@
+/** One bounded HTTP exchange with a service, and the only place that repeats a request. */
+
+import { request, type Agent, type Dispatcher } from "undici";
+import type { Clock } from "../common/clock.ts";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/log.ts";
+import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
+
+/** The way to a service: its connections and the time by which its repeats wait. */
+export interface Connection {
+  readonly dispatcher: Agent;
+  readonly clock: Clock;
+}
+
+export interface Exchange {
+  readonly method: Dispatcher.HttpMethod;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+  readonly signal: AbortSignal;
+  readonly maxBytes: number;
+  /** Only such a request is repeated after a failure that may have come too late. */
+  readonly isIdempotent: boolean;
+  /** What is asked for, as the beginning of an error message. */
+  readonly subject: string;
+}
+
+export interface HttpReply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: Buffer;
+}
+
+/** Servers give up after 70 seconds by contract; a reply that is later will not come. */
+const EXCHANGE_TIMEOUT_MS = 75_000;
+/** Pauses before the repeats of a request that met no service. */
+const RETRY_DELAYS_MS: readonly number[] = [100, 400];
+/** Repeats of a request that was refused with a wish to wait, as the official clients do. */
+const MAX_RATE_REPEATS = 3;
+/** A longer wish is handed to the caller instead of being waited for. */
+const MAX_RETRY_AFTER_S = 10;
+const MAX_ERROR_BYTES = 65_536;
+
+/**
+ * Sends a request and reads its whole reply, whatever its status.
+ * @throws SandboxError unavailable, deadline_exceeded or canceled when there is no reply,
+ *   resource_exhausted when it exceeds `maxBytes`.
+ */
+export async function exchange(connection: Connection, wanted: Exchange): Promise<HttpReply> {
+  let failures = 0;
+  let refusals = 0;
+  for (;;) {
+    const outcome = await attempt(connection, wanted);
+    const delayMs = nextDelay(outcome, wanted, { failures, refusals });
+    if (delayMs === undefined) return settled(outcome);
+    if (isRefusal(outcome)) refusals += 1;
+    else failures += 1;
+    await pause(connection.clock, delayMs, wanted);
+  }
+}
+
+type Outcome = { readonly reply: HttpReply } | { readonly error: SandboxError };
+
+async function attempt(connection: Connection, wanted: Exchange): Promise<Outcome> {
+  const signal = AbortSignal.any([wanted.signal, AbortSignal.timeout(EXCHANGE_TIMEOUT_MS)]);
+  try {
+    const reply = await request(wanted.url, {
+      dispatcher: connection.dispatcher,
+      method: wanted.method,
+      headers: { ...wanted.headers },
+      body: wanted.body ?? null,
+      signal,
+      bodyTimeout: 0,
+      headersTimeout: 0,
+    });
+    const maxBytes = reply.statusCode < 400 ? wanted.maxBytes : MAX_ERROR_BYTES;
+    const body = await readAll(reply.body, maxBytes, wanted.subject);
+    return { reply: { status: reply.statusCode, headers: reply.headers, body } };
+  } catch (error) {
+    return { error: toSandboxError(error, wanted.subject) };
+  }
+}
+
+function settled(outcome: Outcome): HttpReply {
+  if ("error" in outcome) throw outcome.error;
+  return outcome.reply;
+}
+
+function isRefusal(outcome: Outcome): boolean {
+  return "reply" in outcome && outcome.reply.status === 429;
+}
+
+/** How long to wait before the next attempt; undefined when the outcome stands. */
+function nextDelay(
+  outcome: Outcome,
+  wanted: Exchange,
+  made: { readonly failures: number; readonly refusals: number },
+): number | undefined {
+  if (isRefusal(outcome) && "reply" in outcome) {
+    const seconds = retryAfter(outcome.reply);
+    if (seconds === undefined || seconds > MAX_RETRY_AFTER_S) return undefined;
+    return made.refusals < MAX_RATE_REPEATS ? seconds * 1_000 : undefined;
+  }
+  const isTransient =
+    "error" in outcome ? outcome.error.code === "unavailable" : outcome.reply.status === 503;
+  return isTransient && wanted.isIdempotent ? RETRY_DELAYS_MS[made.failures] : undefined;
+}
+
+async function pause(clock: Clock, ms: number, wanted: Exchange): Promise<void> {
+  try {
+    await clock.sleep(ms, wanted.signal);
+  } catch (error) {
+    throw toSandboxError(error, wanted.subject);
+  }
+}
+
+/** The seconds of a Retry-After header, when they are a plain number. */
+export function retryAfter(reply: HttpReply): number | undefined {
+  const value = reply.headers["retry-after"];
+  return typeof value === "string" && /^[0-9]{1,6}$/.test(value) ? Number(value) : undefined;
+}
+
+/**
+ * The whole of a body.
+ * @throws SandboxError resource_exhausted when it exceeds `maxBytes`.
+ */
+export async function readAll(
+  body: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+  subject: string,
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > maxBytes) {
+      throw new SandboxError("resource_exhausted", `${subject}: reply exceeds ${maxBytes} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks, size);
+}
+
+/** A reply of 400 and above as an error; what the peer said is quoted in it. */
+export function replyError(subject: string, reply: HttpReply): SandboxError {
+  const { status } = reply;
+  const code = codeOfStatus(status);
+  const message = `${subject}: the service answered ${status} ${quoted(reply.body)}`;
+  if (status === 507) {
+    return new SandboxError(code, message, { hint: "The disk of the sandbox is full." });
+  }
+  const seconds = status === 429 ? retryAfter(reply) : undefined;
+  if (seconds === undefined) return new SandboxError(code, message);
+  return new SandboxError(code, message, { hint: `Rate limited: wait ${seconds} s.` });
+}
+
+/** What a peer gave as reason, quoted; its plain text where it sent no error body. */
+function quoted(body: Buffer): string {
+  const text = body.toString("utf8");
+  const parsed = errorBodySchema.safeParse(parseJson(text));
+  return `"${quoteUntrusted(parsed.success ? parsed.data.message : text.trim())}"`;
+}
+
+/** The value of a JSON text; undefined when it is none. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Not JSON: the caller's schema refuses undefined and says what was wanted instead.
+    return undefined;
+  }
+}

@@ -1,0 +1,216 @@
+/** The process service of one sandbox, in our own words instead of the wire's. */
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { createClient, type Transport } from "@connectrpc/connect";
+import { SandboxError } from "../common/errors.ts";
+import {
+  Process,
+  Signal,
+  type ProcessEvent as WireEvent,
+  type ProcessSelectorSchema,
+  type StreamInputRequestSchema,
+} from "../gen/process/process_pb.ts";
+import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
+import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
+import { fromRpcError } from "./rpc.ts";
+import { callUnary } from "./unary.ts";
+
+export type OutputStream = "stdout" | "stderr";
+
+export type ProcessEvent =
+  | { readonly type: "start"; readonly pid: number }
+  | { readonly type: "data"; readonly stream: OutputStream; readonly bytes: Uint8Array }
+  | {
+      readonly type: "end";
+      /** -1 or 128 + n for a process that a signal ended. */
+      readonly exitCode: number;
+      readonly hasExited: boolean;
+      /** The daemon's own words, such as `exit status 1`; not to be trusted. */
+      readonly status: string;
+    };
+
+export interface ProcessRequest {
+  readonly cmd: string;
+  readonly args: readonly string[];
+  readonly cwd?: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Whether stdin stays open for input; otherwise it is empty. */
+  readonly hasStdin: boolean;
+}
+
+export interface StartOptions extends CallOptions {
+  /** The daemon kills the process after this time, connected or not; absent: never. */
+  readonly timeoutMs?: number | undefined;
+}
+
+export type SignalName = "SIGTERM" | "SIGKILL";
+
+export interface ProcessClient {
+  /** Starts a process; the first event is `start`. Leaving the iteration does not end it. */
+  start(request: ProcessRequest, options: StartOptions): AsyncGenerator<ProcessEvent, void>;
+  /** The output of a running process from now on, and its end; the first event is `start`. */
+  connect(pid: number, signal: AbortSignal): AsyncGenerator<ProcessEvent, void>;
+  list(signal: AbortSignal): Promise<readonly { readonly pid: number; readonly cmd: string }[]>;
+  /** Sends input in order; returns once the process has taken it or its pipe holds it. */
+  sendInput(pid: number, chunks: Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  closeStdin(pid: number, signal: AbortSignal): Promise<void>;
+  /** Reaches the process alone, not its children, and does not wait for its end. */
+  sendSignal(pid: number, name: SignalName, signal: AbortSignal): Promise<void>;
+}
+
+/** Silence after which the daemon sends a sign of life, so that no middleman ends the stream. */
+const KEEPALIVE_S = 50;
+const SIGNALS = { SIGTERM: Signal.SIGTERM, SIGKILL: Signal.SIGKILL } as const;
+
+interface Stream {
+  readonly source: AccessSource;
+  readonly options: CallOptions;
+  readonly subject: string;
+  open(signal: AbortSignal): AsyncIterable<{ readonly event?: WireEvent | undefined }>;
+}
+
+/** The process service behind a transport. */
+export function createProcess(transport: Transport, source: AccessSource): ProcessClient {
+  const client = createClient(Process, transport);
+  const alive = { [KEEPALIVE_INTERVAL_HEADER]: String(KEEPALIVE_S) };
+
+  return {
+    start(request, options) {
+      const { timeoutMs } = options;
+      const headers = {
+        ...alive,
+        ...userHeader(options.user),
+        // As a header, not as a call option: only the daemon may end the stream at that moment.
+        ...(timeoutMs !== undefined && { "connect-timeout-ms": String(timeoutMs) }),
+      };
+      const { cmd, cwd, env } = request;
+      const process = {
+        cmd,
+        args: [...request.args],
+        envs: { ...env },
+        ...(cwd !== undefined && { cwd }),
+      };
+      const message = { process, stdin: request.hasStdin };
+      const open = (signal: AbortSignal) => client.start(message, { signal, headers });
+      return events({ source, options, subject: "start process", open });
+    },
+
+    connect(pid, signal) {
+      const message = { process: byPid(pid) };
+      const open = (inner: AbortSignal) =>
+        client.connect(message, { signal: inner, headers: alive });
+      return events({ source, options: { signal }, subject: `connect to process ${pid}`, open });
+    },
+
+    async list(signal) {
+      const work = { source, isIdempotent: true, subject: "list processes", options: { signal } };
+      const reply = await callUnary(work, (call) => client.list({}, call));
+      return reply.processes.map((process) => ({
+        pid: process.pid,
+        cmd: [process.config?.cmd ?? "", ...(process.config?.args ?? [])].join(" "),
+      }));
+    },
+
+    async sendInput(pid, chunks, signal) {
+      const subject = `input of process ${pid}`;
+      const work = { source, isIdempotent: false, subject, options: { signal } };
+      const selector = byPid(pid);
+      await callUnary(work, (call) => client.streamInput(inputMessages(selector, chunks), call));
+    },
+
+    async closeStdin(pid, signal) {
+      const subject = `close stdin of process ${pid}`;
+      const work = { source, isIdempotent: true, subject, options: { signal } };
+      await callUnary(work, (call) => client.closeStdin({ process: byPid(pid) }, call));
+    },
+
+    async sendSignal(pid, name, signal) {
+      const subject = `${name} to process ${pid}`;
+      const work = { source, isIdempotent: false, subject, options: { signal } };
+      const message = { process: byPid(pid), signal: SIGNALS[name] };
+      await callUnary(work, (call) => client.sendSignal(message, call));
+    },
+  };
+}
+
+function byPid(pid: number): MessageInitShape<typeof ProcessSelectorSchema> {
+  return { selector: { case: "pid", value: pid } };
+}
+
+/** The messages of an input stream: whose input it is, then the bytes in order. */
+async function* inputMessages(
+  selector: MessageInitShape<typeof ProcessSelectorSchema>,
+  chunks: Iterable<Uint8Array>,
+): AsyncGenerator<MessageInitShape<typeof StreamInputRequestSchema>, void> {
+  yield { event: { case: "start", value: { process: selector } } };
+  for (const value of chunks) {
+    yield { event: { case: "data", value: { input: { input: { case: "stdin", value } } } } };
+  }
+}
+
+/** The events of a stream, opened once more when the first token was refused. */
+async function* events(stream: Stream): AsyncGenerator<ProcessEvent, void> {
+  try {
+    yield* eventsOnce(stream);
+    return;
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+    // A refusal comes before the first event, so nothing is seen twice.
+    await renewAccess(stream.source, error, stream.options);
+  }
+  yield* eventsOnce(stream);
+}
+
+async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
+  const controller = new AbortController();
+  let hasStarted = false;
+  let hasEnded = false;
+  try {
+    const signal = AbortSignal.any([stream.options.signal, controller.signal]);
+    for await (const { event } of stream.open(signal)) {
+      const known = toEvent(event);
+      if (known === undefined) continue;
+      hasStarted ||= known.type === "start";
+      hasEnded ||= known.type === "end";
+      yield known;
+    }
+  } catch (error) {
+    const failure = fromRpcError(error, stream.subject);
+    if (hasEnded) return;
+    throw hasStarted ? midStream(failure) : failure;
+  } finally {
+    // Leaving the loop does not end the call; its signal does.
+    controller.abort();
+  }
+  if (!hasEnded) throw new SandboxError("unavailable", `${stream.subject}: stream without an end`);
+}
+
+/** After the start only the transport can find fault with the stream itself. */
+function midStream(failure: SandboxError): SandboxError {
+  if (failure.code !== "invalid_argument") return failure;
+  return new SandboxError("unavailable", failure.message, { cause: failure });
+}
+
+/** Keepalives and whatever a newer peer may send are no events of ours. */
+function toEvent(event: WireEvent | undefined): ProcessEvent | undefined {
+  const known = event?.event;
+  switch (known?.case) {
+    case "start":
+      return { type: "start", pid: known.value.pid };
+    case "data": {
+      const { output } = known.value;
+      if (output.case === undefined) return undefined;
+      const stream = output.case === "stderr" ? "stderr" : "stdout";
+      return { type: "data", stream, bytes: output.value };
+    }
+    case "end": {
+      const { exitCode, exited, status } = known.value;
+      return { type: "end", exitCode, hasExited: exited, status };
+    }
+    case "keepalive":
+    case undefined:
+      return undefined;
+    default:
+      return known satisfies never;
+  }
+}

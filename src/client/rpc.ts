@@ -1,0 +1,99 @@
+/** Connect RPC over the connections of a service; JSON, so that a wire log can be read. */
+
+import { Readable } from "node:stream";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import type { UniversalClientFn } from "@connectrpc/connect/protocol";
+import { createTransport } from "@connectrpc/connect/protocol-connect";
+import { request } from "undici";
+import { SandboxError, causeCode, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/log.ts";
+import { errorBodySchema } from "../wire/status.ts";
+import { parseJson, readAll, replyError, type Connection } from "./http.ts";
+
+export interface RpcOptions {
+  readonly connection: Connection;
+  readonly baseUrl: string;
+  /** Asked again for every call, since a token can change. */
+  headers(): Readonly<Record<string, string>>;
+}
+
+/** A larger message is refused at both ends; a listing of 20,000 entries is smaller. */
+const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
+const MAX_ERROR_BYTES = 65_536;
+
+/** A transport for the generated clients. */
+export function createRpcTransport(options: RpcOptions): Transport {
+  const httpClient: UniversalClientFn = async (call) => {
+    const reply = await request(call.url, {
+      dispatcher: options.connection.dispatcher,
+      method: "POST",
+      headers: { ...Object.fromEntries(call.header), ...options.headers() },
+      body: call.body === undefined ? null : Readable.from(call.body),
+      signal: call.signal ?? null,
+      // A silent stream is alive; the signal bounds it.
+      bodyTimeout: 0,
+      headersTimeout: 0,
+    });
+    const header = new Headers();
+    for (const [name, value] of Object.entries(reply.headers)) header.set(name, String(value));
+    const { statusCode: status } = reply;
+    const body = status < 300 ? reply.body : await errorBody(status, reply.body, call.url);
+    return { status, header, body, trailer: new Headers() };
+  };
+  return createTransport({
+    httpClient,
+    baseUrl: options.baseUrl,
+    useBinaryFormat: false,
+    interceptors: [],
+    acceptCompression: [],
+    sendCompression: null,
+    compressMinBytes: 1024,
+    readMaxBytes: MAX_MESSAGE_BYTES,
+    writeMaxBytes: MAX_MESSAGE_BYTES,
+  });
+}
+
+/**
+ * The body of an error reply. A plain HTTP error, which a gateway or the token check sends in the
+ * place of Connect's own form, is thrown as what its status means.
+ */
+async function errorBody(
+  status: number,
+  body: AsyncIterable<Uint8Array>,
+  url: string,
+): Promise<AsyncIterable<Uint8Array>> {
+  const bytes = await readAll(body, MAX_ERROR_BYTES, "error reply");
+  if (errorBodySchema.safeParse(parseJson(bytes.toString("utf8"))).success) {
+    throw replyError(new URL(url).pathname.slice(1), { status, headers: {}, body: bytes });
+  }
+  return Readable.from([bytes]);
+}
+
+const ERROR_CODE_OF = {
+  [Code.Canceled]: "canceled",
+  [Code.Unknown]: "internal",
+  [Code.InvalidArgument]: "invalid_argument",
+  [Code.DeadlineExceeded]: "deadline_exceeded",
+  [Code.NotFound]: "not_found",
+  [Code.AlreadyExists]: "already_exists",
+  [Code.PermissionDenied]: "permission_denied",
+  [Code.ResourceExhausted]: "resource_exhausted",
+  [Code.FailedPrecondition]: "failed_precondition",
+  [Code.Aborted]: "failed_precondition",
+  [Code.OutOfRange]: "invalid_argument",
+  [Code.Unimplemented]: "unimplemented",
+  [Code.Internal]: "internal",
+  [Code.Unavailable]: "unavailable",
+  [Code.DataLoss]: "internal",
+  [Code.Unauthenticated]: "unauthenticated",
+} as const satisfies Record<Code, ErrorCode>;
+
+/** Whatever an RPC threw as ours; what the peer said is quoted in it. */
+export function fromRpcError(error: unknown, subject: string): SandboxError {
+  if (!(error instanceof ConnectError)) return toSandboxError(error, subject);
+  if (error.cause instanceof SandboxError) return error.cause;
+  // A broken connection arrives as an unknown error, whose cause has the reason.
+  if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
+  const message = `${subject}: "${quoteUntrusted(error.rawMessage)}"`;
+  return new SandboxError(ERROR_CODE_OF[error.code], message, { cause: error });
+}

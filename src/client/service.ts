@@ -1,0 +1,179 @@
+/** A sandbox service, embedded or remote: its control API and the sandboxes behind it. */
+
+import { Agent } from "undici";
+import { createSystemClock, type Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import { formatSandboxHost, parseSandboxId } from "../wire/address.ts";
+import type { SandboxBody } from "../wire/control.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
+import type { Access, AccessSource } from "./access.ts";
+import { createControl, type Control } from "./control.ts";
+import { createEnvd, type Sandbox } from "./envd.ts";
+import type { Connection } from "./http.ts";
+
+export interface ServiceOptions {
+  /** Base of the control API, such as `http://localhost` or `https://api.e2b.app`. */
+  readonly url: string;
+  readonly apiKey: string;
+  /** Unix socket through which control API and gateway are reached, whatever the URL's host. */
+  readonly socketPath?: string | undefined;
+  /** One base for all traffic to sandboxes, which is told apart by headers alone. */
+  readonly sandboxUrl?: string | undefined;
+  /** Domain of gateway hosts; a sandbox's own domain goes before it. */
+  readonly domain?: string | undefined;
+  readonly clock?: Clock;
+}
+
+/** A service; its end closes every connection and breaks every stream. */
+export interface Service extends AsyncDisposable {
+  readonly control: Control;
+  /**
+   * A sandbox that exists, by one control call unless this service knows it already.
+   * @throws SandboxError not_found when there is none, invalid_argument for a malformed id.
+   */
+  attach(sandboxId: string, signal: AbortSignal): Promise<Sandbox>;
+  /** When the sandbox ends by itself, as last heard, in Unix milliseconds. */
+  expiresAtMs(sandboxId: string): number | undefined;
+  /** Host under which a port of the sandbox is reached; undefined where no domain is known. */
+  portHost(sandboxId: string, port: number | "{port}"): string | undefined;
+}
+
+/** Connections to one origin: each running process holds one of them. */
+const MAX_CONNECTIONS = 512;
+/** Beyond it the sandbox that was used least recently is asked for again when it is needed. */
+const MAX_KNOWN_SANDBOXES = 4_096;
+/** Domains that serve all their sandboxes under one host. */
+const SHARED_HOST_DOMAINS: ReadonlySet<string> = new Set([
+  "e2b.app",
+  "e2b.dev",
+  "e2b.pro",
+  "e2b-staging.dev",
+]);
+
+/** A service that answers at a URL, or behind a unix socket. */
+export function createService(options: ServiceOptions): Service {
+  const { socketPath } = options;
+  const dispatcher = new Agent({
+    connections: MAX_CONNECTIONS,
+    allowH2: false,
+    ...(socketPath !== undefined && { connect: { socketPath } }),
+  });
+  const clock = options.clock ?? createSystemClock();
+  const connection: Connection = { dispatcher, clock };
+  const known = createAccessTable();
+  const raw = createControl({ connection, url: options.url, apiKey: options.apiKey });
+  const control = rememberAccess(raw, known, clock);
+
+  function sourceOf(sandboxId: string): AccessSource {
+    return {
+      sandboxId,
+      current: () => known.get(sandboxId) ?? NO_ACCESS,
+      async refresh(signal) {
+        const before = known.get(sandboxId)?.token;
+        await control.get(sandboxId, signal);
+        return known.get(sandboxId)?.token !== before;
+      },
+    };
+  }
+
+  return {
+    control,
+    async attach(text, signal) {
+      const sandboxId = parseSandboxId(text) ?? text;
+      if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);
+      const baseUrl = envdUrl(options, sandboxId, known.get(sandboxId)?.domain);
+      return createEnvd({ connection, baseUrl, source: sourceOf(sandboxId) });
+    },
+    expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
+    portHost(sandboxId, port) {
+      const domain = known.get(sandboxId)?.domain ?? options.domain;
+      return domain === undefined ? undefined : `${port}-${sandboxId}.${domain}`;
+    },
+    async [Symbol.asyncDispose]() {
+      await dispatcher.destroy();
+    },
+  };
+}
+
+const NO_ACCESS: Access = { token: undefined, domain: undefined, expiresAtMs: undefined };
+
+/** Where the daemon of a sandbox answers. */
+function envdUrl(
+  options: ServiceOptions,
+  sandboxId: string,
+  ownDomain: string | undefined,
+): string {
+  if (options.sandboxUrl !== undefined) return options.sandboxUrl.replace(/\/+$/, "");
+  if (options.socketPath !== undefined) return new URL(options.url).origin;
+  const domain = ownDomain ?? options.domain;
+  if (domain === undefined) return new URL(options.url).origin;
+  if (SHARED_HOST_DOMAINS.has(domain)) return `https://sandbox.${domain}`;
+  return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
+}
+
+interface AccessTable {
+  get(sandboxId: string): Access | undefined;
+  set(sandboxId: string, access: Access): void;
+  delete(sandboxId: string): void;
+}
+
+/** The sandboxes that were used last. */
+function createAccessTable(): AccessTable {
+  const table = new Map<string, Access>();
+  return {
+    get: (sandboxId) => table.get(sandboxId),
+    set(sandboxId, access) {
+      table.delete(sandboxId);
+      table.set(sandboxId, access);
+      const oldest = table.size > MAX_KNOWN_SANDBOXES ? table.keys().next().value : undefined;
+      if (oldest !== undefined) table.delete(oldest);
+    },
+    delete: (sandboxId) => void table.delete(sandboxId),
+  };
+}
+
+/** The control API, with what its replies say about access kept in a table. */
+function rememberAccess(control: Control, known: AccessTable, clock: Clock): Control {
+  function remember(body: SandboxBody, timeoutSeconds: number | undefined): void {
+    const seconds = timeoutSeconds ?? 0;
+    const before = known.get(body.sandboxID)?.expiresAtMs ?? 0;
+    const after = clock.now() + seconds * 1_000;
+    known.set(body.sandboxID, {
+      token: body.envdAccessToken ?? undefined,
+      domain: body.domain ?? undefined,
+      // A connect never shortens a life.
+      expiresAtMs: timeoutSeconds === undefined ? undefined : Math.max(before, after),
+    });
+  }
+  return {
+    ...control,
+    async create(request, signal) {
+      const body = await control.create(request, signal);
+      remember(body, request.timeout);
+      return body;
+    },
+    async connect(sandboxId, timeoutSeconds, signal) {
+      const reply = await control.connect(sandboxId, timeoutSeconds, signal);
+      remember(reply.sandbox, timeoutSeconds);
+      return reply;
+    },
+    async get(sandboxId, signal) {
+      const body = await control.get(sandboxId, signal).catch((error: unknown) => {
+        if (error instanceof SandboxError && error.code === "not_found") known.delete(sandboxId);
+        throw error;
+      });
+      const endAtMs = Date.parse(body.endAt);
+      known.set(body.sandboxID, {
+        token: body.envdAccessToken ?? undefined,
+        domain: body.domain ?? undefined,
+        expiresAtMs: Number.isNaN(endAtMs) ? undefined : endAtMs,
+      });
+      return body;
+    },
+    async kill(sandboxId, signal) {
+      const wasThere = await control.kill(sandboxId, signal);
+      known.delete(sandboxId);
+      return wasThere;
+    },
+  };
+}

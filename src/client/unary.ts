@@ -1,0 +1,61 @@
+/** One unary RPC: its time limit, its repeats, and a new token where the old one was refused. */
+
+import { SandboxError } from "../common/errors.ts";
+import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
+import { fromRpcError } from "./rpc.ts";
+
+export interface UnaryWork {
+  readonly source: AccessSource;
+  readonly options: CallOptions;
+  /** What is asked for, as the beginning of an error message. */
+  readonly subject: string;
+  readonly isIdempotent: boolean;
+}
+
+export interface UnaryCall {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+}
+
+/** As long as the official clients wait for a unary reply. */
+const UNARY_TIMEOUT_MS = 60_000;
+/** A keep-alive connection can close under a request; the second one meets a fresh connection. */
+const MAX_ATTEMPTS = 2;
+
+/**
+ * The reply of a unary RPC.
+ * @throws SandboxError with the daemon's code, or the reason for which there was no reply.
+ */
+export async function callUnary<T>(
+  work: UnaryWork,
+  call: (settings: UnaryCall) => Promise<T>,
+): Promise<T> {
+  try {
+    return await repeatUnary(work, call);
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+    await renewAccess(work.source, error, work.options);
+  }
+  return repeatUnary(work, call);
+}
+
+async function repeatUnary<T>(
+  work: UnaryWork,
+  call: (settings: UnaryCall) => Promise<T>,
+): Promise<T> {
+  const attempts = work.isIdempotent ? MAX_ATTEMPTS : 1;
+  let failure: SandboxError | undefined;
+  for (let attempt = 0; attempt < attempts; attempt += 1) {
+    const late = AbortSignal.timeout(UNARY_TIMEOUT_MS);
+    const signal = AbortSignal.any([work.options.signal, late]);
+    try {
+      return await call({ headers: userHeader(work.options.user), signal });
+    } catch (error) {
+      failure = late.aborted
+        ? new SandboxError("deadline_exceeded", `${work.subject}: no reply`, { cause: error })
+        : fromRpcError(error, work.subject);
+    }
+    if (failure.code !== "unavailable") break;
+  }
+  throw failure ?? new SandboxError("internal", `${work.subject}: was not attempted`);
+}
