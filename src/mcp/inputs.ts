@@ -1,0 +1,72 @@
+/** Fields that several tools share. Each call makes a schema of its own: schemas are listed flat. */
+
+import { z } from "../common/schema.ts";
+
+const MAX_PATH_CHARACTERS = 4_096;
+const MAX_PAIRS = 100;
+const MAX_VALUE_CHARACTERS = 32_768;
+
+export function sandboxIdInput() {
+  return z
+    .string()
+    .max(128)
+    .regex(/^[a-z0-9]+(-[a-z0-9]+)?$/)
+    .describe("Id of the sandbox, from create_sandbox.");
+}
+
+/** A path is never empty: on the wire an empty one would mean the home directory. */
+export function pathInput(description: string) {
+  return z.string().min(1).max(MAX_PATH_CHARACTERS).describe(description);
+}
+
+export function userInput() {
+  return z
+    .string()
+    .min(1)
+    .max(64)
+    .optional()
+    .describe("User in the sandbox, such as root; default: user.");
+}
+
+/** Names and values as a list, because a record has no portable schema. */
+export function pairsInput(description: string) {
+  const pair = z.strictObject({
+    name: z.string().min(1).max(256).describe("Name."),
+    value: z.string().max(MAX_VALUE_CHARACTERS).describe("Value."),
+  });
+  return z.array(pair).max(MAX_PAIRS).optional().describe(description);
+}
+
+/** Pairs as the wire has them. */
+export function toRecord(
+  pairs: readonly { readonly name: string; readonly value: string }[] | undefined,
+): Record<string, string> {
+  return Object.fromEntries((pairs ?? []).map(({ name, value }) => [name, value]));
+}
+
+export function processIdInput() {
+  return z
+    .string()
+    .max(16)
+    .regex(/^p_[1-9][0-9]{0,9}$/)
+    .describe("Id of the process, from run_process, such as p_42.");
+}
+
+/** The longest wait of one call: hosts give up after a minute. */
+export const MAX_WAIT_SECONDS = 50;
+
+export function waitInput(seconds: number, description: string) {
+  return z.int().min(0).max(MAX_WAIT_SECONDS).default(seconds).describe(description);
+}
+
+/** A day. */
+export const MAX_TIMEOUT_SECONDS = 86_400;
+
+export function lifetimeInput() {
+  return z
+    .int()
+    .min(1)
+    .max(MAX_TIMEOUT_SECONDS)
+    .default(300)
+    .describe("Seconds until the sandbox ends by itself.");
+}

@@ -1,0 +1,166 @@
+/** What a process wrote, bounded: the first part and the newest part; what lay between is a gap. */
+
+import assert from "node:assert/strict";
+import type { OutputStream } from "../client/process.ts";
+
+/** The first part of the output, where programs say what went wrong. */
+export const HEAD_BYTES = 256 * 1024;
+/** The newest part of the output, kept in a ring. */
+export const TAIL_BYTES = 768 * 1024;
+/** Changes between the two streams that are remembered; beyond it older output goes. */
+const MAX_RUNS = 16_384;
+const FIRST_ALLOCATION_BYTES = 4_096;
+
+/** The newest bytes of an endless sequence; positions count from its very beginning. */
+export class ByteRing {
+  readonly #capacity: number;
+  #bytes = Buffer.alloc(0);
+  #start = 0;
+  #end = 0;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** Position of the oldest byte that is kept. */
+  get start(): number {
+    return this.#start;
+  }
+
+  /** Position behind the newest byte. */
+  get end(): number {
+    return this.#end;
+  }
+
+  append(chunk: Uint8Array): void {
+    const kept = chunk.subarray(Math.max(0, chunk.length - this.#capacity));
+    this.#end += chunk.length - kept.length;
+    this.#grow(this.#end + kept.length);
+    const at = this.#end % this.#capacity;
+    const untilWrap = Math.min(kept.length, this.#capacity - at);
+    this.#bytes.set(kept.subarray(0, untilWrap), at);
+    this.#bytes.set(kept.subarray(untilWrap), 0);
+    this.#end += kept.length;
+    this.#start = Math.max(this.#start, this.#end - this.#capacity);
+  }
+
+  /** A copy of the bytes from one position to another; both must be kept. */
+  slice(from: number, to: number): Buffer {
+    assert(from >= this.#start && to <= this.#end && from <= to);
+    const copy = Buffer.alloc(to - from);
+    const at = from % this.#capacity;
+    const untilWrap = Math.min(copy.length, this.#capacity - at);
+    this.#bytes.copy(copy, 0, at, at + untilWrap);
+    this.#bytes.copy(copy, untilWrap, 0, copy.length - untilWrap);
+    return copy;
+  }
+
+  /** Forgets everything before a position. */
+  dropBefore(position: number): void {
+    this.#start = Math.min(this.#end, Math.max(this.#start, position));
+  }
+
+  /** Until the ring is full positions and places are equal, so growing is copying. */
+  #grow(wanted: number): void {
+    const needed = Math.min(wanted, this.#capacity);
+    if (this.#bytes.length >= needed) return;
+    const doubled = Math.max(FIRST_ALLOCATION_BYTES, this.#bytes.length * 2, needed);
+    const grown = Buffer.alloc(Math.min(this.#capacity, doubled));
+    this.#bytes.copy(grown);
+    this.#bytes = grown;
+  }
+}
+
+/** Bytes of one stream that were written without a break. */
+export interface Piece {
+  readonly stream: OutputStream;
+  /** Position of the first byte in the whole output. */
+  readonly start: number;
+  readonly bytes: Buffer;
+}
+
+/** A ring that knows which stream wrote which of its bytes. */
+class StreamRing {
+  readonly bytes: ByteRing;
+  #runs: { readonly stream: OutputStream; readonly start: number }[] = [];
+
+  constructor(capacity: number) {
+    this.bytes = new ByteRing(capacity);
+  }
+
+  get runCount(): number {
+    return this.#runs.length;
+  }
+
+  append(stream: OutputStream, chunk: Uint8Array): void {
+    if (chunk.length === 0) return;
+    if (this.#runs.at(-1)?.stream !== stream) this.#runs.push({ stream, start: this.bytes.end });
+    this.bytes.append(chunk);
+    if (this.#runs.length > MAX_RUNS) this.#forgetRuns();
+  }
+
+  /** What is kept from a position of this ring on; `base` is added to the positions. */
+  pieces(from: number, base: number): readonly Piece[] {
+    const lowest = Math.max(from, this.bytes.start);
+    return this.#runs.flatMap((run, index) => {
+      const start = Math.max(run.start, lowest);
+      const end = this.#runs[index + 1]?.start ?? this.bytes.end;
+      if (start >= end) return [];
+      return [{ stream: run.stream, start: base + start, bytes: this.bytes.slice(start, end) }];
+    });
+  }
+
+  /** Runs whose bytes are gone; then, if that is not enough, the older half with its bytes. */
+  #forgetRuns(): void {
+    const kept = this.#runs.findLastIndex((run) => run.start <= this.bytes.start);
+    this.#runs = this.#runs.slice(Math.max(kept, 0));
+    if (this.#runs.length <= MAX_RUNS) return;
+    this.#runs = this.#runs.slice(MAX_RUNS / 2);
+    this.bytes.dropBefore(this.#runs[0]?.start ?? 0);
+  }
+}
+
+/** The output of one process, both streams in order of arrival. */
+export class OutputBuffer {
+  readonly #head = new StreamRing(HEAD_BYTES);
+  readonly #tail = new StreamRing(TAIL_BYTES);
+  readonly #written: Record<OutputStream, number> = { stdout: 0, stderr: 0 };
+  #isHeadFull = false;
+
+  /** How many bytes were written, kept or not. */
+  get totalBytes(): number {
+    return this.#head.bytes.end + this.#tail.bytes.end;
+  }
+
+  /** How many bytes each stream wrote, kept or not. */
+  get written(): Readonly<Record<OutputStream, number>> {
+    return this.#written;
+  }
+
+  /** What is no longer kept; both ends are equal when nothing was lost. */
+  get gap(): { readonly start: number; readonly end: number } {
+    const { end: start } = this.#head.bytes;
+    return { start, end: start + this.#tail.bytes.start };
+  }
+
+  /** How many bytes are kept. */
+  get keptBytes(): number {
+    return this.totalBytes - this.#tail.bytes.start;
+  }
+
+  /** Never refuses and never waits: what does not fit pushes older output out. */
+  append(stream: OutputStream, chunk: Uint8Array): void {
+    const room = this.#isHeadFull ? 0 : HEAD_BYTES - this.#head.bytes.end;
+    this.#head.append(stream, chunk.subarray(0, room));
+    this.#tail.append(stream, chunk.subarray(room));
+    // The head loses nothing once it is full, so it must be full before its runs are too many.
+    this.#isHeadFull ||= chunk.length >= room || this.#head.runCount >= MAX_RUNS;
+    this.#written[stream] += chunk.length;
+  }
+
+  /** Everything that is kept from a position on, oldest first. */
+  pieces(from: number): readonly Piece[] {
+    const base = this.#head.bytes.end;
+    return [...this.#head.pieces(from, 0), ...this.#tail.pieces(from - base, base)];
+  }
+}

@@ -1,0 +1,120 @@
+/** Progress of a running process for the host: what it says last, not more than once a second. */
+
+import { StringDecoder } from "node:string_decoder";
+import type { OutputStream } from "../client/process.ts";
+import type { Clock } from "../common/clock.ts";
+import { cleanTerminal } from "./text.ts";
+
+/** Sends one notification; the numbers of a request must rise strictly. */
+export type SendProgress = (progress: number, message: string) => Promise<void>;
+
+export interface ProgressOptions {
+  /** Absent when the host asked for no progress. */
+  readonly send: SendProgress | undefined;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** The protocol asks for a limited rate; a person reads no faster. */
+const INTERVAL_MS = 1_000;
+/** Hosts give up on a silent call after half a minute at the earliest. */
+const HEARTBEAT_MS = 10_000;
+const MAX_MESSAGE_CHARACTERS = 200;
+/** Of a line without an end only the newest part can become a message. */
+const MAX_PENDING_CHARACTERS = 4_096;
+
+/** The progress of one call. It may lose lines; the result may not. */
+export class Progress implements AsyncDisposable {
+  readonly #options: ProgressOptions;
+  readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
+  readonly #pending: Record<OutputStream, string> = { stdout: "", stderr: "" };
+  readonly #stop = new AbortController();
+  readonly #ticking: Promise<void>;
+  #bytes = 0;
+  #heartbeats = 0;
+  #sentAtMs: number;
+  #line: string | undefined;
+  #isSending = false;
+
+  constructor(options: ProgressOptions) {
+    this.#options = options;
+    this.#sentAtMs = options.clock.now();
+    this.#ticking = options.send === undefined ? Promise.resolve() : this.#tick();
+  }
+
+  /** Tells at once that a process lives. */
+  started(pid: number): void {
+    this.#emit(`started pid ${pid}`);
+  }
+
+  /** Takes note of output. */
+  output(stream: OutputStream, bytes: Uint8Array): void {
+    this.#bytes += bytes.length;
+    if (this.#options.send === undefined) return;
+    const text = this.#pending[stream] + this.#decoders[stream].write(Buffer.from(bytes));
+    const lines = text.split("\n");
+    this.#pending[stream] = (lines.at(-1) ?? "").slice(-MAX_PENDING_CHARACTERS);
+    this.#line = lastLine(lines) ?? this.#line;
+    if (this.#options.clock.now() - this.#sentAtMs >= INTERVAL_MS) this.#flush();
+  }
+
+  /** Ends it: nothing is sent after the reply. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#ticking;
+  }
+
+  async #tick(): Promise<void> {
+    const { clock, signal } = this.#options;
+    const ended = AbortSignal.any([signal, this.#stop.signal]);
+    while (!ended.aborted) {
+      try {
+        // One wait after the other is what a clock does.
+        // oxlint-disable-next-line no-await-in-loop
+        await clock.sleep(INTERVAL_MS, ended);
+      } catch {
+        // The call is over: an aborted wait is how it says so.
+        return;
+      }
+      this.#flush();
+    }
+  }
+
+  #flush(): void {
+    if (this.#line !== undefined) {
+      this.#emit(this.#line);
+    } else if (this.#options.clock.now() - this.#sentAtMs >= HEARTBEAT_MS) {
+      this.#heartbeats += 1;
+      this.#emit("still running");
+    }
+  }
+
+  #emit(message: string): void {
+    const { send, clock } = this.#options;
+    // A host that is still busy with the last message misses this one.
+    if (send === undefined || this.#isSending || this.#stop.signal.aborted) return;
+    this.#line = undefined;
+    this.#sentAtMs = clock.now();
+    this.#isSending = true;
+    // It catches its own failures: progress may get lost.
+    void this.#send(send, message);
+  }
+
+  async #send(send: SendProgress, message: string): Promise<void> {
+    try {
+      await send(this.#bytes + this.#heartbeats, message);
+    } catch {
+      // A host that is gone learns nothing more; the call itself ends by its own signal.
+    } finally {
+      this.#isSending = false;
+    }
+  }
+}
+
+/** The last line that is not empty, as a message. */
+function lastLine(lines: readonly string[]): string | undefined {
+  const line = lines.findLast((text) => text.trim() !== "");
+  if (line === undefined) return undefined;
+  const clean = cleanTerminal(line).trim();
+  return clean === "" ? undefined : clean.slice(0, MAX_MESSAGE_CHARACTERS);
+}

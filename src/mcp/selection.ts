@@ -1,0 +1,31 @@
+/** Which tools a server offers. */
+
+import { SandboxError } from "../common/errors.ts";
+import type { Tool } from "./tool.ts";
+
+export interface ToolSelection {
+  readonly toolset: "core" | "all";
+  /** Exactly these tools, whatever their toolset. */
+  readonly names?: readonly string[] | undefined;
+  /** Only tools that change nothing. */
+  readonly isReadOnly: boolean;
+}
+
+/**
+ * The selected tools in the order of the table.
+ * @throws SandboxError invalid_argument for a name that no tool has.
+ */
+export function selectTools(tools: readonly Tool[], selection: ToolSelection): readonly Tool[] {
+  const { names, toolset, isReadOnly } = selection;
+  const unknown = names?.filter((name) => !tools.some((tool) => tool.name === name)) ?? [];
+  if (unknown.length > 0) {
+    throw new SandboxError("invalid_argument", `no tool is called ${unknown.join(", ")}`);
+  }
+  return tools
+    .filter((tool) =>
+      names === undefined
+        ? toolset === "all" || tool.toolset === "core"
+        : names.includes(tool.name),
+    )
+    .filter((tool) => !isReadOnly || tool.annotations.readOnlyHint);
+}

@@ -1,0 +1,100 @@
+/** What outlives a connection: the service, captured output, logs, watchers, sandboxes made. */
+
+import type { Service } from "../client/service.ts";
+import { createSystemClock, type Clock } from "../common/clock.ts";
+import { errorText } from "../common/errors.ts";
+import { createGate } from "../common/lifetime.ts";
+import type { Logger } from "../common/log.ts";
+import { Captures } from "./capture.ts";
+import { SandboxLogs } from "./logs.ts";
+import { Watchers } from "./watchers.ts";
+
+/** Shared by all connections of one server. Its end ends what it made, as it was told. */
+export interface McpState extends AsyncDisposable {
+  readonly service: Service;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly logs: SandboxLogs;
+  readonly captures: Captures;
+  readonly watchers: Watchers;
+  /** Fires when the server ends. */
+  readonly signal: AbortSignal;
+  /** The sandboxes that this server made and that have not ended through it. */
+  readonly made: ReadonlySet<string>;
+  /** A sandbox was made by this server. */
+  adopt(sandboxId: string): void;
+  /** A sandbox is gone. */
+  forget(sandboxId: string): void;
+  /** Work that must be over before the server may end. */
+  track(work: Promise<void>): void;
+}
+
+export interface McpStateOptions {
+  readonly service: Service;
+  readonly log: Logger;
+  readonly clock?: Clock;
+  /** What becomes of the sandboxes that this server made. */
+  readonly onExit: "kill" | "leave";
+}
+
+/** All kills together; the whole program ends within three seconds. */
+const KILL_TIMEOUT_MS = 2_000;
+const MAX_KILLS_AT_ONCE = 8;
+
+/** The shared state of a server; the service stays its caller's. */
+export function startMcpState(options: McpStateOptions): McpState {
+  const { service, log } = options;
+  const clock = options.clock ?? createSystemClock();
+  const logs = new SandboxLogs(clock);
+  const captures = new Captures({ clock, logs, log });
+  const watchers = new Watchers({ clock, log });
+  const made = new Set<string>();
+  const tasks = new Set<Promise<void>>();
+  const stop = new AbortController();
+
+  async function kill(sandboxId: string, signal: AbortSignal): Promise<void> {
+    try {
+      await service.control.kill(sandboxId, signal);
+      made.delete(sandboxId);
+    } catch (error) {
+      log.warn({ op: "sandbox.kill", sandboxId, error: errorText(error) }, "sandbox left behind");
+    }
+  }
+
+  return {
+    service,
+    clock,
+    log,
+    logs,
+    captures,
+    watchers,
+    made,
+    signal: stop.signal,
+    adopt(sandboxId) {
+      made.add(sandboxId);
+      logs.open(sandboxId);
+    },
+    forget(sandboxId) {
+      made.delete(sandboxId);
+      watchers.forget(sandboxId);
+      logs.close(sandboxId);
+    },
+    track(work) {
+      tasks.add(work);
+      void work.finally(() => tasks.delete(work));
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await Promise.all(tasks);
+      await captures[Symbol.asyncDispose]();
+      if (options.onExit === "kill") {
+        for (const sandboxId of made) watchers.forget(sandboxId);
+      }
+      await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
+      if (options.onExit === "leave") return;
+      const gate = createGate(MAX_KILLS_AT_ONCE);
+      const late = AbortSignal.timeout(KILL_TIMEOUT_MS);
+      await Promise.all([...made].map((id) => gate.run(() => kill(id, late))));
+    },
+  };
+}

@@ -1,0 +1,106 @@
+/** MCP over stdin and stdout, for hosts of both protocol eras, until one of the ends is gone. */
+
+import type { Readable, Writable } from "node:stream";
+import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
+import { errorText } from "../common/errors.ts";
+import { createMcpServer } from "./server.ts";
+import type { McpState } from "./state.ts";
+import type { Tool } from "./tool.ts";
+
+/** Why a connection is over. */
+export type StdioEnd =
+  | "stdin closed"
+  | "stdout closed"
+  | "parent gone"
+  | "message too large"
+  | "stopped";
+
+export interface StdioOptions {
+  readonly state: McpState;
+  readonly tools: readonly Tool[];
+  readonly version: string;
+  /** `legacy` answers no probe for the newer era. */
+  readonly protocol: "auto" | "legacy";
+  readonly stdin: Readable;
+  /** Carries JSON-RPC and nothing else. */
+  readonly stdout: Writable;
+  /** Ends the connection from inside. */
+  readonly signal: AbortSignal;
+  /** The current parent of this process; a host that died without closing its pipes shows here. */
+  parentPid(): number;
+}
+
+/** Three megabytes of file content, with room for escapes and base64. */
+const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+const WATCHDOG_MS = 1_000;
+
+/** Serves one host; resolves with the reason once the connection is over. */
+export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
+  const { stdin, stdout, signal } = options;
+  const { promise: over, resolve: end } = Promise.withResolvers<StdioEnd>();
+  // The SDK sees the end of stdin too, but tells nobody before the first message.
+  const onStdin = () => end("stdin closed");
+  const onStdout = () => end("stdout closed");
+  const onSignal = () => end("stopped");
+  stdin.once("end", onStdin).once("close", onStdin).once("error", onStdin);
+  stdout.once("close", onStdout).on("error", onStdout);
+  signal.addEventListener("abort", onSignal, { once: true });
+  if (signal.aborted) onSignal();
+
+  const parent = options.parentPid();
+  // Besides watching, this timer keeps the process alive where stdin alone does not.
+  const watchdog = setInterval(() => {
+    if (options.parentPid() !== parent) end("parent gone");
+  }, WATCHDOG_MS);
+
+  const connection = await connect(options, () => end("message too large"));
+  try {
+    return await over;
+  } finally {
+    clearInterval(watchdog);
+    signal.removeEventListener("abort", onSignal);
+    stdin.off("end", onStdin).off("close", onStdin).off("error", onStdin);
+    stdout.off("close", onStdout);
+    // The error listener stays: a write that fails late must not bring the process down.
+    await connection.close();
+  }
+}
+
+interface Connection {
+  close(): Promise<void>;
+}
+
+/** The transport closes by itself only where stdin or stdout ended, or a message was too large. */
+class WatchedTransport extends StdioServerTransport {
+  readonly #onClosed: () => void;
+
+  constructor(options: StdioOptions, onClosed: () => void) {
+    super(options.stdin, options.stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
+    this.#onClosed = onClosed;
+  }
+
+  override async close(): Promise<void> {
+    await super.close();
+    this.#onClosed();
+  }
+}
+
+async function connect(options: StdioOptions, onClosed: () => void): Promise<Connection> {
+  const { state, tools, version, protocol } = options;
+  const report = (error: Error): void => {
+    state.log.debug({ op: "mcp.stdio", error: errorText(error) }, "connection fault");
+  };
+  const create = (era: "legacy" | "modern") =>
+    createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });
+  // A stream that ended says so in the same turn, before the transport's own end counts.
+  const transport = new WatchedTransport(options, () => setImmediate(onClosed));
+  if (protocol === "auto") {
+    return serveStdio(({ era }) => create(era), { transport, onerror: report });
+  }
+  const server = create("legacy");
+  // The SDK calls this field and knows no listeners.
+  // oxlint-disable-next-line unicorn/prefer-add-event-listener
+  server.server.onerror = report;
+  await server.connect(transport);
+  return server;
+}

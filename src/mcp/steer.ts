@@ -1,0 +1,109 @@
+/** The way on after a failure: what a caller can do, in terms of tools that are enabled. */
+
+import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import type { Suggest, ToolContext } from "./tool.ts";
+
+export type Hints = Partial<Record<ErrorCode, string>>;
+
+/**
+ * The result of the work; a failure gets the hint for its code, unless it has one.
+ * @throws SandboxError as the work did.
+ */
+export async function withHints<T>(work: Promise<T>, hints: Hints): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+    throw hinted(error, hints[error.code]);
+  }
+}
+
+/** The same error with a hint, unless it has one. */
+export function hinted(error: SandboxError, hint: string | undefined): SandboxError {
+  if (error.hint !== undefined || hint === undefined || hint === "") return error;
+  return new SandboxError(error.code, error.message, { cause: error, hint });
+}
+
+/** A sandbox that is not there, or not any more. */
+export function goneError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
+  const list = suggest("list_sandboxes", "Call list_sandboxes to see which live.");
+  const create = suggest("create_sandbox", "Call create_sandbox for a new one.");
+  const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
+  return new SandboxError("not_found", message, { cause, hint: sentences([list, create]) });
+}
+
+/** A sandbox that must be resumed first. */
+export function pausedError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
+  const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
+  const message = `sandbox ${sandboxId} is paused`;
+  return new SandboxError("failed_precondition", message, { cause, hint });
+}
+
+/** Hints for an operation on a path. */
+export function pathHints(path: string, suggest: Suggest): Hints {
+  const parent = parentOf(path);
+  const list = suggest("list_directory", `Call list_directory on ${parent} to see what is there.`);
+  return { not_found: sentences(["Relative paths start in the user's home.", list]) };
+}
+
+/** Hints for an operation on a process. */
+export function processHints(suggest: Suggest): Hints {
+  const run = suggest("run_process", "Run it again with run_process.");
+  return { not_found: sentences(["It ended and its output is no longer kept.", run]) };
+}
+
+/** The directory that holds a path, as a caller would write it. */
+export function parentOf(path: string): string {
+  const trimmed = path.replace(/\/+$/, "");
+  const slash = trimmed.lastIndexOf("/");
+  if (slash === -1) return ".";
+  return slash === 0 ? "/" : trimmed.slice(0, slash);
+}
+
+/** Sentences as one text, without those that are empty. */
+export function sentences(parts: readonly string[]): string {
+  return parts.filter((part) => part !== "").join(" ");
+}
+
+const LOOK_TIMEOUT_MS = 5_000;
+
+/**
+ * A failure as the caller should read it. Whether a sandbox that did not answer is gone, paused
+ * or only silent, its service knows.
+ */
+export async function explain(
+  error: SandboxError,
+  sandboxId: string | undefined,
+  context: Pick<ToolContext, "service" | "state" | "suggest">,
+): Promise<SandboxError> {
+  if (sandboxId === undefined || !isAboutState(error)) return error;
+  const { suggest } = context;
+  try {
+    const look = AbortSignal.timeout(LOOK_TIMEOUT_MS);
+    const detail = await context.service.control.get(sandboxId, look);
+    if (detail.state === "paused") return pausedError(sandboxId, suggest, error);
+  } catch (failure) {
+    if (failure instanceof SandboxError && failure.code === "not_found") {
+      context.state.forget(sandboxId);
+      return goneError(sandboxId, suggest, error);
+    }
+  }
+  if (error.code !== "unavailable") return error;
+  const get = suggest(
+    "get_sandbox",
+    "Call get_sandbox before you repeat a call that changes something.",
+  );
+  return hinted(error, sentences(["The sandbox service did not answer.", get]));
+}
+
+/** Failures behind which a sandbox can stand that is gone or paused. */
+function isAboutState(error: SandboxError): boolean {
+  return error.hint === undefined && STATE_CODES.has(error.code);
+}
+
+const STATE_CODES: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "not_found",
+  "failed_precondition",
+  "permission_denied",
+]);

@@ -1,0 +1,109 @@
+/** Untrusted bytes made fit to be read: terminal codes removed, cut where it hurts least. */
+
+const ESCAPE = String.fromCodePoint(0x1b);
+const BELL = String.fromCodePoint(0x07);
+const CSI = String.fromCodePoint(0x9b);
+
+/** Control sequences, operating system commands, device strings, and short escapes. */
+const ANSI_PATTERN = new RegExp(
+  [
+    `(?:${ESCAPE}\\[|${CSI})[0-?]*[ -/]*[@-~]`,
+    `${ESCAPE}\\][^${BELL}${ESCAPE}]*(?:${BELL}|${ESCAPE}\\\\)?`,
+    `${ESCAPE}[PX^_][^${ESCAPE}]*(?:${ESCAPE}\\\\)?`,
+    `${ESCAPE}[ -/]*[0-~]`,
+  ].join("|"),
+  "g",
+);
+
+/** Control characters, marks that turn the reading direction, and invisible tag characters. */
+const UNSAFE_PATTERN =
+  /(?![\n\t])[\p{Cc}\u061C\u200E\u200F\u2028\u2029\u202A-\u202E\u2066-\u2069\u{E0000}-\u{E007F}]/gu;
+
+/** Output of a program as a reader would see it on a screen; what could deceive is escaped. */
+export function cleanTerminal(text: string): string {
+  return escapeUnsafe(collapseReturns(text.replaceAll(ANSI_PATTERN, "")));
+}
+
+/** Characters that could forge lines or reorder text, written as `\uXXXX`. */
+export function escapeUnsafe(text: string): string {
+  return text.replaceAll(UNSAFE_PATTERN, (character) => {
+    const hex = character.codePointAt(0)?.toString(16).padStart(4, "0");
+    return `\\u${hex}`;
+  });
+}
+
+/** Of a line that was written over itself, as progress bars are, what was written last. */
+function collapseReturns(text: string): string {
+  if (!text.includes("\r")) return text;
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
+  return lines.map((line) => line.split("\r").findLast((part) => part !== "") ?? "").join("\n");
+}
+
+const NEWLINE = 0x0a;
+
+/** Whether a byte continues a UTF-8 character that began before it. */
+function isContinuation(byte: number | undefined): boolean {
+  return ((byte ?? 0) & 0xc0) === 0x80;
+}
+
+/** The greatest cut at or before `position` that splits no UTF-8 character. */
+function characterCut(bytes: Uint8Array, position: number): number {
+  const lowest = Math.max(0, position - 3);
+  let cut = position;
+  while (cut > lowest && isContinuation(bytes[cut])) cut -= 1;
+  // Four continuations in a row are no UTF-8: then one place is as good as another.
+  return isContinuation(bytes[cut]) ? position : cut;
+}
+
+/** How many bytes at the end belong to a character that is not complete. */
+export function incompleteTail(bytes: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
+    const byte = bytes[bytes.length - back];
+    if (!isContinuation(byte)) return characterLength(byte ?? 0) > back ? back : 0;
+  }
+  return 0;
+}
+
+function characterLength(firstByte: number): number {
+  if (firstByte >= 0xf0) return 4;
+  if (firstByte >= 0xe0) return 3;
+  return firstByte >= 0xc0 ? 2 : 1;
+}
+
+/** A cut at or before `limit`: after a line where one ends in the second half, else a character. */
+export function cutBefore(bytes: Buffer, limit: number): number {
+  if (limit >= bytes.length) return bytes.length;
+  if (limit <= 0) return 0;
+  const newline = bytes.lastIndexOf(NEWLINE, limit - 1);
+  return newline >= limit / 2 ? newline + 1 : characterCut(bytes, limit);
+}
+
+/** A cut at or after `start`, at the beginning of a line where one begins soon enough. */
+export function cutAfter(bytes: Buffer, start: number): number {
+  if (start <= 0) return 0;
+  const newline = bytes.indexOf(NEWLINE, start - 1);
+  const latest = start + (bytes.length - start) / 2;
+  if (newline !== -1 && newline < latest) return newline + 1;
+  let cut = start;
+  const furthest = Math.min(bytes.length, start + 3);
+  while (cut < furthest && isContinuation(bytes[cut])) cut += 1;
+  return cut;
+}
+
+const KILO = 1_000;
+
+/** A size for people: `512 B`, `182 KB`, `5.2 MB`. */
+export function formatBytes(bytes: number): string {
+  if (bytes < KILO) return `${bytes} B`;
+  if (bytes < KILO * KILO) return `${formatTenths(bytes / KILO)} KB`;
+  return `${formatTenths(bytes / (KILO * KILO))} MB`;
+}
+
+function formatTenths(value: number): string {
+  return value >= 100 ? String(Math.round(value)) : String(Math.round(value * 10) / 10);
+}
+
+/** A duration for people: `40ms`, `2.4s`. */
+export function formatDuration(ms: number): string {
+  return ms < KILO ? `${Math.round(ms)}ms` : `${formatTenths(ms / KILO)}s`;
+}

@@ -1,0 +1,61 @@
+/** What a tool is. It knows schemas and the service, not the MCP SDK. */
+
+import type { Sandbox } from "../client/envd.ts";
+import type { Service } from "../client/service.ts";
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+import type { z } from "../common/schema.ts";
+import type { SendProgress } from "./progress.ts";
+import type { Reply } from "./respond.ts";
+import type { McpState } from "./state.ts";
+
+/** What a host may assume of a tool; none is optional, since an absent one means the worst. */
+export interface ToolHints {
+  readonly readOnlyHint: boolean;
+  readonly destructiveHint: boolean;
+  readonly idempotentHint: boolean;
+  readonly openWorldHint: boolean;
+}
+
+export interface Tool<In extends z.ZodObject = z.ZodObject, Out extends z.ZodObject = z.ZodObject> {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  /** `core` tools are listed by default, the others with the toolset `all`. */
+  readonly toolset: "core" | "all";
+  readonly input: In;
+  /** Only where the reply is a small record. */
+  readonly output?: Out;
+  readonly annotations: ToolHints;
+  handler(input: z.output<In>, context: ToolContext): Promise<Reply<z.input<Out>>>;
+}
+
+/** Advice that names a tool; empty when that tool is not enabled. */
+export type Suggest = (tool: string, sentence: string) => string;
+
+/** What a handler may use during one call. */
+export interface ToolContext {
+  /** Fires when the call is cancelled or the server ends. */
+  readonly signal: AbortSignal;
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly service: Service;
+  readonly state: McpState;
+  /** Who calls: the same for every call on stdio. */
+  readonly principal: string;
+  /** Absent when the host asked for no progress. */
+  readonly progress: SendProgress | undefined;
+  /**
+   * The sandbox, noted as used by this server.
+   * @throws SandboxError not_found with the way on.
+   */
+  attach(sandboxId: string): Promise<Sandbox>;
+  readonly suggest: Suggest;
+}
+
+/** Gives the handler of a tool the types of its schemas. */
+export function defineTool<In extends z.ZodObject, Out extends z.ZodObject = z.ZodObject>(
+  tool: Tool<In, Out>,
+): Tool<In, Out> {
+  return tool;
+}

@@ -1,0 +1,138 @@
+/** Tool: starts a sandbox from a template or a snapshot. */
+
+import { z } from "../../common/schema.ts";
+import type { SandboxBody } from "../../wire/control.ts";
+import { expiryField } from "../expiry.ts";
+import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
+import { logUri } from "../logs.ts";
+import { recordReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+const DEFAULT_TEMPLATE = "base";
+const MAX_NETWORK_ENTRIES = 100;
+
+function networkInput(description: string) {
+  const entry = z.string().min(1).max(256);
+  return z.array(entry).max(MAX_NETWORK_ENTRIES).optional().describe(description);
+}
+
+const input = z.strictObject({
+  template: z
+    .string()
+    .min(1)
+    .max(256)
+    .default(DEFAULT_TEMPLATE)
+    .describe("Template, or snapshot_id from snapshot."),
+  timeout_seconds: lifetimeInput(),
+  on_timeout: z
+    .enum(["kill", "pause"])
+    .default("kill")
+    .describe("What happens at the end: kill loses everything, pause keeps it for connecting."),
+  env: pairsInput("Environment variables of every process."),
+  metadata: pairsInput("Labels, to find the sandbox again."),
+  allow_internet: z.boolean().default(true).describe("Whether programs may reach the internet."),
+  allow_out: networkInput("Hosts or CIDRs that may be reached; deny the rest with deny_out."),
+  deny_out: networkInput("CIDRs that may not be reached, such as 0.0.0.0/0."),
+  public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),
+});
+
+const output = z.object({
+  sandbox_id: z.string(),
+  template: z.string(),
+  state: z.literal("running"),
+  expires_at: z.string().optional(),
+  port_host: z.string().optional(),
+  log: z.string(),
+  note: z.string().optional(),
+});
+
+export const createSandbox = defineTool({
+  name: "create_sandbox",
+  title: "Create a sandbox",
+  description:
+    "Starts an isolated Linux computer from a template or snapshot and returns its sandbox_id, " +
+    "which every other tool needs. Use one sandbox for a whole task: files and processes stay " +
+    "in it between calls. It ends by itself after timeout_seconds (default 300), with all its " +
+    "files, unless on_timeout is pause; its expiry stands in every result. End it with " +
+    "kill_sandbox when you are done, and keep a state for later with snapshot.",
+  toolset: "core",
+  input,
+  output,
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const { suggest } = context;
+    const body = await withHints(create(wish, context), {
+      not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
+      resource_exhausted: suggest("kill_sandbox", "Free a sandbox with kill_sandbox."),
+    });
+    const { sandboxID: sandboxId } = body;
+    const template = body.alias ?? body.templateID;
+    const host = context.service.portHost(sandboxId, "{port}");
+    const isOther = wish.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
+    return recordReply({
+      sandbox_id: sandboxId,
+      template,
+      state: "running" as const,
+      ...expiryField(context, sandboxId),
+      ...(host !== undefined && { port_host: host }),
+      log: logUri(sandboxId),
+      ...(isOther && { note: `template ${DEFAULT_TEMPLATE} is not built; ${template} was used` }),
+    });
+  },
+});
+
+/** A sandbox that comes after its call was cancelled is ended: nobody would know of it. */
+async function create(wish: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
+  const { service, state, signal } = context;
+  signal.throwIfAborted();
+  const creating = service.control.create(toRequest(wish), state.signal);
+  const { promise: cancelled, reject } = Promise.withResolvers<never>();
+  const cancel = () => reject(signal.reason);
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    const body = await Promise.race([creating, cancelled]);
+    state.adopt(body.sandboxID);
+    return body;
+  } catch (error) {
+    if (signal.aborted) state.track(abandon(creating, context));
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
+}
+
+const ABANDON_TIMEOUT_MS = 2_000;
+
+async function abandon(creating: Promise<SandboxBody>, context: ToolContext): Promise<void> {
+  const { service, log } = context;
+  try {
+    const { sandboxID } = await creating;
+    await service.control.kill(sandboxID, AbortSignal.timeout(ABANDON_TIMEOUT_MS));
+  } catch (error) {
+    log.debug({ op: "sandbox.abandon", error: String(error) }, "nothing to end");
+  }
+}
+
+function toRequest(wish: z.output<typeof input>) {
+  const network = {
+    ...(wish.allow_out !== undefined && { allowOut: wish.allow_out }),
+    ...(wish.deny_out !== undefined && { denyOut: wish.deny_out }),
+    ...(!wish.public_traffic && { allowPublicTraffic: false }),
+  };
+  return {
+    templateID: wish.template,
+    timeout: wish.timeout_seconds,
+    autoPause: wish.on_timeout === "pause",
+    secure: true,
+    allow_internet_access: wish.allow_internet,
+    ...(Object.keys(network).length > 0 && { network }),
+    metadata: toRecord(wish.metadata),
+    envVars: toRecord(wish.env),
+  };
+}

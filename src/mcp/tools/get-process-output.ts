@@ -1,0 +1,106 @@
+/** Tool: more output of a process, or its exit code. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { parseProcessId, timeLimit, type Capture } from "../capture.ts";
+import { pageOutput } from "../excerpt.ts";
+import { expiryFact } from "../expiry.ts";
+import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
+import { stateFact, volumeFact } from "../process-reply.ts";
+import { textReply } from "../respond.ts";
+import { processHints, withHints } from "../steer.ts";
+import { formatDuration } from "../text.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+const STREAMS = {
+  both: ["stdout", "stderr"],
+  stdout: ["stdout"],
+  stderr: ["stderr"],
+} as const;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  process_id: processIdInput(),
+  cursor: z
+    .int()
+    .min(0)
+    .max(Number.MAX_SAFE_INTEGER)
+    .default(0)
+    .describe("Byte of the output to go on from: next_cursor of the last reply."),
+  wait_seconds: waitInput(0, "How long to wait for new output or the end."),
+  max_bytes: z.int().min(1_000).max(200_000).default(30_000).describe("Most bytes to return."),
+  stream: z.enum(["both", "stdout", "stderr"]).default("both").describe("Which output."),
+});
+
+type Wish = z.output<typeof input>;
+
+export const getProcessOutput = defineTool({
+  name: "get_process_output",
+  title: "Get process output",
+  description:
+    "Returns the output of a process from a cursor on, its status or exit code, and the cursor " +
+    "for the next call. With wait_seconds it waits until something new comes. A call can be " +
+    "repeated: the same cursor returns the same bytes while they are kept, which is 15 minutes " +
+    "beyond the end of the process. Of a process that this server did not start only output " +
+    "from now on is known.",
+  toolset: "core",
+  input,
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const capture = await find(wish, context);
+    await waitForNews(capture, wish, context);
+    const { output, state } = capture;
+    const isRunning = state.kind === "running";
+    const page = pageOutput(output, {
+      cursor: wish.cursor,
+      maxBytes: wish.max_bytes,
+      streams: STREAMS[wish.stream],
+      isRunning,
+    });
+    const hasMore = page.nextCursor < output.totalBytes;
+    const facts = [
+      stateFact(state),
+      `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+      `process_id: ${wish.process_id}`,
+      `next_cursor: ${page.nextCursor}`,
+      hasMore ? `${output.totalBytes - page.nextCursor} bytes more` : undefined,
+      volumeFact(capture),
+      capture.isAttached ? "output from before this server watched is not known" : undefined,
+      page.resumedAt === undefined
+        ? undefined
+        : `output before ${page.resumedAt} was discarded; this is the oldest available`,
+      expiryFact(context, wish.sandbox_id),
+    ];
+    return textReply(
+      facts,
+      page.texts.map(({ stream, text }) => ({ name: stream, text })),
+    );
+  },
+});
+
+async function find(wish: Wish, context: ToolContext): Promise<Capture> {
+  const { sandbox_id: sandboxId, process_id: processId } = wish;
+  const pid = parseProcessId(processId);
+  if (pid === undefined) {
+    throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
+  }
+  const { captures } = context.state;
+  const known = captures.find(sandboxId, pid);
+  if (known !== undefined) return known;
+  const sandbox = await context.attach(sandboxId);
+  return withHints(captures.attach(sandbox, pid), processHints(context.suggest));
+}
+
+async function waitForNews(capture: Capture, wish: Wish, context: ToolContext): Promise<void> {
+  const patience = timeLimit(context.clock, wish.wait_seconds * 1_000, context.signal);
+  while (capture.output.totalBytes <= wish.cursor && capture.state.kind === "running") {
+    if (patience.aborted || context.signal.aborted || wish.wait_seconds === 0) return;
+    // oxlint-disable-next-line no-await-in-loop
+    await capture.changed(patience);
+  }
+}

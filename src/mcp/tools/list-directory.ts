@@ -1,0 +1,68 @@
+/** Tool: lists a directory. */
+
+import type { Entry } from "../../client/filesystem.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { pathHints, withHints } from "../steer.ts";
+import { escapeUnsafe } from "../text.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_DEPTH = 10;
+const MAX_ENTRIES = 1_000;
+const MAX_OFFSET = 1_000_000;
+
+export const listDirectory = defineTool({
+  name: "list_directory",
+  title: "List a directory",
+  description:
+    "Lists a directory of the sandbox: type, size, time and path of each entry, parents before " +
+    "children. Use depth to see a tree. Returns at most limit entries and the offset to go on " +
+    "with. To find files by name or content, run find or grep with run_process.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("Directory, absolute or relative to the user's home.").default("."),
+    depth: z.int().min(1).max(MAX_DEPTH).default(1).describe("Levels below the directory."),
+    offset: z.int().min(0).max(MAX_OFFSET).default(0).describe("Entries to skip."),
+    limit: z.int().min(1).max(MAX_ENTRIES).default(200).describe("Most entries to return."),
+    user: userInput(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, path, depth, offset, limit, user }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const listing = sandbox.filesystem.listDir(path, depth, { signal: context.signal, user });
+    const entries = await withHints(listing, {
+      ...pathHints(path, context.suggest),
+      invalid_argument: context.suggest("read_file", "For a file use read_file."),
+    });
+    const shown = entries.slice(offset, offset + limit);
+    const rest = entries.length - offset - shown.length;
+    const facts = [
+      `${entries.length} entries`,
+      rest > 0 ? `${rest} more: offset=${offset + shown.length}` : undefined,
+      expiryFact(context, sandboxId),
+    ];
+    const text = shown.map((entry) => formatEntry(entry)).join("\n");
+    return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", text }]);
+  },
+});
+
+const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const satisfies Record<
+  Entry["type"],
+  string
+>;
+
+function formatEntry(entry: Entry): string {
+  const time = entry.modifiedAt?.toISOString().slice(0, 19) ?? "-";
+  const target =
+    entry.symlinkTarget === undefined ? "" : ` -> ${escapeUnsafe(entry.symlinkTarget)}`;
+  const path = escapeUnsafe(entry.path).replaceAll("\n", "\\n");
+  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${path}${target}`;
+}

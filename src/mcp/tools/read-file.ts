@@ -1,0 +1,147 @@
+/** Tool: reads a part of a file as text, base64 or image. */
+
+import type { Sandbox } from "../../client/envd.ts";
+import type { FileSlice } from "../../client/files.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { imageReply, textReply, type Reply } from "../respond.ts";
+import { hinted, pathHints, withHints } from "../steer.ts";
+import { cutBefore, formatBytes } from "../text.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+const DEFAULT_BYTES = 30_000;
+const MAX_BYTES = 200_000;
+/** Larger images are more than hosts accept. */
+const MAX_IMAGE_BYTES = 1_000_000;
+const MAX_OFFSET = Number.MAX_SAFE_INTEGER - MAX_IMAGE_BYTES;
+const IMAGE_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/webp"]);
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  path: pathInput("File in the sandbox, absolute or relative to the user's home."),
+  offset: z.int().min(0).max(MAX_OFFSET).default(0).describe("First byte."),
+  limit: z.int().min(1).max(MAX_BYTES).default(DEFAULT_BYTES).describe("Most bytes to read."),
+  encoding: z
+    .enum(["auto", "text", "base64"])
+    .default("auto")
+    .describe("auto: text, or an image as such; base64 for other bytes."),
+  user: userInput(),
+});
+
+type Wish = z.output<typeof input>;
+
+export const readFile = defineTool({
+  name: "read_file",
+  title: "Read a file",
+  description:
+    "Reads a file of the sandbox: text as it is, png, jpeg and webp as an image, other bytes on " +
+    "request as base64. Returns at most limit bytes; the first line tells the size and, when " +
+    "there is more, the next_offset to go on with. For a directory use list_directory. To " +
+    "search in large files, run grep with run_process instead of reading them whole.",
+  toolset: "core",
+  input,
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const sandbox = await context.attach(wish.sandbox_id);
+    const slice = await read(sandbox, wish, context);
+    const mimeType = mimeTypeOf(slice);
+    if (wish.encoding === "auto" && wish.offset === 0 && isImage(slice, mimeType)) {
+      return readImage({ sandbox, wish, context, slice, mimeType });
+    }
+    if (wish.encoding === "base64") return base64Reply(wish, slice, context);
+    if (isBinary(slice.bytes)) {
+      if (wish.encoding === "auto") throw binaryError(wish, slice, context);
+    }
+    return contentReply(wish, slice, context);
+  },
+});
+
+async function read(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<FileSlice> {
+  const { offset, limit, path, user } = wish;
+  const options = { signal: context.signal, user };
+  const reading = sandbox.files.read(path, { offset, limit }, options);
+  try {
+    return await withHints(reading, pathHints(path, context.suggest));
+  } catch (error) {
+    if (!(error instanceof SandboxError) || error.code !== "invalid_argument") throw error;
+    const entry = await sandbox.filesystem.stat(path, options);
+    if (entry.type !== "directory") throw error;
+    const hint = context.suggest("list_directory", "Use list_directory.");
+    throw hinted(new SandboxError(error.code, `${path} is a directory`, { cause: error }), hint);
+  }
+}
+
+function mimeTypeOf(slice: FileSlice): string {
+  return slice.contentType.split(";")[0]?.trim().toLowerCase() ?? "";
+}
+
+function isImage(slice: FileSlice, mimeType: string): boolean {
+  const { sizeBytes } = slice;
+  return IMAGE_TYPES.has(mimeType) && sizeBytes !== undefined && sizeBytes <= MAX_IMAGE_BYTES;
+}
+
+async function readImage(found: {
+  readonly sandbox: Sandbox;
+  readonly wish: Wish;
+  readonly context: ToolContext;
+  readonly slice: FileSlice;
+  readonly mimeType: string;
+}): Promise<Reply<never>> {
+  const { sandbox, wish, context, slice, mimeType } = found;
+  const sizeBytes = slice.sizeBytes ?? 0;
+  const whole =
+    slice.bytes.length >= sizeBytes
+      ? slice
+      : await sandbox.files.read(wish.path, { offset: 0, limit: sizeBytes }, context);
+  const facts = [`${sizeBytes} bytes`, mimeType, expiryFact(context, wish.sandbox_id)];
+  return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
+}
+
+/** A file with a zero byte is no text; what is not UTF-8 is shown with replacements. */
+function isBinary(bytes: Buffer): boolean {
+  return bytes.includes(0);
+}
+
+function binaryError(wish: Wish, slice: FileSlice, context: ToolContext): SandboxError {
+  const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
+  const message = `${wish.path} is binary (${size}${mimeTypeOf(slice) || "unknown type"})`;
+  const download = context.suggest("download_url", ", or use download_url");
+  const hint = `Repeat with encoding=base64${download}.`;
+  return new SandboxError("invalid_argument", message, { hint });
+}
+
+function base64Reply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
+  const facts = [...rangeFacts(wish, slice, slice.bytes.length), "base64"];
+  const text = slice.bytes.toString("base64");
+  return textReply([...facts, expiryFact(context, wish.sandbox_id)], [{ name: "content", text }]);
+}
+
+function contentReply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
+  const { bytes } = slice;
+  const isCut = (slice.sizeBytes ?? 0) > wish.offset + bytes.length;
+  // Only a cut end is moved: to the end of a line, or of a character.
+  const length = isCut ? cutBefore(Buffer.concat([bytes, FILLER]), bytes.length) : bytes.length;
+  const facts = [...rangeFacts(wish, slice, length), mimeTypeOf(slice)];
+  const text = bytes.subarray(0, length).toString("utf8");
+  return textReply([...facts, expiryFact(context, wish.sandbox_id)], [{ name: "content", text }]);
+}
+
+/** Stands for the bytes that follow a cut. */
+const FILLER = Buffer.from(" ");
+
+function rangeFacts(wish: Wish, slice: FileSlice, length: number): string[] {
+  const { sizeBytes } = slice;
+  const end = wish.offset + length;
+  const of = sizeBytes === undefined ? "" : ` of ${sizeBytes}`;
+  if (length === 0) return [`no bytes at ${wish.offset}${of}`];
+  const range = `bytes ${wish.offset}-${end - 1}${of}`;
+  const hasMore = sizeBytes === undefined ? length === wish.limit : end < sizeBytes;
+  return hasMore ? [range, `next_offset: ${end}`] : [range];
+}

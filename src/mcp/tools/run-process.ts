@@ -1,0 +1,188 @@
+/** Tool: runs a command or starts a server, with a bounded wait. */
+
+import type { Sandbox } from "../../client/envd.ts";
+import type { ProcessRequest } from "../../client/process.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { timeLimit, type Capture } from "../capture.ts";
+import { excerptOutput } from "../excerpt.ts";
+import { expiryFact } from "../expiry.ts";
+import {
+  MAX_TIMEOUT_SECONDS,
+  pairsInput,
+  pathInput,
+  sandboxIdInput,
+  toRecord,
+  userInput,
+  waitInput,
+} from "../inputs.ts";
+import { excerptSections, lossFact, stateFact, volumeFact } from "../process-reply.ts";
+import { Progress } from "../progress.ts";
+import { textReply, type Reply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { formatDuration } from "../text.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+const MAX_COMMAND_CHARACTERS = 100_000;
+const MAX_ARGUMENTS = 1_000;
+const MAX_STDIN_CHARACTERS = 1_000_000;
+const STDIN_CHUNK_BYTES = 256 * 1024;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  cmd: z
+    .string()
+    .min(1)
+    .max(MAX_COMMAND_CHARACTERS)
+    .describe("Command line for bash; with args the program itself."),
+  args: z
+    .array(z.string().max(MAX_COMMAND_CHARACTERS))
+    .max(MAX_ARGUMENTS)
+    .optional()
+    .describe("Arguments, passed literally; without them cmd is run by bash -l -c."),
+  cwd: pathInput("Working directory; default: the user's home.").optional(),
+  user: userInput(),
+  env: pairsInput("Environment variables of this process."),
+  stdin: z
+    .string()
+    .max(MAX_STDIN_CHARACTERS)
+    .optional()
+    .describe("Written to its stdin, which is then closed."),
+  keep_stdin_open: z
+    .boolean()
+    .default(false)
+    .describe("Keep stdin open for more input; otherwise it is empty."),
+  wait_seconds: waitInput(30, "How long this call waits for the end; 0 to start a server."),
+  timeout_seconds: z
+    .int()
+    .min(0)
+    .max(MAX_TIMEOUT_SECONDS)
+    .default(0)
+    .describe("The process is killed after this time; 0: never."),
+  max_output_bytes: z
+    .int()
+    .min(1_000)
+    .max(200_000)
+    .default(30_000)
+    .describe("Most output to return; what is cut can be read later."),
+  detach: z
+    .boolean()
+    .default(false)
+    .describe("Whether the process goes on when this call is cancelled."),
+});
+
+type Wish = z.output<typeof input>;
+
+export const runProcess = defineTool({
+  name: "run_process",
+  title: "Run a process",
+  description:
+    "Runs a command in the sandbox and returns its exit code and output; a non-zero exit code is " +
+    "a normal result. If it has not ended after wait_seconds (default 30) it goes on, and the " +
+    "reply gives a process_id: get_process_output reads more and tells the end, send_signal ends " +
+    "it. For servers and other programs that stay, use wait_seconds=0 rather than '&': a child " +
+    "in the background keeps the command running as long as it holds the output. Cancelling the " +
+    "call ends the process (not its children) unless detach is set. Nothing kills a process " +
+    "but timeout_seconds, a signal, or the end of the sandbox.",
+  toolset: "core",
+  input,
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: true,
+  },
+  async handler(wish, context) {
+    const sandbox = await context.attach(wish.sandbox_id);
+    const { clock, signal, progress: send } = context;
+    await using progress = new Progress({ send, clock, signal });
+    const capture = await startProcess(sandbox, wish, context);
+    progress.started(capture.pid);
+    for (const { stream, bytes } of capture.output.pieces(0)) progress.output(stream, bytes);
+    const listener = progress.output.bind(progress);
+    capture.listeners.add(listener);
+    context.state.track(feed(capture, wish, context));
+    try {
+      await capture.ended(timeLimit(clock, wish.wait_seconds * 1_000, signal));
+    } finally {
+      capture.listeners.delete(listener);
+    }
+    if (signal.aborted) await cancel(capture, wish, context);
+    return reply(capture, wish, context);
+  },
+});
+
+async function startProcess(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<Capture> {
+  const shell = { cmd: "/bin/bash", args: ["-l", "-c", wish.cmd] };
+  const literal = { cmd: wish.cmd, args: wish.args ?? [] };
+  const request: ProcessRequest = {
+    ...(wish.args === undefined ? shell : literal),
+    ...(wish.cwd !== undefined && { cwd: wish.cwd }),
+    env: toRecord(wish.env),
+    hasStdin: wish.keep_stdin_open || wish.stdin !== undefined,
+  };
+  const starting = context.state.captures.start(sandbox, {
+    request,
+    user: wish.user,
+    timeoutMs: wish.timeout_seconds === 0 ? undefined : wish.timeout_seconds * 1_000,
+    signal: context.signal,
+  });
+  const { suggest } = context;
+  const list = suggest("list_directory", "Call list_directory to see which directories exist.");
+  return withHints(starting, {
+    invalid_argument: wish.cwd === undefined ? "" : `Check cwd (${wish.cwd}). ${list}`,
+    resource_exhausted: suggest("send_signal", "End a process with send_signal."),
+  });
+}
+
+/** Writes the input beside the wait: a process may take it slowly, or never. */
+async function feed(capture: Capture, wish: Wish, context: ToolContext): Promise<void> {
+  if (wish.stdin === undefined) return;
+  const { sandbox, pid } = capture;
+  const { signal } = context.state;
+  try {
+    await sandbox.process.sendInput(pid, chunksOf(wish.stdin), signal);
+    if (!wish.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
+  } catch (error) {
+    // A process that ends without reading its input is no failure of the call.
+    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, error: String(error) });
+  }
+}
+
+function* chunksOf(text: string): Generator<Uint8Array, void> {
+  const bytes = Buffer.from(text, "utf8");
+  for (let start = 0; start < bytes.length; start += STDIN_CHUNK_BYTES) {
+    yield bytes.subarray(start, start + STDIN_CHUNK_BYTES);
+  }
+}
+
+/** The call is cancelled: there is no reply, and the process must not live on unseen. */
+async function cancel(capture: Capture, wish: Wish, context: ToolContext): Promise<never> {
+  if (!wish.detach) await context.state.captures.terminate(capture);
+  throw new SandboxError("canceled", `run_process was cancelled; ${capture.processId} was ended`);
+}
+
+function reply(capture: Capture, wish: Wish, context: ToolContext): Reply<never> {
+  const { state, output, processId } = capture;
+  const isRunning = state.kind === "running";
+  const cursor = isRunning ? output.totalBytes : undefined;
+  const facts = [
+    stateFact(state),
+    `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+    `process_id: ${processId}`,
+    cursor === undefined ? undefined : `next_cursor: ${cursor}`,
+    volumeFact(capture),
+    lossFact(capture),
+    expiryFact(context, wish.sandbox_id),
+  ];
+  const more = context.suggest(
+    "get_process_output",
+    `get_process_output(process_id="${processId}", cursor=${cursor}) returns more`,
+  );
+  const end = context.suggest("send_signal", "send_signal ends it");
+  const way = [more, end].filter((part) => part !== "").join("; ");
+  const excerpts = excerptOutput(output.pieces(0), wish.max_output_bytes);
+  const sections = excerptSections(capture, excerpts, more !== "");
+  const text = textReply([...facts, isRunning ? way : undefined], sections);
+  return state.kind === "lost" ? { ...text, error: state.error } : text;
+}

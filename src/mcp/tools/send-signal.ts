@@ -1,0 +1,55 @@
+/** Tool: ends a process. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { parseProcessId, timeLimit } from "../capture.ts";
+import { expiryFact } from "../expiry.ts";
+import { processIdInput, sandboxIdInput } from "../inputs.ts";
+import { stateFact } from "../process-reply.ts";
+import { textReply } from "../respond.ts";
+import { processHints, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+/** Most processes end at once when they are asked to. */
+const LOOK_MS = 2_000;
+
+export const sendSignal = defineTool({
+  name: "send_signal",
+  title: "Signal a process",
+  description:
+    "Asks a process to end (SIGTERM) or ends it at once (SIGKILL), and tells its state up to two " +
+    "seconds later. Only the process itself is signalled, not its children. For other signals, " +
+    "or for whole groups, run kill with run_process.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    process_id: processIdInput(),
+    signal: z.enum(["SIGTERM", "SIGKILL"]).default("SIGTERM").describe("Which signal."),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, process_id: processId, signal: name }, context) {
+    const pid = parseProcessId(processId);
+    if (pid === undefined) {
+      throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
+    }
+    const { captures } = context.state;
+    const capture = captures.find(sandboxId, pid);
+    if (capture?.state.kind === "ended" || capture?.state.kind === "timed_out") {
+      return textReply([`${processId} had ended already`, stateFact(capture.state)]);
+    }
+    const sandbox = await context.attach(sandboxId);
+    const sending = sandbox.process.sendSignal(pid, name, context.signal);
+    await withHints(sending, processHints(context.suggest));
+    await capture?.ended(timeLimit(context.clock, LOOK_MS, context.signal));
+    return textReply([
+      `${name} sent to ${processId}`,
+      capture === undefined ? undefined : stateFact(capture.state),
+      expiryFact(context, sandboxId),
+    ]);
+  },
+});

@@ -1,0 +1,48 @@
+/** Tool: saves the state of a running sandbox as a template for new ones. */
+
+import { z } from "../../common/schema.ts";
+import { expiryField } from "../expiry.ts";
+import { sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { defineTool } from "../tool.ts";
+
+export const snapshot = defineTool({
+  name: "snapshot",
+  title: "Snapshot a sandbox",
+  description:
+    "Saves the state of a running sandbox and returns a snapshot_id, from which create_sandbox " +
+    "starts any number of new sandboxes. All files come along; whether running processes do " +
+    "depends on the service, so start programs again. Environment, metadata and network come " +
+    "from the new call. The sandbox itself runs on. A name that exists gets a new version.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    name: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe("Name to find it by: alias or alias:tag, of a-z, 0-9, - and _."),
+  }),
+  output: z.object({
+    snapshot_id: z.string(),
+    names: z.array(z.string()),
+    next: z.string(),
+    expires_at: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, name }, context) {
+    const body = await context.service.control.snapshot(sandboxId, name, context.signal);
+    return recordReply({
+      snapshot_id: body.snapshotID,
+      names: body.names,
+      next: `create_sandbox(template="${body.snapshotID}") starts a sandbox from it`,
+      ...expiryField(context, sandboxId),
+    });
+  },
+});

@@ -1,0 +1,101 @@
+/** Tool: waits for changes in a directory. */
+
+import type { Sandbox } from "../../client/envd.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
+import { textReply, type Reply } from "../respond.ts";
+import { parentOf, pathHints, withHints } from "../steer.ts";
+import { escapeUnsafe } from "../text.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+import type { Watcher } from "../watchers.ts";
+
+/** More events than that are told by the next call. */
+const MAX_EVENTS = 500;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  path: pathInput("Directory to start watching; or give watcher_id.").optional(),
+  watcher_id: z
+    .string()
+    .max(64)
+    .regex(/^[a-zA-Z0-9_-]+$/)
+    .optional()
+    .describe("Watcher to go on with, from an earlier call."),
+  recursive: z.boolean().default(false).describe("Whether subdirectories are watched too."),
+  wait_seconds: waitInput(30, "How long to wait for the first change; 0 only looks."),
+  close: z.boolean().default(false).describe("End the watcher after this call."),
+  user: userInput(),
+});
+
+type Wish = z.output<typeof input>;
+
+export const watchPath = defineTool({
+  name: "watch_path",
+  title: "Watch a directory",
+  description:
+    "Watches a directory of the sandbox and waits until something in it is created, written, " +
+    "removed, renamed or changes its mode, or wait_seconds are over. The reply has a watcher_id: " +
+    "call again with it to go on; changes in between are queued and none is missed. Start the " +
+    "watch with wait_seconds=0 before you cause the change. To watch one file, watch its " +
+    "directory. End with close=true; a watcher that is not asked for 10 minutes ends by itself.",
+  toolset: "core",
+  input,
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    if ((wish.path === undefined) === (wish.watcher_id === undefined)) {
+      throw new SandboxError("invalid_argument", "give either path or watcher_id");
+    }
+    const sandbox = await context.attach(wish.sandbox_id);
+    const { watchers } = context.state;
+    const watcher = await find(sandbox, wish, context);
+    const polling = watchers.poll(watcher, wish.wait_seconds * 1_000, context.signal);
+    await withHints(polling, {
+      not_found: "Call watch_path with path to start a new one.",
+      internal: "Events were lost: list the directory, then start a new watch.",
+    });
+    if (wish.close) await watchers.remove(watcher, context.signal);
+    return reply(watcher, wish, context);
+  },
+});
+
+async function find(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<Watcher> {
+  const { watchers } = context.state;
+  const { path, watcher_id: watcherId } = wish;
+  if (watcherId !== undefined) {
+    return watchers.find(sandbox.id, watcherId) ?? watchers.adopt(sandbox, watcherId);
+  }
+  const target = path ?? ".";
+  const request = { path: target, isRecursive: wish.recursive, user: wish.user };
+  const hints = pathHints(target, context.suggest);
+  return withHints(watchers.create(sandbox, request, context.signal), {
+    ...hints,
+    invalid_argument: `Only directories can be watched: watch ${parentOf(target)} instead.`,
+  });
+}
+
+function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never> {
+  const events = watcher.held.splice(0, MAX_EVENTS);
+  const rest = watcher.held.length;
+  const facts = [
+    `watcher_id: ${watcher.id}`,
+    events.length === 0 ? "no change" : `${events.length} changes`,
+    rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
+    watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
+    wish.close ? "watcher ended" : undefined,
+    expiryFact(context, wish.sandbox_id),
+  ];
+  watcher.hasLost = false;
+  const text = events.map(({ type, name }) => `${type} ${quoteName(name)}`).join("\n");
+  return textReply(facts, events.length === 0 ? [] : [{ name: "changes", text }]);
+}
+
+function quoteName(name: string): string {
+  return escapeUnsafe(name).replaceAll("\n", String.raw`\n`);
+}

@@ -1,0 +1,49 @@
+/** Tool: creates or replaces a file. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_CONTENT_CHARACTERS = 3_000_000;
+const BASE64_PATTERN = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
+
+export const writeFile = defineTool({
+  name: "write_file",
+  title: "Write a file",
+  description:
+    "Creates a file in the sandbox, with its parent directories, or replaces a whole file; an " +
+    "existing file keeps its mode. Not atomic, and it cannot append: for that, or for another " +
+    "mode, use run_process. Larger files can be written in parts and joined with compose_files.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("File in the sandbox, absolute or relative to the user's home."),
+    content: z.string().max(MAX_CONTENT_CHARACTERS).describe("The whole content."),
+    encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How content is written."),
+    user: userInput(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const { sandbox_id: sandboxId, path, content, encoding, user } = wish;
+    if (encoding === "base64" && !BASE64_PATTERN.test(content)) {
+      throw new SandboxError("invalid_argument", "content is not base64");
+    }
+    const sandbox = await context.attach(sandboxId);
+    const bytes = Buffer.from(content, encoding);
+    const options = { signal: context.signal, user };
+    const record = await withHints(sandbox.files.write(path, bytes, options), {
+      invalid_argument: "Give the path of a file, not of a directory.",
+    });
+    const facts = [`wrote ${bytes.length} bytes to ${record.path}`, expiryFact(context, sandboxId)];
+    return textReply(facts);
+  },
+});

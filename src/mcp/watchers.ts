@@ -1,0 +1,175 @@
+/** Watchers that this server made in sandboxes: their undelivered events, and their end. */
+
+import type { Sandbox } from "../client/envd.ts";
+import type { WatchEvent } from "../client/filesystem.ts";
+import type { Clock } from "../common/clock.ts";
+import { SandboxError, errorText } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+
+/** A watcher in a sandbox, and what was fetched from it but not yet told. */
+export interface Watcher {
+  readonly id: string;
+  readonly sandbox: Sandbox;
+  readonly held: WatchEvent[];
+  /** Whether events were dropped, because nobody asked for them in time. */
+  hasLost: boolean;
+  /** A fetch takes the events away, so two calls must not share them. */
+  isPolling: boolean;
+  polledAtMs: number;
+}
+
+/** Watchers of one server; the daemon itself sets no limit. */
+const MAX_WATCHERS = 64;
+/** A watcher that nobody asks any more is removed, since the daemon never does. */
+const IDLE_MS = 10 * 60_000;
+const SWEEP_MS = 30_000;
+const MAX_HELD_EVENTS = 10_000;
+/** How often a waiting call looks for events. */
+const POLL_MS = 250;
+const FETCH_TIMEOUT_MS = 10_000;
+const REMOVE_TIMEOUT_MS = 1_000;
+
+export interface WatchersOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The watchers that this server made. */
+export class Watchers implements AsyncDisposable {
+  readonly #options: WatchersOptions;
+  readonly #table = new Map<string, Watcher>();
+  readonly #stop = new AbortController();
+  readonly #sweeping: Promise<void>;
+
+  constructor(options: WatchersOptions) {
+    this.#options = options;
+    this.#sweeping = this.#sweep();
+  }
+
+  find(sandboxId: string, watcherId: string): Watcher | undefined {
+    return this.#table.get(keyOf(sandboxId, watcherId));
+  }
+
+  /**
+   * Starts a watch in a sandbox.
+   * @throws SandboxError what the daemon refused, resource_exhausted for too many.
+   */
+  async create(
+    sandbox: Sandbox,
+    wish: {
+      readonly path: string;
+      readonly isRecursive: boolean;
+      readonly user: string | undefined;
+    },
+    signal: AbortSignal,
+  ): Promise<Watcher> {
+    if (this.#table.size >= MAX_WATCHERS) {
+      const message = `${MAX_WATCHERS} watchers exist, the limit`;
+      throw new SandboxError("resource_exhausted", message, {
+        hint: "End one with close=true.",
+      });
+    }
+    const { path, isRecursive, user } = wish;
+    const id = await sandbox.filesystem.createWatcher(path, isRecursive, { signal, user });
+    return this.adopt(sandbox, id);
+  }
+
+  /** Takes a watcher into the table, such as one that another instance made. */
+  adopt(sandbox: Sandbox, id: string): Watcher {
+    const polledAtMs = this.#options.clock.now();
+    const watcher = { id, sandbox, held: [], hasLost: false, isPolling: false, polledAtMs };
+    this.#table.set(keyOf(sandbox.id, id), watcher);
+    return watcher;
+  }
+
+  /**
+   * Waits until the watcher holds an event or the time is over.
+   * @throws SandboxError not_found when the daemon does not know the watcher.
+   */
+  async poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
+    if (watcher.isPolling) {
+      throw new SandboxError("failed_precondition", `another call waits on ${watcher.id}`);
+    }
+    watcher.isPolling = true;
+    try {
+      await this.#poll(watcher, waitMs, signal);
+    } finally {
+      watcher.isPolling = false;
+      watcher.polledAtMs = this.#options.clock.now();
+    }
+  }
+
+  /** Ends a watch. */
+  async remove(watcher: Watcher, signal: AbortSignal): Promise<void> {
+    this.#table.delete(keyOf(watcher.sandbox.id, watcher.id));
+    await watcher.sandbox.filesystem.removeWatcher(watcher.id, signal);
+  }
+
+  /** Forgets the watchers of a sandbox that is gone. */
+  forget(sandboxId: string): void {
+    for (const [key, { sandbox }] of this.#table) {
+      if (sandbox.id === sandboxId) this.#table.delete(key);
+    }
+  }
+
+  /** Removes every watcher that is left. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#sweeping;
+    await Promise.all([...this.#table.values()].map((watcher) => this.#discard(watcher)));
+  }
+
+  async #poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    const deadline = clock.now() + waitMs;
+    for (;;) {
+      // The fetch does not end with the call: events that were taken must reach the next one.
+      const fetching = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
+      // oxlint-disable-next-line no-await-in-loop
+      hold(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, fetching));
+      const restMs = deadline - clock.now();
+      if (watcher.held.length > 0 || restMs <= 0 || signal.aborted) return;
+      // oxlint-disable-next-line no-await-in-loop
+      await clock.sleep(Math.min(POLL_MS, restMs), signal);
+    }
+  }
+
+  async #sweep(): Promise<void> {
+    const { clock } = this.#options;
+    for (;;) {
+      try {
+        // oxlint-disable-next-line no-await-in-loop
+        await clock.sleep(SWEEP_MS, this.#stop.signal);
+      } catch {
+        // The server ends: an aborted wait is how it says so.
+        return;
+      }
+      const idle = [...this.#table.values()].filter(
+        ({ isPolling, polledAtMs }) => !isPolling && clock.now() - polledAtMs > IDLE_MS,
+      );
+      // oxlint-disable-next-line no-await-in-loop
+      await Promise.all(idle.map((watcher) => this.#discard(watcher)));
+    }
+  }
+
+  async #discard(watcher: Watcher): Promise<void> {
+    try {
+      await this.remove(watcher, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+    } catch (error) {
+      // Its sandbox may be gone, and the watcher with it.
+      this.#options.log.debug({ op: "watcher.remove", error: errorText(error) });
+    }
+  }
+}
+
+function keyOf(sandboxId: string, watcherId: string): string {
+  return `${sandboxId}/${watcherId}`;
+}
+
+function hold(watcher: Watcher, events: readonly WatchEvent[]): void {
+  watcher.held.push(...events);
+  const surplus = watcher.held.length - MAX_HELD_EVENTS;
+  if (surplus <= 0) return;
+  watcher.held.splice(0, surplus);
+  watcher.hasLost = true;
+}
