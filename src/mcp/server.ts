@@ -65,7 +65,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 
 function registerTool(server: McpServer, tool: Tool, options: McpServerOptions): void {
   const { name, title, description, input, output, annotations } = tool;
-  const config = { title, description, inputSchema: input, annotations: { title, ...annotations } };
+  const config = { title, description, inputSchema: input, annotations };
   const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
     callTool(tool, input_, toContext(ctx, options));
   if (output === undefined) server.registerTool(name, config, call);

@@ -1,0 +1,161 @@
+/** What every host relies on in the list of tools, and the manifest that is made from it. */
+
+import { expect, test } from "vitest";
+import { createService } from "../../src/client/service.ts";
+import { createSilentLog } from "../../src/common/log.ts";
+import { renderManifest } from "../../src/mcp/manifest.ts";
+import { startMcpState } from "../../src/mcp/state.ts";
+import { TOOLS } from "../../src/mcp/tools/index.ts";
+import { startMcpHost } from "../support/mcp-host.ts";
+
+/** The names that the product was asked for. */
+const PROMISED = [
+  "compose_files",
+  "create_sandbox",
+  "read_file",
+  "run_process",
+  "send_signal",
+  "snapshot",
+  "watch_path",
+];
+
+const HINTS = ["destructiveHint", "idempotentHint", "openWorldHint", "readOnlyHint"];
+const MAX_CORE_TOOLS = 22;
+const MAX_CORE_TOKENS = 8_000;
+
+/** A service that nobody answers for: listing tools must not need one. */
+function startState() {
+  const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
+  const state = startMcpState({ service, log: createSilentLog(), onExit: "leave" });
+  return {
+    state,
+    async [Symbol.asyncDispose]() {
+      await state[Symbol.asyncDispose]();
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function listTools() {
+  await using started = startState();
+  await using host = await startMcpHost(started.state);
+  const { tools } = await host.client.listTools();
+  return tools;
+}
+
+test("the promised tools are listed", async () => {
+  const names = (await listTools()).map((tool) => tool.name);
+  expect(names).toEqual(expect.arrayContaining(PROMISED));
+});
+
+test("the table is in the order of names", () => {
+  const names = TOOLS.map((tool) => tool.name);
+  expect(names).toEqual(names.toSorted());
+});
+
+test("every tool is named, described and annotated within the limits of hosts", async () => {
+  const faults = (await listTools()).flatMap(({ name, title = "", description = "", ...rest }) => [
+    ...(/^[a-z][a-z0-9_]{0,23}$/.test(name) ? [] : [`${name}: name`]),
+    ...(title.length > 0 && title.length <= 40 ? [] : [`${name}: title`]),
+    ...(description.length > 40 && description.length <= 1_024 ? [] : [`${name}: description`]),
+    ...hintFaults(name, rest.annotations),
+  ]);
+  expect(faults).toEqual([]);
+});
+
+function hintFaults(name: string, annotations: object | undefined): string[] {
+  const entries = Object.entries(annotations ?? {});
+  const keys = entries.map(([key]) => key).toSorted();
+  const isComplete = JSON.stringify(keys) === JSON.stringify(HINTS);
+  const isBoolean = entries.every(([, value]) => typeof value === "boolean");
+  return isComplete && isBoolean ? [] : [`${name}: annotations`];
+}
+
+const FORBIDDEN = ["$ref", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"];
+const FORBIDDEN_AT_ROOT = ["oneOf", "anyOf", "allOf"];
+
+test("every schema is plain enough for the strictest host", async () => {
+  const tools = await listTools();
+  const faults = tools.flatMap(({ name, inputSchema, outputSchema }) => [
+    ...schemaFaults(`${name} input`, inputSchema),
+    ...schemaFaults(`${name} output`, outputSchema ?? { type: "object" }),
+    ...(inputSchema["additionalProperties"] === false ? [] : [`${name} input: open`]),
+    ...numbersWithoutBounds(inputSchema).map((path) => `${name}${path}: no bounds`),
+    ...fieldsWithoutDescription(inputSchema).map((path) => `${name}${path}: no description`),
+  ]);
+  expect(faults).toEqual([]);
+});
+
+function schemaFaults(name: string, schema: Schema): string[] {
+  const text = JSON.stringify(schema);
+  return [
+    ...(schema["type"] === "object" ? [] : [`${name}: no object`]),
+    ...FORBIDDEN.filter((word) => text.includes(`"${word}"`)).map((word) => `${name}: ${word}`),
+    ...FORBIDDEN_AT_ROOT.filter((word) => word in schema).map((word) => `${name}: ${word}`),
+  ];
+}
+
+test("the checks find the faults that they look for", () => {
+  const properties = { count: { type: "integer", minimum: 0 } };
+  const schema = { type: "array", anyOf: [], properties, propertyNames: {} };
+  expect([
+    ...schemaFaults("x", schema),
+    ...numbersWithoutBounds(schema),
+    ...fieldsWithoutDescription(schema),
+    ...hintFaults("x", { readOnlyHint: true }),
+  ]).toEqual([
+    "x: no object",
+    "x: propertyNames",
+    "x: anyOf",
+    ".count",
+    ".count",
+    "x: annotations",
+  ]);
+});
+
+test("the core tools stay within their budget of tools and tokens", async () => {
+  await using started = startState();
+  const core = TOOLS.filter((tool) => tool.toolset === "core");
+  expect(core.length).toBeLessThanOrEqual(MAX_CORE_TOOLS);
+  const text = await renderManifest({ state: started.state, tools: core, version: "0.0.0" });
+  const manifest: unknown = JSON.parse(text);
+  expect(manifest).toMatchObject({ version: 1, budget: { tools: core.length } });
+  const tokens = /"approxTokens": ([0-9]+)/.exec(text)?.[1];
+  expect(Number(tokens)).toBeLessThanOrEqual(MAX_CORE_TOKENS);
+});
+
+test("the manifest is the same text every time", async () => {
+  await using started = startState();
+  const options = { state: started.state, tools: TOOLS, version: "0.0.0" };
+  expect(await renderManifest(options)).toBe(await renderManifest(options));
+});
+
+type Schema = Readonly<Record<string, unknown>>;
+
+function isSchema(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null;
+}
+
+/** Every schema within a schema, with the path that leads to it. */
+function* walk(schema: unknown, path = ""): Generator<readonly [string, Schema]> {
+  if (!isSchema(schema)) return;
+  yield [path, schema];
+  const { properties, items } = schema;
+  for (const [name, child] of Object.entries(isSchema(properties) ? properties : {})) {
+    yield* walk(child, `${path}.${name}`);
+  }
+  if (items !== undefined) yield* walk(items, `${path}[]`);
+}
+
+function numbersWithoutBounds(schema: unknown): string[] {
+  return [...walk(schema)]
+    .filter(([, { type }]) => type === "integer" || type === "number")
+    .filter(([, { minimum, maximum }]) => minimum === undefined || maximum === undefined)
+    .map(([path]) => path);
+}
+
+function fieldsWithoutDescription(schema: unknown): string[] {
+  return [...walk(schema)]
+    .filter(([path, { description }]) => path !== "" && !path.endsWith("[]") && !description)
+    .map(([path]) => path);
+}
