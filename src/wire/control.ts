@@ -11,6 +11,10 @@ export const networkSchema = z.object({
   allowOut: z.array(z.string()).optional(),
   denyOut: z.array(z.string()).optional(),
   maskRequestHost: z.string().optional(),
+  httpsPorts: z.array(z.int().min(1).max(65_535)).optional(),
+  /** Not offered here; named so that they are refused rather than ignored. */
+  rules: z.record(z.string(), z.unknown()).optional(),
+  egressProxy: z.unknown().optional(),
 });
 
 export type Network = z.infer<typeof networkSchema>;
@@ -22,6 +26,8 @@ export const createRequestSchema = z.object({
   templateID: z.string(),
   timeout: seconds.optional(),
   autoPause: z.boolean().optional(),
+  /** False: an automatic pause keeps the files only. */
+  autoPauseMemory: z.boolean().optional(),
   autoResume: z.object({ enabled: z.boolean() }).optional(),
   secure: z.boolean().optional(),
   allow_internet_access: z.boolean().optional(),
@@ -29,6 +35,8 @@ export const createRequestSchema = z.object({
   metadata: stringMap.optional(),
   envVars: stringMap.optional(),
   mcp: z.record(z.string(), z.unknown()).nullable().optional(),
+  /** Not offered here; named so that it is refused rather than ignored. */
+  iam: z.unknown().optional(),
   volumeMounts: z.array(volumeMountSchema).optional(),
 });
 
@@ -85,6 +93,14 @@ export const connectRequestSchema = z.object({
   timeout: seconds.optional(),
   memory: z.boolean().optional(),
 });
+/** Body of `POST /sandboxes/{sandboxID}/resume`. */
+export const resumeRequestSchema = z.object({
+  timeout: seconds.optional(),
+  autoPause: z.boolean().optional(),
+  memory: z.boolean().optional(),
+});
+/** Body of `POST /sandboxes/{sandboxID}/refreshes`. */
+export const refreshRequestSchema = z.object({ duration: z.int().min(0).max(3600).optional() });
 export const pauseRequestSchema = z.object({ memory: z.boolean().optional() });
 export const snapshotRequestSchema = z.object({ name: z.string().optional() });
 
@@ -134,3 +150,25 @@ export const templateSchema = z.object({
 });
 
 export type TemplateBody = z.infer<typeof templateSchema>;
+
+/** One template of `GET /templates`. */
+export const listedTemplateSchema = z.object({
+  templateID: z.string(),
+  buildID: z.string(),
+  cpuCount: z.number(),
+  memoryMB: z.number(),
+  diskSizeMB: z.number(),
+  public: z.boolean(),
+  aliases: z.array(z.string()),
+  names: z.array(z.string()),
+  createdAt: z.string(),
+  updatedAt: z.string(),
+  createdBy: z.null(),
+  lastSpawnedAt: z.string().nullable(),
+  spawnCount: z.number(),
+  buildCount: z.number(),
+  envdVersion: z.string(),
+  buildStatus: z.literal("ready"),
+});
+
+export type ListedTemplateBody = z.infer<typeof listedTemplateSchema>;

@@ -1,0 +1,80 @@
+/** Sentences that the wire fixes for control API and gateway. Clients show them, tests compare them. */
+
+/** Changes of state during which some requests are refused. */
+export type Transition = "killing" | "pausing" | "resuming" | "snapshotting";
+
+const TRANSITION_TEXT = {
+  killing: "being killed",
+  pausing: "being paused",
+  resuming: "being resumed",
+  snapshotting: "being snapshotted",
+} as const satisfies Record<Transition, string>;
+
+export const MESSAGES = {
+  invalidSandboxId: "Invalid sandbox ID",
+  invalidNextToken: "Invalid next token",
+  timeoutNotPositive: "Timeout must be greater than 0",
+  lifetimeExceeded: "Max instance length exceeded",
+  pathUnknown: "validation error: no matching operation was found",
+  methodUnknown: "validation error: method not allowed",
+  keyMissing: "authorization header is missing",
+  keyMalformed: "authorization header is malformed",
+  keyNotHex: "Invalid API key: after the prefix e2b_ come 40 hexadecimal digits",
+  keyUnknown: "Invalid API key: the service does not know it",
+  publicTrafficNeedsToken:
+    "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.",
+  sandboxUnreachable: "The sandbox was not found",
+  portClosed: "The sandbox is running but port is not open",
+  trafficTokenMissing:
+    "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing",
+  trafficTokenWrong:
+    "Sandbox is secured with traffic access token. Provided token in header 'e2b-traffic-access-token' is invalid",
+  reservedPath:
+    "This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL",
+  signatureWrong: "invalid signature",
+  signatureExpired: "signature is already expired",
+} as const;
+
+export function sandboxMissing(sandboxId: string): string {
+  return `Sandbox "${sandboxId}" doesn't exist or you don't have access to it`;
+}
+
+export function sandboxInTransition(sandboxId: string, transition: Transition): string {
+  return `Sandbox "${sandboxId}" is ${TRANSITION_TEXT[transition]}`;
+}
+
+export function sandboxAlreadyPaused(sandboxId: string): string {
+  return `Error pausing sandbox - sandbox '${sandboxId}' is already paused`;
+}
+
+export function sandboxCannotBe(verb: string, sandboxId: string, state: string): string {
+  return `Sandbox '${sandboxId}' cannot be ${verb} while in '${state}' state`;
+}
+
+export function sandboxAlreadyRunning(sandboxId: string): string {
+  return `Sandbox ${sandboxId} is already running`;
+}
+
+export function timeoutTooLong(hours: number): string {
+  return `Timeout cannot be greater than ${hours} hours`;
+}
+
+export function tooManySandboxes(limit: number): string {
+  return `you have reached the maximum number of concurrent sandboxes (${limit})`;
+}
+
+export function tooManyConnections(limit: number): string {
+  return `The sandbox has too many concurrent incoming connections (limit: ${limit})`;
+}
+
+export function templateMissing(reference: string): string {
+  return `template '${reference}' not found`;
+}
+
+export function tagMissing(tag: string, reference: string): string {
+  return `tag '${tag}' does not exist for template '${reference}'`;
+}
+
+export function foreignNamespace(namespace: string, team: string): string {
+  return `namespace '${namespace}' must match your team '${team}'`;
+}
