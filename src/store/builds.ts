@@ -1,0 +1,54 @@
+/** The tables of builds and of the tags that name them. */
+
+import type { DatabaseSync } from "node:sqlite";
+import { toRecord, toRecords } from "./records.ts";
+import { buildRecordSchema, type BuildTable } from "./store.ts";
+
+export function openBuilds(database: DatabaseSync): BuildTable {
+  const select = database.prepare("SELECT record FROM builds WHERE build_id = ?");
+  const selectTemplate = database.prepare(
+    `SELECT record FROM builds WHERE template_id = ?
+     ORDER BY record ->> 'createdAtMs' DESC, build_id`,
+  );
+  const selectUnfinished = database.prepare(
+    "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
+  );
+  const selectAll = database.prepare("SELECT record FROM builds");
+  const upsert = database.prepare(
+    `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (build_id) DO UPDATE SET status = excluded.status, record = excluded.record`,
+  );
+  const erase = database.prepare("DELETE FROM builds WHERE build_id = ?");
+  const upsertTag = database.prepare(
+    `INSERT INTO tags (template_id, tag, build_id) VALUES (?, ?, ?)
+     ON CONFLICT (template_id, tag) DO UPDATE SET build_id = excluded.build_id`,
+  );
+  const selectTagged = database.prepare(
+    `SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
+     WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`,
+  );
+  const selectTags = database.prepare("SELECT tag, build_id FROM tags WHERE template_id = ?");
+  return {
+    get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
+    put(record) {
+      const { buildId, templateId, owner, status } = record;
+      upsert.run(buildId, templateId, owner, status, JSON.stringify(record));
+    },
+    remove(buildId) {
+      erase.run(buildId);
+    },
+    ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
+    unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
+    all: () => toRecords(buildRecordSchema, selectAll.all()),
+    tag({ templateId, tag, buildId }) {
+      upsertTag.run(templateId, tag, buildId);
+    },
+    tagged: (templateId, tag) => toRecord(buildRecordSchema, selectTagged.get(templateId, tag)),
+    tags: (templateId) =>
+      selectTags.all(templateId).map((row) => ({
+        templateId,
+        tag: String(row["tag"]),
+        buildId: String(row["build_id"]),
+      })),
+  };
+}

@@ -1,0 +1,20 @@
+/** The table of single values. */
+
+import type { DatabaseSync } from "node:sqlite";
+import type { FactTable } from "./store.ts";
+
+export function openFacts(database: DatabaseSync): FactTable {
+  const select = database.prepare("SELECT value FROM facts WHERE name = ?");
+  const upsert = database.prepare(
+    "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+  );
+  return {
+    get(name) {
+      const value = select.get(name)?.["value"];
+      return value === undefined ? undefined : String(value);
+    },
+    put(name, value) {
+      upsert.run(name, value);
+    },
+  };
+}

@@ -1,0 +1,26 @@
+/** The table of API keys; it holds hashes only. */
+
+import type { DatabaseSync } from "node:sqlite";
+import { SandboxError } from "../common/errors.ts";
+import { toRecord, toRecords } from "./records.ts";
+import { keyRecordSchema, type KeyTable } from "./store.ts";
+
+export function openKeys(database: DatabaseSync): KeyTable {
+  const insert = database.prepare(
+    "INSERT INTO keys (key_id, hash, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+  );
+  const selectHash = database.prepare("SELECT record FROM keys WHERE hash = ?");
+  const selectAll = database.prepare("SELECT record FROM keys");
+  const erase = database.prepare("DELETE FROM keys WHERE key_id = ?");
+  return {
+    add(record) {
+      const result = insert.run(record.keyId, record.hash, JSON.stringify(record));
+      if (result.changes === 0) {
+        throw new SandboxError("already_exists", `key ${record.keyId} exists`);
+      }
+    },
+    getByHash: (hash) => toRecord(keyRecordSchema, selectHash.get(hash)),
+    all: () => toRecords(keyRecordSchema, selectAll.all()),
+    remove: (keyId) => erase.run(keyId).changes > 0,
+  };
+}

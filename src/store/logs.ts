@@ -1,0 +1,83 @@
+/** The tables of log lines: bounded per sandbox, kept for a while after the sandbox is gone. */
+
+import type { DatabaseSync } from "node:sqlite";
+import type { LogLine, LogTable } from "./store.ts";
+import { inTransaction } from "./transaction.ts";
+
+/** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
+const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;
+const MAX_SANDBOX_LOG_LINES = 50_000;
+
+/** Lines dropped at a time when a share is used up, so that dropping stays rare. */
+const DROPPED_LINES = 1000;
+
+interface Book {
+  lines: number;
+  bytes: number;
+}
+
+export function openLogs(database: DatabaseSync): LogTable {
+  const insert = database.prepare(
+    "INSERT INTO lines (sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?)",
+  );
+  const select = database.prepare(
+    `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms >= ?
+     ORDER BY at_ms, line_id LIMIT ?`,
+  );
+  const drop = database.prepare(
+    `DELETE FROM lines WHERE line_id IN
+       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
+     RETURNING bytes`,
+  );
+  const selectBook = database.prepare("SELECT lines, bytes FROM books WHERE sandbox_id = ?");
+  const upsertBook = database.prepare(
+    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms) VALUES (?, ?, ?, ?)
+     ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
+       written_at_ms = max(written_at_ms, excluded.written_at_ms)`,
+  );
+  const eraseLines = database.prepare(
+    "DELETE FROM lines WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?)",
+  );
+  const eraseBooks = database.prepare("DELETE FROM books WHERE written_at_ms < ?");
+
+  function readBook(sandboxId: string): Book {
+    const row = selectBook.get(sandboxId);
+    return { lines: Number(row?.["lines"] ?? 0), bytes: Number(row?.["bytes"] ?? 0) };
+  }
+
+  function write(sandboxId: string, lines: readonly LogLine[]): void {
+    const book = readBook(sandboxId);
+    let writtenAtMs = 0;
+    for (const { atMs, line } of lines) {
+      const bytes = Buffer.byteLength(line);
+      insert.run(sandboxId, atMs, bytes, line);
+      book.lines += 1;
+      book.bytes += bytes;
+      writtenAtMs = Math.max(writtenAtMs, atMs);
+    }
+    while (book.lines > MAX_SANDBOX_LOG_LINES || book.bytes > MAX_SANDBOX_LOG_BYTES) {
+      const dropped = drop.all(sandboxId, DROPPED_LINES);
+      if (dropped.length === 0) break;
+      book.lines -= dropped.length;
+      for (const row of dropped) book.bytes -= Number(row["bytes"]);
+    }
+    upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs);
+  }
+
+  return {
+    append(sandboxId, lines) {
+      if (lines.length > 0) inTransaction(database, () => write(sandboxId, lines));
+    },
+    read: ({ sandboxId, startMs, limit }) =>
+      select
+        .all(sandboxId, startMs, limit)
+        .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) })),
+    has: (sandboxId) => selectBook.get(sandboxId) !== undefined,
+    forgetBefore(atMs) {
+      inTransaction(database, () => {
+        eraseLines.run(atMs);
+        eraseBooks.run(atMs);
+      });
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** The steps that bring a database to its present form. A step that was released never changes. */
+
+/** State that must survive a power cut: `PRAGMA user_version` counts the steps that were taken. */
+export const STATE_STEPS: readonly string[] = [
+  `
+  CREATE TABLE sandboxes (
+    sandbox_id TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
+    template_id TEXT NOT NULL,
+    record TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX sandboxes_by_owner ON sandboxes (owner);
+  CREATE INDEX sandboxes_by_template ON sandboxes (template_id);
+
+  CREATE TABLE templates (
+    template_id TEXT PRIMARY KEY,
+    name TEXT UNIQUE,
+    record TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE builds (
+    build_id TEXT PRIMARY KEY,
+    template_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    status TEXT NOT NULL,
+    record TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX builds_by_template ON builds (template_id);
+
+  CREATE TABLE tags (
+    template_id TEXT NOT NULL REFERENCES templates ON DELETE CASCADE,
+    tag TEXT NOT NULL,
+    build_id TEXT NOT NULL REFERENCES builds ON DELETE CASCADE,
+    PRIMARY KEY (template_id, tag)
+  ) STRICT;
+
+  CREATE TABLE keys (
+    key_id TEXT PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE facts (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+  ) STRICT;
+  `,
+];
+
+/** Logs, in a file of their own: they are many, and the last second of them may be lost. */
+export const LOG_STEPS: readonly string[] = [
+  `
+  CREATE TABLE lines (
+    line_id INTEGER PRIMARY KEY,
+    sandbox_id TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    line TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX lines_by_time ON lines (sandbox_id, at_ms, line_id);
+
+  CREATE TABLE books (
+    sandbox_id TEXT PRIMARY KEY,
+    lines INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    written_at_ms INTEGER NOT NULL
+  ) STRICT;
+  `,
+];

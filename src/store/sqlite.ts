@@ -1,0 +1,87 @@
+/** The store on SQLite: two files, one durable for state and one fast for logs. */
+
+import { DatabaseSync } from "node:sqlite";
+import { SandboxError } from "../common/errors.ts";
+import { openBuilds } from "./builds.ts";
+import { openFacts } from "./facts.ts";
+import { openKeys } from "./keys.ts";
+import { openLogs } from "./logs.ts";
+import { openSandboxes } from "./sandboxes.ts";
+import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
+import type { Store } from "./store.ts";
+import { openTemplates } from "./templates.ts";
+import { inTransaction } from "./transaction.ts";
+
+/** How long a statement waits for another process that writes. */
+const BUSY_TIMEOUT_MS = 5000;
+
+/**
+ * Opens or creates the database at `path` and its log file beside it; ":memory:" keeps both in
+ * memory.
+ * @throws SandboxError failed_precondition when a newer program has written it, unavailable when
+ * it cannot be opened.
+ */
+export function openStore(options: { readonly path: string }): Store {
+  const state = openDatabase(options.path, { synchronous: "FULL", steps: STATE_STEPS });
+  const logPath = options.path === ":memory:" ? ":memory:" : `${options.path}-logs`;
+  const logs = openDatabase(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
+  return {
+    sandboxes: openSandboxes(state),
+    templates: openTemplates(state),
+    builds: openBuilds(state),
+    keys: openKeys(state),
+    facts: openFacts(state),
+    logs: openLogs(logs),
+    transaction: (work) => inTransaction(state, work),
+    [Symbol.dispose]() {
+      state.close();
+      logs.close();
+    },
+  };
+}
+
+interface DatabaseOptions {
+  readonly synchronous: "FULL" | "NORMAL";
+  readonly steps: readonly string[];
+}
+
+function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
+  let database: DatabaseSync;
+  try {
+    database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+    database.exec(
+      `PRAGMA journal_mode = WAL;
+       PRAGMA synchronous = ${options.synchronous};
+       PRAGMA foreign_keys = ON;
+       PRAGMA trusted_schema = OFF;`,
+    );
+  } catch (error) {
+    throw new SandboxError("unavailable", `database ${path} cannot be opened`, {
+      cause: error,
+      hint: "check that the home is on a local file system, writable and not full",
+    });
+  }
+  takeSteps(database, path, options.steps);
+  return database;
+}
+
+/** Takes the steps that are still missing, all in one transaction. */
+function takeSteps(database: DatabaseSync, path: string, steps: readonly string[]): void {
+  if (readVersion(database) === steps.length) return;
+  inTransaction(database, () => {
+    // Another process may have taken them while this one waited for the right to write.
+    const version = readVersion(database);
+    if (version > steps.length) {
+      throw new SandboxError("failed_precondition", `database ${path} has version ${version}`, {
+        hint: "a newer sandbox-mcp has written it: use that one, or another --home",
+      });
+    }
+    for (const step of steps.slice(version)) database.exec(step);
+    database.exec(`PRAGMA user_version = ${steps.length}`);
+  });
+}
+
+function readVersion(database: DatabaseSync): number {
+  const row = database.prepare("PRAGMA user_version").get();
+  return Number(row?.["user_version"]);
+}

@@ -1,0 +1,178 @@
+/**
+ * The border of the store: records that outlive the process, in tables with typed operations.
+ * Several processes may have the same files open; every call is a short transaction of its own
+ * unless it runs inside `transaction`.
+ */
+
+import { z } from "../common/schema.ts";
+
+const atMs = z.number();
+const stringMap = z.record(z.string(), z.string());
+
+const limitsSchema = z.object({
+  memoryMb: z.number(),
+  cpus: z.number(),
+  diskMb: z.number(),
+  pids: z.number(),
+});
+
+/**
+ * A sandbox as it must be found again after a crash. `starting` and `ending` are intents: a row in
+ * such a state whose owner is gone is removed together with whatever carries its name.
+ */
+export const sandboxRecordSchema = z.object({
+  sandboxId: z.string(),
+  /** The instance that runs it; no other instance touches it while that one lives. */
+  owner: z.string(),
+  templateId: z.string(),
+  buildId: z.string(),
+  alias: z.string().nullable(),
+  state: z.enum(["starting", "running", "paused", "ending"]),
+  isSecured: z.boolean(),
+  /** Ports other than the daemon's ask for the traffic token. */
+  isPrivate: z.boolean(),
+  pausesAtTimeout: z.boolean(),
+  resumesOnTraffic: z.boolean(),
+  /** Start of the present or last run. */
+  startedAtMs: atMs,
+  /** Running: the moment of expiry. Paused: the moment of pausing. */
+  endAtMs: atMs,
+  limits: limitsSchema,
+  allowsInternet: z.boolean().nullable(),
+  network: z.record(z.string(), z.unknown()).nullable(),
+  metadata: stringMap.nullable(),
+  /** The environment given at creation, sealed under the seed of the home. */
+  sealedEnvironment: z.string().nullable(),
+});
+
+export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
+
+export const templateRecordSchema = z.object({
+  templateId: z.string(),
+  kind: z.enum(["built-in", "snapshot"]),
+  /** `alias` or `namespace/alias`; null for an unnamed snapshot. */
+  name: z.string().nullable(),
+  isPublic: z.boolean(),
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
+  lastSpawnedAtMs: atMs.nullable(),
+  spawnCount: z.number(),
+});
+
+export type TemplateRecord = z.infer<typeof templateRecordSchema>;
+
+export const buildRecordSchema = z.object({
+  buildId: z.string(),
+  templateId: z.string(),
+  /** The instance that makes it; matters only while it is `building`. */
+  owner: z.string(),
+  status: z.enum(["building", "ready"]),
+  /** The sandbox that a snapshot was taken from. */
+  sourceSandboxId: z.string().nullable(),
+  createdAtMs: atMs,
+  updatedAtMs: atMs,
+  finishedAtMs: atMs.nullable(),
+  limits: limitsSchema,
+  /** Bottom first. Paths are relative to the home's folder of layers, or absolute outside it. */
+  layers: z.array(z.object({ root: z.string(), usr: z.string().optional() })),
+  defaultUser: z.string(),
+  defaultWorkdir: z.string(),
+});
+
+export type BuildRecord = z.infer<typeof buildRecordSchema>;
+
+export const keyRecordSchema = z.object({
+  keyId: z.string(),
+  name: z.string(),
+  /** SHA-256 of the key in hex; the key itself is stored nowhere. */
+  hash: z.string(),
+  /** First two and last four characters after the prefix, for people to tell keys apart. */
+  mask: z.string(),
+  createdAtMs: atMs,
+});
+
+export type KeyRecord = z.infer<typeof keyRecordSchema>;
+
+export interface SandboxTable {
+  get(sandboxId: string): SandboxRecord | undefined;
+  /** Inserts or replaces. */
+  put(record: SandboxRecord): void;
+  remove(sandboxId: string): void;
+  ofOwner(owner: string): SandboxRecord[];
+  /** Of every owner. */
+  countOfTemplate(templateId: string): number;
+  owners(): string[];
+}
+
+export interface TemplateTable {
+  get(templateId: string): TemplateRecord | undefined;
+  getByName(name: string): TemplateRecord | undefined;
+  /** Inserts or replaces. */
+  put(record: TemplateRecord): void;
+  /** Removes the template with its tags and builds. */
+  remove(templateId: string): void;
+  all(): TemplateRecord[];
+}
+
+export interface BuildTable {
+  get(buildId: string): BuildRecord | undefined;
+  /** Inserts or replaces. */
+  put(record: BuildRecord): void;
+  remove(buildId: string): void;
+  /** Newest first, those still building included. */
+  ofTemplate(templateId: string): BuildRecord[];
+  unfinishedOfOwner(owner: string): BuildRecord[];
+  all(): BuildRecord[];
+  tag(tag: BuildTag): void;
+  tagged(templateId: string, tag: string): BuildRecord | undefined;
+  tags(templateId: string): BuildTag[];
+}
+
+export interface BuildTag {
+  readonly templateId: string;
+  readonly tag: string;
+  readonly buildId: string;
+}
+
+export interface KeyTable {
+  /** @throws SandboxError already_exists when a key of that name is there. */
+  add(record: KeyRecord): void;
+  getByHash(hash: string): KeyRecord | undefined;
+  all(): KeyRecord[];
+  /** Whether there was one. */
+  remove(keyId: string): boolean;
+}
+
+export interface LogLine {
+  readonly atMs: number;
+  /** One JSON object. */
+  readonly line: string;
+}
+
+export interface LogTable {
+  /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go. */
+  append(sandboxId: string, lines: readonly LogLine[]): void;
+  /** Oldest first, from `startMs` inclusive. */
+  read(query: { sandboxId: string; startMs: number; limit: number }): LogLine[];
+  /** Whether anything was ever written about it and has not been forgotten. */
+  has(sandboxId: string): boolean;
+  /** Forgets every sandbox whose last line is older. */
+  forgetBefore(atMs: number): void;
+}
+
+/** Single values such as the fingerprint of the seed. */
+export interface FactTable {
+  get(name: string): string | undefined;
+  put(name: string, value: string): void;
+}
+
+export interface Store extends Disposable {
+  readonly sandboxes: SandboxTable;
+  readonly templates: TemplateTable;
+  readonly builds: BuildTable;
+  readonly keys: KeyTable;
+  readonly logs: LogTable;
+  readonly facts: FactTable;
+  /** All or nothing, durable when it returns. Does not nest. Logs are not part of it. */
+  transaction<T>(work: () => T): T;
+}

@@ -1,0 +1,16 @@
+/** One way to run several statements as one. */
+
+import type { DatabaseSync } from "node:sqlite";
+
+/** Runs the work as one transaction that begins by taking the right to write. */
+export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
+  database.exec("BEGIN IMMEDIATE");
+  try {
+    const result = work();
+    database.exec("COMMIT");
+    return result;
+  } catch (error) {
+    if (database.isTransaction) database.exec("ROLLBACK");
+    throw error;
+  }
+}
