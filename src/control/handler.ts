@@ -1,0 +1,154 @@
+/** The control API: key, path, schema, operation, reply, in this order. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { errorText, SandboxError } from "../common/errors.ts";
+import { readBody, sendJson } from "../common/http.ts";
+import { faultsOf, type z } from "../common/schema.ts";
+import type { KeyCheck } from "../sandboxes/keys.ts";
+import { requireKey } from "./auth.ts";
+import { matchRoute, type Match } from "./match.ts";
+import { toFault } from "./reply.ts";
+import type { ControlContext, RouteReply } from "./route.ts";
+import { ROUTES } from "./routes/index.ts";
+
+/** As the wire allows; a body is held in memory while it is parsed. */
+const MAX_BODY_BYTES = 16 * 1024 * 1024;
+const TOO_LARGE_STATUS = 413;
+const MAX_LOGGED_ID = 64;
+const INTERNAL_STATUS = 500;
+
+const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
+
+export interface ControlOptions extends ControlContext {
+  readonly keys: KeyCheck;
+}
+
+export type ControlHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+interface Answer {
+  /** The pattern that matched; never what the client sent. */
+  readonly path: string;
+  readonly sandboxId?: string | undefined;
+  readonly reply: Omit<RouteReply, "status"> & { readonly status: number };
+  readonly error?: unknown;
+}
+
+/** Answers every request, also a faulty one; it never rejects. */
+export function createControl(options: ControlOptions): ControlHandler {
+  return async (request, response) => {
+    const beganMs = performance.now();
+    const gone = new AbortController();
+    response.once("close", () => gone.abort());
+    const { path, sandboxId, reply, error } = await answer(request, gone.signal, options);
+    if (reply.body !== undefined) {
+      sendJson(response, reply.status, { body: reply.body, headers: reply.headers ?? {} });
+    } else if (!response.destroyed) response.writeHead(reply.status, reply.headers).end();
+    const entry = {
+      op: `${request.method} ${path}`,
+      outcome: error === undefined ? "ok" : "fault",
+      status: reply.status,
+      durationMs: Math.round(performance.now() - beganMs),
+      sandboxId,
+    };
+    if (error === undefined) options.log.debug(entry, "control");
+    else if (reply.status < INTERNAL_STATUS) options.log.debug({ ...entry, error }, "control");
+    else options.log.warn({ ...entry, error }, "control");
+  };
+}
+
+async function answer(
+  request: IncomingMessage,
+  signal: AbortSignal,
+  options: ControlOptions,
+): Promise<Answer> {
+  const { method = "GET", url = "/" } = request;
+  const { path: rawPath, query } = splitTarget(url);
+  const match = matchRoute(ROUTES, method, rawPath);
+  const facts =
+    match instanceof SandboxError
+      ? { path: "(unknown)" }
+      : { path: match.route.path, sandboxId: match.params["sandboxID"]?.slice(0, MAX_LOGGED_ID) };
+  try {
+    // The key comes before everything: whoever has none learns nothing about paths or bodies.
+    if (match instanceof SandboxError || match.route.auth === "key") {
+      requireKey(request.headers, options.keys);
+    }
+    if (match instanceof SandboxError) throw match;
+    // The body is read to its end on every route: a request that turns out malformed does nothing.
+    const body = await readBounded(request);
+    if (body instanceof SandboxError) {
+      return { ...facts, reply: toFaultReply(TOO_LARGE_STATUS, body.message), error: body };
+    }
+    const parsed = parseRequest(match, {
+      query,
+      body,
+      contentType: request.headers["content-type"],
+    });
+    return { ...facts, reply: await match.route.handle({ ...parsed, signal }, options) };
+  } catch (error) {
+    const { status, message } = toFault(error);
+    return { ...facts, reply: toFaultReply(status, message), error };
+  }
+}
+
+function toFaultReply(status: number, message: string): Answer["reply"] {
+  return { status, body: { code: status, message } };
+}
+
+/** The body, or the fault of one that is too large: it has a status that no code has. */
+async function readBounded(request: IncomingMessage): Promise<Buffer | SandboxError> {
+  try {
+    return await readBody(request, MAX_BODY_BYTES);
+  } catch (error) {
+    if (error instanceof SandboxError && error.code === "resource_exhausted") return error;
+    throw error;
+  }
+}
+
+function splitTarget(target: string): { readonly path: string; readonly query: string } {
+  const mark = target.indexOf("?");
+  if (mark === -1) return { path: target, query: "" };
+  return { path: target.slice(0, mark), query: target.slice(mark + 1) };
+}
+
+interface RawRequest {
+  readonly query: string;
+  readonly body: Buffer;
+  readonly contentType: string | undefined;
+}
+
+/** @throws SandboxError invalid_argument with every fault of the first part that has one. */
+function parseRequest({ route, params }: Match, raw: RawRequest) {
+  return {
+    params: parsePart("path", route.params, params),
+    query: parsePart("query", route.query, Object.fromEntries(new URLSearchParams(raw.query))),
+    body: parsePart("body", route.body, parseJson(raw)),
+  };
+}
+
+function parsePart<T>(part: string, schema: z.ZodType<T>, value: unknown): T {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  throw new SandboxError(
+    "invalid_argument",
+    `validation error: ${part}: ${faultsOf(result.error)}`,
+  );
+}
+
+/** An empty body is undefined: the schema of the route says whether that will do. */
+function parseJson({ body, contentType }: RawRequest): unknown {
+  if (body.length === 0) return undefined;
+  if (!JSON_PATTERN.test(contentType ?? "")) {
+    throw new SandboxError(
+      "invalid_argument",
+      "validation error: body: content type must be application/json",
+    );
+  }
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch (error) {
+    throw new SandboxError("invalid_argument", `Error when parsing request: ${errorText(error)}`, {
+      cause: error,
+    });
+  }
+}

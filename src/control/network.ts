@@ -1,0 +1,60 @@
+/** Checks of the network object of a request. */
+
+import { isIP, isIPv4 } from "node:net";
+import { SandboxError } from "../common/errors.ts";
+import type { Network } from "../wire/control.ts";
+
+const ALL_TRAFFIC = "0.0.0.0/0";
+const UNSPECIFIED: ReadonlySet<string> = new Set(["0.0.0.0", "::", "::/0"]);
+const HOST_PATTERN = /^[a-z0-9.${}_-]{1,253}(?::(?:[0-9]{1,5}|\$\{PORT\}))?$/i;
+// eslint-disable-next-line no-control-regex -- the range is the definition of ASCII
+const ASCII_PATTERN = /^[\x00-\x7F]*$/;
+
+/** @throws SandboxError invalid_argument for a faulty entry, permission_denied or unimplemented for what is not offered. */
+export function checkNetwork(network: Network): void {
+  if (network.rules !== undefined) {
+    refuse("Network transform rules are not available for your team.");
+  }
+  if (network.egressProxy !== undefined && network.egressProxy !== null) {
+    throw new SandboxError(
+      "permission_denied",
+      "Egress proxy (network.egressProxy) is not enabled for this team.",
+    );
+  }
+  if (network.httpsPorts !== undefined && network.httpsPorts.length > 0) {
+    throw new SandboxError("unimplemented", "network.httpsPorts is not available yet");
+  }
+  checkEgress(network.allowOut ?? [], network.denyOut ?? []);
+  if (network.maskRequestHost !== undefined) checkMaskedHost(network.maskRequestHost);
+}
+
+function checkEgress(allowed: readonly string[], denied: readonly string[]): void {
+  for (const entry of denied) if (!isAddressOrCidr(entry)) refuse(`invalid denied CIDR ${entry}`);
+  for (const entry of allowed) {
+    if (UNSPECIFIED.has(entry)) refuse(`invalid allowed address ${entry}`);
+  }
+  const hasDomain = allowed.some((entry) => !isAddressOrCidr(entry));
+  if (hasDomain && !denied.includes(ALL_TRAFFIC)) {
+    refuse(
+      "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
+    );
+  }
+}
+
+function isAddressOrCidr(entry: string): boolean {
+  const [address = "", prefix, ...rest] = entry.split("/");
+  if (rest.length > 0 || isIP(address) === 0) return false;
+  if (prefix === undefined) return true;
+  return /^[0-9]{1,3}$/.test(prefix) && Number(prefix) <= (isIPv4(address) ? 32 : 128);
+}
+
+function checkMaskedHost(host: string): void {
+  if (!ASCII_PATTERN.test(host)) {
+    refuse(`mask request host '${host}' is not ASCII. Please use ASCII characters only.`);
+  }
+  if (!HOST_PATTERN.test(host)) refuse(`mask request host is not valid: ${host}`);
+}
+
+function refuse(message: string): never {
+  throw new SandboxError("invalid_argument", message);
+}

@@ -1,0 +1,178 @@
+/** From what the rooms say to what the wire says. */
+
+import { causeCode, SandboxError } from "../common/errors.ts";
+import type { LogRecord } from "../sandboxes/log-book.ts";
+import type { Sandbox } from "../sandboxes/sandbox.ts";
+import type { Snapshot } from "../sandboxes/snapshots.ts";
+import type { Build, Template } from "../sandboxes/templates.ts";
+import type {
+  ListedSandboxBody,
+  ListedTemplateBody,
+  LogsBody,
+  SandboxBody,
+  SandboxDetailBody,
+  SnapshotBody,
+  TemplateBody,
+} from "../wire/control.ts";
+import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";
+import { CONTROL_STATUS } from "../wire/status.ts";
+
+const DISK_FULL_STATUS = 507;
+const INTERNAL_TEXT = "internal error";
+
+/** The status and text with which an error leaves; what is not ours to tell stays inside. */
+export function toFault(error: unknown): { readonly status: number; readonly message: string } {
+  if (causeCode(error) === "ENOSPC") {
+    return { status: DISK_FULL_STATUS, message: "no space left on the disk of the service" };
+  }
+  if (!(error instanceof SandboxError) || error.code === "internal") {
+    return { status: CONTROL_STATUS.internal, message: INTERNAL_TEXT };
+  }
+  return { status: CONTROL_STATUS[error.code], message: error.message };
+}
+
+function toTime(atMs: number): string {
+  return new Date(atMs).toISOString();
+}
+
+/** Reply of create, connect and resume. */
+export function toSandboxBody(sandbox: Sandbox): SandboxBody {
+  return {
+    templateID: sandbox.templateId,
+    sandboxID: sandbox.sandboxId,
+    clientID: CLIENT_ID,
+    envdVersion: ENVD_VERSION,
+    ...(sandbox.alias !== undefined && { alias: sandbox.alias }),
+    envdAccessToken: sandbox.accessToken ?? null,
+    trafficAccessToken: sandbox.trafficToken ?? null,
+    domain: null,
+  };
+}
+
+/** One sandbox of a list. */
+export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
+  return {
+    templateID: sandbox.templateId,
+    sandboxID: sandbox.sandboxId,
+    clientID: CLIENT_ID,
+    ...(sandbox.alias !== undefined && { alias: sandbox.alias }),
+    startedAt: toTime(sandbox.startedAtMs),
+    endAt: toTime(sandbox.endAtMs),
+    cpuCount: sandbox.limits.cpus,
+    memoryMB: sandbox.limits.memoryMb,
+    diskSizeMB: sandbox.limits.diskMb,
+    state: sandbox.state,
+    envdVersion: ENVD_VERSION,
+    ...(sandbox.metadata !== undefined && { metadata: { ...sandbox.metadata } }),
+    volumeMounts: [],
+  };
+}
+
+export function toDetailBody(sandbox: Sandbox): SandboxDetailBody {
+  return {
+    ...toListedBody(sandbox),
+    envdAccessToken: sandbox.accessToken ?? null,
+    allowInternetAccess: sandbox.allowsInternet ?? null,
+    domain: null,
+    ...(sandbox.network !== undefined && { network: sandbox.network }),
+    lifecycle: {
+      autoResume: sandbox.resumesOnTraffic,
+      onTimeout: sandbox.pausesAtTimeout ? "pause" : "kill",
+    },
+  };
+}
+
+/** Reply of snapshot creation, and an entry of a list. */
+export function toSnapshotBody({ snapshotId, names }: Snapshot): SnapshotBody {
+  return { snapshotID: snapshotId, names: [...names] };
+}
+
+function namesOf({ name }: Template) {
+  if (name === null) return { aliases: [], names: [] };
+  return { aliases: [name.split("/").at(-1) ?? name], names: [name] };
+}
+
+function toNullableTime(atMs: number | null): string | null {
+  return atMs === null ? null : toTime(atMs);
+}
+
+/** Reply of `GET /templates/{templateID}`. */
+export function toTemplateBody(template: Template, builds: readonly Build[]): TemplateBody {
+  return {
+    templateID: template.templateId,
+    public: template.isPublic,
+    ...namesOf(template),
+    createdAt: toTime(template.createdAtMs),
+    updatedAt: toTime(template.updatedAtMs),
+    lastSpawnedAt: toNullableTime(template.lastSpawnedAtMs),
+    spawnCount: template.spawnCount,
+    builds: builds.map((build) => ({
+      buildID: build.buildId,
+      status: build.status,
+      createdAt: toTime(build.createdAtMs),
+      updatedAt: toTime(build.updatedAtMs),
+      ...(build.finishedAtMs !== null && { finishedAt: toTime(build.finishedAtMs) }),
+      cpuCount: build.limits.cpus,
+      memoryMB: build.limits.memoryMb,
+      diskSizeMB: build.limits.diskMb,
+      envdVersion: ENVD_VERSION,
+    })),
+  };
+}
+
+/** An entry of `GET /templates`; none for a template without a build that can be started. */
+export function toListedTemplate(entry: {
+  readonly template: Template;
+  readonly builds: readonly Build[];
+}): ListedTemplateBody[] {
+  const { template, builds } = entry;
+  const [newest] = builds;
+  if (newest === undefined) return [];
+  return [
+    {
+      templateID: template.templateId,
+      buildID: newest.buildId,
+      cpuCount: newest.limits.cpus,
+      memoryMB: newest.limits.memoryMb,
+      diskSizeMB: newest.limits.diskMb,
+      public: template.isPublic,
+      ...namesOf(template),
+      createdAt: toTime(template.createdAtMs),
+      updatedAt: toTime(template.updatedAtMs),
+      createdBy: null,
+      lastSpawnedAt: toNullableTime(template.lastSpawnedAtMs),
+      spawnCount: template.spawnCount,
+      buildCount: builds.length,
+      envdVersion: ENVD_VERSION,
+      buildStatus: "ready",
+    },
+  ];
+}
+
+/** The same records twice: raw, and taken apart. */
+export function toLogsBody(lines: readonly LogRecord[]): LogsBody {
+  return {
+    logs: lines.map(({ atMs, line }) => ({ timestamp: toTime(atMs), line })),
+    logEntries: lines.map(({ atMs, line }) => toLogEntry(atMs, line)),
+  };
+}
+
+const LEVELS: ReadonlySet<unknown> = new Set(["debug", "info", "warn", "error"]);
+
+/** Top-level scalars of the raw record become the fields, as text. */
+function toLogEntry(atMs: number, line: string): LogsBody["logEntries"][number] {
+  // The store holds what the log book made: one JSON object per line.
+  const { message, level, ...rest }: Record<string, unknown> = JSON.parse(line);
+  const fields: Record<string, string> = {};
+  for (const [name, value] of Object.entries(rest)) {
+    if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") {
+      fields[name] = String(value);
+    }
+  }
+  return {
+    timestamp: toTime(atMs),
+    message: typeof message === "string" ? message : "",
+    level: typeof level === "string" && LEVELS.has(level) ? level : "info",
+    fields,
+  };
+}

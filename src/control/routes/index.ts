@@ -1,0 +1,46 @@
+/** Every route of the control API. */
+
+import type { Route } from "../route.ts";
+import { connectSandboxV2Route } from "./connect-sandbox-v2.ts";
+import { connectSandboxRoute } from "./connect-sandbox.ts";
+import { createSandboxV2Route } from "./create-sandbox-v2.ts";
+import { createSandboxRoute } from "./create-sandbox.ts";
+import { createSnapshotRoute } from "./create-snapshot.ts";
+import { deleteTemplateRoute } from "./delete-template.ts";
+import { getLogsRoute } from "./get-logs.ts";
+import { getSandboxRoute } from "./get-sandbox.ts";
+import { getTemplateAliasRoute } from "./get-template-alias.ts";
+import { getTemplateRoute } from "./get-template.ts";
+import { killSandboxRoute } from "./kill-sandbox.ts";
+import { listSandboxesV2Route } from "./list-sandboxes-v2.ts";
+import { listSandboxesRoute } from "./list-sandboxes.ts";
+import { listSnapshotsRoute } from "./list-snapshots.ts";
+import { listTemplatesRoute } from "./list-templates.ts";
+import { notOfferedRoutes } from "./not-offered.ts";
+import { pauseSandboxRoute } from "./pause-sandbox.ts";
+import { refreshSandboxRoute } from "./refresh-sandbox.ts";
+import { resumeSandboxRoute } from "./resume-sandbox.ts";
+import { setTimeoutRoute } from "./set-timeout.ts";
+
+export const ROUTES: readonly Route[] = [
+  connectSandboxRoute,
+  connectSandboxV2Route,
+  createSandboxRoute,
+  createSandboxV2Route,
+  createSnapshotRoute,
+  deleteTemplateRoute,
+  getLogsRoute,
+  getSandboxRoute,
+  getTemplateAliasRoute,
+  getTemplateRoute,
+  killSandboxRoute,
+  listSandboxesRoute,
+  listSandboxesV2Route,
+  listSnapshotsRoute,
+  listTemplatesRoute,
+  pauseSandboxRoute,
+  refreshSandboxRoute,
+  resumeSandboxRoute,
+  setTimeoutRoute,
+  ...notOfferedRoutes,
+];

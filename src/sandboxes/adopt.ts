@@ -1,0 +1,36 @@
+/** Finds the sandboxes again that an earlier process of this instance left running. */
+
+import { join } from "node:path";
+import type { SandboxRecord } from "../store/store.ts";
+import type { Domain } from "./domain.ts";
+import { admitMember, followMember } from "./member.ts";
+
+/** Adopts what still runs; every other row of this instance is removed with its traces. */
+export async function adoptSandboxes(domain: Domain): Promise<void> {
+  for (const record of domain.store.sandboxes.ofOwner(domain.owner)) {
+    if (!(await adopt(domain, record))) await discard(domain, record);
+  }
+}
+
+async function adopt(domain: Domain, record: SandboxRecord): Promise<boolean> {
+  const { sandboxId, state } = record;
+  if (state !== "running" && state !== "paused") return false;
+  const directory = join(domain.directory, sandboxId);
+  const container = await domain.engine.adopt(sandboxId, directory);
+  if (container === undefined) return false;
+  // The process that left may have died between act and record: the record decides.
+  if (state === "paused") await container.pause();
+  else await container.resume();
+  const member = admitMember(domain, container, record);
+  if (state === "running") followMember(domain, member, { isInitialized: false });
+  domain.log.info({ op: "sandbox.adopt", sandboxId, outcome: "ok" }, "sandbox.adopt ok");
+  return true;
+}
+
+async function discard(domain: Domain, record: SandboxRecord): Promise<void> {
+  const { sandboxId } = record;
+  await domain.engine.remove(sandboxId, join(domain.directory, sandboxId));
+  domain.store.sandboxes.remove(sandboxId);
+  domain.logBook.note(record, "Sandbox stopped", { kill_reason: "host_restart" });
+  domain.log.info({ op: "sandbox.discard", sandboxId, outcome: "ok" }, "sandbox.discard ok");
+}

@@ -1,0 +1,54 @@
+/** From a started container to a sandbox that answers: the daemon is told who it serves. */
+
+import type { Container } from "../engine/engine.ts";
+import type { BuildRecord, SandboxRecord } from "../store/store.ts";
+import type { InitRequest } from "../wire/files.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
+import { callDaemon } from "./daemon-call.ts";
+import type { Domain } from "./domain.ts";
+
+/** A daemon that does not answer within this time is taken for broken. */
+const INIT_TIMEOUT_MS = 10_000;
+const HEALTH_TIMEOUT_MS = 10_000;
+
+/** What the daemon of a sandbox is told, at its start and again whenever it starts anew. */
+export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord): InitRequest {
+  const { sandboxId, templateId, isSecured, sealedEnvironment } = record;
+  const environment: Record<string, string> =
+    sealedEnvironment === null ? {} : JSON.parse(domain.secrets.unseal(sealedEnvironment));
+  return {
+    ...(isSecured && { accessToken: domain.secrets.accessToken(sandboxId) }),
+    envVars: {
+      ...environment,
+      E2B_SANDBOX: "true",
+      E2B_SANDBOX_ID: sandboxId,
+      E2B_TEMPLATE_ID: templateId,
+    },
+    defaultUser: build.defaultUser,
+    defaultWorkdir: build.defaultWorkdir,
+    timestamp: new Date(domain.clock.now()).toISOString(),
+  };
+}
+
+/**
+ * Gives the daemon its token, environment and user; only then does it let anyone in.
+ * @throws SandboxError unavailable or deadline_exceeded when it does not take them.
+ */
+export async function initDaemon(
+  container: Container,
+  init: InitRequest,
+  signal: AbortSignal,
+): Promise<void> {
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(INIT_TIMEOUT_MS)]);
+  const socket = await container.dialControl(bounded);
+  await callDaemon(socket, { method: "POST", path: "/init", body: init }, bounded);
+  socket.destroy();
+}
+
+/** Resolves when a client's request would be answered. */
+export async function awaitHealth(container: Container, signal: AbortSignal): Promise<void> {
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
+  const socket = await container.dial(ENVD_PORT, bounded);
+  await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+  socket.destroy();
+}

@@ -1,0 +1,92 @@
+/** Templates that are there without a request: where they come from, how they are recorded. */
+
+import { randomUUID } from "node:crypto";
+import { relative } from "node:path";
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+import type { ContainerLimits, Layer } from "../engine/engine.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import { randomId } from "../wire/address.ts";
+
+/** The tag of a reference that names none. */
+export const DEFAULT_TAG = "default";
+
+/** A template that is there without having been made by a request. */
+export interface BuiltInTemplate {
+  readonly name: string;
+  readonly defaultUser: string;
+  readonly defaultWorkdir: string;
+  /** Its layers as they are on disk now; undefined when it was not built. */
+  find(): Promise<readonly Layer[] | undefined>;
+  /** Makes it at its first use, where that is quick. */
+  prepare?(signal: AbortSignal): Promise<readonly Layer[]>;
+}
+
+export interface TemplatesOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly owner: string;
+  readonly layersDirectory: string;
+  readonly limits: ContainerLimits;
+  readonly builtIns: readonly BuiltInTemplate[];
+  /** Built-in to use where another one was not built: `{ base: "host" }`. */
+  readonly fallbacks: Readonly<Record<string, string>>;
+  /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
+  readonly withheld: readonly string[];
+}
+
+export type StoredLayer = BuildRecord["layers"][number];
+
+/** Makes sure that the records of a built-in name the layers that are on disk. */
+export function registerBuiltIn(
+  options: TemplatesOptions,
+  builtIn: BuiltInTemplate,
+  found: readonly Layer[],
+): void {
+  const { store, clock, owner, limits, layersDirectory } = options;
+  const layers = found.map((layer) => toStoredLayer(layersDirectory, layer));
+  store.transaction(() => {
+    const nowMs = clock.now();
+    const known = store.templates.getByName(builtIn.name);
+    const template: TemplateRecord = known ?? {
+      templateId: randomId(),
+      kind: "built-in",
+      name: builtIn.name,
+      isPublic: true,
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      lastSpawnedAtMs: null,
+      spawnCount: 0,
+    };
+    const { templateId } = template;
+    const tagged = store.builds.tagged(templateId, DEFAULT_TAG);
+    if (tagged !== undefined && JSON.stringify(tagged.layers) === JSON.stringify(layers)) return;
+    const buildId = randomUUID();
+    store.templates.put({ ...template, updatedAtMs: nowMs });
+    store.builds.put({
+      buildId,
+      templateId,
+      owner,
+      status: "ready",
+      sourceSandboxId: null,
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      limits,
+      layers,
+      defaultUser: builtIn.defaultUser,
+      defaultWorkdir: builtIn.defaultWorkdir,
+    });
+    store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId });
+  });
+}
+
+/** Paths inside the folder of layers become relative, so that a home can be moved. */
+export function toStoredLayer(layersDirectory: string, { root, usr }: Layer): StoredLayer {
+  const shorten = (path: string) => {
+    const inside = relative(layersDirectory, path);
+    return inside.startsWith("..") || inside === "" ? path : inside;
+  };
+  return { root: shorten(root), ...(usr !== undefined && { usr: shorten(usr) }) };
+}

@@ -1,0 +1,119 @@
+/** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
+
+import { join } from "node:path";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import type { Container } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { newSandboxId } from "../wire/address.ts";
+import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
+import { awaitHealth, initDaemon, toInit } from "./boot.ts";
+import type { Domain } from "./domain.ts";
+import { admitMember, followMember } from "./member.ts";
+import type { ResolvedTemplate } from "./resolve-template.ts";
+import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
+import { checkTimeout, expiryAfter } from "./timeout.ts";
+
+/**
+ * Starts a sandbox; it answers when this resolves. After a fault nothing of it is left.
+ * @throws SandboxError not_found for an unknown template, resource_exhausted when there are too
+ * many, invalid_argument for a faulty option, unavailable when it cannot be started.
+ */
+export async function createSandbox(
+  domain: Domain,
+  options: CreateOptions,
+  signal: AbortSignal,
+): Promise<Sandbox> {
+  const bounded = AbortSignal.any([signal, domain.closing]);
+  const resolved = await domain.templates.resolve(options.template, bounded);
+  checkTimeout(options.timeoutSeconds);
+  if (options.network?.allowPublicTraffic === false && !options.isSecured) {
+    throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
+  }
+  if (domain.members.size + domain.starting >= domain.maxSandboxes) {
+    throw new SandboxError("resource_exhausted", tooManySandboxes(domain.maxSandboxes));
+  }
+  domain.starting += 1;
+  try {
+    return await start(domain, { options, resolved }, bounded);
+  } finally {
+    domain.starting -= 1;
+  }
+}
+
+interface Plan {
+  readonly options: CreateOptions;
+  readonly resolved: ResolvedTemplate;
+}
+
+async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
+  const intent = toIntent(domain, plan);
+  domain.store.sandboxes.put(intent);
+  let container: Container | undefined;
+  try {
+    container = await domain.engine.create(
+      {
+        id: intent.sandboxId,
+        directory: join(domain.directory, intent.sandboxId),
+        layers: plan.resolved.layers,
+        limits: intent.limits,
+        hostname: intent.sandboxId,
+      },
+      signal,
+    );
+    await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
+    await awaitHealth(container, signal);
+    signal.throwIfAborted();
+  } catch (error) {
+    await container?.[Symbol.asyncDispose]();
+    domain.store.sandboxes.remove(intent.sandboxId);
+    throw toSandboxError(error, "sandbox start");
+  }
+  const record = commitStart(domain, plan, intent);
+  const member = admitMember(domain, container, record);
+  followMember(domain, member, { isInitialized: true });
+  domain.logBook.note(record, "Sandbox created");
+  domain.noteExpiry();
+  return toSandbox(record, domain.secrets);
+}
+
+function toIntent(domain: Domain, plan: Plan): SandboxRecord {
+  const { options, resolved } = plan;
+  const nowMs = domain.clock.now();
+  return {
+    sandboxId: newSandboxId(),
+    owner: domain.owner,
+    templateId: resolved.template.templateId,
+    buildId: resolved.build.buildId,
+    alias: resolved.template.name?.split("/").at(-1) ?? null,
+    state: "starting",
+    isSecured: options.isSecured,
+    isPrivate: options.network?.allowPublicTraffic === false,
+    pausesAtTimeout: options.pausesAtTimeout,
+    resumesOnTraffic: options.resumesOnTraffic,
+    startedAtMs: nowMs,
+    endAtMs: nowMs,
+    limits: domain.limits,
+    allowsInternet: options.allowsInternet ?? null,
+    network: options.network ?? null,
+    metadata: options.metadata ?? null,
+    sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
+  };
+}
+
+/** The sandbox runs: from here on it is found again after a crash. */
+function commitStart(domain: Domain, plan: Plan, intent: SandboxRecord): SandboxRecord {
+  const startedAtMs = domain.clock.now();
+  const endAtMs = expiryAfter(domain, plan.options.timeoutSeconds, startedAtMs);
+  const record: SandboxRecord = { ...intent, state: "running", startedAtMs, endAtMs };
+  domain.store.transaction(() => {
+    domain.store.sandboxes.put(record);
+    const template = domain.store.templates.get(record.templateId);
+    if (template === undefined) return;
+    domain.store.templates.put({
+      ...template,
+      spawnCount: template.spawnCount + 1,
+      lastSpawnedAtMs: startedAtMs,
+    });
+  });
+  return record;
+}

@@ -1,0 +1,134 @@
+/** What all operations on sandboxes share, and the rules by which they take turns. */
+
+import assert from "node:assert";
+import type { Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
+import type { SandboxRecord, Store } from "../store/store.ts";
+import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
+import type { LogBook } from "./log-book.ts";
+import { beginRun, type Run } from "./run.ts";
+import type { Secrets } from "./secrets.ts";
+import type { Templates } from "./templates.ts";
+
+/** A change may have to wait for others; more rounds than this mean that they never end. */
+const MAX_WAITS = 8;
+
+export interface Domain {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly logBook: LogBook;
+  readonly secrets: Secrets;
+  readonly templates: Templates;
+  /** The name under which rows and folders belong to this instance. */
+  readonly owner: string;
+  /** Folder of the containers' folders. */
+  readonly directory: string;
+  /** Folder of template and snapshot layers. */
+  readonly layersDirectory: string;
+  readonly limits: ContainerLimits;
+  /** Sandboxes at once, the paused ones included: they keep their memory. */
+  readonly maxSandboxes: number;
+  readonly members: Map<string, Member>;
+  /** Fires when the room closes. */
+  readonly closing: AbortSignal;
+  /** Tells that an expiry may now be nearer than before. */
+  noteExpiry(): void;
+  /** How many are being started. */
+  starting: number;
+}
+
+/** A sandbox that lives here. Its fields change only inside `changeState` and `endMember`. */
+export interface Member {
+  readonly container: Container;
+  record: SandboxRecord;
+  phase: "running" | "paused" | Transition;
+  /** Settles, without a fault, when the change under way is over. */
+  change: Promise<void> | undefined;
+  /** Set once its end was decided; it is then gone for everyone but those who wait for the end. */
+  ending: Promise<void> | undefined;
+  run: Run | undefined;
+  /** Reads the daemon's log; undefined until it was first needed. */
+  follower: Disposable | undefined;
+}
+
+/** @throws SandboxError not_found when it never was, is over or is about to be. */
+export function requireMember(domain: Domain, sandboxId: string): Member {
+  const member = domain.members.get(sandboxId);
+  if (member === undefined || member.ending !== undefined) {
+    throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  }
+  return member;
+}
+
+/** @throws SandboxError not_found when unknown, failed_precondition while it is being killed. */
+export function requireLiving(domain: Domain, sandboxId: string): Member {
+  const member = domain.members.get(sandboxId);
+  if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
+  return member;
+}
+
+export function inTransition(sandboxId: string, transition: Transition): SandboxError {
+  return new SandboxError("failed_precondition", sandboxInTransition(sandboxId, transition));
+}
+
+/** Waits until no change is under way; the member may be anything afterwards, even over. */
+export async function settle(member: Member): Promise<void> {
+  for (let round = 0; member.change !== undefined; round += 1) {
+    if (round === MAX_WAITS) {
+      throw new SandboxError("unavailable", `sandbox ${member.record.sandboxId} stays busy`);
+    }
+    await member.change;
+  }
+}
+
+/**
+ * Makes one change of state. Nobody else makes one meanwhile; a fault leaves the old phase.
+ * `work` returns the new phase.
+ */
+export async function changeState(
+  member: Member,
+  during: Transition,
+  work: () => Promise<"running" | "paused">,
+): Promise<void> {
+  assert(member.change === undefined);
+  const before = member.phase;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  member.change = promise;
+  member.phase = during;
+  let after = before;
+  try {
+    after = await work();
+  } finally {
+    member.phase = after;
+    member.change = undefined;
+    resolve();
+  }
+}
+
+/** Writes changed fields, durably. */
+export function updateRecord(
+  domain: Domain,
+  member: Member,
+  changes: Partial<SandboxRecord>,
+): void {
+  const record = { ...member.record, ...changes };
+  domain.store.sandboxes.put(record);
+  member.record = record;
+}
+
+/** Opens the sandbox for connections. */
+export function openRun(domain: Domain, container: Container, record: SandboxRecord): Run {
+  const { sandboxId, isSecured, isPrivate, network } = record;
+  const maskedHost = network?.["maskRequestHost"];
+  return beginRun(container, {
+    sandboxId,
+    accessToken: isSecured ? domain.secrets.accessToken(sandboxId) : undefined,
+    trafficToken: isPrivate ? domain.secrets.trafficToken(sandboxId) : undefined,
+    maskedHost: typeof maskedHost === "string" ? maskedHost : undefined,
+  });
+}

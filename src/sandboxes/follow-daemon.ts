@@ -1,0 +1,90 @@
+/** Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. */
+
+import { errorText } from "../common/errors.ts";
+import type { Container } from "../engine/engine.ts";
+import type { InitRequest } from "../wire/files.ts";
+import { initDaemon } from "./boot.ts";
+import { callDaemon } from "./daemon-call.ts";
+import type { Domain } from "./domain.ts";
+import type { LogSubject } from "./log-book.ts";
+
+/** Waits between attempts grow up to this; a sandbox may break its daemon as often as it likes. */
+const FIRST_RETRY_MS = 25;
+const MAX_RETRY_MS = 2000;
+
+/** The longest line that is kept, as on the wire; longer ones are dropped. */
+const MAX_LINE_BYTES = 192 * 1024;
+const NEWLINE = 10;
+
+export interface FollowOptions {
+  readonly container: Container;
+  readonly subject: LogSubject;
+  /** What a daemon that started anew is told. */
+  init(): InitRequest;
+  /** True when the daemon was told already: the first attempt only reads. */
+  readonly isInitialized: boolean;
+}
+
+/** Follows until disposed. */
+export function followDaemon(domain: Domain, options: FollowOptions): Disposable {
+  const { container, subject } = options;
+  const end = new AbortController();
+
+  async function follow(): Promise<void> {
+    let retryMs = FIRST_RETRY_MS;
+    let isInitialized = options.isInitialized;
+    while (!end.signal.aborted) {
+      try {
+        if (!isInitialized) {
+          await initDaemon(container, options.init(), end.signal);
+          domain.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
+        }
+        isInitialized = false;
+        const socket = await container.dialControl(end.signal);
+        const reply = await callDaemon(socket, { method: "GET", path: "/logs" }, end.signal);
+        retryMs = FIRST_RETRY_MS;
+        for await (const line of splitLines(reply)) domain.logBook.take(subject, line);
+      } catch (error) {
+        if (end.signal.aborted) return;
+        domain.log.debug(
+          { op: "daemon.follow", sandboxId: subject.sandboxId, reason: errorText(error) },
+          "daemon's log broke",
+        );
+      }
+      await pause(domain, retryMs, end.signal);
+      retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+    }
+  }
+
+  // Every fault is caught inside; nobody waits for it because the signal ends its connection.
+  void follow();
+  return { [Symbol.dispose]: () => end.abort() };
+}
+
+async function pause(domain: Domain, ms: number, signal: AbortSignal): Promise<void> {
+  try {
+    await domain.clock.sleep(ms, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+/** The lines of a byte stream, without those that are too long to keep. */
+async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of chunks) {
+    let start = 0;
+    for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
+      parts.push(chunk.subarray(start, at));
+      bytes += at - start;
+      if (bytes <= MAX_LINE_BYTES) yield Buffer.concat(parts).toString("utf8");
+      parts = [];
+      bytes = 0;
+      start = at + 1;
+    }
+    bytes += chunk.length - start;
+    if (bytes <= MAX_LINE_BYTES) parts.push(chunk.subarray(start));
+    else parts = [];
+  }
+}

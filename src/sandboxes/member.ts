@@ -1,0 +1,98 @@
+/** Entering and leaving the circle of living sandboxes. */
+
+import { SandboxError } from "../common/errors.ts";
+import type { Container } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { toInit } from "./boot.ts";
+import { changeState, openRun, settle, updateRecord, type Domain, type Member } from "./domain.ts";
+import { followDaemon } from "./follow-daemon.ts";
+
+/** Admits a container; should it die by itself, its member ends too. */
+export function admitMember(domain: Domain, container: Container, record: SandboxRecord): Member {
+  const member: Member = {
+    container,
+    record,
+    phase: record.state === "paused" ? "paused" : "running",
+    change: undefined,
+    ending: undefined,
+    run: record.state === "paused" ? undefined : openRun(domain, container, record),
+    follower: undefined,
+  };
+  domain.members.set(record.sandboxId, member);
+  // Its faults are logged inside.
+  void watchExit(domain, member);
+  return member;
+}
+
+async function watchExit(domain: Domain, member: Member): Promise<void> {
+  const { reason } = await member.container.exit;
+  if (member.ending !== undefined || domain.closing.aborted) return;
+  try {
+    await endMember(domain, member, reason);
+  } catch (error) {
+    const { sandboxId } = member.record;
+    domain.log.error({ op: "sandbox.exit", sandboxId, error }, "dead sandbox left traces");
+  }
+}
+
+/** Reads the daemon's log from now on, if it is not read yet. */
+export function followMember(
+  domain: Domain,
+  member: Member,
+  options: { readonly isInitialized: boolean },
+): void {
+  const { container, record } = member;
+  member.follower ??= followDaemon(domain, {
+    container,
+    subject: record,
+    init: () => toInit(domain, record, requireBuild(domain, record)),
+    isInitialized: options.isInitialized,
+  });
+}
+
+function requireBuild(domain: Domain, record: SandboxRecord) {
+  const build = domain.store.builds.get(record.buildId);
+  if (build === undefined) {
+    throw new SandboxError("internal", `build ${record.buildId} of a living sandbox is gone`);
+  }
+  return build;
+}
+
+/**
+ * Ends a sandbox for good, after whatever change is under way. Callers join the same end.
+ * @throws SandboxError internal when the engine could not remove everything; it is gone anyway.
+ */
+export function endMember(domain: Domain, member: Member, reason: string): Promise<void> {
+  member.ending ??= end(domain, member, reason);
+  return member.ending;
+}
+
+/** A disk that is too full for the intent must not keep a sandbox alive. */
+function recordIntent(domain: Domain, member: Member): void {
+  try {
+    updateRecord(domain, member, { state: "ending" });
+  } catch (error) {
+    const { sandboxId } = member.record;
+    domain.log.error({ op: "sandbox.end", sandboxId, error }, "end could not be recorded");
+  }
+}
+
+async function end(domain: Domain, member: Member, reason: string): Promise<void> {
+  const { sandboxId } = member.record;
+  try {
+    await settle(member);
+    await changeState(member, "killing", async () => {
+      member.run?.end();
+      member.follower?.[Symbol.dispose]();
+      recordIntent(domain, member);
+      await member.container[Symbol.asyncDispose]();
+      // Nobody sees this phase: the member leaves the circle right after.
+      return "paused";
+    });
+    domain.store.sandboxes.remove(sandboxId);
+    domain.logBook.note(member.record, "Sandbox stopped", { kill_reason: reason });
+    domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
+  } finally {
+    domain.members.delete(sandboxId);
+  }
+}

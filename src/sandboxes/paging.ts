@@ -1,0 +1,78 @@
+/** Lists in pages. A token names the last item of a page, so that no item comes twice. */
+
+import { SandboxError } from "../common/errors.ts";
+import { MESSAGES } from "../wire/messages.ts";
+
+export type Order = "asc" | "desc";
+
+/** Where an item stands: by time, ties by identifier. */
+export interface Position {
+  readonly atMs: number;
+  readonly id: string;
+}
+
+export interface PageRequest {
+  readonly order: Order;
+  readonly limit: number;
+  /** As an earlier page gave it out; absent or empty for the first page. */
+  readonly token: string | undefined;
+}
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** Absent on the last page. */
+  readonly nextToken?: string;
+}
+
+/**
+ * One page of items, newest first or the exact reverse.
+ * @throws SandboxError invalid_argument when the token is not one of ours for this order.
+ */
+export function paginate<T>(
+  items: readonly T[],
+  positionOf: (item: T) => Position,
+  request: PageRequest,
+): Page<T> {
+  const { order, limit, token } = request;
+  const compare = (left: T, right: T) =>
+    comparePositions(positionOf(left), positionOf(right), order);
+  const sorted = items.toSorted(compare);
+  const after = token === undefined || token === "" ? undefined : decodeToken(token, order);
+  const rest =
+    after === undefined
+      ? sorted
+      : sorted.filter((item) => comparePositions(positionOf(item), after, order) > 0);
+  const page = rest.slice(0, limit);
+  const last = page.at(-1);
+  if (last === undefined || rest.length <= limit) return { items: page };
+  return { items: page, nextToken: encodeToken(positionOf(last), order) };
+}
+
+function comparePositions(left: Position, right: Position, order: Order): number {
+  const newestFirst = right.atMs - left.atMs || compareText(left.id, right.id);
+  return order === "desc" ? newestFirst : -newestFirst;
+}
+
+function compareText(left: string, right: string): number {
+  if (left === right) return 0;
+  return left < right ? -1 : 1;
+}
+
+export function encodeToken(position: Position, order: Order): string {
+  const suffix = order === "asc" ? "__asc" : "";
+  const text = `${new Date(position.atMs).toISOString()}__${position.id}${suffix}`;
+  return Buffer.from(text, "utf8").toString("base64url");
+}
+
+const TOKEN_PATTERN = /^([0-9TZ:.-]{20,40})__([a-z0-9-]{1,64})(__asc)?$/;
+
+export function decodeToken(token: string, order: Order): Position {
+  const text = Buffer.from(token, "base64url").toString("utf8");
+  const [, time, id, suffix] = TOKEN_PATTERN.exec(text) ?? [];
+  const atMs = Date.parse(time ?? "");
+  const tokenOrder = suffix === undefined ? "desc" : "asc";
+  if (id === undefined || Number.isNaN(atMs) || tokenOrder !== order) {
+    throw new SandboxError("invalid_argument", MESSAGES.invalidNextToken);
+  }
+  return { atMs, id };
+}

@@ -1,0 +1,123 @@
+/** Removes what instances left that are no longer there, and nothing else. */
+
+import { readdir, rm, stat } from "node:fs/promises";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import type { Engine } from "../engine/engine.ts";
+import type { Store } from "../store/store.ts";
+
+/** An instance makes its folder before its socket; one this young may still be starting. */
+const MIN_AGE_MS = 60_000;
+
+const PROBE_TIMEOUT_MS = 1000;
+
+export interface ReclaimOptions {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly home: string;
+  /** The instance that asks; undefined when it is none. */
+  readonly self: string | undefined;
+}
+
+/** One thing that was removed. */
+export interface Reclaimed {
+  readonly kind: "sandbox" | "instance" | "layer";
+  readonly name: string;
+}
+
+/** Where the folder of an instance is. */
+export function instanceDirectory(home: string, instance: string): string {
+  return join(home, "instances", instance);
+}
+
+/** Where the containers' folders of an instance are. */
+export function containersDirectory(home: string, instance: string): string {
+  return join(instanceDirectory(home, instance), "s");
+}
+
+/** The private door of an instance: whoever connects proves that the instance lives. */
+export function doorPath(home: string, instance: string): string {
+  return join(instanceDirectory(home, instance), "door.sock");
+}
+
+/** Whether an instance answers at its private door. */
+export async function isAlive(home: string, instance: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(doorPath(home, instance));
+  // A live service accepts at once; one that is too busy for that must not be taken for dead.
+  socket.setTimeout(PROBE_TIMEOUT_MS, () => resolve(true));
+  socket.on("connect", () => resolve(true));
+  socket.on("error", (error) => {
+    const code = causeCode(error);
+    resolve(code !== "ECONNREFUSED" && code !== "ENOENT");
+  });
+  try {
+    return await promise;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Removes the containers, folders and rows of every dead instance; says what there was. */
+export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
+  const { home, self, store } = options;
+  const reclaimed: Reclaimed[] = [];
+  for (const instance of await listFolder(join(home, "instances"))) {
+    if (instance === self || (await mayLive(home, instance))) continue;
+    reclaimed.push(...(await removeInstance(options, instance)));
+  }
+  const instances = new Set(await listFolder(join(home, "instances")));
+  for (const owner of store.sandboxes.owners()) {
+    if (owner === self || instances.has(owner)) continue;
+    for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
+  }
+  return reclaimed;
+}
+
+async function mayLive(home: string, instance: string): Promise<boolean> {
+  if (await isAlive(home, instance)) return true;
+  const { mtimeMs } = await stat(instanceDirectory(home, instance));
+  const hasDoor = (await listFolder(instanceDirectory(home, instance))).includes("door.sock");
+  return !hasDoor && Date.now() - mtimeMs < MIN_AGE_MS;
+}
+
+async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
+  const { engine, home, store } = options;
+  const reclaimed: Reclaimed[] = [];
+  const containers = containersDirectory(home, instance);
+  for (const sandboxId of await listFolder(containers)) {
+    await engine.remove(sandboxId, join(containers, sandboxId));
+    store.sandboxes.remove(sandboxId);
+    reclaimed.push({ kind: "sandbox", name: sandboxId });
+  }
+  for (const { sandboxId } of store.sandboxes.ofOwner(instance)) store.sandboxes.remove(sandboxId);
+  reclaimed.push(...(await removeUnfinishedBuilds(options, instance)));
+  await rm(instanceDirectory(home, instance), { recursive: true, force: true });
+  reclaimed.push({ kind: "instance", name: instance });
+  return reclaimed;
+}
+
+/** Snapshots that their instance never finished. */
+export async function removeUnfinishedBuilds(
+  options: Pick<ReclaimOptions, "store" | "home">,
+  instance: string,
+): Promise<Reclaimed[]> {
+  const { store, home } = options;
+  const reclaimed: Reclaimed[] = [];
+  for (const { buildId } of store.builds.unfinishedOfOwner(instance)) {
+    await rm(join(home, "layers", buildId), { recursive: true, force: true });
+    store.builds.remove(buildId);
+    reclaimed.push({ kind: "layer", name: buildId });
+  }
+  return reclaimed;
+}
+
+async function listFolder(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return [];
+    throw error;
+  }
+}

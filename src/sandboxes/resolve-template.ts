@@ -1,0 +1,123 @@
+/** From a reference to the layers that it means. */
+
+import { resolve } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import type { Layer } from "../engine/engine.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
+import { tagMissing, templateMissing } from "../wire/messages.ts";
+import {
+  DEFAULT_TAG,
+  registerBuiltIn,
+  type BuiltInTemplate,
+  type StoredLayer,
+  type TemplatesOptions,
+} from "./built-ins.ts";
+
+/** The one team of a local service: namespace of everything that is made here. */
+export const TEAM = "local";
+
+/** A reference, found. */
+export interface ResolvedTemplate {
+  readonly template: TemplateRecord;
+  readonly build: BuildRecord;
+  /** Bottom first, with absolute paths. */
+  readonly layers: readonly Layer[];
+}
+
+/**
+ * What a new sandbox starts from. A built-in is looked for on disk each time, so that one that was
+ * built meanwhile counts.
+ * @throws SandboxError invalid_argument when malformed, not_found when unknown.
+ */
+export async function resolveTemplate(
+  options: TemplatesOptions,
+  reference: string,
+  signal: AbortSignal,
+): Promise<ResolvedTemplate> {
+  const { store, layersDirectory } = options;
+  const parsed = await withFallback(options, requireReference(reference));
+  const builtIn = findBuiltIn(options, parsed);
+  if (builtIn !== undefined) {
+    const layers = (await builtIn.find()) ?? (await builtIn.prepare?.(signal));
+    if (layers === undefined) throw new SandboxError("not_found", templateMissing(reference));
+    registerBuiltIn(options, builtIn, layers);
+  }
+  const template = lookUp(store, parsed);
+  if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
+  const tag = parsed.tag ?? DEFAULT_TAG;
+  const build = store.builds.tagged(template.templateId, tag);
+  if (build === undefined) throw new SandboxError("not_found", tagMissing(tag, reference));
+  if (!isOffered(options, build)) {
+    throw new SandboxError("not_found", templateMissing(reference), {
+      hint: "it stands on a built-in template that this service was not allowed to offer",
+    });
+  }
+  const layers = build.layers.map((layer) => toAbsolute(layersDirectory, layer));
+  return { template, build, layers };
+}
+
+/** @throws SandboxError invalid_argument when malformed. */
+export function requireReference(reference: string): TemplateReference {
+  const parsed = parseTemplateReference(reference);
+  if (parsed !== undefined) return parsed;
+  throw new SandboxError(
+    "invalid_argument",
+    `Invalid template reference: invalid template ID: ${reference.slice(0, 200)}`,
+  );
+}
+
+/** Own names come first, then public ones, then identifiers. */
+export function lookUp(store: Store, parsed: TemplateReference): TemplateRecord | undefined {
+  const { namespace, alias } = parsed;
+  if (namespace !== undefined) return store.templates.getByName(`${namespace}/${alias}`);
+  return (
+    store.templates.getByName(`${TEAM}/${alias}`) ??
+    store.templates.getByName(alias) ??
+    store.templates.get(alias)
+  );
+}
+
+/** The built-in that a reference means, unless an own template has taken its name. */
+function findBuiltIn(
+  options: TemplatesOptions,
+  { namespace, alias }: TemplateReference,
+): BuiltInTemplate | undefined {
+  const { store, builtIns } = options;
+  if (namespace !== undefined) return undefined;
+  if (store.templates.getByName(`${TEAM}/${alias}`) !== undefined) return undefined;
+  const known = store.templates.get(alias);
+  const name = known?.kind === "built-in" ? known.name : alias;
+  return builtIns.find((candidate) => candidate.name === name);
+}
+
+async function withFallback(
+  options: TemplatesOptions,
+  parsed: TemplateReference,
+): Promise<TemplateReference> {
+  const fallback = parsed.namespace === undefined ? options.fallbacks[parsed.alias] : undefined;
+  const builtIn = findBuiltIn(options, parsed);
+  if (fallback === undefined || builtIn === undefined) return parsed;
+  if ((await builtIn.find()) !== undefined) return parsed;
+  options.log.warn(
+    { op: "template.resolve", template: parsed.alias, fallback },
+    "template was not built: its fallback is used",
+  );
+  return { ...parsed, alias: fallback };
+}
+
+/** Whether no layer belongs to a built-in that is withheld here. */
+function isOffered({ store, withheld }: TemplatesOptions, build: BuildRecord): boolean {
+  const refused = withheld
+    .flatMap((name) => store.templates.getByName(name) ?? [])
+    .flatMap(({ templateId }) => store.builds.ofTemplate(templateId))
+    .flatMap(({ layers }) => layers.map(({ root }) => root));
+  return !build.layers.some(({ root }) => refused.includes(root));
+}
+
+function toAbsolute(layersDirectory: string, { root, usr }: StoredLayer): Layer {
+  return {
+    root: resolve(layersDirectory, root),
+    ...(usr !== undefined && { usr: resolve(layersDirectory, usr) }),
+  };
+}

@@ -1,0 +1,115 @@
+/** Brings a paused sandbox back to life, or makes sure that a running one lives long enough. */
+
+import { SandboxError } from "../common/errors.ts";
+import { sandboxAlreadyRunning, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import {
+  changeState,
+  openRun,
+  requireLiving,
+  requireMember,
+  inTransition,
+  settle,
+  updateRecord,
+  type Domain,
+  type Member,
+} from "./domain.ts";
+import { followMember } from "./member.ts";
+import { toSandbox, type Sandbox } from "./sandbox.ts";
+import { checkTimeout, expiryAfter } from "./timeout.ts";
+
+export interface ResumeOptions {
+  readonly timeoutSeconds: number;
+  /** False asks for a start from disk, which is not offered for a sandbox with its memory. */
+  readonly keepsMemory: boolean;
+  /** A new policy for the next expiry; undefined keeps the old one. */
+  readonly pausesAtTimeout?: boolean | undefined;
+}
+
+export interface Connected {
+  readonly sandbox: Sandbox;
+  /** False when it ran already. */
+  readonly wasResumed: boolean;
+}
+
+/**
+ * Resumes a paused sandbox; the expiry of a running one is extended, never shortened.
+ * @throws SandboxError not_found, or failed_precondition while it is being killed.
+ */
+export async function connectSandbox(
+  domain: Domain,
+  sandboxId: string,
+  options: ResumeOptions,
+): Promise<Connected> {
+  checkTimeout(options.timeoutSeconds);
+  const member = requireLiving(domain, sandboxId);
+  await settle(member);
+  // It may have been ended, by request or by its time, while this call waited.
+  if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
+  if (member.phase === "paused") {
+    await resumeMember(domain, member, options);
+    return { sandbox: toSandbox(member.record, domain.secrets), wasResumed: true };
+  }
+  const { startedAtMs, endAtMs } = member.record;
+  const wantedMs = expiryAfter(domain, options.timeoutSeconds, startedAtMs);
+  if (wantedMs > endAtMs) updateRecord(domain, member, { endAtMs: wantedMs });
+  return { sandbox: toSandbox(member.record, domain.secrets), wasResumed: false };
+}
+
+/**
+ * Resumes a paused sandbox only.
+ * @throws SandboxError not_found, or failed_precondition when it runs.
+ */
+export async function resumeSandbox(
+  domain: Domain,
+  sandboxId: string,
+  options: ResumeOptions,
+): Promise<Sandbox> {
+  checkTimeout(options.timeoutSeconds);
+  const member = requireMember(domain, sandboxId);
+  if (member.phase === "snapshotting") {
+    throw new SandboxError(
+      "failed_precondition",
+      `Sandbox snapshot is currently being created for sandbox '${sandboxId}'`,
+    );
+  }
+  await settle(member);
+  if (member.ending !== undefined) {
+    throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  }
+  if (member.phase !== "paused") {
+    throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
+  }
+  await resumeMember(domain, member, options);
+  return toSandbox(member.record, domain.secrets);
+}
+
+async function resumeMember(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
+  const { sandboxId } = member.record;
+  if (!options.keepsMemory) {
+    throw new SandboxError(
+      "unimplemented",
+      `${sandboxCannotBe("resumed", sandboxId, "paused")} without its memory: not available yet`,
+    );
+  }
+  await changeState(member, "resuming", async () => {
+    await member.container.resume();
+    const startedAtMs = domain.clock.now();
+    try {
+      updateRecord(domain, member, {
+        state: "running",
+        startedAtMs,
+        endAtMs: expiryAfter(domain, options.timeoutSeconds, startedAtMs),
+        pausesAtTimeout: options.pausesAtTimeout ?? member.record.pausesAtTimeout,
+      });
+    } catch (error) {
+      await member.container.pause();
+      throw error;
+    }
+    member.run = openRun(domain, member.container, member.record);
+    return "running";
+  });
+  followMember(domain, member, { isInitialized: false });
+  domain.logBook.note(member.record, "Sandbox resumed");
+  domain.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
+  domain.noteExpiry();
+}

@@ -1,0 +1,52 @@
+/** One run of a sandbox, from start or resume to pause or end, with the connections made in it. */
+
+import type { Socket } from "node:net";
+import { SandboxError } from "../common/errors.ts";
+import type { Container } from "../engine/engine.ts";
+import { MESSAGES } from "../wire/messages.ts";
+
+/** What the gateway may know of a running sandbox. One object per run: it ends with the run. */
+export interface Endpoint {
+  readonly sandboxId: string;
+  /** Undefined for a sandbox whose daemon is open. */
+  readonly accessToken: string | undefined;
+  /** Undefined where every port is open. */
+  readonly trafficToken: string | undefined;
+  /** What services inside see as Host, with `${PORT}` for the port. */
+  readonly maskedHost: string | undefined;
+  /** Fires at pause, kill and death. Every connection made through `dial` is cut then. */
+  readonly ended: AbortSignal;
+  /** @throws SandboxError unavailable when nothing listens there. */
+  dial(port: number, signal: AbortSignal): Promise<Socket>;
+}
+
+export interface Run {
+  readonly endpoint: Endpoint;
+  /** Cuts every connection, without a clean end: clients must see that the stream broke. */
+  end(): void;
+}
+
+/** Begins a run. */
+export function beginRun(container: Container, facts: Omit<Endpoint, "ended" | "dial">): Run {
+  const controller = new AbortController();
+  const sockets = new Set<Socket>();
+
+  async function dial(port: number, signal: AbortSignal): Promise<Socket> {
+    const socket = await container.dial(port, AbortSignal.any([signal, controller.signal]));
+    if (controller.signal.aborted) {
+      socket.destroy();
+      throw new SandboxError("unavailable", MESSAGES.sandboxUnreachable);
+    }
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    return socket;
+  }
+
+  return {
+    endpoint: { ...facts, ended: controller.signal, dial },
+    end() {
+      controller.abort();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}

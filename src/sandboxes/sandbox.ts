@@ -1,0 +1,63 @@
+/** What the room says about a sandbox, and what it is asked for. */
+
+import type { ContainerLimits } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { networkSchema, type Network } from "../wire/control.ts";
+import type { Secrets } from "./secrets.ts";
+
+/** A sandbox at one moment. */
+export interface Sandbox {
+  readonly sandboxId: string;
+  readonly templateId: string;
+  readonly alias: string | undefined;
+  readonly state: "running" | "paused";
+  /** Start of the present or last run. */
+  readonly startedAtMs: number;
+  /** Running: the moment of expiry. Paused: the moment of pausing. */
+  readonly endAtMs: number;
+  readonly limits: ContainerLimits;
+  /** Undefined for a sandbox whose daemon is open to whoever reaches it. */
+  readonly accessToken: string | undefined;
+  /** Undefined where every port may be reached without a token. */
+  readonly trafficToken: string | undefined;
+  readonly pausesAtTimeout: boolean;
+  readonly resumesOnTraffic: boolean;
+  readonly allowsInternet: boolean | undefined;
+  readonly network: Network | undefined;
+  readonly metadata: Readonly<Record<string, string>> | undefined;
+}
+
+export interface CreateOptions {
+  /** A template or snapshot, by name or identifier, with or without a tag. */
+  readonly template: string;
+  /** 0 expires at once. */
+  readonly timeoutSeconds: number;
+  readonly isSecured: boolean;
+  readonly pausesAtTimeout: boolean;
+  readonly resumesOnTraffic: boolean;
+  readonly allowsInternet: boolean | undefined;
+  readonly network: Network | undefined;
+  readonly metadata: Readonly<Record<string, string>> | undefined;
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** The public description of a record. */
+export function toSandbox(record: SandboxRecord, secrets: Secrets): Sandbox {
+  const { sandboxId } = record;
+  return {
+    sandboxId,
+    templateId: record.templateId,
+    alias: record.alias ?? undefined,
+    state: record.state === "paused" ? "paused" : "running",
+    startedAtMs: record.startedAtMs,
+    endAtMs: record.endAtMs,
+    limits: record.limits,
+    accessToken: record.isSecured ? secrets.accessToken(sandboxId) : undefined,
+    trafficToken: record.isPrivate ? secrets.trafficToken(sandboxId) : undefined,
+    pausesAtTimeout: record.pausesAtTimeout,
+    resumesOnTraffic: record.resumesOnTraffic,
+    allowsInternet: record.allowsInternet ?? undefined,
+    network: record.network === null ? undefined : networkSchema.parse(record.network),
+    metadata: record.metadata ?? undefined,
+  };
+}

@@ -1,0 +1,232 @@
+/** The room of sandboxes: what control and gateway may ask, and what must end with it. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "../common/clock.ts";
+import { errorText } from "../common/errors.ts";
+import { createGate } from "../common/lifetime.ts";
+import type { Logger } from "../common/log.ts";
+import type { ContainerLimits, Engine } from "../engine/engine.ts";
+import type { LogLine, Store } from "../store/store.ts";
+import { adoptSandboxes } from "./adopt.ts";
+import type { BuiltInTemplate } from "./built-ins.ts";
+import { createSandbox } from "./create-sandbox.ts";
+import { requireMember, type Domain, type Member } from "./domain.ts";
+import { startExpiry } from "./expiry.ts";
+import { killSandbox } from "./kill-sandbox.ts";
+import {
+  describeMember,
+  listSandboxes,
+  type ListQuery,
+  type SandboxList,
+} from "./list-sandboxes.ts";
+import { endpoints, locate } from "./locate.ts";
+import { startLogBook } from "./log-book.ts";
+import { endMember } from "./member.ts";
+import type { Page } from "./paging.ts";
+import { pauseMember, pauseSandbox } from "./pause-sandbox.ts";
+import { containersDirectory, reclaim, removeUnfinishedBuilds, type Reclaimed } from "./reclaim.ts";
+import {
+  connectSandbox,
+  resumeSandbox,
+  type Connected,
+  type ResumeOptions,
+} from "./resume-sandbox.ts";
+import type { Endpoint } from "./run.ts";
+import type { CreateOptions, Sandbox } from "./sandbox.ts";
+import { openSecrets } from "./secrets.ts";
+import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
+import { createTemplates, type Templates } from "./templates.ts";
+import { refresh, setTimeoutOf } from "./timeout.ts";
+
+/** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
+const ENDS_AT_ONCE = 8;
+
+export interface SandboxesOptions {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Absolute path of the home. */
+  readonly home: string;
+  /** Name of this instance; no other living one of the home has it. */
+  readonly owner: string;
+  /** Of each sandbox. */
+  readonly limits: ContainerLimits;
+  readonly maxSandboxes: number;
+  readonly builtIns: readonly BuiltInTemplate[];
+  readonly fallbacks: Readonly<Record<string, string>>;
+  /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
+  readonly withheld: readonly string[];
+  /** What happens to the sandboxes when the room closes. */
+  readonly onExit: "kill" | "leave";
+}
+
+export interface Sandboxes extends AsyncDisposable {
+  readonly templates: Templates;
+  create(options: CreateOptions, signal: AbortSignal): Promise<Sandbox>;
+  /** @throws SandboxError not_found. */
+  get(sandboxId: string): Sandbox;
+  list(query: ListQuery): SandboxList;
+  kill(sandboxId: string): Promise<void>;
+  setTimeout(sandboxId: string, seconds: number): Promise<void>;
+  refresh(sandboxId: string, seconds: number): Promise<void>;
+  connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
+  resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
+  pause(sandboxId: string): Promise<void>;
+  snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
+  listSnapshots(query: SnapshotQuery): Page<Snapshot>;
+  /** Also of a sandbox that is gone, while its log is kept. */
+  logs(query: { sandboxId: string; startMs?: number | undefined; limit: number }): LogLine[];
+  /** @throws SandboxError not_found unless it runs. */
+  locate(sandboxId: string): Endpoint;
+  endpoints(): Endpoint[];
+  /** Removes what dead instances left. */
+  reclaim(): Promise<Reclaimed[]>;
+}
+
+/**
+ * Opens the room: adopts what this instance left running, then reclaims in the background what
+ * dead ones left.
+ */
+export async function startSandboxes(options: SandboxesOptions): Promise<Sandboxes> {
+  const { store, home, owner, clock, log, engine } = options;
+  const closing = new AbortController();
+  const layersDirectory = join(home, "layers");
+  const directory = containersDirectory(home, owner);
+  await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const domain: Domain = {
+    ...options,
+    logBook: startLogBook({ store, clock, log }),
+    secrets: await openSecrets(home, store),
+    templates: await createTemplates({ ...options, layersDirectory }),
+    directory,
+    layersDirectory,
+    members: new Map(),
+    closing: closing.signal,
+    noteExpiry: () => expiry.note(),
+    starting: 0,
+  };
+  await removeUnfinishedBuilds({ store, home }, owner);
+  await adoptSandboxes(domain);
+  const expiry = startExpiry({
+    clock,
+    next: () => nextExpiry(domain),
+    expire: () => expireDue(domain),
+  });
+  const pending = new Set<Promise<unknown>>();
+
+  /** Remembers work that must be over before the room is. */
+  async function track<T>(work: Promise<T>): Promise<T> {
+    pending.add(work);
+    try {
+      return await work;
+    } finally {
+      pending.delete(work);
+    }
+  }
+
+  function reclaimNow(): Promise<Reclaimed[]> {
+    return track(reclaim({ engine, store, home, self: owner }));
+  }
+
+  // Its faults are logged inside; it is tracked, so the end of the room waits for it.
+  void reclaimAtStart(domain, reclaimNow);
+
+  return {
+    templates: domain.templates,
+    create: (request, signal) => track(createSandbox(domain, request, signal)),
+    get: (sandboxId) => describeMember(domain, requireMember(domain, sandboxId)),
+    list: (query) => listSandboxes(domain, query),
+    kill: (sandboxId) => killSandbox(domain, sandboxId),
+    setTimeout: (sandboxId, seconds) => setTimeoutOf(domain, sandboxId, seconds),
+    refresh: (sandboxId, seconds) => refresh(domain, sandboxId, seconds),
+    connect: (sandboxId, request) => track(connectSandbox(domain, sandboxId, request)),
+    resume: (sandboxId, request) => track(resumeSandbox(domain, sandboxId, request)),
+    pause: (sandboxId) => track(pauseSandbox(domain, sandboxId)),
+    snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
+    listSnapshots: (query) => listSnapshots(domain, query),
+    logs: (query) => domain.logBook.read(query),
+    locate: (sandboxId) => locate(domain, sandboxId),
+    endpoints: () => endpoints(domain),
+    reclaim: reclaimNow,
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await expiry[Symbol.asyncDispose]();
+      await Promise.allSettled(pending);
+      await closeMembers(domain, options.onExit);
+      domain.logBook[Symbol.dispose]();
+    },
+  };
+}
+
+async function reclaimAtStart(domain: Domain, run: () => Promise<Reclaimed[]>): Promise<void> {
+  try {
+    const reclaimed = await run();
+    if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
+  } catch (error) {
+    domain.log.error({ op: "reclaim", error: errorText(error) }, "leftovers could not be removed");
+  }
+}
+
+async function closeMembers(domain: Domain, onExit: "kill" | "leave"): Promise<void> {
+  const members = [...domain.members.values()];
+  if (onExit === "leave") {
+    for (const member of members) {
+      member.run?.end();
+      member.follower?.[Symbol.dispose]();
+    }
+    return;
+  }
+  const gate = createGate(ENDS_AT_ONCE);
+  const ends = members.map((member) => gate.run(() => endMember(domain, member, "service end")));
+  for (const end of await Promise.allSettled(ends)) {
+    if (end.status === "rejected") {
+      domain.log.error({ op: "sandbox.end", error: errorText(end.reason) }, "sandbox left traces");
+    }
+  }
+}
+
+/** Members that have an expiry and whose time nobody is already acting on. */
+function mortals(domain: Domain): Member[] {
+  return [...domain.members.values()].filter(
+    ({ phase, ending }) => phase === "running" && ending === undefined,
+  );
+}
+
+function nextExpiry(domain: Domain): number | undefined {
+  return mortals(domain).reduce<number | undefined>(
+    (nearest, { record }) => Math.min(nearest ?? Infinity, record.endAtMs),
+    undefined,
+  );
+}
+
+function expireDue(domain: Domain): void {
+  const nowMs = domain.clock.now();
+  for (const member of mortals(domain)) {
+    // Its faults are logged inside.
+    if (member.record.endAtMs <= nowMs) void expireMember(domain, member);
+  }
+}
+
+async function expireMember(domain: Domain, member: Member): Promise<void> {
+  const { sandboxId, pausesAtTimeout } = member.record;
+  try {
+    if (pausesAtTimeout) await pauseMember(domain, member, "timeout");
+    else await endMember(domain, member, "timeout");
+  } catch (error) {
+    domain.log.error({ op: "sandbox.expire", sandboxId, error: errorText(error) }, "expiry failed");
+    // A sandbox that cannot be paused must not outlive its time.
+    if (pausesAtTimeout) await endAfterFault(domain, member);
+  }
+}
+
+async function endAfterFault(domain: Domain, member: Member): Promise<void> {
+  try {
+    await endMember(domain, member, "timeout");
+  } catch (error) {
+    const { sandboxId } = member.record;
+    domain.log.error({ op: "sandbox.end", sandboxId, error: errorText(error) }, "end failed");
+  }
+}

@@ -1,0 +1,123 @@
+/** Templates: which layers a reference means, and what is known about each template. */
+
+import { rm } from "node:fs/promises";
+import { isAbsolute, join, sep } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import type { Layer } from "../engine/engine.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import { templateMissing } from "../wire/messages.ts";
+import {
+  registerBuiltIn,
+  toStoredLayer,
+  type StoredLayer,
+  type TemplatesOptions,
+} from "./built-ins.ts";
+import { paginate, type Page, type PageRequest } from "./paging.ts";
+import {
+  lookUp,
+  requireReference,
+  resolveTemplate,
+  type ResolvedTemplate,
+} from "./resolve-template.ts";
+
+/** A template and a build, as other rooms may see them. */
+export type Template = TemplateRecord;
+export type Build = BuildRecord;
+
+export interface Templates {
+  /**
+   * What a new sandbox starts from.
+   * @throws SandboxError invalid_argument when malformed, not_found when unknown.
+   */
+  resolve(reference: string, signal: AbortSignal): Promise<ResolvedTemplate>;
+  /**
+   * The template of a reference, whatever its tag; undefined when there is none.
+   * @throws SandboxError invalid_argument when malformed.
+   */
+  peek(reference: string): TemplateRecord | undefined;
+  builds(template: TemplateRecord, page: PageRequest): Page<BuildRecord>;
+  /** Templates that are no snapshots, oldest first, each with its newest build. */
+  list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
+  /**
+   * Removes it with all builds and tags, and every layer that nothing else stands on.
+   * @throws SandboxError not_found, permission_denied for a built-in, invalid_argument while in use.
+   */
+  remove(reference: string): Promise<void>;
+  /** A layer as builds store it. */
+  toStored(layer: Layer): StoredLayer;
+}
+
+/** Knows the built-in templates that exist on disk from the start. */
+export async function createTemplates(options: TemplatesOptions): Promise<Templates> {
+  const { store, builtIns, layersDirectory } = options;
+
+  for (const builtIn of builtIns) {
+    const layers = await builtIn.find();
+    if (layers !== undefined) registerBuiltIn(options, builtIn, layers);
+  }
+
+  const peek = (reference: string) => lookUp(store, requireReference(reference));
+
+  return {
+    resolve: (reference, signal) => resolveTemplate(options, reference, signal),
+    peek,
+    builds: (template, page) =>
+      paginate(
+        store.builds.ofTemplate(template.templateId),
+        ({ createdAtMs, buildId }) => ({ atMs: createdAtMs, id: buildId }),
+        page,
+      ),
+    list: () =>
+      store.templates
+        .all()
+        .filter((template) => template.kind === "built-in")
+        .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
+        .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
+    async remove(reference) {
+      const template = peek(reference);
+      if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
+      if (template.kind === "built-in") {
+        throw new SandboxError(
+          "permission_denied",
+          `You don't have access to template '${reference}'`,
+        );
+      }
+      await removeLayers(layersDirectory, eraseTemplate(store, template.templateId));
+    },
+    toStored: (layer) => toStoredLayer(layersDirectory, layer),
+  };
+}
+
+function readyBuilds(store: Store, templateId: string): BuildRecord[] {
+  return store.builds.ofTemplate(templateId).filter((build) => build.status === "ready");
+}
+
+/** Removes the rows; returns the layers that no row names any more. */
+function eraseTemplate(store: Store, templateId: string): string[] {
+  return store.transaction(() => {
+    if (store.sandboxes.countOfTemplate(templateId) > 0) {
+      throw new SandboxError(
+        "invalid_argument",
+        `cannot delete template '${templateId}' because there are running sandboxes using it`,
+      );
+    }
+    const gone = store.builds.ofTemplate(templateId).flatMap(layerFolders);
+    store.templates.remove(templateId);
+    const kept = new Set(store.builds.all().flatMap(layerFolders));
+    return gone.filter((folder) => !kept.has(folder));
+  });
+}
+
+/** The folders below the folder of layers that a build stands on. */
+function layerFolders(build: BuildRecord): string[] {
+  return build.layers
+    .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
+    .filter((path) => !isAbsolute(path))
+    .flatMap((path) => path.split(sep).slice(0, 1));
+}
+
+async function removeLayers(layersDirectory: string, folders: readonly string[]): Promise<void> {
+  for (const folder of folders) {
+    await rm(join(layersDirectory, folder), { recursive: true, force: true });
+  }
+}
