@@ -38,6 +38,8 @@ export function beginRun(container: Container, facts: Omit<Endpoint, "ended" | "
       throw new SandboxError("unavailable", MESSAGES.sandboxUnreachable);
     }
     sockets.add(socket);
+    // Whoever reads it sees the fault; a socket that nobody reads yet must not end the service.
+    socket.on("error", () => undefined);
     socket.once("close", () => sockets.delete(socket));
     return socket;
   }

@@ -1,0 +1,129 @@
+/** The gateway: address, permission, connection, and then bytes both ways. */
+
+import { ServerResponse, type IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import type { Logger } from "../common/log.ts";
+import type { Endpoint } from "../sandboxes/run.ts";
+import type { Sandboxes } from "../sandboxes/sandboxes.ts";
+import type { SandboxAddress } from "../wire/address.ts";
+import { admit, type Admission } from "./admit.ts";
+import { dialPort } from "./dial.ts";
+import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
+import { crowded, sendRefusal, type Refusal } from "./refusal.ts";
+import { proxyUpgrade, type Connection } from "./upgrade.ts";
+
+/** More than the pools of one client; beyond it one sandbox would starve the others of files. */
+const MAX_CONNECTIONS_PER_SANDBOX = 512;
+
+export interface GatewayOptions {
+  readonly sandboxes: Pick<Sandboxes, "locate" | "endpoints">;
+  /** Whether a text is a key of this service; such headers never enter a sandbox. */
+  readonly isPlatformKey: (text: string) => boolean;
+  readonly log: Logger;
+}
+
+/** Where a request goes; without an address it is found by its signature. */
+export interface Target {
+  readonly address: SandboxAddress | undefined;
+  /** Whether the host itself names the sandbox. */
+  readonly hasOwnHost: boolean;
+}
+
+export interface Gateway {
+  handle(request: IncomingMessage, response: ServerResponse, target: Target): Promise<void>;
+  upgrade(request: IncomingMessage, connection: Connection, target: Target): Promise<void>;
+}
+
+export function createGateway(options: GatewayOptions): Gateway {
+  const connections = new WeakMap<Endpoint, number>();
+
+  /** Counts the exchange while it lasts. */
+  async function counted(endpoint: Endpoint, work: () => Promise<void>): Promise<void> {
+    connections.set(endpoint, (connections.get(endpoint) ?? 0) + 1);
+    try {
+      await work();
+    } finally {
+      connections.set(endpoint, (connections.get(endpoint) ?? 0) - 1);
+    }
+  }
+
+  function enter(request: IncomingMessage, target: Target): Admission | Refusal {
+    const admission = admit(request, target.address, options.sandboxes);
+    if ("status" in admission) return admission;
+    const { endpoint } = admission;
+    const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;
+    return isCrowded ? crowded(endpoint.sandboxId, MAX_CONNECTIONS_PER_SANDBOX) : admission;
+  }
+
+  function toExchange(arrival: Arrival, { endpoint, port }: Admission): Exchange {
+    const { request, response, target } = arrival;
+    return {
+      request,
+      response,
+      passage: { endpoint, port, isPlatformKey: options.isPlatformKey },
+      rules: { host: request.headers.host ?? "", keepsCors: target.hasOwnHost },
+    };
+  }
+
+  async function pass(
+    arrival: Arrival,
+    forward: (exchange: Exchange, socket: Socket) => Promise<void>,
+  ): Promise<void> {
+    const admission = enter(arrival.request, arrival.target);
+    if ("status" in admission) {
+      sendRefusal(arrival.response, admission);
+      return;
+    }
+    const exchange = toExchange(arrival, admission);
+    await counted(admission.endpoint, async () => {
+      const socket = await dial(exchange, admission, options.log);
+      if (socket !== undefined) await forward(exchange, socket);
+    });
+  }
+
+  return {
+    handle: (request, response, target) => pass({ request, response, target }, proxy),
+    upgrade(request, connection, target) {
+      const response = respondOn(request, connection);
+      return pass({ request, response, target }, (exchange, socket) =>
+        proxyUpgrade(exchange, connection, socket),
+      );
+    },
+  };
+}
+
+interface Arrival {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly target: Target;
+}
+
+/** A connection to the service, or undefined after the client was told that there is none. */
+async function dial(
+  exchange: Exchange,
+  { endpoint, port }: Admission,
+  log: Logger,
+): Promise<Socket | undefined> {
+  const gone = new AbortController();
+  exchange.response.once("close", () => gone.abort());
+  try {
+    const socket = await dialPort(endpoint, port, gone.signal);
+    if (!exchange.response.destroyed) return socket;
+    socket.destroy();
+  } catch (error) {
+    const { sandboxId } = endpoint;
+    log.debug({ op: "gateway.dial", sandboxId, port, error }, "port not reached");
+    refuseUnlessBegun(exchange);
+  }
+  return undefined;
+}
+
+/** A response on the raw connection of an upgrade that does not come about. */
+function respondOn(request: IncomingMessage, { socket }: Connection): ServerResponse {
+  const response = new ServerResponse(request);
+  response.shouldKeepAlive = false;
+  // Connections of our own server are sockets.
+  if (socket instanceof Socket) response.assignSocket(socket);
+  response.once("finish", () => socket.end());
+  return response;
+}

@@ -1,0 +1,52 @@
+/** Why the gateway does not pass a request on, with the wire's bodies. */
+
+import type { ServerResponse } from "node:http";
+import { sendJson } from "../common/http.ts";
+import type { SandboxAddress } from "../wire/address.ts";
+import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
+
+export interface Refusal {
+  readonly status: 400 | 401 | 403 | 404 | 429 | 502;
+  readonly body: Readonly<Record<string, string | number>>;
+}
+
+export function sendRefusal(response: ServerResponse, { status, body }: Refusal): void {
+  // A body that is still coming is not waited for.
+  sendJson(response, status, { body, headers: { connection: "close" } });
+}
+
+export function notRunning(sandboxId: string): Refusal {
+  return refuse(502, { sandboxId, message: MESSAGES.sandboxUnreachable });
+}
+
+export function portClosed({ sandboxId, port }: SandboxAddress): Refusal {
+  return refuse(502, { sandboxId, message: MESSAGES.portClosed, port });
+}
+
+export function reserved(path: string): Refusal {
+  return refuse(404, { message: MESSAGES.reservedPath, path });
+}
+
+export function trafficToken(sandboxId: string, given: string | undefined): Refusal {
+  const message = given === undefined ? MESSAGES.trafficTokenMissing : MESSAGES.trafficTokenWrong;
+  return refuse(403, { sandboxId, message });
+}
+
+export function crowded(sandboxId: string, limit: number): Refusal {
+  return refuse(429, { sandboxId, message: tooManyConnections(limit), connectionLimit: limit });
+}
+
+export function unattributed(message: string): Refusal {
+  return refuse(400, { message });
+}
+
+export function badSignature(message: string): Refusal {
+  return refuse(401, { message });
+}
+
+function refuse(
+  status: Refusal["status"],
+  body: Readonly<Record<string, string | number>>,
+): Refusal {
+  return { status, body: { ...body, code: status } };
+}

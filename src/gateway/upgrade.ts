@@ -1,0 +1,68 @@
+/** Upgraded connections, such as WebSocket: the handshake is read, what follows is only bytes. */
+
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { toClientHeaders, toUpstreamHeaders } from "./headers.ts";
+import { openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
+
+/** The client's raw connection, with what was read beyond the head. */
+export interface Connection {
+  readonly socket: Duplex;
+  readonly head: Buffer;
+}
+
+/** Resolves when the client's connection is over. */
+export async function proxyUpgrade(
+  exchange: Exchange,
+  connection: Connection,
+  socket: Socket,
+): Promise<void> {
+  const { request, passage } = exchange;
+  const { promise: over, resolve } = Promise.withResolvers<void>();
+  const upstream = openUpstream(request, socket, [
+    ...toUpstreamHeaders(request, passage),
+    "connection",
+    "Upgrade",
+    "upgrade",
+    request.headers.upgrade ?? "",
+  ]);
+  connection.socket.once("close", () => {
+    upstream.destroy();
+    resolve();
+  });
+  upstream.on("upgrade", (reply, inner, innerHead) => {
+    connection.socket.write(formatHead(reply, exchange));
+    connection.socket.write(innerHead);
+    inner.write(connection.head);
+    join(connection.socket, inner);
+  });
+  // A service that does not upgrade answers as usual, and the connection ends with the answer.
+  upstream.on("response", (reply) => relay(reply, exchange));
+  upstream.on("error", () => refuseUnlessBegun(exchange));
+  upstream.end();
+  await over;
+}
+
+function formatHead(reply: IncomingMessage, { rules }: Exchange): string {
+  const { statusCode = 101, statusMessage = "Switching Protocols" } = reply;
+  const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`];
+  const headers = toClientHeaders(reply, rules);
+  headers.push("connection", "Upgrade", "upgrade", reply.headers.upgrade ?? "");
+  for (let index = 0; index + 1 < headers.length; index += 2) {
+    lines.push(`${headers[index]}: ${headers[index + 1]}`);
+  }
+  return `${lines.join("\r\n")}\r\n\r\n`;
+}
+
+/** Two connections become one: what ends or breaks here, ends or breaks there. */
+function join(left: Duplex, right: Duplex): void {
+  for (const [source, target] of [
+    [left, right],
+    [right, left],
+  ] as const) {
+    source.on("error", () => target.destroy());
+    source.once("close", () => target.destroy());
+    source.pipe(target);
+  }
+}

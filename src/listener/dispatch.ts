@@ -1,0 +1,109 @@
+/**
+ * Who answers a request: decided by host, headers and path alone, for requests and upgrades alike.
+ * What is not plainly ours is refused; a page of another site can send anything but our Host.
+ */
+
+import type { IncomingMessage } from "node:http";
+import { isIP } from "node:net";
+import {
+  parsePort,
+  parseSandboxHost,
+  parseSandboxId,
+  withoutPort,
+  type SandboxAddress,
+} from "../wire/address.ts";
+import { SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
+
+export type Destination =
+  | { readonly kind: "refused"; readonly message: string }
+  | {
+      readonly kind: "gateway";
+      readonly address: SandboxAddress;
+      /** Whether the host itself names the sandbox: such a host is an origin of its own. */
+      readonly hasOwnHost: boolean;
+    }
+  /** A file or an RPC of a sandbox that nothing names. */
+  | { readonly kind: "unaddressed" }
+  | { readonly kind: "mcp" }
+  | { readonly kind: "health" }
+  | { readonly kind: "control" };
+
+/** What the decision depends on. */
+export interface RequestHead {
+  /** As sent, with its query. */
+  readonly target: string;
+  /** Every value of the header. */
+  readonly hosts: readonly string[];
+  readonly sandboxIds: readonly string[];
+  readonly sandboxPorts: readonly string[];
+}
+
+export function readHead(request: IncomingMessage): RequestHead {
+  const headers = request.headersDistinct;
+  return {
+    target: request.url ?? "",
+    hosts: headers.host ?? [],
+    sandboxIds: headers[SANDBOX_ID_HEADER] ?? [],
+    sandboxPorts: headers[SANDBOX_PORT_HEADER] ?? [],
+  };
+}
+
+const INVALID_HOST = "Invalid host";
+const HOST_PATTERN = /^(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::[0-9]{1,5})?$/i;
+
+export function dispatch(head: RequestHead, domain: string): Destination {
+  const [host = ""] = head.hosts;
+  if (head.hosts.length !== 1 || !HOST_PATTERN.test(host)) return refuse(INVALID_HOST);
+  // An absolute target would name a second host.
+  if (!head.target.startsWith("/")) return refuse("Invalid request target");
+  const name = withoutPort(host).toLowerCase();
+  const site = withoutPort(domain).toLowerCase();
+  const isShared = isLoopbackName(name) || name === `sandbox.${site}`;
+  if (!isShared && name !== site && name !== `api.${site}`) return byLabel(name, host, domain);
+  if (isShared && head.sandboxIds.length + head.sandboxPorts.length > 0) return byHeaders(head);
+  return byPath(head.target);
+}
+
+/** A name that no site on the network can have. */
+function isLoopbackName(name: string): boolean {
+  return name === "localhost" || isIP(name.replaceAll(/[[\]]/g, "")) !== 0;
+}
+
+function byLabel(name: string, host: string, domain: string): Destination {
+  const address = parseSandboxHost(host, domain);
+  if (address !== undefined) return { kind: "gateway", address, hasOwnHost: true };
+  const site = withoutPort(domain).toLowerCase();
+  if (!name.endsWith(`.${site}`)) return refuse(INVALID_HOST);
+  const label = name.slice(0, -site.length - 1);
+  const dash = label.indexOf("-");
+  if (dash === -1 || label.includes(".")) return refuse(INVALID_HOST);
+  const isPortGood = parsePort(label.slice(0, dash)) !== undefined;
+  return refuse(isPortGood ? MESSAGES.invalidSandboxId : "Invalid sandbox port");
+}
+
+function byHeaders({ sandboxIds, sandboxPorts }: RequestHead): Destination {
+  const [id] = sandboxIds;
+  const [port] = sandboxPorts;
+  if (id === undefined || port === undefined) return refuse("missing header");
+  const sandboxId = sandboxIds.length === 1 ? parseSandboxId(id) : undefined;
+  if (sandboxId === undefined) return refuse(MESSAGES.invalidSandboxId);
+  const number = sandboxPorts.length === 1 ? parsePort(port) : undefined;
+  if (number === undefined) return refuse("Invalid sandbox port");
+  return { kind: "gateway", address: { sandboxId, port: number }, hasOwnHost: false };
+}
+
+const SERVICE_PREFIXES = ["/filesystem.Filesystem/", "/process.Process/"];
+
+function byPath(target: string): Destination {
+  const [path = ""] = target.split("?", 1);
+  if (path === "/files" || path.startsWith("/files/")) return { kind: "unaddressed" };
+  if (SERVICE_PREFIXES.some((prefix) => path.startsWith(prefix))) return { kind: "unaddressed" };
+  if (path === "/mcp") return { kind: "mcp" };
+  if (path === "/health") return { kind: "health" };
+  return { kind: "control" };
+}
+
+function refuse(message: string): Destination {
+  return { kind: "refused", message };
+}

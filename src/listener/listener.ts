@@ -1,0 +1,237 @@
+/** The doors of the service: one dispatch behind a private socket, a TCP address, or both. */
+
+import { chmod, rm } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
+import { errorText, SandboxError } from "../common/errors.ts";
+import { sendJson } from "../common/http.ts";
+import type { Logger } from "../common/log.ts";
+import type { SandboxAddress } from "../wire/address.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import { dispatch, readHead, type Destination } from "./dispatch.ts";
+
+/** Real clients send a few hundred bytes. */
+const MAX_HEADER_BYTES = 16 * 1024;
+
+/** A head must be there within this time; a body and a stream may take for ever. */
+const HEADERS_TIMEOUT_MS = 10_000;
+
+/** Longer than any client keeps an idle connection, so that none is closed under its next request. */
+const KEEP_ALIVE_MS = 620_000;
+
+/** Well below the usual limit of open files, each proxied connection taking two. */
+const MAX_CONNECTIONS = 8192;
+
+/** Requests under way when the service ends have this long to finish. */
+const DEFAULT_GRACE_MS = 500;
+
+/** Where a gateway request goes; without an address the gateway finds it by signature. */
+export interface GatewayTarget {
+  readonly address: SandboxAddress | undefined;
+  readonly hasOwnHost: boolean;
+}
+
+type HttpHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+/** The rooms behind the dispatch. None of them rejects for what a request contains. */
+export interface Handlers {
+  readonly control: HttpHandler;
+  readonly gateway: (
+    request: IncomingMessage,
+    response: ServerResponse,
+    target: GatewayTarget,
+  ) => Promise<void>;
+  readonly upgrade: (
+    request: IncomingMessage,
+    connection: UpgradeConnection,
+    target: GatewayTarget,
+  ) => Promise<void>;
+  /** Undefined where no MCP is offered. */
+  readonly mcp: HttpHandler | undefined;
+}
+
+/** The raw connection of an upgrade, with what was read beyond the head. */
+export interface UpgradeConnection {
+  readonly socket: Duplex;
+  readonly head: Buffer;
+}
+
+export type Door =
+  | { readonly kind: "unix"; readonly path: string }
+  | { readonly kind: "tcp"; readonly host: string; readonly port: number };
+
+export interface ListenerOptions {
+  readonly doors: readonly Door[];
+  /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
+  readonly domain: string;
+  readonly handlers: Handlers;
+  readonly log: Logger;
+  /** Milliseconds that requests under way have at the end; 500 by default. */
+  readonly graceMs?: number;
+}
+
+export interface Listener extends AsyncDisposable {
+  /** The chosen TCP port of each TCP door, in order. */
+  readonly ports: readonly number[];
+}
+
+/**
+ * Opens every door, or none.
+ * @throws SandboxError unavailable when a door cannot be opened.
+ */
+export async function startListener(options: ListenerOptions): Promise<Listener> {
+  const state = { isDraining: false };
+  const sockets = new Set<Socket>();
+  const servers: Server[] = [];
+
+  async function close(): Promise<void> {
+    state.isDraining = true;
+    const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
+    const closing = servers.map((server) => closeServer(server));
+    await Promise.race([Promise.all(closing), delay(graceMs)]);
+    for (const socket of sockets) socket.destroy();
+    await Promise.all(closing);
+  }
+
+  try {
+    for (const door of options.doors) {
+      const server = createDoorServer(options, state, sockets);
+      await listen(server, door);
+      servers.push(server);
+    }
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const addresses = servers.map((server) => server.address());
+  return {
+    ports: addresses.flatMap((address) => (isTcpAddress(address) ? [address.port] : [])),
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+function isTcpAddress(address: AddressInfo | string | null): address is AddressInfo {
+  return typeof address === "object" && address !== null;
+}
+
+function createDoorServer(
+  options: ListenerOptions,
+  state: { readonly isDraining: boolean },
+  sockets: Set<Socket>,
+): Server {
+  const server = createServer({
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: HEADERS_TIMEOUT_MS,
+    requestTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Refused by the dispatch, with a body.
+    requireHostHeader: false,
+  });
+  server.maxConnections = MAX_CONNECTIONS;
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on("request", (request, response) => {
+    if (state.isDraining) response.setHeader("connection", "close");
+    const destination = dispatch(readHead(request), options.domain);
+    const work = handleRequest({ request, response, destination }, options.handlers, state);
+    // Faults of handlers end here: the peer gets a fixed text, the log the reason.
+    work.catch((error: unknown) => {
+      options.log.error({ op: "http.request", error }, "request failed");
+      sendJson(response, 500, { body: { code: 500, message: "internal error" } });
+    });
+  });
+  server.on("upgrade", (request, socket, head) => {
+    socket.on("error", (error) =>
+      options.log.debug({ op: "http.upgrade", reason: errorText(error) }, "connection broke"),
+    );
+    const target = toTarget(dispatch(readHead(request), options.domain));
+    if (target === undefined) {
+      socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+      return;
+    }
+    options.handlers.upgrade(request, { socket, head }, target).catch((error: unknown) => {
+      options.log.error({ op: "http.upgrade", error }, "upgrade failed");
+      socket.destroy();
+    });
+  });
+  server.on("clientError", (error, socket) => refuseBroken(error, socket));
+  return server;
+}
+
+interface Arrival {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly destination: Destination;
+}
+
+async function handleRequest(
+  { request, response, destination }: Arrival,
+  handlers: Handlers,
+  state: { readonly isDraining: boolean },
+): Promise<void> {
+  switch (destination.kind) {
+    case "refused":
+      response.writeHead(400, { "content-type": "text/plain; charset=utf-8", connection: "close" });
+      response.end(destination.message);
+      return undefined;
+    case "health":
+      response.writeHead(state.isDraining ? 503 : 204, { "cache-control": "no-store" }).end();
+      return undefined;
+    case "mcp":
+      if (handlers.mcp !== undefined) return handlers.mcp(request, response);
+      return sendJson(response, 404, { body: { code: 404, message: MESSAGES.pathUnknown } });
+    case "control":
+      return handlers.control(request, response);
+    case "gateway":
+    case "unaddressed":
+      return handlers.gateway(request, response, toTarget(destination) ?? NO_TARGET);
+  }
+}
+
+const NO_TARGET: GatewayTarget = { address: undefined, hasOwnHost: false };
+
+/** Only the gateway takes upgrades. */
+function toTarget(destination: Destination): GatewayTarget | undefined {
+  if (destination.kind === "unaddressed") return NO_TARGET;
+  if (destination.kind !== "gateway") return undefined;
+  return { address: destination.address, hasOwnHost: destination.hasOwnHost };
+}
+
+const HEADER_OVERFLOW = "HPE_HEADER_OVERFLOW";
+
+/** What is no HTTP gets a status and no more. */
+function refuseBroken(error: Error, socket: Duplex): void {
+  const isTooLarge = "code" in error && error.code === HEADER_OVERFLOW;
+  const status = isTooLarge ? "431 Request Header Fields Too Large" : "400 Bad Request";
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+}
+
+async function listen(server: Server, door: Door): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const name = door.kind === "unix" ? door.path : `${door.host}:${door.port}`;
+  server.once("error", (error) => {
+    reject(new SandboxError("unavailable", `cannot listen on ${name}`, { cause: error }));
+  });
+  if (door.kind === "unix") {
+    // Whoever asks has made sure that no living service listens there.
+    await rm(door.path, { force: true });
+    server.listen(door.path, resolve);
+  } else server.listen({ host: door.host, port: door.port }, resolve);
+  await promise;
+  if (door.kind === "unix") await chmod(door.path, 0o600);
+}
+
+async function closeServer(server: Server): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.close(() => resolve());
+  server.closeIdleConnections();
+  await promise;
+}
