@@ -9,7 +9,6 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { MESSAGES } from "../wire/messages.ts";
 import { dispatch, readHead, type Destination } from "./dispatch.ts";
 
 /** Real clients send a few hundred bytes. */
@@ -48,8 +47,7 @@ export interface Handlers {
     connection: UpgradeConnection,
     target: GatewayTarget,
   ) => Promise<void>;
-  /** Undefined where no MCP is offered. */
-  readonly mcp: HttpHandler | undefined;
+  readonly mcp: HttpHandler;
 }
 
 /** The raw connection of an upgrade, with what was read beyond the head. */
@@ -182,8 +180,7 @@ async function handleRequest(
       response.writeHead(state.isDraining ? 503 : 204, { "cache-control": "no-store" }).end();
       return undefined;
     case "mcp":
-      if (handlers.mcp !== undefined) return handlers.mcp(request, response);
-      return sendJson(response, 404, { body: { code: 404, message: MESSAGES.pathUnknown } });
+      return handlers.mcp(request, response);
     case "control":
       return handlers.control(request, response);
     case "gateway":

@@ -1,6 +1,6 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
-import { readdir, rm, stat } from "node:fs/promises";
+import { readdir, rm, stat, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
@@ -18,6 +18,18 @@ export interface ReclaimOptions {
   readonly home: string;
   /** The instance that asks; undefined when it is none. */
   readonly self: string | undefined;
+  /** Whether sandboxes go too that their instance means to find again. */
+  readonly takesKept: boolean;
+}
+
+/** A file in the folder of an instance that finds its sandboxes again at its next start. */
+const KEEP_MARK = "keep";
+
+/** Says whether the sandboxes of this instance wait for its next start while it is not there. */
+export async function markKept(home: string, instance: string, isKept: boolean): Promise<void> {
+  const path = join(instanceDirectory(home, instance), KEEP_MARK);
+  if (isKept) await writeFile(path, "");
+  else await rm(path, { force: true });
 }
 
 /** One thing that was removed. */
@@ -34,6 +46,11 @@ export function instanceDirectory(home: string, instance: string): string {
 /** Where the containers' folders of an instance are. */
 export function containersDirectory(home: string, instance: string): string {
   return join(instanceDirectory(home, instance), "s");
+}
+
+/** The sandboxes of an instance that have a folder. */
+export function listContainers(home: string, instance: string): Promise<string[]> {
+  return listFolder(containersDirectory(home, instance));
 }
 
 /** The private door of an instance: whoever connects proves that the instance lives. */
@@ -59,12 +76,16 @@ export async function isAlive(home: string, instance: string): Promise<boolean> 
   }
 }
 
-/** Removes the containers, folders and rows of every dead instance; says what there was. */
+/**
+ * Removes the containers, folders and rows of every dead instance; says what there was. An
+ * instance that answers at its door is never touched.
+ */
 export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, self, store } = options;
   const reclaimed: Reclaimed[] = [];
   for (const instance of await listFolder(join(home, "instances"))) {
     if (instance === self || (await mayLive(home, instance))) continue;
+    if (!options.takesKept && (await hasKeepMark(home, instance))) continue;
     reclaimed.push(...(await removeInstance(options, instance)));
   }
   const instances = new Set(await listFolder(join(home, "instances")));
@@ -73,6 +94,10 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
   }
   return reclaimed;
+}
+
+async function hasKeepMark(home: string, instance: string): Promise<boolean> {
+  return (await listFolder(instanceDirectory(home, instance))).includes(KEEP_MARK);
 }
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
@@ -85,9 +110,8 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { engine, home, store } = options;
   const reclaimed: Reclaimed[] = [];
-  const containers = containersDirectory(home, instance);
-  for (const sandboxId of await listFolder(containers)) {
-    await engine.remove(sandboxId, join(containers, sandboxId));
+  for (const sandboxId of await listContainers(home, instance)) {
+    await engine.remove(sandboxId, join(containersDirectory(home, instance), sandboxId));
     store.sandboxes.remove(sandboxId);
     reclaimed.push({ kind: "sandbox", name: sandboxId });
   }

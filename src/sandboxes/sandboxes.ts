@@ -25,7 +25,12 @@ import { startLogBook } from "./log-book.ts";
 import { endMember } from "./member.ts";
 import type { Page } from "./paging.ts";
 import { pauseMember, pauseSandbox } from "./pause-sandbox.ts";
-import { containersDirectory, reclaim, removeUnfinishedBuilds, type Reclaimed } from "./reclaim.ts";
+import {
+  containersDirectory,
+  reclaim,
+  removeUnfinishedBuilds,
+  type ReclaimOptions,
+} from "./reclaim.ts";
 import {
   connectSandbox,
   resumeSandbox,
@@ -81,8 +86,6 @@ export interface Sandboxes extends AsyncDisposable {
   /** @throws SandboxError not_found unless it runs. */
   locate(sandboxId: string): Endpoint;
   endpoints(): Endpoint[];
-  /** Removes what dead instances left. */
-  reclaim(): Promise<Reclaimed[]>;
 }
 
 /**
@@ -127,12 +130,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     }
   }
 
-  function reclaimNow(): Promise<Reclaimed[]> {
-    return track(reclaim({ engine, store, home, self: owner }));
-  }
-
   // Its faults are logged inside; it is tracked, so the end of the room waits for it.
-  void reclaimAtStart(domain, reclaimNow);
+  void track(reclaimAtStart(domain, { engine, store, home, self: owner, takesKept: false }));
 
   return {
     templates: domain.templates,
@@ -150,7 +149,6 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     logs: (query) => domain.logBook.read(query),
     locate: (sandboxId) => locate(domain, sandboxId),
     endpoints: () => endpoints(domain),
-    reclaim: reclaimNow,
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
@@ -161,9 +159,9 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   };
 }
 
-async function reclaimAtStart(domain: Domain, run: () => Promise<Reclaimed[]>): Promise<void> {
+async function reclaimAtStart(domain: Domain, options: ReclaimOptions): Promise<void> {
   try {
-    const reclaimed = await run();
+    const reclaimed = await reclaim(options);
     if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
   } catch (error) {
     domain.log.error({ op: "reclaim", error: errorText(error) }, "leftovers could not be removed");

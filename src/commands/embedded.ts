@@ -1,0 +1,210 @@
+/** One running service, put together: store, engine, sandboxes, control, gateway, doors. */
+
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { join } from "node:path";
+import { createSystemClock, type Clock } from "../common/clock.ts";
+import { causeCode, SandboxError } from "../common/errors.ts";
+import { sendJson } from "../common/http.ts";
+import type { Logger } from "../common/log.ts";
+import { createControl } from "../control/handler.ts";
+import type { ContainerLimits, Engine } from "../engine/engine.ts";
+import { createGateway } from "../gateway/handler.ts";
+import { startListener, type Door, type Handlers } from "../listener/listener.ts";
+import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
+import { createKeyCheck, newKey, type KeyCheck } from "../sandboxes/keys.ts";
+import {
+  doorPath,
+  instanceDirectory,
+  isAlive,
+  listContainers,
+  markKept,
+} from "../sandboxes/reclaim.ts";
+import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
+import { openStore } from "../store/sqlite.ts";
+import type { Store } from "../store/store.ts";
+
+const INSTANCE_BYTES = 4;
+
+/** How the service is reached from this machine by its own user. */
+export interface PrivateDoor {
+  /** Names the service in requests; the socket decides where they go. */
+  readonly url: string;
+  readonly socketPath: string;
+  readonly apiKey: string;
+}
+
+/** What answers at `/mcp`; it ends with the service. */
+export interface McpHandler extends AsyncDisposable {
+  handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
+}
+
+export interface EmbeddedOptions {
+  /** Absolute path; made when it is missing. */
+  readonly home: string;
+  /**
+   * A fixed name makes an instance that finds its sandboxes again and that runs once at a time;
+   * undefined makes one of its own with a random name.
+   */
+  readonly instance: string | undefined;
+  readonly engine: Engine;
+  readonly limits: ContainerLimits;
+  readonly maxSandboxes: number;
+  readonly builtIns: readonly BuiltInTemplate[];
+  /** Whether the built-in `host` may be used, and stands in for a `base` that was not built. */
+  readonly allowHostTemplate: boolean;
+  /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
+  readonly domain: string;
+  /** Addresses besides the private socket. */
+  readonly tcp: readonly { readonly host: string; readonly port: number }[];
+  /** Keys accepted besides the stored ones. */
+  readonly apiKeys: readonly string[];
+  /** What happens to the sandboxes at the end. */
+  readonly onExit: "kill" | "leave";
+  readonly log: Logger;
+  readonly clock?: Clock;
+  /** Makes the handler of `/mcp`; it may call the service through its private door. */
+  readonly startMcp?: (door: PrivateDoor, keys: KeyCheck) => Promise<McpHandler>;
+}
+
+export interface Embedded extends PrivateDoor, AsyncDisposable {
+  readonly instance: string;
+  /** The chosen port of each TCP address, in order. */
+  readonly ports: readonly number[];
+  readonly store: Store;
+  readonly sandboxes: Sandboxes;
+}
+
+/**
+ * Starts a service; its doors open first and answer 503 until everything stands.
+ * @throws SandboxError failed_precondition when an instance of this name runs already,
+ * unavailable when a door cannot be opened.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  const { home, log, engine, clock = createSystemClock() } = options;
+  const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
+  await using stack = new AsyncDisposableStack();
+  const apiKey = await claimInstance(home, instance);
+  stack.defer(() => leaveInstance(home, instance));
+  const store = stack.use(openStore({ path: join(home, "state.db") }));
+  const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
+  const door = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
+
+  const rooms = createRooms();
+  const listener = await startListener({
+    doors: toDoors(options, door),
+    domain: options.domain,
+    handlers: rooms.handlers,
+    log,
+  });
+  // The doors close before the rooms behind them, although they opened first.
+  const closeDoors = () => listener[Symbol.asyncDispose]();
+  stack.defer(closeDoors);
+
+  await markKept(home, instance, options.onExit === "leave");
+  const sandboxes = stack.use(
+    await startSandboxes({
+      ...options,
+      ...toTemplateRules(options),
+      engine,
+      store,
+      clock,
+      owner: instance,
+    }),
+  );
+  const gateway = createGateway({ sandboxes, isPlatformKey: (text) => keys.isAccepted(text), log });
+  const mcp = options.startMcp && stack.use(await options.startMcp(door, keys));
+  rooms.open({
+    control: createControl({ sandboxes, keys, log }),
+    gateway: (request, response, target) => gateway.handle(request, response, target),
+    upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
+    mcp: async (request, response) =>
+      mcp === undefined ? sendNoMcp(response) : mcp.handle(request, response),
+  });
+  stack.defer(closeDoors);
+  const owned = stack.move();
+  return {
+    ...door,
+    instance,
+    ports: listener.ports,
+    store,
+    sandboxes,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function toDoors(options: EmbeddedOptions, door: PrivateDoor): Door[] {
+  const tcp = options.tcp.map(({ host, port }) => ({ kind: "tcp" as const, host, port }));
+  return [{ kind: "unix", path: door.socketPath }, ...tcp];
+}
+
+const HOST_TEMPLATE = "host";
+
+function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedOptions) {
+  if (allowHostTemplate) return { builtIns, fallbacks: { base: HOST_TEMPLATE }, withheld: [] };
+  return {
+    builtIns: builtIns.filter(({ name }) => name !== HOST_TEMPLATE),
+    fallbacks: {},
+    withheld: [HOST_TEMPLATE],
+  };
+}
+
+/** Handlers that say 503 until the rooms behind them are open. */
+function createRooms(): { readonly handlers: Handlers; open(handlers: Handlers): void } {
+  let open: Handlers | undefined;
+  const handlers: Handlers = {
+    control: async (request, response) =>
+      open === undefined ? sendStarting(response) : open.control(request, response),
+    gateway: async (request, response, target) =>
+      open === undefined ? sendStarting(response) : open.gateway(request, response, target),
+    async upgrade(request, connection, target) {
+      if (open === undefined) connection.socket.destroy();
+      else await open.upgrade(request, connection, target);
+    },
+    mcp: async (request, response) =>
+      open === undefined ? sendStarting(response) : open.mcp(request, response),
+  };
+  return {
+    handlers,
+    open(rooms) {
+      open = rooms;
+    },
+  };
+}
+
+function sendStarting(response: ServerResponse): void {
+  sendJson(response, 503, { body: { code: 503, message: "service is starting" } });
+}
+
+function sendNoMcp(response: ServerResponse): void {
+  sendJson(response, 404, { body: { code: 404, message: "MCP is not offered here" } });
+}
+
+/** Makes the folder of the instance and its key. */
+async function claimInstance(home: string, instance: string): Promise<string> {
+  const directory = instanceDirectory(home, instance);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  if (await isAlive(home, instance)) {
+    throw new SandboxError("failed_precondition", `instance ${instance} runs already in ${home}`, {
+      hint: "stop it, or use another --home",
+    });
+  }
+  const path = join(directory, "token");
+  try {
+    // Kept over a restart: whoever uses this door goes on with the key that it read.
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if (causeCode(error) !== "ENOENT") throw error;
+  }
+  const key = newKey();
+  await writeFile(path, key, { mode: 0o600, flag: "wx" });
+  return key;
+}
+
+/** Removes the folder, unless sandboxes of the instance are still in it. */
+async function leaveInstance(home: string, instance: string): Promise<void> {
+  await rm(doorPath(home, instance), { force: true });
+  if ((await listContainers(home, instance)).length > 0) return;
+  await rm(instanceDirectory(home, instance), { recursive: true, force: true });
+}
