@@ -2,7 +2,7 @@
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { isAbsolute, join, normalize } from "node:path";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { causeCode, errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { createBundle } from "./bundle.ts";
 import { isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
@@ -61,7 +61,7 @@ export async function startContainer(
       hasUsr: hasUsr(spec.layers),
       signal,
     });
-    await Promise.all([mounted, writeConfig(context, { spec, idBase, cgroup }), cgroup.make()]);
+    await allEnded([mounted, writeConfig(context, { spec, idBase, cgroup }), cgroup.make()]);
     const pid = await runRuntime(context, { spec, idBase, cgroup }, signal);
     const startTicks = await readStartTicks(pid);
     if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
@@ -69,9 +69,29 @@ export async function startContainer(
     await writeRecord(spec.directory, record);
     return openContainer({ directory: spec.directory, record, cgroup });
   } catch (error) {
-    await removeContainer(spec.directory, cgroup);
-    throw error;
+    await cleanUp(spec.directory, { cgroup, reason: error });
+    throw toSandboxError(error, "container did not start");
   }
+}
+
+/** A clean-up that fails must not hide why it was needed. */
+async function cleanUp(
+  directory: string,
+  failed: { readonly cgroup: Cgroup; readonly reason: unknown },
+): Promise<void> {
+  try {
+    await removeContainer(directory, failed.cgroup);
+  } catch (error) {
+    const cause = new AggregateError([failed.reason, error], "start and clean-up failed");
+    throw new SandboxError("internal", `clean-up failed: ${errorText(error)}`, { cause });
+  }
+}
+
+/** Waits for all of them even when one fails: what still runs could undo the clean-up. */
+async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
+  const results = await Promise.allSettled(tasks);
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
 }
 
 function checkSpec(spec: ContainerSpec): void {

@@ -2,6 +2,7 @@
 
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { toSandboxError } from "../common/errors.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { DISK_NAMES, unmountBelow } from "./disk.ts";
 import { draftOf, removeEmpty } from "./files.ts";
@@ -28,14 +29,21 @@ const REMOVABLE = [
 /**
  * Ends the container's processes, then removes its mounts, cgroups, id range and folder. Idempotent.
  * A file that is not the engine's stays, and its folder with it.
+ * @throws SandboxError deadline_exceeded when a process does not end, internal when a file stays.
  */
 export async function removeContainer(directory: string, cgroup: Cgroup): Promise<void> {
-  await cgroup.kill();
-  await unmountBelow(directory);
-  await cgroup.remove();
-  for (const name of REMOVABLE) await rm(join(directory, name), { recursive: true, force: true });
-  // Never recursive: were it still mounted, that would empty a disk that somebody uses.
-  await removeEmpty(join(directory, DISK_NAMES.mount));
-  await removeEmpty(directory);
-  await releaseIds(directory);
+  try {
+    await cgroup.kill();
+    await unmountBelow(directory);
+    await cgroup.remove();
+    for (const name of REMOVABLE) {
+      await rm(join(directory, name), { recursive: true, force: true });
+    }
+    // Never recursive: were it still mounted, that would empty a disk that somebody uses.
+    await removeEmpty(join(directory, DISK_NAMES.mount));
+    await removeEmpty(directory);
+    await releaseIds(directory);
+  } catch (error) {
+    throw toSandboxError(error, "container was not removed");
+  }
 }

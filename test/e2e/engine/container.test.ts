@@ -1,0 +1,241 @@
+/** One container on a real runtime: what it is, what it may use, and how it ends. */
+
+import { readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Layer } from "../../../src/engine/engine.ts";
+import { readRecord } from "../../../src/engine/record.ts";
+import { baseLayers } from "../../support/base-layer.ts";
+import { takeCensus } from "../../support/census.ts";
+import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const BUILD_TIMEOUT_MS = 600_000;
+const NOTICE_MS = 2_000;
+
+let base: readonly Layer[];
+
+beforeAll(async () => {
+  base = await baseLayers();
+}, BUILD_TIMEOUT_MS);
+
+describe.each(["crun", "runc"])("a container on %s", (runtime) => {
+  let host: OciHost;
+
+  beforeAll(async () => {
+    host = await startOciHost(runtime);
+    await host.engine.probe();
+  });
+
+  afterAll(async () => {
+    await host[Symbol.asyncDispose]();
+  });
+
+  async function recordOf(id: string) {
+    const record = await readRecord(host.directoryOf(id));
+    if (record === undefined) throw new Error(`no record of ${id}`);
+    return record;
+  }
+
+  test("the probe proves the runtime and remembers it", async () => {
+    const fresh = await host.engine.probe("fresh");
+    const cached = await host.engine.probe();
+    expect({ ...fresh, runtime: fresh.runtime?.split(" ")[0], checks: [] }).toEqual({
+      runtime,
+      level: "userns-container",
+      isUsable: true,
+      checks: [],
+    });
+    expect(cached).toEqual(fresh);
+  });
+
+  test("users of the base template work, and root is reached by sudo", async () => {
+    await using container = await host.create({ layers: base });
+    await initDaemon(container);
+    const result = await runInside(container, "id -un; id -Gn; sudo -n id -un; pwd", "user");
+    expect(result).toEqual({
+      exitCode: 0,
+      stdout: "user\nuser sudo\nroot\n/home/user\n",
+      stderr: "",
+    });
+  });
+
+  test("the kernel holds the limits that were asked for", async () => {
+    await using container = await host.create({
+      limits: { memoryMb: 128, cpus: 0.5, pids: 40 },
+    });
+    const { pid } = await recordOf(container.id);
+    const paths = await readFile(`/proc/${pid}/cgroup`, "utf8");
+    expect(
+      new Set(
+        paths
+          .trim()
+          .split("\n")
+          .map((line) => line.split(":")[2]),
+      ),
+    ).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
+    expect(await readLimits(container.id)).toEqual({
+      memory: String(128 * 1024 * 1024),
+      memoryAndSwap: String(128 * 1024 * 1024),
+      cpuQuota: "50000",
+      pids: "40",
+    });
+  });
+
+  test("two containers share no namespace, no id and no disk", async () => {
+    await using first = await host.create();
+    await using second = await host.create();
+    const [one, two] = [await recordOf(first.id), await recordOf(second.id)];
+    expect(Math.abs(one.idBase - two.idBase)).toBeGreaterThanOrEqual(65_536);
+    for (const kind of ["pid", "mnt", "net", "ipc", "uts", "cgroup", "user"]) {
+      const links = [one.pid, two.pid, "self"].map(async (pid) =>
+        readlink(`/proc/${pid}/ns/${kind}`),
+      );
+      expect(new Set(await Promise.all(links)).size).toBe(3);
+    }
+  });
+
+  test("pause stops every process where it stands, resume goes on", async () => {
+    await using container = await host.create({ layers: base });
+    await initDaemon(container);
+    await runInside(container, "(i=0; while :; do i=$((i+1)); echo $i > /tmp/n; done) & echo on");
+    const counter = join(host.directoryOf(container.id), "disk/root/tmp/n");
+    await expect.poll(async () => readFile(counter, "utf8").catch(() => "")).not.toBe("");
+    await container.pause();
+    await container.pause();
+    const before = await readFile(counter, "utf8");
+    await expect
+      .poll(async () => readFile(counter, "utf8"), { interval: 50, timeout: 200 })
+      .toBe(before);
+    await container.resume();
+    await expect.poll(async () => readFile(counter, "utf8")).not.toBe(before);
+  });
+
+  test("a full disk is the sandbox's own trouble", async () => {
+    await using container = await host.create({ layers: base, limits: { diskMb: 32 } });
+    await initDaemon(container);
+    const full = await runInside(container, "dd if=/dev/zero of=/big bs=1M count=100 2>&1; ls /");
+    expect(full.stdout).toContain("No space left on device");
+    const after = await runInside(container, "rm /big; echo again > /small; cat /small");
+    expect(after).toEqual({ exitCode: 0, stdout: "again\n", stderr: "" });
+  });
+
+  test("the daemon starts again when it is killed inside, and its secrets are its own", async () => {
+    await using container = await host.create({ layers: base });
+    await initDaemon(container);
+    const peek = await runInside(
+      container,
+      "cat /proc/1/environ; cat /proc/2/environ; ls /proc/2/fd",
+    );
+    expect(peek.stdout).toBe("");
+    await runInside(container, "kill -9 2").catch(() => undefined);
+    await initDaemon(container);
+    const result = await runInside(container, "echo alive");
+    expect(result.stdout).toBe("alive\n");
+  });
+
+  test("a container that is killed from outside ends within two seconds", async () => {
+    const container = await host.create();
+    const { pid } = await recordOf(container.id);
+    const startedMs = performance.now();
+    process.kill(pid, "SIGKILL");
+    // The handle keeps no process alive; this timer does meanwhile.
+    const alive = setInterval(() => undefined, NOTICE_MS);
+    expect(await container.exit).toEqual({ reason: "init ended" });
+    clearInterval(alive);
+    expect(performance.now() - startedMs).toBeLessThan(NOTICE_MS);
+    const lost = container.dialControl(AbortSignal.timeout(NOTICE_MS));
+    await expect(lost).rejects.toMatchObject({ code: "unavailable" });
+    await container[Symbol.asyncDispose]();
+  });
+
+  test("nothing is left after the end, however often it is asked for", async () => {
+    const scope = { home: host.home, idPrefix: host.idPrefix };
+    const before = await takeCensus(scope);
+    const container = await host.create({ layers: base });
+    await initDaemon(container);
+    await container.pause();
+    const during = await takeCensus(scope);
+    expect(during.processes.length).toBeGreaterThan(0);
+    expect(during.loopDevices).toHaveLength(1);
+    await container[Symbol.asyncDispose]();
+    await container[Symbol.asyncDispose]();
+    expect(await container.exit).toEqual({ reason: "killed" });
+    expect(await takeCensus(scope)).toEqual(before);
+  });
+
+  test("a later process finds the container, and one that is gone it does not", async () => {
+    const container = await host.create();
+    const directory = host.directoryOf(container.id);
+    const later = await startOciHost(runtime);
+    await using adopted = await later.engine.adopt(container.id, directory);
+    await adopted?.pause();
+    await adopted?.resume();
+    await container[Symbol.asyncDispose]();
+    expect(await later.engine.adopt(container.id, directory)).toBeUndefined();
+    await later[Symbol.asyncDispose]();
+  });
+
+  test("another process removes it by its folder and id, and what is not ours stays", async () => {
+    const scope = { home: host.home, idPrefix: host.idPrefix };
+    const before = await takeCensus(scope);
+    const container = await host.create();
+    const directory = host.directoryOf(container.id);
+    await container.pause();
+    await writeFile(join(directory, "foreign"), "");
+    await expect(host.engine.remove(container.id, directory)).rejects.toMatchObject({
+      code: "internal",
+    });
+    expect(await readdir(directory)).toEqual(["foreign"]);
+    await rm(join(directory, "foreign"));
+    await host.engine.remove(container.id, directory);
+    await host.engine.remove(container.id, directory);
+    expect(await takeCensus(scope)).toEqual(before);
+  });
+
+  test("a template whose /dev leads out of it is refused before a runtime sees it", async () => {
+    const scope = { home: host.home, idPrefix: host.idPrefix };
+    const before = await takeCensus(scope);
+    await using decoy = await makeTempFolder();
+    await using layer = await makeTempFolder();
+    await symlink(decoy.path, join(layer.path, "dev"));
+    const refused = host.create({ layers: [{ root: layer.path }] });
+    await expect(refused).rejects.toMatchObject({ code: "invalid_argument" });
+    expect(await readdir(decoy.path)).toEqual([]);
+    expect(await takeCensus(scope)).toEqual(before);
+  });
+
+  test("a start that is canceled leaves nothing", async () => {
+    const scope = { home: host.home, idPrefix: host.idPrefix };
+    const before = await takeCensus(scope);
+    for (const afterMs of [0, 5, 10, 15, 20, 25, 30, 35, 40, 50]) {
+      const signal = AbortSignal.timeout(afterMs);
+      const container = await host.create({ layers: base, signal }).catch(() => undefined);
+      await container?.[Symbol.asyncDispose]();
+    }
+    expect(await takeCensus(scope)).toEqual(before);
+  });
+
+  test("a root without any file is enough for the daemon", async () => {
+    await using container = await host.create();
+    await initDaemon(container);
+    const socket = await container.dial(49_983, AbortSignal.timeout(NOTICE_MS));
+    socket.write("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    const [chunk] = await socket.take(1).toArray();
+    expect(String(chunk)).toMatch(/^HTTP\/1\.1 204 /);
+  });
+});
+
+async function readLimits(id: string) {
+  return {
+    memory: await readControl(`memory/sandbox-mcp/${id}/memory.limit_in_bytes`),
+    memoryAndSwap: await readControl(`memory/sandbox-mcp/${id}/memory.memsw.limit_in_bytes`),
+    cpuQuota: await readControl(`cpu/sandbox-mcp/${id}/cpu.cfs_quota_us`),
+    pids: await readControl(`pids/sandbox-mcp/${id}/pids.max`),
+  };
+}
+
+async function readControl(path: string): Promise<string> {
+  return (await readFile(join("/sys/fs/cgroup", path), "utf8")).trim();
+}

@@ -1,0 +1,61 @@
+/** A home with an engine on one runtime; its end removes every container that a test left. */
+
+import { randomBytes } from "node:crypto";
+import { readdir } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import type { Container, ContainerLimits, Engine, Layer } from "../../src/engine/engine.ts";
+import { createOciEngine } from "../../src/engine/oci.ts";
+import { makeTempFolder } from "./temp-folder.ts";
+
+const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.mjs");
+const LIMITS: ContainerLimits = { memoryMb: 256, cpus: 1, diskMb: 256, pids: 100 };
+const CONTAINER_PREFIX = "c-";
+
+export interface OciHost extends AsyncDisposable {
+  readonly home: string;
+  readonly engine: Engine;
+  /** Every id of this host begins so. */
+  readonly idPrefix: string;
+  /** A new container; it may be disposed by the test, else the host does it. */
+  create(options?: CreateOptions): Promise<Container>;
+  directoryOf(id: string): string;
+}
+
+export interface CreateOptions {
+  readonly layers?: readonly Layer[];
+  readonly limits?: Partial<ContainerLimits>;
+  readonly signal?: AbortSignal;
+}
+
+/** Makes a home and an engine for `crun`, `runc` or `auto`. */
+export async function startOciHost(runtime: string): Promise<OciHost> {
+  const folder = await makeTempFolder();
+  const idPrefix = `t${randomBytes(4).toString("hex")}`;
+  const engine = createOciEngine({
+    home: folder.path,
+    runtime,
+    requireLevel: "userns-container",
+    daemon: { bundle: BUNDLE, node: process.execPath },
+  });
+  const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
+  return {
+    home: folder.path,
+    engine,
+    idPrefix,
+    directoryOf,
+    create: async (options = {}) => {
+      const id = `${idPrefix}${randomBytes(4).toString("hex")}`;
+      const { layers = [], signal = new AbortController().signal } = options;
+      const limits = { ...LIMITS, ...options.limits };
+      const spec = { id, directory: directoryOf(id), layers, limits, hostname: "sandbox" };
+      return engine.create(spec, signal);
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const name of await readdir(folder.path)) {
+        if (!name.startsWith(CONTAINER_PREFIX)) continue;
+        await engine.remove(name.slice(CONTAINER_PREFIX.length), join(folder.path, name));
+      }
+      await folder[Symbol.asyncDispose]();
+    },
+  };
+}

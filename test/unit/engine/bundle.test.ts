@@ -1,0 +1,154 @@
+/** The configuration of a container, pinned: a field that changes here changes the isolation. */
+
+import { describe, expect, test } from "vitest";
+import { createBundle, type BundleOptions } from "../../../src/engine/bundle.ts";
+import { createSeccompProfile } from "../../../src/engine/seccomp.ts";
+
+const OPTIONS: BundleOptions = {
+  id: "abc",
+  hostname: "sandbox",
+  limits: { memoryMb: 512, cpus: 1.5, diskMb: 1024, pids: 200 },
+  idBase: 0x200000,
+  rootPath: "/stage/rootfs",
+  daemonPath: "/stage/daemon",
+  cgroupPath: "/sandbox-mcp/abc",
+  host: { architecture: "x64", maxOpenFiles: 20_000, hasSwapLimit: true },
+};
+
+const CAPABILITIES = [
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_FOWNER",
+  "CAP_FSETID",
+  "CAP_KILL",
+  "CAP_NET_BIND_SERVICE",
+  "CAP_SETFCAP",
+  "CAP_SETGID",
+  "CAP_SETPCAP",
+  "CAP_SETUID",
+  "CAP_SYS_CHROOT",
+];
+
+describe("the bundle", () => {
+  test("has every namespace, its own ids and its limits", () => {
+    const ids = [{ containerID: 0, hostID: 0x200000, size: 65_536 }];
+    expect(createBundle(OPTIONS)).toMatchObject({
+      ociVersion: "1.0.2",
+      hostname: "sandbox",
+      root: { path: "/stage/rootfs", readonly: false },
+      linux: {
+        namespaces: [
+          { type: "pid" },
+          { type: "mount" },
+          { type: "ipc" },
+          { type: "uts" },
+          { type: "network" },
+          { type: "cgroup" },
+          { type: "user" },
+        ],
+        uidMappings: ids,
+        gidMappings: ids,
+        cgroupsPath: "/sandbox-mcp/abc",
+        resources: {
+          devices: [{ allow: false, access: "rwm" }],
+          memory: { limit: 536_870_912, swap: 536_870_912 },
+          cpu: { quota: 150_000, period: 100_000 },
+          pids: { limit: 200 },
+        },
+      },
+    });
+  });
+
+  test("gives root few capabilities and no right beyond the machine's own limits", () => {
+    expect(createBundle(OPTIONS)).toMatchObject({
+      process: {
+        terminal: false,
+        user: { uid: 0, gid: 0 },
+        noNewPrivileges: false,
+        oomScoreAdj: 100,
+        capabilities: {
+          bounding: CAPABILITIES,
+          effective: CAPABILITIES,
+          permitted: CAPABILITIES,
+          inheritable: [],
+          ambient: [],
+        },
+        rlimits: [
+          { type: "RLIMIT_CORE", hard: 0, soft: 0 },
+          { type: "RLIMIT_NOFILE", hard: 20_000, soft: 20_000 },
+        ],
+      },
+    });
+  });
+
+  test("asks for no swap limit where the kernel has none", () => {
+    const host = { ...OPTIONS.host, hasSwapLimit: false };
+    expect(createBundle({ ...OPTIONS, host })).toMatchObject({
+      linux: { resources: { memory: { limit: 536_870_912 } } },
+    });
+    expect(JSON.stringify(createBundle({ ...OPTIONS, host }))).not.toContain('"swap"');
+  });
+
+  test("is the same for the same options and names no hook and no annotation", () => {
+    const text = JSON.stringify(createBundle(OPTIONS));
+    expect(text).toBe(JSON.stringify(createBundle(structuredClone(OPTIONS))));
+    expect(text).not.toMatch(/"(hooks|annotations)"/);
+  });
+});
+
+/** Calls that reach the kernel's rarer parts; none of them is in the list. */
+const REFUSED = `acct add_key adjtimex bpf clock_adjtime clock_settime create_module delete_module
+  fanotify_init finit_module fsconfig fsmount fsopen fspick init_module io_uring_enter
+  io_uring_register io_uring_setup ioperm iopl kcmp kexec_file_load kexec_load keyctl
+  lookup_dcookie mbind migrate_pages mount mount_setattr move_mount move_pages
+  name_to_handle_at nfsservctl open_by_handle_at open_tree perf_event_open pidfd_getfd
+  pivot_root process_madvise process_vm_readv process_vm_writev quotactl quotactl_fd reboot
+  request_key setdomainname sethostname setns settimeofday swapoff swapon syslog umount umount2
+  unshare uselib userfaultfd ustat vhangup`.split(/\s+/);
+
+describe("the system call filter", () => {
+  const profile = createSeccompProfile("x64");
+  const rulesFor = (name: string) => profile.syscalls.filter(({ names }) => names.includes(name));
+
+  test("refuses whatever is not listed", () => {
+    expect(profile).toMatchObject({
+      defaultAction: "SCMP_ACT_ERRNO",
+      defaultErrnoRet: 1,
+      architectures: ["SCMP_ARCH_X86_64"],
+    });
+    expect(REFUSED.filter((name) => rulesFor(name).length > 0)).toEqual([]);
+  });
+
+  test("lets clone make processes and threads, but no namespace", () => {
+    expect(rulesFor("clone")).toEqual([
+      {
+        names: ["clone"],
+        action: "SCMP_ACT_ALLOW",
+        args: [{ index: 0, value: 0x7e020000, valueTwo: 0, op: "SCMP_CMP_MASKED_EQ" }],
+      },
+    ]);
+    expect(rulesFor("clone3")).toEqual([
+      { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: 38 },
+    ]);
+  });
+
+  test("opens sockets of four families", () => {
+    const allowed = rulesFor("socket").filter(({ action }) => action === "SCMP_ACT_ALLOW");
+    expect(
+      allowed.map(({ args }) => args?.map(({ index, value, op }) => [index, value, op])),
+    ).toEqual([
+      [[0, 1, "SCMP_CMP_EQ"]],
+      [[0, 2, "SCMP_CMP_EQ"]],
+      [[0, 10, "SCMP_CMP_EQ"]],
+      [
+        [0, 16, "SCMP_CMP_EQ"],
+        [2, 0, "SCMP_CMP_EQ"],
+      ],
+    ]);
+  });
+
+  test("names no call twice", () => {
+    const [list] = profile.syscalls;
+    expect(new Set(list?.names).size).toBe(list?.names.length);
+  });
+});

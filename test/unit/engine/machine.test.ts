@@ -1,0 +1,97 @@
+/** What is read from the machine: mounts, cgroup trees, libraries, accounts. */
+
+import { describe, expect, test } from "vitest";
+import { createAccounts, groupId } from "../../../src/engine/accounts.ts";
+import { isHybrid, locateCgroups } from "../../../src/engine/cgroups.ts";
+import { parseLibraries } from "../../../src/engine/daemon.ts";
+import { parseMounts } from "../../../src/engine/mounts.ts";
+
+describe("the mount table", () => {
+  test("names with spaces are read back", () => {
+    const text =
+      "36 35 98:0 /a\\040b /mnt/x\\134y rw,noatime shared:1 - ext4 /dev/loop0 rw,errors=continue\n";
+    expect(parseMounts(text)).toEqual([
+      {
+        root: "/a b",
+        target: "/mnt/x\\y",
+        type: "ext4",
+        source: "/dev/loop0",
+        options: ["rw", "errors=continue"],
+      },
+    ]);
+  });
+
+  test("a line that is none is skipped", () => {
+    expect(parseMounts("\n")).toEqual([]);
+  });
+});
+
+const LEGACY = "25 24 0:22 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+const UNIFIED = "26 24 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw";
+
+describe("cgroup trees", () => {
+  test.for([
+    { name: "hybrid", lines: [LEGACY, UNIFIED], unified: "/sys/fs/cgroup/unified", mixed: true },
+    { name: "version 1", lines: [LEGACY], unified: undefined, mixed: false },
+    { name: "version 2", lines: [UNIFIED], unified: "/sys/fs/cgroup/unified", mixed: false },
+  ])("a $name host is told apart", ({ lines, unified, mixed }) => {
+    const trees = locateCgroups(parseMounts(lines.join("\n")));
+    const legacy = lines.includes(LEGACY)
+      ? [{ controllers: ["memory"], path: "/sys/fs/cgroup/memory" }]
+      : [];
+    expect(trees).toEqual({ unified, legacy });
+    expect(isHybrid({ ...trees, hasSwapLimit: true })).toBe(mixed);
+  });
+});
+
+describe("the libraries of a program", () => {
+  test("the kernel's own is left out and the loader is told apart", () => {
+    const text = `\tlinux-vdso.so.1 (0x00007ffd)
+\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f)
+`;
+    expect(parseLibraries(text)).toEqual({
+      libraries: ["/lib/x86_64-linux-gnu/libc.so.6"],
+      loader: "/lib64/ld-linux-x86-64.so.2",
+    });
+  });
+
+  test("a static program has no loader", () => {
+    expect(() => parseLibraries("\tstatically linked\n")).toThrow("not linked");
+  });
+});
+
+describe("the accounts of a template", () => {
+  const accounts = createAccounts({
+    passwd: [
+      "root:secret:0:0:root:/root:/bin/bash",
+      "_apt:x:42:65534::/nonexistent:/usr/sbin/nologin",
+      "ada:x:1001:1001:Ada:/home/ada:/bin/bash",
+      "user:x:500:500::/srv:/bin/false",
+      "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin",
+      "",
+    ].join("\n"),
+    group: "root:x:0:\nsudo:x:27:ada\nshadow:x:42:\nada:x:1001:\n",
+  });
+
+  test("people, members and passwords go, the sandbox's user comes", () => {
+    expect(accounts).toEqual({
+      passwd: `root:x:0:0:root:/root:/bin/bash
+_apt:x:42:65534::/nonexistent:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+user:x:1000:1000::/home/user:/bin/bash
+`,
+      group: "root:x:0:\nsudo:x:27:user\nshadow:x:42:\nuser:x:1000:\n",
+      shadow: `root:*:19000:0:99999:7:::
+_apt:*:19000:0:99999:7:::
+nobody:*:19000:0:99999:7:::
+user:*:19000:0:99999:7:::
+`,
+      gshadow: "root:*::\nsudo:*::user\nshadow:*::\nuser:*::\n",
+    });
+  });
+
+  test("a group's id is found by its name", () => {
+    expect([groupId(accounts.group, "shadow"), groupId(accounts.group, "none")]).toEqual([42, 0]);
+  });
+});

@@ -1,0 +1,110 @@
+/** Which layers are let near a runtime, and how they are stacked. */
+
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { checkLayers, stageSteps } from "../../../src/engine/rootfs.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const FOLDERS = ["dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var"];
+
+const TARGETS = [
+  { kind: "absolute", target: "/host" },
+  { kind: "relative", target: "../../host" },
+  { kind: "chained", target: "hop" },
+];
+
+describe("a top-level folder that is a link is refused", () => {
+  test.for(FOLDERS.flatMap((name) => TARGETS.map((row) => ({ name, ...row }))))(
+    "$name, $kind",
+    async ({ name, target }) => {
+      await using folder = await makeTempFolder();
+      const root = join(folder.path, "root");
+      await mkdir(root);
+      await symlink("/host", join(root, "hop"));
+      await symlink(target, join(root, name));
+      await expect(checkLayers([{ root }])).rejects.toMatchObject({
+        code: "invalid_argument",
+        message: `/${name} of the template is not a real folder`,
+      });
+    },
+  );
+});
+
+test("the topmost layer decides", async () => {
+  await using folder = await makeTempFolder();
+  const [lower, upper] = [join(folder.path, "lower"), join(folder.path, "upper")];
+  await mkdir(join(lower, "dev"), { recursive: true });
+  await mkdir(upper);
+  await expect(checkLayers([{ root: lower }, { root: upper }])).resolves.toBeUndefined();
+  await symlink("/host", join(upper, "dev"));
+  await expect(checkLayers([{ root: lower }, { root: upper }])).rejects.toThrow("/dev");
+  await expect(checkLayers([{ root: upper }, { root: lower }])).resolves.toBeUndefined();
+});
+
+test("links of a merged /usr are no fault, a file in a folder's place is", async () => {
+  await using folder = await makeTempFolder();
+  await symlink("usr/bin", join(folder.path, "bin"));
+  await expect(checkLayers([{ root: folder.path }])).resolves.toBeUndefined();
+  await writeFile(join(folder.path, "run"), "");
+  await expect(checkLayers([{ root: folder.path }])).rejects.toThrow("/run");
+});
+
+test("a layer that does not exist is named", async () => {
+  await expect(checkLayers([{ root: "/nowhere/at/all" }])).rejects.toMatchObject({
+    code: "not_found",
+    message: "layer does not exist: /nowhere/at/all",
+  });
+});
+
+test("layers are mapped and stacked, the newest on top", () => {
+  const steps = stageSteps({
+    layers: [{ root: "/a", usr: "/usr" }, { root: "/b" }],
+    idBase: 1_048_576,
+    disk: "/c/disk",
+    daemon: "/d",
+  });
+  const options = "redirect_dir=on,metacopy=off,index=off";
+  expect(steps).toEqual([
+    ["isolate"],
+    ["ids", "0", "1048576", "65536"],
+    ["mount", "tmpfs", "/run/sandbox-mcp", "mode=0755,size=1m"],
+    ["chdir", "/run/sandbox-mcp"],
+    ["mkdir", "rootfs"],
+    ["mkdir", "disk"],
+    ["bind", "/c/disk", "disk"],
+    ["mkdir", "daemon"],
+    ["clone", "/d", "daemon"],
+    ["mkdir", "r1"],
+    ["mkdir", "r0"],
+    ["idmap", "/a", "r0"],
+    ["idmap", "/b", "r1"],
+    [
+      "mount",
+      "overlay",
+      "rootfs",
+      `lowerdir=r1:r0,upperdir=disk/root,workdir=disk/root-work,${options}`,
+    ],
+    ["mkdir", "u0"],
+    ["idmap", "/usr", "u0"],
+    [
+      "mount",
+      "overlay",
+      "rootfs/usr",
+      `lowerdir=u0,upperdir=disk/usr,workdir=disk/usr-work,${options}`,
+    ],
+  ]);
+});
+
+test("a container without layers stands on an empty folder", () => {
+  const steps = stageSteps({ layers: [], idBase: 1_048_576, disk: "/c/disk", daemon: "/d" });
+  expect(steps.slice(-2)).toEqual([
+    ["mkdir", "r0"],
+    [
+      "mount",
+      "overlay",
+      "rootfs",
+      "lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,redirect_dir=on,metacopy=off,index=off",
+    ],
+  ]);
+});
