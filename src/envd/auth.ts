@@ -1,0 +1,57 @@
+/** Who may call: the token of the sandbox, or for one file a signature made with it. */
+
+import { SandboxError } from "../common/errors.ts";
+import { ACCESS_TOKEN_HEADER } from "../wire/headers.ts";
+import { equalSecrets, signFile, type SignedFile } from "../wire/signature.ts";
+import type { Exchange } from "./exchange.ts";
+import type { Settings } from "./settings.ts";
+
+/** Routes that check for themselves, or need no token, by method and exact path. */
+const EXEMPT: ReadonlySet<string> = new Set(["GET /health", "GET /files", "POST /files"]);
+
+/** Whether a request may go on to its route. */
+export function isAdmitted(
+  settings: Settings,
+  call: { readonly method: string; readonly path: string; readonly token: string },
+): boolean {
+  const { accessToken } = settings;
+  if (accessToken === undefined || EXEMPT.has(`${call.method} ${call.path}`)) return true;
+  return equalSecrets(call.token, accessToken);
+}
+
+/** The access token that a request carries, empty without one; a doubled header fits no token. */
+export function tokenOf(headers: NodeJS.Dict<string | string[]>): string {
+  const value = headers[ACCESS_TOKEN_HEADER];
+  return typeof value === "string" ? value : "";
+}
+
+/** No account has another name; above all, none has a colon, which the signature joins with. */
+const USER_PATTERN = /^(?:[a-z_][a-z0-9_-]{0,31})?$/;
+
+/**
+ * Grants one file operation by token or signature; everything is granted while no token is set.
+ * @throws SandboxError unauthenticated
+ */
+export function authorizeFile(
+  exchange: Exchange,
+  file: SignedFile & { readonly signature: string | undefined },
+): void {
+  const { accessToken } = exchange.daemon.settings.current;
+  if (accessToken === undefined) return;
+  const given = tokenOf(exchange.request.headers);
+  if (given !== "") {
+    if (equalSecrets(given, accessToken)) return;
+    throw refusal("access token present in header but does not match");
+  }
+  if (file.signature === undefined) throw refusal("missing signature query parameter");
+  const isValid =
+    USER_PATTERN.test(file.username) && equalSecrets(file.signature, signFile(file, accessToken));
+  if (!isValid) throw refusal("invalid signature");
+  if (file.expiration !== undefined && file.expiration < Math.floor(Date.now() / 1000)) {
+    throw refusal("signature is already expired");
+  }
+}
+
+function refusal(message: string): SandboxError {
+  return new SandboxError("unauthenticated", message);
+}

@@ -1,0 +1,40 @@
+/** POST /init: the host tells the daemon about its sandbox; the first call opens the public side. */
+
+import { SandboxError, errorText } from "../../common/errors.ts";
+import { readBody } from "../../common/http.ts";
+import { faultsOf } from "../../common/schema.ts";
+import { initRequestSchema, type InitRequest } from "../../wire/files.ts";
+import { ENVD_VERSION } from "../../wire/headers.ts";
+import { sendStatus } from "../exchange.ts";
+import type { ControlExchange } from "./exchange.ts";
+
+/** Environment variables and a token; the host itself takes no larger request. */
+const MAX_BODY_BYTES = 16_777_216;
+
+/** @throws SandboxError invalid_argument */
+export async function init({ daemon, request, response, open }: ControlExchange): Promise<void> {
+  const body = await readBody(request, MAX_BODY_BYTES);
+  daemon.settings.apply(parseInit(body.toString("utf8")));
+  await open();
+  sendStatus(response, 204, { "cache-control": "no-store", "x-envd-version": ENVD_VERSION });
+}
+
+function invalid(message: string, cause?: unknown): SandboxError {
+  return new SandboxError("invalid_argument", `invalid request body: ${message}`, { cause });
+}
+
+function parseInit(text: string): InitRequest {
+  let json: unknown = {};
+  try {
+    if (text !== "") json = JSON.parse(text);
+  } catch (error) {
+    throw invalid(errorText(error), error);
+  }
+  const parsed = initRequestSchema.safeParse(json);
+  if (!parsed.success) throw invalid(faultsOf(parsed.error));
+  const { defaultWorkdir } = parsed.data;
+  if (defaultWorkdir && !defaultWorkdir.startsWith("/")) {
+    throw invalid("defaultWorkdir: not an absolute path");
+  }
+  return parsed.data;
+}

@@ -1,0 +1,62 @@
+/** The host's side of the daemon: a socket that nothing in the sandbox can reach. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { errorText } from "../../common/errors.ts";
+import type { Daemon } from "../daemon.ts";
+import { sendFault, sendStatus, toFault } from "../exchange.ts";
+import { SERVER_OPTIONS, splitTarget } from "../server.ts";
+import type { ControlHandler } from "./exchange.ts";
+import { health } from "./health.ts";
+import { init } from "./init.ts";
+import { createLogsHandler } from "./logs.ts";
+import { createTunnelHandler } from "./tunnel.ts";
+
+export interface ControlOptions {
+  readonly daemon: Daemon;
+  /** Lets the public side listen; does nothing when it listens already. */
+  readonly open: () => Promise<void>;
+}
+
+/** The control server; it does not listen yet. */
+export function createControlServer(options: ControlOptions): Server {
+  const routes: Readonly<Record<string, ControlHandler>> = {
+    "POST /init": init,
+    "GET /health": health,
+    "GET /logs": createLogsHandler(),
+  };
+  const server = createServer(SERVER_OPTIONS, (request, response) => {
+    const { path } = splitTarget(request.url ?? "");
+    const name = `${request.method} ${path}`;
+    const handler = Object.hasOwn(routes, name) ? routes[name] : undefined;
+    if (handler === undefined) sendStatus(response, 404);
+    // It catches what it throws.
+    else void serve(handler, options, { request, response });
+  });
+  const tunnel = createTunnelHandler();
+  server.on("upgrade", (request, socket, head) => {
+    tunnel({ request, socket, head }).catch((error: unknown) => {
+      logFailure(options.daemon, error);
+      socket.destroy();
+    });
+  });
+  return server;
+}
+
+async function serve(
+  handler: ControlHandler,
+  { daemon, open }: ControlOptions,
+  pair: { readonly request: IncomingMessage; readonly response: ServerResponse },
+): Promise<void> {
+  try {
+    await handler({ daemon, open, ...pair });
+  } catch (error) {
+    logFailure(daemon, error);
+    const { status, message } = toFault(error);
+    if (pair.response.headersSent) pair.response.destroy();
+    else sendFault(pair.response, status, message);
+  }
+}
+
+function logFailure(daemon: Daemon, error: unknown): void {
+  daemon.log.write("error", "control request failed", { logger: "envd", error: errorText(error) });
+}

@@ -1,0 +1,192 @@
+/**
+ * POST /files/compose: several files become one, in order. The new file appears whole or not at
+ * all, and the sources go only after it did.
+ */
+
+import { randomUUID } from "node:crypto";
+import type { Stats } from "node:fs";
+import { constants } from "node:fs";
+import { open, realpath, rename, rm, stat, type FileHandle } from "node:fs/promises";
+import { SandboxError, errorText } from "../../common/errors.ts";
+import { readBody, sendJson } from "../../common/http.ts";
+import { faultsOf, type z } from "../../common/schema.ts";
+import { composeRequestSchema, type FileRecord } from "../../wire/files.ts";
+import { pathFor } from "../call.ts";
+import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
+import { drainRequest, fileUser, type Exchange } from "../exchange.ts";
+import { ensureDirectories } from "../owner.ts";
+import { baseName, joinPath, parentPath } from "../path.ts";
+import type { User } from "../user.ts";
+import { concatenate } from "./concatenate.ts";
+import { giveTo } from "./write-target.ts";
+
+type ComposeRequest = z.infer<typeof composeRequestSchema>;
+
+/** Some ten thousand paths. */
+const MAX_BODY_BYTES = 1_048_576;
+const FILE_MODE = 0o666;
+/** No O_APPEND: it would keep the kernel from copying by itself. */
+const CREATE_FLAGS =
+  constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+
+/** @throws SandboxError invalid_argument, unauthenticated, not_found, resource_exhausted, internal */
+export async function compose(exchange: Exchange): Promise<void> {
+  const request = parseRequest(await readRequest(exchange));
+  const user = await fileUser(exchange, request.username);
+  const plan = await planComposition(exchange, request, user);
+  const sizeBytes = await runComposition(plan, exchange.signal);
+  const { log } = exchange.daemon;
+  log.write("info", "File compose completed", {
+    logger: "envd",
+    operation_id: log.nextOperation(),
+    path: plan.target,
+    sources: plan.sources.length,
+    size: sizeBytes,
+  });
+  const record: FileRecord = { path: plan.target, name: baseName(plan.target), type: "file" };
+  sendJson(exchange.response, 200, {
+    body: record,
+    headers: { "content-type": "application/json" },
+  });
+}
+
+interface Plan {
+  readonly target: string;
+  readonly sources: readonly string[];
+  readonly user: User;
+}
+
+async function readRequest(exchange: Exchange): Promise<Buffer> {
+  try {
+    return await readBody(exchange.request, MAX_BODY_BYTES);
+  } catch (error) {
+    drainRequest(exchange);
+    throw invalid(`invalid request body: ${errorText(error)}`, error);
+  }
+}
+
+function parseRequest(body: Buffer): ComposeRequest {
+  let json: unknown;
+  try {
+    json = JSON.parse(body.toString("utf8"));
+  } catch (error) {
+    throw invalid(`invalid request body: ${errorText(error)}`, error);
+  }
+  const parsed = composeRequestSchema.safeParse(json);
+  if (!parsed.success) throw invalid(`invalid request body: ${faultsOf(parsed.error)}`);
+  if (parsed.data.source_paths.length === 0) throw invalid("source_paths must not be empty");
+  if (parsed.data.destination === "") throw invalid("destination is required");
+  return parsed.data;
+}
+
+async function planComposition(
+  { daemon }: Exchange,
+  request: ComposeRequest,
+  user: User,
+): Promise<Plan> {
+  const resolve = (path: string, subject: string) => {
+    try {
+      return pathFor(daemon, user, path);
+    } catch (error) {
+      throw invalid(`error resolving ${subject}: ${errorText(error)}`, error);
+    }
+  };
+  const target = resolve(request.destination, "destination path");
+  const targetPlace = await placeOf(target);
+  const sources: string[] = [];
+  for (const given of request.source_paths) {
+    const source = resolve(given, `source path "${given}"`);
+    await checkSource({ given, source }, { target, targetPlace });
+    sources.push(source);
+  }
+  return { target, sources, user };
+}
+
+async function checkSource(
+  { given, source }: { readonly given: string; readonly source: string },
+  { target, targetPlace }: { readonly target: string; readonly targetPlace: string },
+): Promise<void> {
+  // Under another spelling it would still be the file that is deleted in the end.
+  if (source === target || (await placeOf(source)) === targetPlace) {
+    throw invalid(`source path "${given}" cannot be the same as destination`);
+  }
+  let stats: Stats;
+  try {
+    stats = await stat(source);
+  } catch (error) {
+    throw new SandboxError("not_found", `source file not found: ${given}`, { cause: error });
+  }
+  if (!stats.isFile()) throw invalid(`source path is not a regular file: ${given}`);
+}
+
+/** Where a name really stands: its folder without links, then the name itself. */
+async function placeOf(path: string): Promise<string> {
+  const folder = parentPath(path);
+  const real = await realpath(folder).catch(() => folder);
+  return joinPath(real, baseName(path));
+}
+
+async function runComposition(plan: Plan, signal: AbortSignal): Promise<number> {
+  const { target, sources, user } = plan;
+  try {
+    await ensureDirectories(parentPath(target), user);
+  } catch (error) {
+    const message = `error ensuring directories: ${errorText(error)}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+  const temporary = `${target}.e2b-compose.${randomUUID()}.tmp`;
+  let sizeBytes = 0;
+  try {
+    sizeBytes = await writeTemporary({ temporary, sources, user }, signal);
+    await finalize(temporary, target);
+  } catch (error) {
+    await rm(temporary, { force: true });
+    throw error;
+  }
+  // The new file is complete; a source that stays is left over, not lost.
+  await Promise.allSettled(sources.map(async (source) => rm(source)));
+  return sizeBytes;
+}
+
+async function writeTemporary(
+  job: { readonly temporary: string; readonly sources: readonly string[]; readonly user: User },
+  signal: AbortSignal,
+): Promise<number> {
+  await using file = await createTemporary(job.temporary);
+  await giveTo(file, job.user);
+  await concatenate(job.sources, file, signal);
+  try {
+    await file.sync();
+    return (await file.stat()).size;
+  } catch (error) {
+    throw spaceFault(error, `error closing destination file: ${errnoText(error)}`);
+  }
+}
+
+async function createTemporary(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, CREATE_FLAGS, FILE_MODE);
+  } catch (error) {
+    const text = fileErrorText("open", path, error);
+    throw spaceFault(error, `error creating destination file: ${text}`);
+  }
+}
+
+async function finalize(temporary: string, target: string): Promise<void> {
+  try {
+    await rename(temporary, target);
+  } catch (error) {
+    const text = `rename ${temporary} ${target}: ${errnoText(error)}`;
+    throw spaceFault(error, `error finalizing compose: ${text}`);
+  }
+}
+
+function spaceFault(error: unknown, message: string): SandboxError {
+  if (!isDiskFull(error)) return new SandboxError("internal", message, { cause: error });
+  const full = "not enough disk space available";
+  return new SandboxError("resource_exhausted", full, { cause: error });
+}
+
+function invalid(message: string, cause?: unknown): SandboxError {
+  return new SandboxError("invalid_argument", message, { cause });
+}

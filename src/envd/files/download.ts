@@ -1,0 +1,199 @@
+/** GET /files: the content of one file; whole, in part, or gzipped on the way. */
+
+import { constants, type Stats } from "node:fs";
+import { open, stat, type FileHandle } from "node:fs/promises";
+import { pipeline } from "node:stream/promises";
+import { constants as zlibConstants, createGzip } from "node:zlib";
+import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { pathFor } from "../call.ts";
+import { fileErrorText } from "../errno.ts";
+import { fileUser, sendFault, sendStatus, type Exchange } from "../exchange.ts";
+import { baseName } from "../path.ts";
+import { selectCoding } from "./accept-encoding.ts";
+import { decideDelivery, type ConditionHeaders } from "./conditions.ts";
+import { inlineDisposition } from "./disposition.ts";
+import { readFileQuery } from "./file-query.ts";
+import { typeByContent, typeByName, UNKNOWN_TYPE } from "./media-type.ts";
+
+/** Never waits for the other end of a pipe, never takes a terminal. */
+const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
+/** So much of a file is looked at to tell text from other content. */
+const SNIFFED_BYTES = 512;
+const READ_BYTES = 262_144;
+
+/** Content from a sandbox must not act as a page of the service that shows it. */
+const SAFETY_HEADERS = {
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cache-control": "private, no-store",
+  "content-security-policy": "sandbox",
+};
+
+/** @throws SandboxError unauthenticated, invalid_argument, not_found, internal */
+export async function download(exchange: Exchange): Promise<void> {
+  const query = readFileQuery(exchange, "read");
+  if (query === undefined) return;
+  const { request, response, daemon } = exchange;
+  const user = await fileUser(exchange, query.username);
+  const path = resolved(() => pathFor(daemon, user, query.path ?? ""), query.path ?? "");
+  await requireFile(path);
+  const headers = conditionsOf(exchange);
+  const { coding, isIdentityRefused } = selectCoding(
+    request.headers["accept-encoding"]?.toString(),
+  );
+  if (coding === undefined) {
+    const reason = "no acceptable encoding found, supported: [gzip]";
+    sendFault(response, 406, `error parsing Accept-Encoding: ${reason}`);
+    return;
+  }
+  const isPlainOnly = needsIdentity(headers);
+  if (isPlainOnly && isIdentityRefused) {
+    const reason = "identity encoding not acceptable for Range or conditional request";
+    sendFault(response, 406, reason);
+    return;
+  }
+  await using file = await openFile(path);
+  response.setHeader("vary", appended(response.getHeader("vary"), "Accept-Encoding"));
+  response.setHeader("content-disposition", inlineDisposition(baseName(path)));
+  for (const [name, value] of Object.entries(SAFETY_HEADERS)) response.setHeader(name, value);
+  const content: Content = { exchange, file, type: typeByName(query.path ?? "") };
+  const isEmpty = (await readStart(file)).length === 0;
+  if (coding === "gzip" && !isPlainOnly && (!isEmpty || isIdentityRefused)) {
+    await sendGzip(content);
+  } else {
+    await sendIdentity(content, headers);
+  }
+}
+
+interface Content {
+  readonly exchange: Exchange;
+  readonly file: FileHandle;
+  readonly type: string | undefined;
+}
+
+function resolved(resolve: () => string, path: string): string {
+  try {
+    return resolve();
+  } catch (error) {
+    const message = `error expanding and resolving path '${path}': ${errorText(error)}`;
+    throw new SandboxError("invalid_argument", message, { cause: error });
+  }
+}
+
+async function requireFile(path: string): Promise<void> {
+  let stats: Stats;
+  try {
+    stats = await stat(path);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") {
+      throw new SandboxError("not_found", `path '${path}' does not exist`, { cause: error });
+    }
+    const text = fileErrorText("stat", path, error);
+    const message = `error checking if path exists '${path}': ${text}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+  if (stats.isDirectory()) {
+    throw new SandboxError("invalid_argument", `path '${path}' is a directory`);
+  }
+  if (!stats.isFile()) {
+    throw new SandboxError("invalid_argument", `path '${path}' is not a regular file`);
+  }
+}
+
+async function openFile(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, OPEN_FLAGS);
+  } catch (error) {
+    const message = `error opening file '${path}': ${fileErrorText("open", path, error)}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+}
+
+function conditionsOf({ request: { headers } }: Exchange): ConditionHeaders {
+  return {
+    ifMatch: headers["if-match"],
+    ifUnmodifiedSince: headers["if-unmodified-since"],
+    ifNoneMatch: headers["if-none-match"],
+    ifModifiedSince: headers["if-modified-since"],
+    ifRange: headers["if-range"]?.toString(),
+    range: headers.range,
+  };
+}
+
+function needsIdentity(headers: ConditionHeaders): boolean {
+  const { range, ifModifiedSince, ifNoneMatch, ifRange } = headers;
+  return [range, ifModifiedSince, ifNoneMatch, ifRange].some((value) => value !== undefined);
+}
+
+async function readStart(file: FileHandle): Promise<Uint8Array> {
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(SNIFFED_BYTES), 0, SNIFFED_BYTES, 0);
+  return buffer.subarray(0, bytesRead);
+}
+
+async function sendGzip({ exchange, file, type }: Content): Promise<void> {
+  const { response, signal } = exchange;
+  response.writeHead(200, {
+    "content-type": type ?? UNKNOWN_TYPE,
+    "content-encoding": "gzip",
+  });
+  const source = file.createReadStream({ start: 0, highWaterMark: READ_BYTES, autoClose: false });
+  // The peer is near: time spent on the last percent of size is lost.
+  const gzip = createGzip({ level: zlibConstants.Z_BEST_SPEED, chunkSize: 65_536 });
+  await pipeline(source, gzip, response, { signal });
+}
+
+async function sendIdentity(content: Content, headers: ConditionHeaders): Promise<void> {
+  const { exchange, file } = content;
+  const { response } = exchange;
+  const stats = await file.stat();
+  const state = { size: stats.size, modifiedMs: stats.mtimeMs };
+  const delivery = decideDelivery(headers, state);
+  response.setHeader("last-modified", stats.mtime.toUTCString());
+  response.setHeader("accept-ranges", "bytes");
+  if (delivery.kind === "none") {
+    const isOutside = delivery.status === 416;
+    sendStatus(
+      response,
+      delivery.status,
+      isOutside ? { "content-range": `bytes */${stats.size}` } : {},
+    );
+    return;
+  }
+  const start = await readStart(file);
+  response.setHeader("content-type", content.type ?? typeByContent(start));
+  // Files of the kernel say that they are empty and are not; their length is known at the end.
+  if (stats.size === 0 && start.length > 0) {
+    await sendPart(content, { start: 0, end: Number.POSITIVE_INFINITY });
+  } else if (delivery.kind === "whole") {
+    response.setHeader("content-length", stats.size);
+    await sendPart(content, { start: 0, end: stats.size - 1 });
+  } else {
+    const range = `bytes ${delivery.start}-${delivery.end}/${stats.size}`;
+    response.setHeader("content-range", range);
+    response.setHeader("content-length", delivery.end - delivery.start + 1);
+    response.statusCode = 206;
+    await sendPart(content, delivery);
+  }
+}
+
+async function sendPart(
+  { exchange, file }: Content,
+  part: { readonly start: number; readonly end: number },
+): Promise<void> {
+  const { response, signal } = exchange;
+  if (part.end < part.start) {
+    response.end();
+    return;
+  }
+  const options = { ...part, highWaterMark: READ_BYTES, autoClose: false };
+  const source = file.createReadStream(options);
+  await pipeline(source, response, { signal, end: false });
+  const isShort = Number.isFinite(part.end) && source.bytesRead < part.end - part.start + 1;
+  // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
+  if (isShort) response.destroy();
+  else response.end();
+}
+
+function appended(value: number | string | readonly string[] | undefined, item: string): string {
+  return value === undefined ? item : `${value.toString()}, ${item}`;
+}

@@ -1,0 +1,112 @@
+/** POST /files: one file as the whole body, or many as parts of a form. */
+
+import { SandboxError, errorText } from "../../common/errors.ts";
+import { sendJson } from "../../common/http.ts";
+import type { FileRecord } from "../../wire/files.ts";
+import { pathFor } from "../call.ts";
+import { fileUser, type Exchange } from "../exchange.ts";
+import { baseName } from "../path.ts";
+import type { User } from "../user.ts";
+import { parseParameterized } from "./disposition.ts";
+import { readFileQuery, type FileQuery } from "./file-query.ts";
+import { readMetadata } from "./metadata.ts";
+import { readParts, type Part } from "./multipart.ts";
+import { openRequestBody, type RequestBody } from "./request-body.ts";
+import { writeTarget } from "./write-target.ts";
+
+const RAW_TYPE = "application/octet-stream";
+const FILE_FIELD = "file";
+
+/** @throws SandboxError unauthenticated, invalid_argument, resource_exhausted, internal */
+export async function upload(exchange: Exchange): Promise<void> {
+  const query = readFileQuery(exchange, "write");
+  if (query === undefined) return;
+  using body = openRequestBody(exchange);
+  const user = await fileUser(exchange, query.username);
+  // Checked although this file system keeps none: a wrong set must not pass here and fail there.
+  readMetadata(exchange.request);
+  const job: UploadJob = { exchange, query, body, user };
+  const records = await store(job);
+  sendJson(exchange.response, 200, { body: records });
+}
+
+interface UploadJob {
+  readonly exchange: Exchange;
+  readonly query: FileQuery;
+  readonly body: RequestBody;
+  readonly user: User;
+}
+
+async function store(job: UploadJob): Promise<FileRecord[]> {
+  const type = job.exchange.request.headers["content-type"] ?? "";
+  const { value, parameters } = parseParameterized(type);
+  if (value === RAW_TYPE) return [await storeRaw(job)];
+  if (value.startsWith("multipart/")) return storeParts(job, parameters.get("boundary"));
+  const expected = `expected multipart/form-data or ${RAW_TYPE}`;
+  throw new SandboxError("invalid_argument", `unsupported content type: ${type}, ${expected}`);
+}
+
+async function storeRaw(job: UploadJob): Promise<FileRecord> {
+  const { path } = job.query;
+  if (path === undefined || path === "") {
+    const message = "path query parameter is required for raw body upload";
+    throw new SandboxError("invalid_argument", message);
+  }
+  return storeFile(job, resolveTarget(job, path), job.body.chunks);
+}
+
+async function storeParts(job: UploadJob, boundary: string | undefined): Promise<FileRecord[]> {
+  if (boundary === undefined || boundary === "") {
+    const reason = "no multipart boundary param in Content-Type";
+    throw new SandboxError("internal", `error parsing multipart form: ${reason}`);
+  }
+  const records: FileRecord[] = [];
+  for await (const part of readParts(job.body.chunks, boundary)) {
+    const name = targetName(part, job.query.path);
+    if (name === undefined) continue;
+    const path = resolveTarget(job, name);
+    refuseRepetition(records, path);
+    records.push(await storeFile(job, path, part.body));
+  }
+  return records;
+}
+
+/** The path that a part asks for; undefined for parts that are no files. */
+function targetName(part: Part, path: string | undefined): string | undefined {
+  const { parameters } = parseParameterized(part.headers.get("content-disposition") ?? "");
+  if (parameters.get("name") !== FILE_FIELD) return undefined;
+  const name = path ?? parameters.get("filename");
+  if (name !== undefined && name !== "") return name;
+  const reason = "filename not found in Content-Disposition header";
+  throw new SandboxError(
+    "invalid_argument",
+    `error getting multipart custom part file name: ${reason}`,
+  );
+}
+
+function resolveTarget({ exchange, user }: UploadJob, path: string): string {
+  try {
+    return pathFor(exchange.daemon, user, path);
+  } catch (error) {
+    const message = `error resolving path: ${errorText(error)}`;
+    throw new SandboxError("invalid_argument", message, { cause: error });
+  }
+}
+
+function refuseRepetition(records: readonly FileRecord[], path: string): void {
+  if (!records.some((record) => record.path === path)) return;
+  const others = records.map((record) => record.path).filter((other) => other !== path);
+  const also =
+    others.length > 1 ? `, also the following files were uploaded: ${others.join(", ")}` : "";
+  const message = `you cannot upload multiple files to the same path '${path}' in one upload request, only the first specified file was uploaded${also}`;
+  throw new SandboxError("invalid_argument", message);
+}
+
+async function storeFile(
+  job: UploadJob,
+  path: string,
+  chunks: AsyncIterator<Buffer>,
+): Promise<FileRecord> {
+  await writeTarget({ path, user: job.user, announced: job.body.length }, chunks);
+  return { path, name: baseName(path), type: "file" };
+}

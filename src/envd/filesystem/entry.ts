@@ -1,0 +1,63 @@
+/** What the wire says about one file, folder or link. */
+
+import type { BigIntStats } from "node:fs";
+import { lstat, realpath, stat } from "node:fs/promises";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { TimestampSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
+import { causeCode } from "../../common/errors.ts";
+import { FileType, type EntryInfoSchema } from "../../gen/filesystem/filesystem_pb.ts";
+import { baseName } from "../path.ts";
+import { permissionBits, permissionsText } from "../permissions.ts";
+import type { Accounts } from "../user.ts";
+
+export type Entry = MessageInitShape<typeof EntryInfoSchema>;
+
+const NANOS_PER_SECOND = 1_000_000_000n;
+
+/**
+ * The entry at a path. Owner, size and time are those of a link itself, type and mode those of
+ * what it leads to; a link that leads nowhere has neither.
+ * @throws the system's error when nothing is there.
+ */
+export async function readEntry(path: string, accounts: Accounts): Promise<Entry> {
+  const stats = await lstat(path, { bigint: true });
+  const uid = Number(stats.uid);
+  const gid = Number(stats.gid);
+  return {
+    name: baseName(path),
+    path,
+    size: stats.size,
+    permissions: permissionsText(Number(stats.mode)),
+    owner: accounts.userNames.get(uid) ?? String(uid),
+    group: accounts.groupNames.get(gid) ?? String(gid),
+    modifiedTime: toTimestamp(stats.mtimeNs),
+    ...(stats.isSymbolicLink() ? await linkFields(path) : plainFields(stats)),
+  };
+}
+
+function plainFields(stats: BigIntStats): Entry {
+  return { type: typeOf(stats), mode: permissionBits(Number(stats.mode)) };
+}
+
+async function linkFields(path: string): Promise<Entry> {
+  try {
+    const [target, stats] = await Promise.all([realpath(path), stat(path, { bigint: true })]);
+    return { ...plainFields(stats), symlinkTarget: target };
+  } catch (error) {
+    if (causeCode(error) === undefined) throw error;
+    // Broken and cyclic links are entries too; their target is told as the link itself.
+    return { type: FileType.UNSPECIFIED, mode: 0, symlinkTarget: path };
+  }
+}
+
+function typeOf(stats: BigIntStats): FileType {
+  if (stats.isFile()) return FileType.FILE;
+  return stats.isDirectory() ? FileType.DIRECTORY : FileType.UNSPECIFIED;
+}
+
+function toTimestamp(nanoseconds: bigint): Timestamp {
+  // Times before 1970 are negative; the fraction is always counted forwards.
+  const nanos = ((nanoseconds % NANOS_PER_SECOND) + NANOS_PER_SECOND) % NANOS_PER_SECOND;
+  const seconds = (nanoseconds - nanos) / NANOS_PER_SECOND;
+  return create(TimestampSchema, { seconds, nanos: Number(nanos) });
+}

@@ -1,0 +1,133 @@
+/** ListDir: the entries below a folder, depth first, in the byte order of their names. */
+
+import type { Stats } from "node:fs";
+import { opendir, realpath, stat } from "node:fs/promises";
+import type { HandlerContext } from "@connectrpc/connect";
+import { SandboxError, causeCode } from "../../common/errors.ts";
+import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
+import { originOf, pathFor, userOf } from "../call.ts";
+import { errnoText, fileErrorText } from "../errno.ts";
+import { joinPath } from "../path.ts";
+import type { Accounts } from "../user.ts";
+import { readEntry, type Entry } from "./entry.ts";
+
+/** A listing of this many entries is about 6 MB of JSON, and its reading takes about a second. */
+const MAX_ENTRIES = 20_000;
+/** So many entries are read at once; more would only queue for the file system's threads. */
+const READ_BATCH = 64;
+/** A vanished or replaced entry is skipped; every other failure is told. */
+const VANISHED: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR"]);
+
+/** @throws SandboxError not_found, invalid_argument, failed_precondition, resource_exhausted */
+export async function listDir(
+  request: ListDirRequest,
+  context: HandlerContext,
+): Promise<{ entries: Entry[] }> {
+  const origin = originOf(context);
+  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  await requireDirectory(path);
+  const listing: Listing = {
+    entries: [],
+    accounts: await origin.daemon.accounts.read(),
+    signal: context.signal,
+  };
+  await collect(listing, path, Math.max(request.depth, 1));
+  return { entries: listing.entries };
+}
+
+interface Listing {
+  readonly entries: Entry[];
+  readonly accounts: Accounts;
+  readonly signal: AbortSignal;
+}
+
+async function requireDirectory(path: string): Promise<void> {
+  let stats: Stats;
+  try {
+    stats = await stat(await realpath(path));
+  } catch (error) {
+    throw resolveFault(path, error);
+  }
+  if (!stats.isDirectory()) {
+    throw new SandboxError("invalid_argument", `path is not a directory: ${path}`);
+  }
+}
+
+function resolveFault(path: string, error: unknown): SandboxError {
+  const code = causeCode(error);
+  if (code === "ENOENT") {
+    const text = fileErrorText("lstat", path, error);
+    return new SandboxError("not_found", `path not found: ${text}`, { cause: error });
+  }
+  if (code === "ELOOP") {
+    const message = `cyclic symlink or chain >255 links at "${path}"`;
+    return new SandboxError("failed_precondition", message, { cause: error });
+  }
+  const text = fileErrorText("lstat", path, error);
+  return new SandboxError("internal", `error resolving symlink: ${text}`, { cause: error });
+}
+
+async function collect(listing: Listing, directory: string, depth: number): Promise<void> {
+  const names = await readNames(listing, directory);
+  for (let start = 0; start < names.length; start += READ_BATCH) {
+    listing.signal.throwIfAborted();
+    const batch = names.slice(start, start + READ_BATCH);
+    const paths = batch.map((name) => joinPath(directory, name));
+    const entries = await Promise.all(paths.map(async (path) => entryIfThere(path, listing)));
+    for (const entry of entries.filter((found) => found !== undefined)) {
+      await append(listing, entry, depth);
+    }
+  }
+}
+
+async function append(listing: Listing, entry: Entry, depth: number): Promise<void> {
+  if (listing.entries.length >= MAX_ENTRIES) throw tooMany();
+  listing.entries.push(entry);
+  const isFolder = entry.type === FileType.DIRECTORY && entry.symlinkTarget === undefined;
+  if (depth <= 1 || !isFolder) return;
+  try {
+    await collect(listing, entry.path ?? "", depth - 1);
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !VANISHED.has(causeCode(error.cause) ?? ""))
+      throw error;
+    // The folder went away between its listing and its reading.
+  }
+}
+
+/** The names in a folder, sorted by their bytes; read piece by piece, so that a limit holds. */
+async function readNames(listing: Listing, directory: string): Promise<string[]> {
+  const names: string[] = [];
+  try {
+    for await (const { name } of await opendir(directory, { bufferSize: 256 })) {
+      if (listing.entries.length + names.length >= MAX_ENTRIES) throw tooMany();
+      names.push(name);
+    }
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    const text = `error reading directory ${directory}: ${errnoText(error)}`;
+    throw new SandboxError("internal", text, { cause: error });
+  }
+  return sortByBytes(names);
+}
+
+function sortByBytes(names: readonly string[]): string[] {
+  return names
+    .map((name) => Buffer.from(name))
+    .toSorted((left, right) => Buffer.compare(left, right))
+    .map((bytes) => bytes.toString());
+}
+
+async function entryIfThere(path: string, listing: Listing): Promise<Entry | undefined> {
+  try {
+    return await readEntry(path, listing.accounts);
+  } catch (error) {
+    if (VANISHED.has(causeCode(error) ?? "")) return undefined;
+    throw new SandboxError("internal", fileErrorText("lstat", path, error), { cause: error });
+  }
+}
+
+function tooMany(): SandboxError {
+  return new SandboxError("resource_exhausted", `more than ${MAX_ENTRIES} entries`, {
+    hint: "List with a smaller depth, or a folder further down.",
+  });
+}

@@ -1,0 +1,62 @@
+/** Move: rename(2), after the destination's parents were made. */
+
+import { lstat, rename } from "node:fs/promises";
+import type { HandlerContext } from "@connectrpc/connect";
+import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
+import { originOf, pathFor, userOf } from "../call.ts";
+import { errnoText, fileErrorText } from "../errno.ts";
+import { ensureDirectories } from "../owner.ts";
+import { parentPath } from "../path.ts";
+import { readEntry, type Entry } from "./entry.ts";
+
+/** @throws SandboxError not_found, invalid_argument, internal */
+export async function move(
+  request: MoveRequest,
+  context: HandlerContext,
+): Promise<{ entry: Entry }> {
+  const origin = originOf(context);
+  const user = await userOf(origin);
+  const source = pathFor(origin.daemon, user, request.source);
+  const target = pathFor(origin.daemon, user, request.destination);
+  try {
+    await ensureDirectories(parentPath(target), user);
+  } catch (error) {
+    const message = `error ensuring directories: ${errorText(error)}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+  await renameStrictly(source, target);
+  try {
+    return { entry: await readEntry(target, await origin.daemon.accounts.read()) };
+  } catch (error) {
+    const message = `error getting file info: ${fileErrorText("lstat", target, error)}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+}
+
+/** rename(2) would replace an empty folder; on this wire no folder is ever replaced. */
+async function renameStrictly(source: string, target: string): Promise<void> {
+  const subject = `rename ${source} ${target}`;
+  try {
+    await lstat(source);
+    const isFolder = await isDirectory(target);
+    if (isFolder) throw new SandboxError("internal", `error renaming: ${subject}: file exists`);
+    await rename(source, target);
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    const text = `${subject}: ${errnoText(error)}`;
+    if (causeCode(error) === "ENOENT") {
+      throw new SandboxError("not_found", `source file not found: ${text}`, { cause: error });
+    }
+    throw new SandboxError("internal", `error renaming: ${text}`, { cause: error });
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  try {
+    return (await lstat(path)).isDirectory();
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}

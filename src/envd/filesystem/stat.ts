@@ -1,0 +1,26 @@
+/** Stat: what is at a path, links included even when they lead nowhere. */
+
+import type { HandlerContext } from "@connectrpc/connect";
+import { SandboxError, causeCode } from "../../common/errors.ts";
+import type { StatRequest } from "../../gen/filesystem/filesystem_pb.ts";
+import { originOf, pathFor, userOf } from "../call.ts";
+import { fileErrorText } from "../errno.ts";
+import { readEntry, type Entry } from "./entry.ts";
+
+/** @throws SandboxError not_found, internal */
+export async function stat(
+  request: StatRequest,
+  context: HandlerContext,
+): Promise<{ entry: Entry }> {
+  const origin = originOf(context);
+  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  try {
+    return { entry: await readEntry(path, await origin.daemon.accounts.read()) };
+  } catch (error) {
+    const text = fileErrorText("lstat", path, error);
+    if (causeCode(error) === "ENOENT") {
+      throw new SandboxError("not_found", `file not found: ${text}`, { cause: error });
+    }
+    throw new SandboxError("internal", `error getting file info: ${text}`, { cause: error });
+  }
+}

@@ -1,0 +1,187 @@
+/** Opening watches for the two forms of the wire, and keeping those that are polled. */
+
+import type { Stats } from "node:fs";
+import { stat, statfs } from "node:fs/promises";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
+import { randomId } from "../../wire/address.ts";
+import { errnoText, fileErrorText } from "../errno.ts";
+import { joinPath } from "../path.ts";
+import { EventQueue } from "../queue.ts";
+import type { AccountReader } from "../user.ts";
+import { readEntry } from "./entry.ts";
+import { TreeWatch } from "./tree-watch.ts";
+import { createWatchBudget } from "./watch-budget.ts";
+
+export type FileEvent = MessageInitShape<typeof FilesystemEventSchema>;
+
+/** What both forms of a watch request carry. */
+export interface WatchRequest {
+  /** Absolute. */
+  readonly path: string;
+  readonly recursive: boolean;
+  readonly includeEntry: boolean;
+  readonly allowNetworkMounts: boolean;
+}
+
+/** A running watch and the events that nobody took yet; disposing of it, even twice, ends it. */
+export interface FileWatch extends Disposable {
+  readonly events: EventQueue<FileEvent>;
+}
+
+export interface WatcherRegistry {
+  /** @throws SandboxError not_found, invalid_argument, resource_exhausted, internal */
+  open(request: WatchRequest): Promise<FileWatch>;
+  /** Keeps a watch until it is removed; returns its identifier. */
+  keep(watch: FileWatch): string;
+  /** @throws SandboxError not_found */
+  find(watcherId: string): FileWatch;
+  /** @throws SandboxError not_found */
+  remove(watcherId: string): void;
+}
+
+/** Watches at one time, of both forms; each costs at least one watch of the kernel. */
+const MAX_WATCHES = 256;
+/** Events that nobody took: some 10 MB, and six times the burst that a large archive makes. */
+const MAX_QUEUED_EVENTS = 65_536;
+/** What an event costs in the queue beside its name. */
+const EVENT_BYTES = 160;
+const ENTRY_BYTES = 300;
+
+const NETWORK_FILE_SYSTEMS: ReadonlySet<number> = new Set([
+  0x6969, 0xff534d42, 0x517b, 0xfe534d42, 0x65735546,
+]);
+
+/** Events after which the file is still there. */
+const WITH_ENTRY: ReadonlySet<EventType> = new Set([
+  EventType.CREATE,
+  EventType.WRITE,
+  EventType.CHMOD,
+]);
+
+/** The registry of a daemon; without watches. */
+export function createWatcherRegistry(accounts: AccountReader): WatcherRegistry {
+  const budget = createWatchBudget();
+  const kept = new Map<string, FileWatch>();
+  let open = 0;
+
+  async function start(request: WatchRequest): Promise<FileWatch> {
+    const events = new EventQueue<FileEvent>();
+    const tree = new TreeWatch({
+      root: request.path,
+      isRecursive: request.recursive,
+      budget,
+      async onEvent(name, type) {
+        const event = await toEvent({ name, type }, request, accounts);
+        if (events.length >= MAX_QUEUED_EVENTS) {
+          tree[Symbol.dispose]();
+          events.fail(new SandboxError("internal", "watcher error: queue or buffer overflow"));
+        } else {
+          events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
+        }
+      },
+      onFailure: (error) => events.fail(error),
+    });
+    try {
+      await tree.arm();
+    } catch (error) {
+      tree[Symbol.dispose]();
+      throw armFault(request.path, error);
+    }
+    let isOpen = true;
+    return {
+      events,
+      [Symbol.dispose]() {
+        if (!isOpen) return;
+        isOpen = false;
+        tree[Symbol.dispose]();
+        events.end();
+        open -= 1;
+      },
+    };
+  }
+
+  return {
+    async open(request) {
+      await requireWatchable(request);
+      if (open >= MAX_WATCHES) {
+        throw new SandboxError("resource_exhausted", `more than ${MAX_WATCHES} watches`);
+      }
+      open += 1;
+      try {
+        return await start(request);
+      } catch (error) {
+        open -= 1;
+        throw error;
+      }
+    },
+    keep(watch) {
+      const watcherId = `w${randomId()}`;
+      kept.set(watcherId, watch);
+      return watcherId;
+    },
+    find(watcherId) {
+      return requireKept(kept, watcherId);
+    },
+    remove(watcherId) {
+      requireKept(kept, watcherId)[Symbol.dispose]();
+      kept.delete(watcherId);
+    },
+  };
+}
+
+function requireKept(kept: ReadonlyMap<string, FileWatch>, watcherId: string): FileWatch {
+  const watch = kept.get(watcherId);
+  if (watch === undefined) {
+    throw new SandboxError("not_found", `watcher with id ${watcherId} not found`);
+  }
+  return watch;
+}
+
+async function requireWatchable(request: WatchRequest): Promise<void> {
+  const { path } = request;
+  let stats: Stats;
+  try {
+    stats = await stat(path);
+  } catch (error) {
+    const text = fileErrorText("stat", path, error);
+    if (causeCode(error) === "ENOENT") {
+      throw new SandboxError("not_found", `path ${path} not found: ${text}`, { cause: error });
+    }
+    const message = `error statting path ${path}: ${text}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
+  if (!stats.isDirectory()) {
+    throw new SandboxError("invalid_argument", `path ${path} not a directory: it is a file`);
+  }
+  if (request.allowNetworkMounts) return;
+  const { type } = await statfs(path);
+  if (NETWORK_FILE_SYSTEMS.has(type)) {
+    const message = `cannot watch path on network filesystem: ${path}`;
+    throw new SandboxError("invalid_argument", message);
+  }
+}
+
+function armFault(path: string, error: unknown): SandboxError {
+  const text = error instanceof SandboxError ? errorText(error) : errnoText(error);
+  const code = error instanceof SandboxError ? error.code : "internal";
+  const message = `error adding path ${path} to watcher: ${text}`;
+  return new SandboxError(code, message, { cause: error });
+}
+
+async function toEvent(
+  event: { readonly name: string; readonly type: EventType },
+  request: WatchRequest,
+  accounts: AccountReader,
+): Promise<FileEvent> {
+  if (!request.includeEntry || !WITH_ENTRY.has(event.type)) return event;
+  try {
+    const path = joinPath(request.path, event.name);
+    return { ...event, entry: await readEntry(path, await accounts.read()) };
+  } catch (error) {
+    if (causeCode(error) === undefined) throw error;
+    // The file is gone again: the event stays true, its entry has nothing to show.
+    return event;
+  }
+}

@@ -1,0 +1,124 @@
+/** From a Start request to what is really executed: identity, environment, folder. */
+
+import { existsSync, type Stats } from "node:fs";
+import { realpath, stat } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { SandboxError, causeCode } from "../../common/errors.ts";
+import type { ProcessConfig } from "../../gen/process/process_pb.ts";
+import { errnoText } from "../errno.ts";
+import { canChangeOwner } from "../owner.ts";
+import type { User } from "../user.ts";
+
+/** What `spawn` is told. */
+export interface Launch {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** Set only where no helper changes the identity. */
+  readonly ids: { readonly uid: number; readonly gid: number } | undefined;
+}
+
+export interface LaunchRequest {
+  readonly config: ProcessConfig;
+  readonly user: User;
+  /** Resolved. */
+  readonly cwd: string;
+  readonly globals: ReadonlyMap<string, string>;
+  /** The program that changes the identity, with the arguments before its own. */
+  readonly helper: readonly [string, ...string[]] | undefined;
+}
+
+/** What a process finds programs by until its environment says otherwise. */
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** `exec` keeps the pid, and tells a missing command on stderr and by status 126 or 127. */
+const EXEC_SCRIPT = 'exec "$@"';
+
+/**
+ * The identity helper that the daemon carries in its own folder, run by its own loader; undefined
+ * where there is none.
+ */
+export function findHelper(directory: string): readonly [string, ...string[]] | undefined {
+  const loader = join(directory, "loader");
+  const program = join(directory, "setpriv");
+  if (!existsSync(loader) || !existsSync(program)) return undefined;
+  return [loader, "--library-path", join(directory, "lib"), program];
+}
+
+/** @throws SandboxError invalid_argument when the folder cannot be entered, or for a NUL byte. */
+export async function planLaunch(request: LaunchRequest): Promise<Launch> {
+  const { config, cwd } = request;
+  const words = [config.cmd, ...config.args];
+  const variables = [...Object.entries(config.envs), ...request.globals].flat();
+  if ([...words, ...variables].some((text) => text.includes("\0"))) {
+    throw new SandboxError("invalid_argument", "command or environment contains a NUL byte");
+  }
+  await requireEnterable(request);
+  return { ...identify(request, words), cwd, env: environmentOf(request) };
+}
+
+function identify(
+  { user, helper }: LaunchRequest,
+  words: readonly string[],
+): Pick<Launch, "file" | "args" | "ids"> {
+  const isOther = canChangeOwner();
+  if (!isOther || helper === undefined) {
+    const ids = isOther && user.uid !== 0 ? { uid: user.uid, gid: user.gid } : undefined;
+    return { file: "/bin/sh", args: ["-c", EXEC_SCRIPT, "sh", ...words], ids };
+  }
+  const [file, ...before] = helper;
+  const identity = ["--reuid", `${user.uid}`, "--regid", `${user.gid}`, "--groups"];
+  return {
+    file,
+    args: [...before, ...identity, user.groups.join(","), "--", ...words],
+    ids: undefined,
+  };
+}
+
+/** Later rows override earlier ones; nothing else is inherited. */
+function environmentOf({ config, user, globals }: LaunchRequest): Record<string, string> {
+  return Object.fromEntries([
+    ["PATH", DEFAULT_PATH],
+    ["HOME", user.home],
+    ["USER", user.name],
+    ["LOGNAME", user.name],
+    ...globals,
+    ...Object.entries(config.envs),
+  ]);
+}
+
+/** Tells a folder that cannot be entered before anything is started, as the user would meet it. */
+async function requireEnterable({ config, cwd, user }: LaunchRequest): Promise<void> {
+  const command = [config.cmd, ...config.args].join(" ");
+  const fault = (text: string, cause?: unknown) =>
+    new SandboxError(
+      "invalid_argument",
+      `error starting process '${command}': fork/exec /bin/sh: ${text}`,
+      { cause },
+    );
+  let real: string;
+  let stats: Stats;
+  try {
+    real = await realpath(cwd);
+    stats = await stat(real);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") {
+      throw new SandboxError("invalid_argument", `cwd '${cwd}' does not exist`, { cause: error });
+    }
+    throw fault(errnoText(error), error);
+  }
+  if (!stats.isDirectory()) throw fault("not a directory");
+  if (user.uid === 0 || !canChangeOwner()) return;
+  for (let path = real; ; path = posix.dirname(path)) {
+    if (!maySearch(await stat(path), user)) throw fault("permission denied");
+    if (path === "/") return;
+  }
+}
+
+/** The search permission of a folder; the first class that fits decides, as in the kernel. */
+function maySearch(stats: Stats, user: User): boolean {
+  if (stats.uid === user.uid) return (stats.mode & 0o100) !== 0;
+  if (user.groups.includes(stats.gid)) return (stats.mode & 0o010) !== 0;
+  return (stats.mode & 0o001) !== 0;
+}

@@ -1,0 +1,150 @@
+/** The processes of the daemon: those that run, and for a while how the others ended. */
+
+import { SandboxError } from "../../common/errors.ts";
+import type { ProcessSelector } from "../../gen/process/process_pb.ts";
+import type { DaemonLog, LogFields } from "../log.ts";
+import { RunningProcess, type ProcessEvent, type StartOptions } from "./child.ts";
+import type { Subscription } from "./fan-out.ts";
+import type { Outcome } from "./outcome.ts";
+
+/** A process that is no more, and how it ended. */
+export interface EndedProcess {
+  readonly pid: number;
+  readonly tag: string | undefined;
+  readonly outcome: Outcome;
+}
+
+export interface ProcessTable extends Disposable {
+  /** @throws SandboxError invalid_argument, resource_exhausted */
+  start(options: StartOptions): Promise<{
+    readonly running: RunningProcess;
+    readonly subscription: Subscription<ProcessEvent>;
+  }>;
+  /** @throws SandboxError not_found, unimplemented */
+  find(selector: ProcessSelector | undefined): RunningProcess;
+  /** How a process ended, for half a minute after its end, unless one that runs fits too. */
+  findEnded(selector: ProcessSelector | undefined): EndedProcess | undefined;
+  list(): readonly RunningProcess[];
+  /** Kills every process. */
+  [Symbol.dispose](): void;
+}
+
+/** Each has two pipes and a queue; the sandbox's own limit of processes is usually lower. */
+const MAX_PROCESSES = 1_024;
+/** How long the end of a process is remembered. */
+const RETENTION_MS = 30_000;
+/** Ends remembered at one time; the oldest go first. */
+const MAX_ENDED = 1_024;
+/** A command is logged up to this length. */
+const MAX_COMMAND_CHARACTERS = 256;
+
+/** A table without processes. */
+export function createProcessTable(log: DaemonLog): ProcessTable {
+  const running = new Map<number, RunningProcess>();
+  const ended = new Map<number, EndedProcess>();
+  let starting = 0;
+
+  function remember(process: RunningProcess, outcome: Outcome): void {
+    if (running.get(process.pid) === process) running.delete(process.pid);
+    const record: EndedProcess = { pid: process.pid, tag: process.tag, outcome };
+    ended.set(process.pid, record);
+    for (const pid of ended.keys()) {
+      if (ended.size <= MAX_ENDED) break;
+      ended.delete(pid);
+    }
+    const timer = setTimeout(() => {
+      if (ended.get(process.pid) === record) ended.delete(process.pid);
+    }, RETENTION_MS);
+    timer.unref();
+  }
+
+  /** A new process with the pid or the tag of an old one must never be taken for it. */
+  function evict(process: RunningProcess): void {
+    ended.delete(process.pid);
+    if (process.tag === undefined) return;
+    for (const [pid, record] of ended) {
+      if (record.tag === process.tag) ended.delete(pid);
+    }
+  }
+
+  return {
+    async start(options) {
+      if (running.size + starting >= MAX_PROCESSES) {
+        throw new SandboxError("resource_exhausted", `more than ${MAX_PROCESSES} processes`);
+      }
+      starting += 1;
+      try {
+        const started = await RunningProcess.start(options);
+        running.set(started.running.pid, started.running);
+        evict(started.running);
+        logLife(log, started.running, options.timeoutMs);
+        // Resolves always, after the last event was given out.
+        void started.running.ended.then((outcome) => remember(started.running, outcome));
+        return started;
+      } finally {
+        starting -= 1;
+      }
+    },
+    find(selector) {
+      const found = lookUp(running, selector);
+      if (found === undefined) throw missing(selector);
+      return found;
+    },
+    findEnded(selector) {
+      const isRunning = lookUp(running, selector) !== undefined;
+      return isRunning ? undefined : lookUp(ended, selector);
+    },
+    list: () => [...running.values()],
+    [Symbol.dispose]() {
+      for (const process of running.values()) process.kill();
+    },
+  };
+}
+
+function lookUp<T extends { readonly tag: string | undefined }>(
+  processes: ReadonlyMap<number, T>,
+  selector: ProcessSelector | undefined,
+): T | undefined {
+  const choice = selector?.selector;
+  if (choice?.case === "pid") return processes.get(choice.value);
+  if (choice?.case !== "tag") return undefined;
+  return [...processes.values()].findLast((process) => process.tag === choice.value);
+}
+
+function missing(selector: ProcessSelector | undefined): SandboxError {
+  const choice = selector?.selector;
+  if (choice?.case === "pid" || choice?.case === "tag") {
+    return new SandboxError("not_found", `process with ${choice.case} ${choice.value} not found`);
+  }
+  return new SandboxError("unimplemented", "invalid input type *process.ProcessSelector");
+}
+
+function logLife(log: DaemonLog, process: RunningProcess, timeoutMs: number | undefined): void {
+  const { pid, config } = process;
+  const command = [config.cmd, ...config.args].join(" ").slice(0, MAX_COMMAND_CHARACTERS);
+  const base = { logger: "process", pid, operation_id: log.nextOperation() };
+  log.write("info", `Process with pid ${pid} started`, {
+    ...base,
+    event_type: "process_start",
+    command,
+    ...(timeoutMs !== undefined && { request_timeout_ms: timeoutMs }),
+  });
+  // Resolves always.
+  void process.ended.then((outcome) => logEnd(log, process, { ...base, outcome }));
+}
+
+function logEnd(
+  log: DaemonLog,
+  { pid, traffic }: RunningProcess,
+  { outcome, ...base }: LogFields & { readonly outcome: Outcome },
+): void {
+  const { exitCode, exited, status, error } = outcome;
+  log.write("info", `Process with pid ${pid} ended`, {
+    ...base,
+    event_type: "process_end",
+    process_result: { exit_code: exitCode, exited, status, error },
+    stdout_bytes: traffic.stdout,
+    stderr_bytes: traffic.stderr,
+    pty_bytes: 0,
+  });
+}

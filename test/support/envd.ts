@@ -1,0 +1,125 @@
+/** A real daemon as a plain child, reached over its two sockets, with a folder of its own. */
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { request as sendRequest, type IncomingHttpHeaders } from "node:http";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createClient, type Client, type Transport } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { createBareEngine } from "../../src/engine/bare.ts";
+import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
+import { Process } from "../../src/gen/process/process_pb.ts";
+
+const MAIN = resolve(import.meta.dirname, "../../src/envd/main.ts");
+
+export interface HttpRequest {
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+}
+
+export interface HttpReply {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly bytes: Buffer;
+  readonly text: string;
+}
+
+export interface TestDaemon extends AsyncDisposable {
+  /** A folder for the test's own files. */
+  readonly folder: string;
+  readonly publicSocket: string;
+  readonly controlSocket: string;
+  readonly files: Client<typeof Filesystem>;
+  readonly processes: Client<typeof Process>;
+  /** Clients with other headers or the other codec. */
+  transport(options: {
+    readonly useBinaryFormat?: boolean;
+    readonly headers?: Readonly<Record<string, string>>;
+  }): Transport;
+  http(path: string, request?: HttpRequest): Promise<HttpReply>;
+  control(path: string, request?: HttpRequest): Promise<HttpReply>;
+}
+
+export interface TestDaemonOptions {
+  /** The body of the first /init; null to send none. */
+  readonly init?: Readonly<Record<string, unknown>> | null;
+  readonly useBinaryFormat?: boolean;
+}
+
+/** Starts a daemon from its source. */
+export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<TestDaemon> {
+  const base = await mkdtemp(join(tmpdir(), "envd-test-"));
+  const engine = createBareEngine({ command: [process.execPath, MAIN] });
+  const directory = join(base, "c");
+  const container = await engine.create(
+    {
+      id: "test",
+      directory,
+      layers: [],
+      limits: { memoryMb: 128, cpus: 1, diskMb: 1, pids: 64 },
+      hostname: "test",
+    },
+    AbortSignal.timeout(20_000),
+  );
+  const publicSocket = join(directory, "envd.sock");
+  const controlSocket = join(directory, "control.sock");
+  const transport: TestDaemon["transport"] = ({ useBinaryFormat = false, headers = {} }) =>
+    createConnectTransport({
+      baseUrl: "http://localhost",
+      httpVersion: "1.1",
+      useBinaryFormat,
+      nodeOptions: { socketPath: publicSocket },
+      interceptors: [
+        (next) => async (call) => {
+          for (const [name, value] of Object.entries(headers)) call.header.set(name, value);
+          return next(call);
+        },
+      ],
+    });
+  const standard = transport({ useBinaryFormat: options.useBinaryFormat ?? false });
+  const daemon: TestDaemon = {
+    folder: base,
+    publicSocket,
+    controlSocket,
+    files: createClient(Filesystem, standard),
+    processes: createClient(Process, standard),
+    transport,
+    http: async (path, request) => send(publicSocket, path, request),
+    control: async (path, request) => send(controlSocket, path, request),
+    async [Symbol.asyncDispose]() {
+      await container[Symbol.asyncDispose]();
+      await rm(base, { recursive: true, force: true });
+    },
+  };
+  const { init = {} } = options;
+  if (init !== null) {
+    await daemon.control("/init", { method: "POST", body: JSON.stringify(init) });
+  }
+  return daemon;
+}
+
+async function send(
+  socketPath: string,
+  path: string,
+  { method = "GET", headers = {}, body }: HttpRequest = {},
+): Promise<HttpReply> {
+  const { promise, resolve: done, reject } = Promise.withResolvers<HttpReply>();
+  const call = sendRequest({ socketPath, path, method, headers, agent: false }, (reply) => {
+    const chunks: Buffer[] = [];
+    reply.on("data", (chunk: Buffer) => chunks.push(chunk));
+    reply.once("error", reject);
+    reply.once("end", () => {
+      const bytes = Buffer.concat(chunks);
+      done({
+        status: reply.statusCode ?? 0,
+        headers: reply.headers,
+        bytes,
+        text: bytes.toString(),
+      });
+    });
+  });
+  call.once("error", reject);
+  call.end(body);
+  return promise;
+}
