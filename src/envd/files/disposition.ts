@@ -33,7 +33,7 @@ export interface Parameterized {
 
 /** A token, or a quoted string in which a backslash quotes; anything else ends the reading. */
 const PARAMETER_PATTERN =
-  /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\[^])*)"|([^\s;"]*))/y;
+  /\s*;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\[^])*)"|([^\s;"]+))/y;
 /** Before any other character a backslash is part of the name, as old browsers send it. */
 const ESCAPE_PATTERN = /\\([()<>@,;:\\"/[\]?=])/g;
 const EXTENDED_PATTERN = /^utf-8'[^']*'(.*)$/i;

@@ -75,7 +75,8 @@ class Input {
   async hasPart(): Promise<boolean> {
     await this.#need(2);
     if (this.#buffer[0] === DASH && this.#buffer[1] === DASH) return false;
-    this.#buffer = this.#buffer.subarray(await this.#find(LINE_END));
+    const end = await this.#find(LINE_END);
+    this.#buffer = this.#buffer.subarray(end);
     return true;
   }
 
