@@ -1,0 +1,166 @@
+/** The store: records come back as they went in, logs stay within their bounds. */
+
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { openStore } from "../../../src/store/sqlite.ts";
+import type { BuildRecord, SandboxRecord, TemplateRecord } from "../../../src/store/store.ts";
+import { openTestFolder } from "../../support/folder.ts";
+
+const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
+
+const SANDBOX: SandboxRecord = {
+  sandboxId: "ia",
+  owner: "serve",
+  templateId: "t1",
+  buildId: "b1",
+  alias: "base",
+  state: "running",
+  isSecured: true,
+  isPrivate: false,
+  pausesAtTimeout: false,
+  resumesOnTraffic: false,
+  startedAtMs: 1000,
+  endAtMs: 2000,
+  limits: LIMITS,
+  allowsInternet: null,
+  network: { denyOut: ["0.0.0.0/0"] },
+  metadata: { user: "ä" },
+  sealedEnvironment: null,
+};
+
+const TEMPLATE: TemplateRecord = {
+  templateId: "t1",
+  kind: "snapshot",
+  name: "local/web",
+  isPublic: false,
+  createdAtMs: 1000,
+  updatedAtMs: 1000,
+  lastSpawnedAtMs: null,
+  spawnCount: 0,
+};
+
+function build(buildId: string, createdAtMs: number): BuildRecord {
+  return {
+    buildId,
+    templateId: "t1",
+    owner: "serve",
+    status: "ready",
+    sourceSandboxId: "ia",
+    createdAtMs,
+    updatedAtMs: createdAtMs,
+    finishedAtMs: createdAtMs,
+    limits: LIMITS,
+    layers: [{ root: "base/root" }],
+    defaultUser: "user",
+    defaultWorkdir: "/home/user",
+  };
+}
+
+test("a sandbox comes back as it was put, until it is removed", () => {
+  using store = openStore({ path: ":memory:" });
+  store.sandboxes.put({ ...SANDBOX, state: "starting" });
+  store.sandboxes.put(SANDBOX);
+  expect(store.sandboxes.ofOwner("serve")).toEqual([SANDBOX]);
+  expect(store.sandboxes.ofOwner("other")).toEqual([]);
+  expect(store.sandboxes.owners()).toEqual(["serve"]);
+  expect(store.sandboxes.countOfTemplate("t1")).toBe(1);
+  store.sandboxes.remove("ia");
+  expect(store.sandboxes.get("ia")).toBeUndefined();
+});
+
+test("a tag names the newest build that it was given, and only one that is ready", () => {
+  using store = openStore({ path: ":memory:" });
+  store.templates.put(TEMPLATE);
+  store.builds.put(build("b1", 1000));
+  store.builds.put(build("b2", 2000));
+  store.builds.put({ ...build("b3", 3000), status: "building" });
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1" });
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b2" });
+  store.builds.tag({ templateId: "t1", tag: "next", buildId: "b3" });
+  expect(store.builds.tagged("t1", "default")?.buildId).toBe("b2");
+  expect(store.builds.tagged("t1", "next")).toBeUndefined();
+  expect(store.builds.ofTemplate("t1").map(({ buildId }) => buildId)).toEqual(["b3", "b2", "b1"]);
+  expect(store.builds.unfinishedOfOwner("serve").map(({ buildId }) => buildId)).toEqual(["b3"]);
+});
+
+test("a template goes with its builds and tags", () => {
+  using store = openStore({ path: ":memory:" });
+  store.templates.put(TEMPLATE);
+  store.builds.put(build("b1", 1000));
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1" });
+  expect(store.templates.getByName("local/web")).toEqual(TEMPLATE);
+  store.templates.remove("t1");
+  expect(store.templates.all()).toEqual([]);
+  expect(store.builds.all()).toEqual([]);
+  expect(store.builds.tags("t1")).toEqual([]);
+});
+
+test("a transaction that throws leaves nothing", () => {
+  using store = openStore({ path: ":memory:" });
+  expect(() =>
+    store.transaction(() => {
+      store.sandboxes.put(SANDBOX);
+      throw new Error("no");
+    }),
+  ).toThrow("no");
+  expect(store.sandboxes.get("ia")).toBeUndefined();
+});
+
+test("a key is found by its hash until it is removed", () => {
+  using store = openStore({ path: ":memory:" });
+  const key = { keyId: "k1", name: "ci", hash: "ff", mask: "e2b_ab…cdef", createdAtMs: 1 };
+  store.keys.add(key);
+  expect(store.keys.getByHash("ff")).toEqual(key);
+  expect(() => store.keys.add(key)).toThrow(expect.objectContaining({ code: "already_exists" }));
+  expect([store.keys.remove("k1"), store.keys.remove("k1")]).toEqual([true, false]);
+  expect(store.keys.getByHash("ff")).toBeUndefined();
+});
+
+test("log lines come oldest first, from a moment on, and are forgotten by age", () => {
+  using store = openStore({ path: ":memory:" });
+  store.logs.append("ia", [
+    { atMs: 20, line: "second" },
+    { atMs: 10, line: "first" },
+    { atMs: 20, line: "third" },
+  ]);
+  store.logs.append("ib", [{ atMs: 5, line: "other" }]);
+  const read = (startMs: number, limit: number) =>
+    store.logs.read({ sandboxId: "ia", startMs, limit }).map(({ line }) => line);
+  expect(read(0, 10)).toEqual(["first", "second", "third"]);
+  expect(read(20, 1)).toEqual(["second"]);
+  expect(read(0, 0)).toEqual([]);
+  store.logs.forgetBefore(10);
+  expect([store.logs.has("ia"), store.logs.has("ib")]).toEqual([true, false]);
+  expect(store.logs.read({ sandboxId: "ib", startMs: 0, limit: 9 })).toEqual([]);
+});
+
+test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => {
+  using store = openStore({ path: ":memory:" });
+  const line = "x".repeat(10_000);
+  for (let batch = 0; batch < 15; batch += 1) {
+    const lines = Array.from({ length: 100 }, (_, index) => ({ atMs: batch * 100 + index, line }));
+    store.logs.append("ia", lines);
+  }
+  const kept = store.logs.read({ sandboxId: "ia", startMs: 0, limit: 10_000 });
+  expect(kept.length * line.length).toBeLessThanOrEqual(10 * 1024 * 1024);
+  expect(kept.at(-1)?.atMs).toBe(1499);
+});
+
+test("several processes may have the file open; a newer version is refused", async () => {
+  await using folder = await openTestFolder();
+  const path = join(folder.path, "state.db");
+  {
+    using first = openStore({ path });
+    using second = openStore({ path });
+    first.sandboxes.put(SANDBOX);
+    expect(second.sandboxes.get("ia")).toEqual(SANDBOX);
+  }
+  {
+    using database = new DatabaseSync(path);
+    database.exec("PRAGMA user_version = 99");
+  }
+  expect(() => openStore({ path })).toThrow(
+    expect.objectContaining({ code: "failed_precondition" }),
+  );
+});
