@@ -1,0 +1,177 @@
+/** What the client sends to the control API, and what it makes of each answer. */
+
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
+import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
+
+const SANDBOX = {
+  templateID: "t0",
+  sandboxID: "i1",
+  clientID: "6532622b",
+  envdVersion: "0.6.13",
+  envdAccessToken: "token-1",
+  domain: null,
+};
+
+const { signal } = new AbortController();
+
+async function startService(answer: Answer) {
+  const recorder = await startRecorder(answer);
+  const clock = createFakeClock(0);
+  const service = createService({ url: `${recorder.url}/prefix/`, apiKey: "e2b_key", clock });
+  return {
+    recorder,
+    service,
+    clock,
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]();
+      await recorder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("create sends the wire's own fields and remembers token and expiry", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 201, { body: SANDBOX }),
+  );
+  const { service, recorder } = started;
+  await service.control.create({ templateID: "base", timeout: 300, secure: true }, signal);
+  expect(recorder.requests.map(({ method, url, body }) => [method, url, JSON.parse(body)])).toEqual(
+    [["POST", "/prefix/sandboxes", { templateID: "base", timeout: 300, secure: true }]],
+  );
+  expect(recorder.requests[0]?.headers["x-api-key"]).toBe("e2b_key");
+  expect(service.expiresAtMs("i1")).toBe(300_000);
+});
+
+test.for([
+  { status: 400, code: "invalid_argument" },
+  { status: 401, code: "unauthenticated" },
+  { status: 403, code: "permission_denied" },
+  { status: 404, code: "not_found" },
+  { status: 409, code: "failed_precondition" },
+  { status: 429, code: "resource_exhausted" },
+  { status: 500, code: "internal" },
+  { status: 504, code: "deadline_exceeded" },
+])("an answer of $status is $code, with the service's words quoted", async ({ status, code }) => {
+  await using started = await startService((_, response) =>
+    answerJson(response, status, { body: { code: status, message: "no\u202e way" } }),
+  );
+  await expect(started.service.control.get("i1", signal)).rejects.toMatchObject({
+    code,
+    message: `get i1: the service answered ${status} "no\\u202e way"`,
+  });
+});
+
+test("a service that is not there is unavailable", async () => {
+  const recorder = await startRecorder(() => undefined);
+  await recorder[Symbol.asyncDispose]();
+  const clock = createFakeClock();
+  await using service = createService({ url: recorder.url, apiKey: "k", clock });
+  const asked = service.control.create({ templateID: "base" }, signal);
+  await expect(asked).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("a question is repeated when the service is busy, a command is not", async () => {
+  const statuses = [503, 503, 200];
+  await using started = await startService((_, response) =>
+    answerJson(response, statuses.shift() ?? 503, { body: [] }),
+  );
+  const { service, recorder, clock } = started;
+  const listing = service.control.list({}, signal);
+  await expect.poll(() => recorder.requests.length).toBe(1);
+  await expect
+    .poll(async () => {
+      await clock.advance(500);
+      return recorder.requests.length;
+    })
+    .toBe(3);
+  expect(await listing).toEqual({ sandboxes: [] });
+  const creating = service.control.create({ templateID: "base" }, signal);
+  await expect(creating).rejects.toMatchObject({ code: "unavailable" });
+  expect(recorder.requests).toHaveLength(4);
+});
+
+test("a refusal that asks to wait is repeated after that time", async () => {
+  let count = 0;
+  await using started = await startService((_, response) => {
+    count += 1;
+    if (count > 1) answerJson(response, 201, { body: SANDBOX });
+    else
+      answerJson(response, 429, {
+        body: { code: 429, message: "slow" },
+        headers: { "retry-after": "2" },
+      });
+  });
+  const { service, clock } = started;
+  const creating = service.control.create({ templateID: "base" }, signal);
+  await expect
+    .poll(async () => {
+      await clock.advance(500);
+      return count;
+    })
+    .toBe(2);
+  expect((await creating).sandboxID).toBe("i1");
+});
+
+test("a longer wish to wait is told", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 429, {
+      body: { code: 429, message: "slow" },
+      headers: { "retry-after": "600" },
+    }),
+  );
+  await expect(started.service.control.kill("i1", signal)).rejects.toMatchObject({
+    code: "resource_exhausted",
+    hint: "Rate limited: wait 600 s.",
+  });
+});
+
+test("killing what is gone says so", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 404, { body: { code: 404, message: "no" } }),
+  );
+  expect(await started.service.control.kill("i1", signal)).toBe(false);
+});
+
+test("a filter is encoded as the official clients do, and the next page is found", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 200, { body: [], headers: { "x-next-token": "t2" } }),
+  );
+  const { service, recorder } = started;
+  const metadata = { "a b": "c/d,e" };
+  const page = await service.control.list({ metadata, limit: 5, nextToken: "t1" }, signal);
+  expect(page).toEqual({ sandboxes: [], nextToken: "t2" });
+  expect(recorder.requests[0]?.url).toBe(
+    "/prefix/v2/sandboxes?metadata=a%252520b%3Dc%25252Fd%25252Ce&limit=5&nextToken=t1",
+  );
+});
+
+test("an answer of another shape is not trusted", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 200, { body: { sandboxID: 7 } }),
+  );
+  await expect(started.service.control.get("i1", signal)).rejects.toMatchObject({
+    code: "internal",
+  });
+});
+
+test("a cancelled question ends at once", async () => {
+  await using started = await startService(() => undefined);
+  const controller = new AbortController();
+  const asked = started.service.control.get("i1", controller.signal);
+  await expect.poll(() => started.recorder.requests.length).toBe(1);
+  controller.abort();
+  await expect(asked).rejects.toMatchObject({ code: "canceled" });
+});
+
+test("a snapshot's name is one segment of the path", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 404, { body: { code: 404, message: "no" } }),
+  );
+  const { service, recorder } = started;
+  await expect(service.control.template("local/a:b", {}, signal)).rejects.toMatchObject({
+    code: "not_found",
+  });
+  expect(recorder.requests[0]?.url).toBe("/prefix/templates/local%2Fa%3Ab");
+});

@@ -1,0 +1,102 @@
+/** What a reply shows of an output, and where the rest begins. */
+
+import { expect, test } from "vitest";
+import { excerptOutput, pageOutput } from "../../../src/mcp/excerpt.ts";
+import { HEAD_BYTES, OutputBuffer } from "../../../src/mcp/output-buffer.ts";
+
+function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): OutputBuffer {
+  const buffer = new OutputBuffer();
+  for (const [stream, text] of chunks) buffer.append(stream, Buffer.from(text));
+  return buffer;
+}
+
+const BOTH = { streams: ["stdout", "stderr"], isRunning: false } as const;
+
+test("an output within the budget is shown whole, each stream by itself", () => {
+  const buffer = bufferOf(["stdout", "a\n"], ["stderr", "oops\n"], ["stdout", "b\n"]);
+  expect(excerptOutput(buffer.pieces(0), 1_000)).toEqual([
+    { stream: "stdout", head: "a\nb\n" },
+    { stream: "stderr", head: "oops\n" },
+  ]);
+});
+
+test("a long output keeps a quarter of the budget from its beginning and the rest from its end", () => {
+  const lines = Array.from({ length: 1_000 }, (_, index) => `line ${index}\n`);
+  const [excerpt] = excerptOutput(bufferOf(["stdout", lines.join("")]).pieces(0), 1_000);
+  const cut = excerpt?.cut;
+  expect(excerpt?.head.split("\n").slice(0, 2)).toEqual(["line 0", "line 1"]);
+  expect(excerpt?.head.length).toBeLessThanOrEqual(250);
+  expect(cut?.tail.endsWith("line 999\n")).toBe(true);
+  expect(cut?.tail.length).toBeLessThanOrEqual(750);
+  expect(cut?.cursor).toBe(excerpt?.head.length);
+  const shown = (excerpt?.head.length ?? 0) + (cut?.tail.length ?? 0);
+  expect(cut?.omittedBytes).toBe(lines.join("").length - shown);
+});
+
+test("a small stderr is not pushed out by a large stdout", () => {
+  const buffer = bufferOf(["stdout", "x".repeat(50_000)], ["stderr", "the reason\n"]);
+  const excerpts = excerptOutput(buffer.pieces(0), 1_000);
+  expect(excerpts.map(({ stream, cut }) => [stream, cut !== undefined])).toEqual([
+    ["stdout", true],
+    ["stderr", false],
+  ]);
+});
+
+test("the cursor of a cut counts both streams", () => {
+  const buffer = bufferOf(["stderr", "e".repeat(100)], ["stdout", "o".repeat(10_000)]);
+  const stdout = excerptOutput(buffer.pieces(0), 1_000).find(({ stream }) => stream === "stdout");
+  expect(stdout?.cut?.cursor).toBe(100 + (stdout?.head.length ?? 0));
+});
+
+test("pages follow each other without a byte twice", () => {
+  const text = Array.from({ length: 500 }, (_, index) => `line ${index}\n`).join("");
+  const buffer = bufferOf(["stdout", text]);
+  let cursor = 0;
+  let read = "";
+  while (cursor < buffer.totalBytes) {
+    const page = pageOutput(buffer, { ...BOTH, cursor, maxBytes: 1_000 });
+    read += page.texts.map((part) => part.text).join("");
+    expect(page.nextCursor).toBeGreaterThan(cursor);
+    cursor = page.nextCursor;
+  }
+  expect(read).toBe(text);
+});
+
+test("a page of one stream passes over the other", () => {
+  const buffer = bufferOf(["stdout", "a"], ["stderr", "b"], ["stdout", "c"]);
+  expect(
+    pageOutput(buffer, { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: false }),
+  ).toEqual({ texts: [{ stream: "stdout", text: "ac" }], nextCursor: 3 });
+});
+
+test("a character that is not complete waits while the process runs", () => {
+  const buffer = new OutputBuffer();
+  buffer.append("stdout", Buffer.from([0x61, 0xc3]));
+  const wish = { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: true } as const;
+  expect(pageOutput(buffer, wish)).toEqual({
+    texts: [{ stream: "stdout", text: "a" }],
+    nextCursor: 1,
+  });
+  buffer.append("stdout", Buffer.from([0xa9]));
+  expect(pageOutput(buffer, { ...wish, cursor: 1 })).toEqual({
+    texts: [{ stream: "stdout", text: "é" }],
+    nextCursor: 3,
+  });
+});
+
+test("a page stops before the gap and the next one says where it goes on", () => {
+  const buffer = new OutputBuffer();
+  for (let index = 0; index < 20; index += 1) buffer.append("stdout", Buffer.alloc(100_000, "x"));
+  const before = pageOutput(buffer, { ...BOTH, cursor: HEAD_BYTES - 10, maxBytes: 1_000 });
+  expect(before.nextCursor).toBe(HEAD_BYTES);
+  const after = pageOutput(buffer, { ...BOTH, cursor: before.nextCursor, maxBytes: 1_000 });
+  expect([after.resumedAt, after.nextCursor]).toEqual([buffer.gap.end, buffer.gap.end + 1_000]);
+});
+
+test("a cursor beyond the end reads nothing", () => {
+  const buffer = bufferOf(["stdout", "abc"]);
+  expect(pageOutput(buffer, { ...BOTH, cursor: 99, maxBytes: 1_000 })).toEqual({
+    texts: [],
+    nextCursor: 3,
+  });
+});

@@ -1,0 +1,105 @@
+/** The log of a sandbox: voices in order, changes told at a limited rate, kept for a while. */
+
+import { expect, test } from "vitest";
+import { SandboxLogs, logUri } from "../../../src/mcp/logs.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
+
+function startLogs() {
+  const clock = createFakeClock();
+  const logs = new SandboxLogs(clock);
+  const told: string[] = [];
+  logs.observe({ updated: (uri) => told.push(uri), listChanged: () => told.push("list") });
+  const out = (text: string, processId = "p_1") =>
+    logs.output("i1", processId, { stream: "stdout", bytes: Buffer.from(text) });
+  return { clock, logs, told, out };
+}
+
+test("the log names who speaks whenever that changes", async () => {
+  const { logs, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  logs.note("i1", "p_1", "started: echo hi");
+  out("hi\n");
+  out("there");
+  out("other\n", "p_2");
+  logs.note("i1", "p_1", "ended: exit_code 0");
+  expect(logs.read("i1")).toBe(
+    [
+      "--- p_1 started: echo hi",
+      "--- p_1 stdout",
+      "hi",
+      "there",
+      "--- p_2 stdout",
+      "other",
+      "--- p_1 ended: exit_code 0",
+      "",
+    ].join("\n"),
+  );
+});
+
+test("changes are told at once and then once a second", async () => {
+  const { clock, logs, told, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  await clock.advance(0);
+  out("a");
+  await clock.advance(0);
+  for (let index = 0; index < 5; index += 1) {
+    out("b");
+    await clock.advance(300);
+  }
+  await clock.advance(5_000);
+  expect(told).toEqual(["list", logUri("i1"), logUri("i1"), logUri("i1")]);
+});
+
+test("changes of the list come together", async () => {
+  const { clock, logs, told } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  await clock.advance(0);
+  logs.open("i2");
+  logs.open("i3");
+  logs.close("i1");
+  await clock.advance(500);
+  expect(told).toEqual(["list", "list"]);
+});
+
+test("the log of an ended sandbox is not listed but readable for 15 minutes", async () => {
+  const { clock, logs, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  out("x\n");
+  logs.close("i1");
+  expect(logs.list()).toEqual([]);
+  await clock.advance(14 * 60_000);
+  expect(logs.read("i1")).toContain("x");
+  await clock.advance(2 * 60_000);
+  expect(logs.read("i1")).toBeUndefined();
+});
+
+test("a long log is read from its newest part, and says so", async () => {
+  const { logs, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  for (let index = 0; index < 50_000; index += 1) out(`line ${index}\n`);
+  const text = logs.read("i1") ?? "";
+  expect(text.length).toBeLessThan(101_000);
+  expect(text.split("\n")[0]).toMatch(/^\[… .* of older output omitted/);
+  expect(text.split("\n")[1]).toMatch(/^line [0-9]+$/);
+  expect(text.endsWith("line 49999\n")).toBe(true);
+});
+
+test("nobody is told after the end", async () => {
+  const { clock, logs, told, out } = startLogs();
+  logs.open("i1");
+  out("x");
+  await logs[Symbol.asyncDispose]();
+  await clock.advance(10_000);
+  expect(told).toEqual([]);
+});
+
+test("an unknown sandbox has no log", async () => {
+  const { logs } = startLogs();
+  await using _ = logs;
+  expect(logs.read("i9")).toBeUndefined();
+});

@@ -1,0 +1,47 @@
+/** The form of replies: header and quoted sections, records, errors that name the way on. */
+
+import { expect, test } from "vitest";
+import { ERROR_CODES, SandboxError } from "../../../src/common/errors.ts";
+import { errorReply, recordReply, textReply, toCallReply } from "../../../src/mcp/respond.ts";
+
+test("a text reply has its facts in one line and quotes what a sandbox said", () => {
+  const reply = textReply(["exit_code: 0", undefined, "", "x"], [{ name: "stdout", text: "hi" }]);
+  expect(toCallReply(reply, false)).toEqual({
+    content: [{ type: "text", text: "exit_code: 0 | x\n--- stdout\nhi\n--- end" }],
+  });
+});
+
+test("a record states its facts twice, and either form is enough", () => {
+  const reply = recordReply({ sandbox_id: "i1", names: ["a"], note: undefined });
+  expect(toCallReply(reply, true)).toEqual({
+    content: [{ type: "text", text: 'sandbox_id: i1\nnames: ["a"]' }],
+    structuredContent: { sandbox_id: "i1", names: ["a"] },
+  });
+});
+
+test("an error begins with its code and ends with the hint", () => {
+  const error = new SandboxError("not_found", "no process p_7", { hint: "Run it again." });
+  expect(errorReply(error)).toEqual({
+    content: [{ type: "text", text: "not_found: no process p_7. Run it again." }],
+    isError: true,
+  });
+});
+
+test("of an internal failure only the log has the words", () => {
+  const text = errorReply(new SandboxError("internal", "secret stack")).content[0];
+  expect(JSON.stringify(text)).not.toContain("secret");
+});
+
+test.for(ERROR_CODES)("%s gives a text that begins with it", (code) => {
+  const [content] = errorReply(new SandboxError(code, "x".repeat(5_000))).content;
+  const text = content?.type === "text" ? content.text : "";
+  expect(text.startsWith(code)).toBe(true);
+  expect(text.length).toBeLessThanOrEqual(2_000);
+});
+
+test("control characters of a message are escaped", () => {
+  const error = new SandboxError("invalid_argument", "a\u001b[31m\u202eb");
+  expect(errorReply(error).content).toEqual([
+    { type: "text", text: String.raw`invalid_argument: a\u001b[31m\u202eb` },
+  ]);
+});
