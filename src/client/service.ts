@@ -6,6 +6,7 @@ import { SandboxError } from "../common/errors.ts";
 import { formatSandboxHost, parseSandboxId } from "../wire/address.ts";
 import type { SandboxBody } from "../wire/control.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
+import { signFile } from "../wire/signature.ts";
 import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
@@ -24,6 +25,13 @@ export interface ServiceOptions {
   readonly clock?: Clock;
 }
 
+export interface DownloadWish {
+  readonly path: string;
+  readonly user?: string | undefined;
+  /** Unix seconds. */
+  readonly expiration: number;
+}
+
 /** A service; its end closes every connection and breaks every stream. */
 export interface Service extends AsyncDisposable {
   readonly control: Control;
@@ -36,6 +44,11 @@ export interface Service extends AsyncDisposable {
   expiresAtMs(sandboxId: string): number | undefined;
   /** Host under which a port of the sandbox is reached; undefined where no domain is known. */
   portHost(sandboxId: string, port: number | "{port}"): string | undefined;
+  /**
+   * A link by which anybody can read one file for a while; undefined where the service has no
+   * address that others reach. Neither file nor sandbox is looked at, but it must be attached.
+   */
+  downloadUrl(sandboxId: string, file: DownloadWish): string | undefined;
 }
 
 /** Connections to one origin: each running process holds one of them. */
@@ -89,6 +102,11 @@ export function createService(options: ServiceOptions): Service {
       const domain = known.get(sandboxId)?.domain ?? options.domain;
       return domain === undefined ? undefined : `${port}-${sandboxId}.${domain}`;
     },
+    downloadUrl(sandboxId, file) {
+      const { token, domain } = known.get(sandboxId) ?? NO_ACCESS;
+      const base = directUrl(options, sandboxId, domain);
+      return base === undefined ? undefined : signedUrl(base, file, token);
+    },
     async [Symbol.asyncDispose]() {
       await dispatcher.destroy();
     },
@@ -109,6 +127,30 @@ function envdUrl(
   if (domain === undefined) return new URL(options.url).origin;
   if (SHARED_HOST_DOMAINS.has(domain)) return `https://sandbox.${domain}`;
   return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
+}
+
+/** Where a sandbox is reached without headers, as a browser would. */
+function directUrl(
+  options: ServiceOptions,
+  sandboxId: string,
+  ownDomain: string | undefined,
+): string | undefined {
+  if (options.sandboxUrl !== undefined) return new URL(options.sandboxUrl).origin;
+  const domain = ownDomain ?? options.domain;
+  if (options.socketPath !== undefined || domain === undefined) return undefined;
+  return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
+}
+
+/** A sandbox without a token is open to everybody, so its links need no signature. */
+function signedUrl(base: string, file: DownloadWish, token: string | undefined): string {
+  const { path, user, expiration } = file;
+  const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
+  if (token !== undefined) {
+    const signed = { path, operation: "read", username: user ?? "", expiration } as const;
+    query.set("signature", signFile(signed, token));
+    query.set("signature_expiration", String(expiration));
+  }
+  return `${base}/files?${query.toString()}`;
 }
 
 interface AccessTable {

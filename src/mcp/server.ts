@@ -12,7 +12,7 @@ import { parseSandboxId } from "../wire/address.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, type CallReply } from "./respond.ts";
 import type { McpState } from "./state.ts";
-import { explain, goneError, withHints } from "./steer.ts";
+import { explain, goneError } from "./steer.ts";
 import type { Suggest, Tool, ToolContext } from "./tool.ts";
 
 export interface McpServerOptions {
@@ -128,10 +128,14 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
     progress: progressOf(ctx),
     suggest,
     async attach(sandboxId) {
-      const hint = goneError(sandboxId, suggest).hint ?? "";
-      const sandbox = await withHints(service.attach(sandboxId, signal), { not_found: hint });
-      state.logs.open(sandbox.id);
-      return sandbox;
+      try {
+        const sandbox = await service.attach(sandboxId, signal);
+        state.logs.open(sandbox.id);
+        return sandbox;
+      } catch (error) {
+        const isGone = error instanceof SandboxError && error.code === "not_found";
+        throw isGone ? goneError(sandboxId, suggest, error) : error;
+      }
     },
   };
 }

@@ -25,15 +25,20 @@ export function hinted(error: SandboxError, hint: string | undefined): SandboxEr
 }
 
 /** A sandbox that is not there, or not any more. */
-export function goneError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
+export function goneError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
+  const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
+  return new SandboxError("not_found", message, { cause, hint: goneHint(suggest) });
+}
+
+/** The way on without a sandbox. */
+export function goneHint(suggest: Suggest): string {
   const list = suggest("list_sandboxes", "Call list_sandboxes to see which live.");
   const create = suggest("create_sandbox", "Call create_sandbox for a new one.");
-  const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
-  return new SandboxError("not_found", message, { cause, hint: sentences([list, create]) });
+  return sentences([list, create]);
 }
 
 /** A sandbox that must be resumed first. */
-export function pausedError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
+function pausedError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
   const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
   const message = `sandbox ${sandboxId} is paused`;
   return new SandboxError("failed_precondition", message, { cause, hint });

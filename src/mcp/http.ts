@@ -1,0 +1,235 @@
+/** MCP over Streamable HTTP for both eras: one request at a time, or a session per older host. */
+
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import {
+  localhostOriginValidation,
+  NodeStreamableHTTPServerTransport,
+  toNodeHandler,
+  toWebRequest,
+} from "@modelcontextprotocol/node";
+import {
+  createMcpHandler,
+  isLegacyRequest,
+  type McpHttpHandler,
+} from "@modelcontextprotocol/server";
+import { SandboxError, errorText } from "../common/errors.ts";
+import { readBody, sendJson } from "../common/http.ts";
+import { z } from "../common/schema.ts";
+import { createMcpServer } from "./server.ts";
+import type { McpState } from "./state.ts";
+import type { Tool } from "./tool.ts";
+
+export interface McpHttpOptions {
+  readonly state: McpState;
+  readonly tools: readonly Tool[];
+  readonly version: string;
+  /** Who holds a bearer token; undefined for nobody. */
+  authenticate(token: string): Promise<string | undefined>;
+}
+
+/** The `/mcp` endpoint of a listener, which has checked the Host already. */
+export interface McpHttp extends AsyncDisposable {
+  handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
+}
+
+/** Three megabytes of file content, with room for escapes and base64. */
+const MAX_BODY_BYTES = 8 * 1024 * 1024;
+const MAX_SESSIONS = 100;
+/** Hosts come back after a pause for lunch, but most never say goodbye. */
+const SESSION_IDLE_MS = 30 * 60_000;
+const SWEEP_MS = 60_000;
+const RETRY_AFTER_S = 30;
+/** Keeps middlemen from ending a silent stream. */
+const KEEP_ALIVE_MS = 15_000;
+
+interface Session {
+  readonly principal: string;
+  readonly transport: NodeStreamableHTTPServerTransport;
+  usedAtMs: number;
+  /** Requests that are being answered; a long call keeps its session alive. */
+  openRequests: number;
+}
+
+/** Starts the endpoint; its end closes every session. */
+export function startMcpHttp(options: McpHttpOptions): McpHttp {
+  const { state, tools, version } = options;
+  const sessions = new Map<string, Session>();
+  const stop = new AbortController();
+  const checkOrigin = localhostOriginValidation();
+  const modern = createMcpHandler(
+    ({ authInfo }) => {
+      const principal = authInfo?.clientId ?? "http";
+      return createMcpServer({ state, tools, version, era: "modern", isLasting: false, principal });
+    },
+    { legacy: "reject", responseMode: "sse", keepAliveMs: KEEP_ALIVE_MS },
+  );
+  const stopTelling = tellModern(modern, state);
+  const sweeping = sweep(sessions, state, stop.signal);
+  const legacy = createLegacy(options, sessions);
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!checkOrigin(request, response)) return;
+    const principal = await authenticate(request, options);
+    if (principal === undefined) {
+      const headers = { "www-authenticate": "Bearer" };
+      return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
+    }
+    response.setHeader("x-accel-buffering", "no");
+    const body = request.method === "POST" ? await readJson(request) : undefined;
+    if (body === INVALID)
+      return sendRpcError(response, 400, { code: -32_700, text: "Parse error" });
+    const auth = { token: "", clientId: principal, scopes: [] };
+    // A server's requests have both, which Node's type for clients as well does not say.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const node = Object.assign(request, { auth }) as ServerRequest;
+    if (await isLegacyRequest(await toWebRequest(node, body), body)) {
+      return legacy({ request, response, principal, body });
+    }
+    return toNodeHandler(modern)(node, response, body);
+  }
+
+  return {
+    async handle(request, response) {
+      try {
+        await serve(request, response);
+      } catch (error) {
+        answerFailure(error, response, state);
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      stopTelling();
+      await sweeping;
+      await Promise.all([...sessions.values()].map(({ transport }) => transport.close()));
+      await modern.close();
+    },
+  };
+}
+
+type ServerRequest = IncomingMessage & { method: string; url: string };
+
+/** Changes of logs for hosts of the newer era, which listen on streams of their own. */
+function tellModern(modern: McpHttpHandler, state: McpState): () => void {
+  return state.logs.observe({
+    updated: (uri) => modern.notify.resourceUpdated(uri),
+    listChanged: () => modern.notify.resourcesChanged(),
+  });
+}
+
+async function authenticate(
+  request: IncomingMessage,
+  options: McpHttpOptions,
+): Promise<string | undefined> {
+  const token = /^bearer +([^\s]{1,512})$/i.exec(request.headers.authorization ?? "")?.[1];
+  return token === undefined ? undefined : options.authenticate(token);
+}
+
+const INVALID = Symbol("invalid JSON");
+
+async function readJson(request: IncomingMessage): Promise<unknown> {
+  const body = await readBody(request, MAX_BODY_BYTES);
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    // The protocol has an answer of its own for a body that is no JSON.
+    return INVALID;
+  }
+}
+
+const methodSchema = z.looseObject({ method: z.string() });
+
+interface LegacyRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly principal: string;
+  readonly body: unknown;
+}
+
+/** Hosts of the older era: one server and one transport for each session. */
+function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
+  const { state, tools, version } = options;
+
+  async function open(principal: string): Promise<Session> {
+    const server = createMcpServer({
+      state,
+      tools,
+      version,
+      era: "legacy",
+      isLasting: true,
+      principal,
+    });
+    const transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: () => randomUUID(),
+      onsessioninitialized: (id) => void sessions.set(id, session),
+      onsessionclosed: (id) => void sessions.delete(id),
+    });
+    const session = { principal, transport, usedAtMs: state.clock.now(), openRequests: 0 };
+    await server.connect(transport);
+    return session;
+  }
+
+  return async ({ request, response, principal, body }: LegacyRequest): Promise<void> => {
+    const id = request.headers["mcp-session-id"];
+    const known = typeof id === "string" ? sessions.get(id) : undefined;
+    if (id !== undefined && known?.principal !== principal) {
+      return sendRpcError(response, 404, { code: -32_001, text: "Session not found" });
+    }
+    const isOpening = methodSchema.safeParse(body).data?.method === "initialize";
+    if (known === undefined && !isOpening) {
+      return sendRpcError(response, 400, { code: -32_000, text: "Missing session" });
+    }
+    if (known === undefined && sessions.size >= MAX_SESSIONS) {
+      response.setHeader("retry-after", String(RETRY_AFTER_S));
+      return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions" });
+    }
+    const session = known ?? (await open(principal));
+    session.openRequests += 1;
+    response.once("close", () => {
+      session.openRequests -= 1;
+      session.usedAtMs = state.clock.now();
+    });
+    return session.transport.handleRequest(request, response, body);
+  };
+}
+
+/** Ends sessions that nobody has used for long. */
+async function sweep(
+  sessions: Map<string, Session>,
+  state: McpState,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    try {
+      // oxlint-disable-next-line no-await-in-loop
+      await state.clock.sleep(SWEEP_MS, signal);
+    } catch {
+      // The endpoint ends: an aborted wait is how it says so.
+      return;
+    }
+    for (const [id, session] of sessions) {
+      const idleMs = state.clock.now() - session.usedAtMs;
+      if (session.openRequests > 0 || idleMs <= SESSION_IDLE_MS) continue;
+      sessions.delete(id);
+      // oxlint-disable-next-line no-await-in-loop
+      await session.transport.close();
+    }
+  }
+}
+
+function sendRpcError(
+  response: ServerResponse,
+  status: number,
+  fault: { readonly code: number; readonly text: string },
+): void {
+  const error = { code: fault.code, message: fault.text };
+  sendJson(response, status, { body: { jsonrpc: "2.0", id: null, error } });
+}
+
+function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {
+  if (error instanceof SandboxError && error.code === "resource_exhausted") {
+    return sendRpcError(response, 413, { code: -32_600, text: "Request too large" });
+  }
+  state.log.error({ op: "mcp.http", error: errorText(error) }, "request failed");
+  sendRpcError(response, 500, { code: -32_603, text: "Internal error" });
+}

@@ -1,0 +1,45 @@
+/** Tool: resumes a paused sandbox, or extends a running one. */
+
+import { z } from "../../common/schema.ts";
+import { expiryField } from "../expiry.ts";
+import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { goneHint, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const connectSandbox = defineTool({
+  name: "connect_sandbox",
+  title: "Connect to a sandbox",
+  description:
+    "Resumes a paused sandbox with all its files, or extends the life of a running one to at " +
+    "least timeout_seconds from now (it never shortens it). Use it when a call says that the " +
+    "sandbox is paused. Output streams from before a pause are cut; processes live on if their " +
+    "memory was kept.",
+  toolset: "core",
+  input: z.strictObject({ sandbox_id: sandboxIdInput(), timeout_seconds: lifetimeInput() }),
+  output: z.object({
+    sandbox_id: z.string(),
+    was_resumed: z.boolean(),
+    expires_at: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
+    const { service, state, signal, suggest } = context;
+    const connecting = service.control.connect(sandboxId, seconds, signal);
+    const { sandbox, wasResumed } = await withHints(connecting, {
+      not_found: goneHint(suggest),
+      resource_exhausted: suggest("kill_sandbox", "Free a sandbox with kill_sandbox."),
+    });
+    state.logs.open(sandbox.sandboxID);
+    return recordReply({
+      sandbox_id: sandbox.sandboxID,
+      was_resumed: wasResumed,
+      ...expiryField(context, sandbox.sandboxID),
+    });
+  },
+});

@@ -1,0 +1,50 @@
+/** Tool: a link by which a human or another program can read a file. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { defineTool } from "../tool.ts";
+
+export const downloadUrl = defineTool({
+  name: "download_url",
+  title: "Make a download link",
+  description:
+    "Makes a link to a file of the sandbox for a human or another program; whoever has it can " +
+    "read that file until it expires or the sandbox ends. The file is not looked at. To read a " +
+    "file yourself use read_file.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("File in the sandbox, absolute or relative to the user's home."),
+    expires_seconds: z
+      .int()
+      .min(1)
+      .max(MAX_TIMEOUT_SECONDS)
+      .default(3_600)
+      .describe("How long the link counts."),
+    user: userInput(),
+  }),
+  output: z.object({ url: z.string(), expires_at: z.string(), note: z.string() }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: true,
+  },
+  async handler({ sandbox_id: sandboxId, path, expires_seconds: seconds, user }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const expiration = Math.floor(context.clock.now() / 1_000) + seconds;
+    const url = context.service.downloadUrl(sandbox.id, { path, user, expiration });
+    if (url === undefined) {
+      const message = "the service of this sandbox has no address that others can reach";
+      const hint = context.suggest("read_file", "Use read_file, with encoding=base64 for bytes.");
+      throw new SandboxError("failed_precondition", message, { hint });
+    }
+    return recordReply({
+      url,
+      expires_at: new Date(expiration * 1_000).toISOString(),
+      note: "Whoever has the link can read the file.",
+    });
+  },
+});

@@ -1,0 +1,101 @@
+/** Tool: replaces an exact string in a file. */
+
+import type { Sandbox } from "../../client/envd.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { pathHints, withHints } from "../steer.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+/** The file is read and written whole. */
+const MAX_FILE_BYTES = 5_000_000;
+const MAX_STRING_CHARACTERS = 1_000_000;
+const MAX_LINES_TOLD = 10;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  path: pathInput("File in the sandbox, absolute or relative to the user's home."),
+  old_string: z.string().min(1).max(MAX_STRING_CHARACTERS).describe("Text to replace, exactly."),
+  new_string: z.string().max(MAX_STRING_CHARACTERS).describe("Text to put in its place."),
+  replace_all: z.boolean().default(false).describe("Replace every occurrence, not a single one."),
+  user: userInput(),
+});
+
+type Wish = z.output<typeof input>;
+
+export const editFile = defineTool({
+  name: "edit_file",
+  title: "Edit a file",
+  description:
+    "Replaces old_string by new_string in a text file of the sandbox. The string must occur " +
+    "exactly once, including white space, unless replace_all is set; add surrounding lines to " +
+    "make it unique. Use it for small changes; to write a whole file use write_file. There is " +
+    "no lock: a change that a program makes at the same moment is lost.",
+  toolset: "core",
+  input,
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const sandbox = await context.attach(wish.sandbox_id);
+    const before = await readText(sandbox, wish, context);
+    const parts = before.split(wish.old_string);
+    const count = parts.length - 1;
+    checkCount(count, wish);
+    const after = parts.join(wish.new_string);
+    const options = { signal: context.signal, user: wish.user };
+    await sandbox.files.write(wish.path, Buffer.from(after, "utf8"), options);
+    return textReply([
+      `replaced ${count} of ${count} occurrences in ${wish.path}`,
+      `lines: ${changedLines(parts, wish.new_string)}`,
+      expiryFact(context, wish.sandbox_id),
+    ]);
+  },
+});
+
+async function readText(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<string> {
+  const { path, user } = wish;
+  const range = { offset: 0, limit: MAX_FILE_BYTES + 1 };
+  const reading = sandbox.files.read(path, range, { signal: context.signal, user });
+  const { bytes } = await withHints(reading, pathHints(path, context.suggest));
+  if (bytes.length > MAX_FILE_BYTES) {
+    const hint = context.suggest("run_process", "Use sed with run_process.");
+    const message = `${path} is larger than ${MAX_FILE_BYTES} bytes`;
+    throw new SandboxError("invalid_argument", message, { hint });
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (error) {
+    throw new SandboxError("invalid_argument", `${path} is not UTF-8 text`, { cause: error });
+  }
+}
+
+function checkCount(count: number, wish: Wish): void {
+  if (count === 0) {
+    const hint = "Read it again: white space counts.";
+    throw new SandboxError("not_found", `old_string does not occur in ${wish.path}`, { hint });
+  }
+  if (count > 1 && !wish.replace_all) {
+    const message = `old_string occurs ${count} times in ${wish.path}`;
+    const hint = "Add surrounding lines or set replace_all.";
+    throw new SandboxError("failed_precondition", message, { hint });
+  }
+}
+
+/** Where the new text begins, in lines of the new file. */
+function changedLines(parts: readonly string[], newString: string): string {
+  const lines: number[] = [];
+  let line = 1;
+  for (const part of parts.slice(0, -1)) {
+    line += part.split("\n").length - 1;
+    lines.push(line);
+    line += newString.split("\n").length - 1;
+  }
+  const more = lines.length - MAX_LINES_TOLD;
+  return lines.slice(0, MAX_LINES_TOLD).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}

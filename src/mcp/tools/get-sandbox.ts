@@ -1,0 +1,66 @@
+/** Tool: state, expiry and size of a sandbox. */
+
+import { z } from "../../common/schema.ts";
+import { sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { goneHint, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const getSandbox = defineTool({
+  name: "get_sandbox",
+  title: "Describe a sandbox",
+  description:
+    "Tells the state of a sandbox (running or paused), when it started and ends, its template, " +
+    "size, labels and network rules. Use it when a call failed and it is unclear whether the " +
+    "sandbox still lives; otherwise its expiry stands in every result.",
+  toolset: "core",
+  input: z.strictObject({ sandbox_id: sandboxIdInput() }),
+  output: z.object({
+    sandbox_id: z.string(),
+    state: z.enum(["running", "paused"]),
+    template: z.string(),
+    started_at: z.string(),
+    expires_at: z.string(),
+    cpus: z.number(),
+    memory_mb: z.number(),
+    disk_mb: z.number(),
+    allow_internet: z.boolean().optional(),
+    on_timeout: z.enum(["kill", "pause"]).optional(),
+    metadata: z.array(z.object({ name: z.string(), value: z.string() })).optional(),
+    allow_out: z.array(z.string()).optional(),
+    deny_out: z.array(z.string()).optional(),
+    port_host: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId }, { service, signal, suggest }) {
+    const getting = service.control.get(sandboxId, signal);
+    const detail = await withHints(getting, { not_found: goneHint(suggest) });
+    const { metadata, network, lifecycle, allowInternetAccess } = detail;
+    const host = service.portHost(detail.sandboxID, "{port}");
+    return recordReply({
+      sandbox_id: detail.sandboxID,
+      state: detail.state,
+      template: detail.alias ?? detail.templateID,
+      started_at: detail.startedAt,
+      expires_at: detail.endAt,
+      cpus: detail.cpuCount,
+      memory_mb: detail.memoryMB,
+      disk_mb: detail.diskSizeMB,
+      ...(typeof allowInternetAccess === "boolean" && { allow_internet: allowInternetAccess }),
+      ...(lifecycle?.onTimeout !== undefined && { on_timeout: lifecycle.onTimeout }),
+      ...(metadata !== undefined && { metadata: toPairs(metadata) }),
+      ...(network?.allowOut !== undefined && { allow_out: network.allowOut }),
+      ...(network?.denyOut !== undefined && { deny_out: network.denyOut }),
+      ...(host !== undefined && { port_host: host }),
+    });
+  },
+});
+
+function toPairs(record: Readonly<Record<string, string>>) {
+  return Object.entries(record).map(([name, value]) => ({ name, value }));
+}

@@ -1,0 +1,71 @@
+/** Tool: a template and its builds. */
+
+import { z } from "../../common/schema.ts";
+import { recordReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const getTemplate = defineTool({
+  name: "get_template",
+  title: "Describe a template",
+  description:
+    "Tells names, use and builds of a template or snapshot, newest build first, with their " +
+    "status and size. Use it to check that a template exists and is ready before starting " +
+    "sandboxes from it.",
+  toolset: "core",
+  input: z.strictObject({
+    template: z.string().min(1).max(256).describe("Template id, alias, or snapshot id."),
+    limit: z.int().min(1).max(100).default(10).describe("Most builds to return."),
+    cursor: z.string().max(1_024).optional().describe("next_cursor of the last reply."),
+  }),
+  output: z.object({
+    template_id: z.string(),
+    names: z.array(z.string()),
+    is_public: z.boolean(),
+    updated_at: z.string(),
+    spawn_count: z.number(),
+    builds: z.array(
+      z.object({
+        build_id: z.string(),
+        status: z.string().optional(),
+        created_at: z.string(),
+        cpus: z.number(),
+        memory_mb: z.number(),
+        disk_mb: z.number().optional(),
+      }),
+    ),
+    next_cursor: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ template: reference, limit, cursor }, { service, signal }) {
+    const query = { limit, ...(cursor !== undefined && { nextToken: cursor }) };
+    // The wire takes a plain id; the tag of a snapshot names a build, which the list shows anyway.
+    const templateId = reference.split(":")[0] ?? reference;
+    const page = await withHints(service.control.template(templateId, query, signal), {
+      not_found: "No such template; the default is base.",
+      invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
+    });
+    const { template } = page;
+    return recordReply({
+      template_id: template.templateID,
+      names: template.names,
+      is_public: template.public,
+      updated_at: template.updatedAt,
+      spawn_count: template.spawnCount,
+      builds: template.builds.slice(0, limit).map((build) => ({
+        build_id: build.buildID,
+        ...(build.status !== undefined && { status: build.status }),
+        created_at: build.createdAt,
+        cpus: build.cpuCount,
+        memory_mb: build.memoryMB,
+        ...(build.diskSizeMB !== undefined && { disk_mb: build.diskSizeMB }),
+      })),
+      ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
+    });
+  },
+});

@@ -1,0 +1,60 @@
+/** Tool: finds sandboxes. */
+
+import { z } from "../../common/schema.ts";
+import { pairsInput, toRecord } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const listSandboxes = defineTool({
+  name: "list_sandboxes",
+  title: "List sandboxes",
+  description:
+    "Lists the sandboxes of this account, newest first, whoever started them, with state, " +
+    "template and expiry. Use it to find a sandbox_id again; filter by the labels that " +
+    "create_sandbox was given. Do not use sandboxes that belong to somebody else's task.",
+  toolset: "core",
+  input: z.strictObject({
+    state: z.enum(["running", "paused"]).optional().describe("Only these; default: both."),
+    metadata: pairsInput("Only sandboxes with all of these labels."),
+    limit: z.int().min(1).max(100).default(20).describe("Most sandboxes to return."),
+    cursor: z.string().max(1_024).optional().describe("next_cursor of the last reply."),
+  }),
+  output: z.object({
+    sandboxes: z.array(
+      z.object({
+        sandbox_id: z.string(),
+        state: z.enum(["running", "paused"]),
+        template: z.string(),
+        expires_at: z.string(),
+      }),
+    ),
+    next_cursor: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ state, metadata, limit, cursor }, { service, signal }) {
+    const filter = {
+      ...(state !== undefined && { states: [state] }),
+      ...(metadata !== undefined && { metadata: toRecord(metadata) }),
+      ...(cursor !== undefined && { nextToken: cursor }),
+      limit,
+    };
+    const page = await withHints(service.control.list(filter, signal), {
+      invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
+    });
+    return recordReply({
+      sandboxes: page.sandboxes.map((sandbox) => ({
+        sandbox_id: sandbox.sandboxID,
+        state: sandbox.state,
+        template: sandbox.alias ?? sandbox.templateID,
+        expires_at: sandbox.endAt,
+      })),
+      ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
+    });
+  },
+});

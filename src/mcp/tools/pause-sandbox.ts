@@ -1,0 +1,37 @@
+/** Tool: puts a sandbox to sleep. */
+
+import { z } from "../../common/schema.ts";
+import { sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { defineTool } from "../tool.ts";
+
+export const pauseSandbox = defineTool({
+  name: "pause_sandbox",
+  title: "Pause a sandbox",
+  description:
+    "Freezes a running sandbox: its files stay, its processes stand still, and its expiry no " +
+    "longer counts. Resume it with connect_sandbox. Use it to keep a sandbox for later without " +
+    "taking one of the places for running ones.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    keep_memory: z.boolean().default(true).describe("Whether processes go on after the resume."),
+  }),
+  output: z.object({
+    sandbox_id: z.string(),
+    outcome: z.enum(["paused", "was paused already"]),
+    next: z.string(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, keep_memory: keepsMemory }, { service, signal }) {
+    const wasRunning = await service.control.pause(sandboxId, keepsMemory, signal);
+    const outcome = wasRunning ? ("paused" as const) : ("was paused already" as const);
+    const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it`;
+    return recordReply({ sandbox_id: sandboxId, outcome, next });
+  },
+});

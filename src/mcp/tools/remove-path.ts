@@ -1,0 +1,51 @@
+/** Tool: removes a file or a whole tree. */
+
+import { posix } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { defineTool } from "../tool.ts";
+
+/** Nobody means to remove the root or a whole home by one call. */
+const REFUSED_PATTERN = /^\/(?:root|home(?:\/[^/]*)?)?$/;
+/** Stands for the home of whatever user it is. */
+const SOME_HOME = "/home/user";
+
+export const removePath = defineTool({
+  name: "remove_path",
+  title: "Remove a path",
+  description:
+    "Removes a file, a link or a whole directory tree from the sandbox, for good. A link is " +
+    "removed, its target stays. A path that is not there is no error; the service does not tell " +
+    "which was the case. The root and the home directories are refused.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("Path in the sandbox, absolute or relative to the user's home."),
+    user: userInput(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, path, user }, context) {
+    if (REFUSED_PATTERN.test(absolutePath(path))) {
+      const hint = "Give a path below it.";
+      throw new SandboxError("invalid_argument", `${path} is not removed as a whole`, { hint });
+    }
+    const sandbox = await context.attach(sandboxId);
+    await sandbox.filesystem.remove(path, { signal: context.signal, user });
+    return textReply([`removed, or was absent: ${path}`, expiryFact(context, sandboxId)]);
+  },
+});
+
+/** The path without detours, so that what is refused cannot be written in another way. */
+function absolutePath(path: string): string {
+  const below = path.replace(/^~(?=\/|$)/, ".");
+  const absolute = path.startsWith("/") ? path : `${SOME_HOME}/${below}`;
+  return posix.normalize(absolute).replace(/(?<=.)\/+$/, "");
+}

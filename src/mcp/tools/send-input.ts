@@ -1,0 +1,66 @@
+/** Tool: writes to the stdin of a process. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { parseProcessId } from "../capture.ts";
+import { expiryFact } from "../expiry.ts";
+import { processIdInput, sandboxIdInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { processHints, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_DATA_CHARACTERS = 1_000_000;
+/** Below the message limit of services. */
+const CHUNK_BYTES = 256 * 1024;
+
+export const sendInput = defineTool({
+  name: "send_input",
+  title: "Send input",
+  description:
+    "Writes data to the stdin of a process that run_process started with keep_stdin_open, and " +
+    "closes it on request; many programs work only once their input is closed. Add the line end " +
+    "yourself. Read the answer with get_process_output. It is no terminal: programs that need " +
+    "one do not run this way.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    process_id: processIdInput(),
+    data: z.string().max(MAX_DATA_CHARACTERS).describe("What to write; may be empty to close."),
+    encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How data is written."),
+    close: z.boolean().default(false).describe("Close stdin afterwards."),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler(wish, context) {
+    const { sandbox_id: sandboxId, process_id: processId, data, encoding, close } = wish;
+    const pid = parseProcessId(processId);
+    if (pid === undefined) {
+      throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
+    }
+    const sandbox = await context.attach(sandboxId);
+    const bytes = Buffer.from(data, encoding);
+    const hints = {
+      ...processHints(context.suggest),
+      internal: `stdin of ${processId} is closed; start it with keep_stdin_open=true.`,
+    };
+    if (bytes.length > 0) {
+      await withHints(sandbox.process.sendInput(pid, chunksOf(bytes), context.signal), hints);
+    }
+    if (close) await withHints(sandbox.process.closeStdin(pid, context.signal), hints);
+    return textReply([
+      `sent ${bytes.length} bytes to ${processId}`,
+      close ? "stdin is closed" : undefined,
+      expiryFact(context, sandboxId),
+    ]);
+  },
+});
+
+function* chunksOf(bytes: Buffer): Generator<Uint8Array, void> {
+  for (let start = 0; start < bytes.length; start += CHUNK_BYTES) {
+    yield bytes.subarray(start, start + CHUNK_BYTES);
+  }
+}

@@ -1,0 +1,41 @@
+/** Tool: moves the end of a sandbox. */
+
+import { z } from "../../common/schema.ts";
+import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const setTimeoutTool = defineTool({
+  name: "set_timeout",
+  title: "Set the timeout",
+  description:
+    "Sets when a running sandbox ends by itself: timeout_seconds from now, longer or shorter " +
+    "than before. Call it before work that takes longer than the expiry that results tell. " +
+    "Services clamp it to a maximum life; the reply has the time that counts. To end a sandbox " +
+    "now use kill_sandbox; for a paused one use connect_sandbox.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    timeout_seconds: z.int().min(1).max(MAX_TIMEOUT_SECONDS).describe("Seconds from now."),
+  }),
+  output: z.object({ sandbox_id: z.string(), expires_at: z.string() }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
+    const { service, signal, suggest } = context;
+    await withHints(service.control.setTimeout(sandboxId, seconds, signal), {
+      invalid_argument: suggest(
+        "snapshot",
+        "Past its maximum life: take a snapshot and start from it.",
+      ),
+    });
+    // The service clamps silently, so only it knows the time that counts.
+    const detail = await service.control.get(sandboxId, signal);
+    return recordReply({ sandbox_id: detail.sandboxID, expires_at: detail.endAt });
+  },
+});

@@ -1,0 +1,57 @@
+/** Tool: facts about one path. */
+
+import { z } from "../../common/schema.ts";
+import { expiryField } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { pathHints, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const statPath = defineTool({
+  name: "stat_path",
+  title: "Describe a path",
+  description:
+    "Tells type, size, mode, owner and time of one path in the sandbox, and where a symbolic " +
+    "link leads. Use it to check whether something exists; for what a directory holds use " +
+    "list_directory.",
+  toolset: "core",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("Path in the sandbox, absolute or relative to the user's home."),
+    user: userInput(),
+  }),
+  output: z.object({
+    path: z.string(),
+    type: z.enum(["file", "directory", "symlink", "other"]),
+    size: z.number(),
+    permissions: z.string(),
+    owner: z.string(),
+    group: z.string(),
+    modified_at: z.string().optional(),
+    symlink_target: z.string().optional(),
+    expires_at: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, path, user }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const looking = sandbox.filesystem.stat(path, { signal: context.signal, user });
+    const entry = await withHints(looking, pathHints(path, context.suggest));
+    const { modifiedAt, symlinkTarget } = entry;
+    return recordReply({
+      path: entry.path,
+      type: entry.type,
+      size: entry.sizeBytes,
+      permissions: entry.permissions,
+      owner: entry.owner,
+      group: entry.group,
+      ...(modifiedAt !== undefined && { modified_at: modifiedAt.toISOString() }),
+      ...(symlinkTarget !== undefined && { symlink_target: symlinkTarget }),
+      ...expiryField(context, sandboxId),
+    });
+  },
+});
