@@ -125,6 +125,8 @@ export interface CapturesOptions {
 }
 
 export interface StartWish {
+  /** The command as its caller wrote it. */
+  readonly label: string;
   readonly request: ProcessRequest;
   readonly user: string | undefined;
   readonly timeoutMs: number | undefined;
@@ -162,8 +164,7 @@ export class Captures implements AsyncDisposable {
     const startedAtMs = this.#options.clock.now();
     const first = pidOf(events);
     const pid = await this.#orphaned(first, sandbox, wish.signal);
-    const command = [request.cmd, ...request.args].join(" ");
-    this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${command}`);
+    this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${wish.label}`);
     return this.#pump(events, { sandbox, pid, startedAtMs, isAttached: false });
   }
 

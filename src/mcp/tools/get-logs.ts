@@ -10,6 +10,20 @@ const LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_RECORDS = 1_000;
 const MAX_RECORD_CHARACTERS = 1_000;
 
+/** Fields that tell a caller nothing: they name the sandbox and the way of its records. */
+const ALWAYS_EQUAL: ReadonlySet<string> = new Set([
+  "envID",
+  "instanceID",
+  "sandboxID",
+  "service",
+  "source",
+  "source_type",
+  "teamID",
+  "templateID",
+  "timestamp",
+  "traceID",
+]);
+
 export const getLogs = defineTool({
   name: "get_logs",
   title: "Get service logs",
@@ -62,7 +76,9 @@ function formatEntry(entry: {
   readonly message: string;
   readonly fields: Readonly<Record<string, string>>;
 }): string {
-  const fields = Object.entries(entry.fields).map(([name, value]) => ` ${name}=${value}`);
+  const fields = Object.entries(entry.fields)
+    .filter(([name]) => !ALWAYS_EQUAL.has(name))
+    .map(([name, value]) => ` ${name}=${value}`);
   const line = `${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`;
   return escapeUnsafe(line.replaceAll("\n", " ")).slice(0, MAX_RECORD_CHARACTERS);
 }

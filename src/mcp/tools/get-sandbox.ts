@@ -40,7 +40,7 @@ export const getSandbox = defineTool({
   async handler({ sandbox_id: sandboxId }, { service, signal, suggest }) {
     const getting = service.control.get(sandboxId, signal);
     const detail = await withHints(getting, { not_found: goneHint(suggest) });
-    const { metadata, network, lifecycle, allowInternetAccess } = detail;
+    const { metadata = {}, network, lifecycle, allowInternetAccess } = detail;
     const host = service.portHost(detail.sandboxID, "{port}");
     return recordReply({
       sandbox_id: detail.sandboxID,
@@ -53,7 +53,7 @@ export const getSandbox = defineTool({
       disk_mb: detail.diskSizeMB,
       ...(typeof allowInternetAccess === "boolean" && { allow_internet: allowInternetAccess }),
       ...(lifecycle?.onTimeout !== undefined && { on_timeout: lifecycle.onTimeout }),
-      ...(metadata !== undefined && { metadata: toPairs(metadata) }),
+      ...(Object.keys(metadata).length > 0 && { metadata: toPairs(metadata) }),
       ...(network?.allowOut !== undefined && { allow_out: network.allowOut }),
       ...(network?.denyOut !== undefined && { deny_out: network.denyOut }),
       ...(host !== undefined && { port_host: host }),

@@ -122,6 +122,7 @@ async function startProcess(sandbox: Sandbox, wish: Wish, context: ToolContext):
     hasStdin: wish.keep_stdin_open || wish.stdin !== undefined,
   };
   const starting = context.state.captures.start(sandbox, {
+    label: [wish.cmd, ...(wish.args ?? [])].join(" "),
     request,
     user: wish.user,
     timeoutMs: wish.timeout_seconds === 0 ? undefined : wish.timeout_seconds * 1_000,

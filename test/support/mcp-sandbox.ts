@@ -1,0 +1,80 @@
+/** A host, our server and a whole service on the `bare` engine, with one sandbox. */
+
+import { createService, type Service } from "../../src/client/service.ts";
+import { createSilentLog } from "../../src/common/log.ts";
+import { startMcpState, type McpState } from "../../src/mcp/state.ts";
+import { startMcpHost, type McpHost } from "./mcp-host.ts";
+import { startTestService, type TestService } from "./service.ts";
+
+export interface ToolOutcome {
+  readonly text: string;
+  readonly isError: boolean;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface CallSettings {
+  readonly signal?: AbortSignal;
+  /** Asks for progress. */
+  readonly onprogress?: (progress: { progress: number; message?: string | undefined }) => void;
+}
+
+export interface McpWorld extends AsyncDisposable {
+  readonly service: Service;
+  readonly test: TestService;
+  readonly state: McpState;
+  readonly host: McpHost;
+  /** Calls a tool, as a host does. */
+  call(
+    tool: string,
+    input: Readonly<Record<string, unknown>>,
+    settings?: CallSettings,
+  ): Promise<ToolOutcome>;
+  /** The id of a new sandbox. */
+  createSandbox(): Promise<string>;
+}
+
+/** Starts everything between a host and a sandbox. */
+export async function startMcpWorld(): Promise<McpWorld> {
+  await using stack = new AsyncDisposableStack();
+  const test = stack.use(await startTestService());
+  const { url, socketPath, apiKey } = test.embedded;
+  const service = stack.use(createService({ url, socketPath, apiKey }));
+  const log = createSilentLog();
+  const state = stack.use(startMcpState({ service, log, onExit: "kill" }));
+  const host = stack.use(await startMcpHost(state));
+
+  const call: McpWorld["call"] = async (name, input, settings = {}) => {
+    const reply = await host.client.callTool({ name, arguments: { ...input } }, undefined, {
+      ...settings,
+    });
+    return toOutcome(reply);
+  };
+  const owned = stack.move();
+  return {
+    service,
+    test,
+    state,
+    host,
+    call,
+    async createSandbox() {
+      const { fields, text } = await call("create_sandbox", {});
+      const id = fields["sandbox_id"];
+      if (typeof id !== "string") throw new Error(`no sandbox: ${text}`);
+      return id;
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
+  const content: readonly unknown[] = Array.isArray(reply["content"]) ? reply["content"] : [];
+  const texts = content.map((part) =>
+    typeof part === "object" && part !== null && "text" in part ? String(part.text) : "",
+  );
+  const { structuredContent: fields } = reply;
+  return {
+    text: texts.join("\n"),
+    isError: reply["isError"] === true,
+    fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
+  };
+}
