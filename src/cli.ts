@@ -1,0 +1,76 @@
+/** From the command line to one row of the commands table, and from its outcome to an exit code. */
+
+import { enableCompileCache } from "node:module";
+import { join } from "node:path";
+import type { CommandRun } from "./commands/command.ts";
+import { VERSION, helpText } from "./commands/help.ts";
+import { findCommand } from "./commands/index.ts";
+import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
+import { createLog } from "./common/log.ts";
+import { loadProcessConfig, type Config } from "./config.ts";
+
+const EXIT_OK = 0;
+const EXIT_USAGE = 64;
+
+/** Exit codes after sysexits. */
+const EXIT_CODES = {
+  invalid_argument: 64,
+  unauthenticated: 78,
+  permission_denied: 69,
+  not_found: 69,
+  already_exists: 69,
+  failed_precondition: 78,
+  resource_exhausted: 69,
+  deadline_exceeded: 69,
+  canceled: 69,
+  unavailable: 69,
+  unimplemented: 69,
+  internal: 70,
+} as const satisfies Record<ErrorCode, number>;
+
+/** Runs the program to its end and returns its exit code. */
+export async function runProgram(): Promise<number> {
+  const loaded = loadProcessConfig();
+  if ("faults" in loaded) {
+    for (const fault of loaded.faults) complain(fault);
+    return loaded.exitCode;
+  }
+  const { config } = loaded;
+  if (config.version) return print(VERSION);
+  if (config.help) return print(helpText());
+  const [name = "stdio", ...words] = config.words;
+  if (config.words.length === 0 && process.stdin.isTTY) return print(helpText());
+  const command = findCommand(name);
+  if (command === undefined) {
+    complain(`${JSON.stringify(name)} is no command: sandbox-mcp --help lists them`);
+    return EXIT_USAGE;
+  }
+  // Without the cache the program still works, so a refusal needs no report.
+  enableCompileCache(join(config.home, "cache"));
+  return runCommand(await command.load(), config, words);
+}
+
+async function runCommand(
+  run: CommandRun,
+  config: Config,
+  words: readonly string[],
+): Promise<number> {
+  const log = createLog(config.log);
+  try {
+    return await run({ config, words, log });
+  } catch (error) {
+    if (!(error instanceof SandboxError)) log.error({ error }, "unexpected failure");
+    const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
+    complain(`${errorText(error)}${hint}`);
+    return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
+  }
+}
+
+function print(text: string): number {
+  process.stdout.write(`${text}\n`);
+  return EXIT_OK;
+}
+
+function complain(line: string): void {
+  process.stderr.write(`sandbox-mcp: ${line.replaceAll("\n", " ")}\n`);
+}

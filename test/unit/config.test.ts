@@ -1,0 +1,88 @@
+/** The configuration: precedence, defaults, and all faults at once. */
+
+import { expect, test } from "vitest";
+import { loadConfig, type Config } from "../../src/config.ts";
+
+function configOf(environment: Record<string, string>, argv: string[]): Config {
+  const loaded = loadConfig(environment, argv);
+  if ("faults" in loaded) throw new Error(loaded.faults.join("\n"));
+  return loaded.config;
+}
+
+test("a flag wins over the environment, and that over the default", () => {
+  const environment = { SANDBOX_MCP_PORT: "4000", SANDBOX_MCP_HOST: "::1" };
+  expect(configOf(environment, ["serve", "--port", "5000"])).toMatchObject({
+    words: ["serve"],
+    port: 5000,
+    host: "::1",
+    domain: "sandbox.localhost",
+  });
+});
+
+test("defaults are those of the documentation", () => {
+  expect(configOf({ SANDBOX_MCP_HOME: "/srv/x" }, [])).toEqual({
+    words: [],
+    engine: "local",
+    remote: undefined,
+    home: "/srv/x",
+    runtime: "auto",
+    requireIsolation: "userns-container",
+    host: "127.0.0.1",
+    port: 3490,
+    domain: "sandbox.localhost",
+    apiKey: undefined,
+    maxSandboxes: 100,
+    limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
+    protocol: "auto",
+    onExit: undefined,
+    allowHostTemplate: undefined,
+    log: { level: "info", file: undefined },
+    json: false,
+    ifMissing: false,
+    help: false,
+    version: false,
+  });
+});
+
+test("a key of a remote service chooses the remote engine", () => {
+  const remote = configOf({ E2B_API_KEY: "e2b_00", E2B_DOMAIN: "example.test" }, []);
+  expect([remote.engine, remote.remote]).toEqual([
+    "remote",
+    { apiKey: "e2b_00", domain: "example.test", apiUrl: undefined, sandboxUrl: undefined },
+  ]);
+});
+
+test("an empty variable counts as absent", () => {
+  expect(configOf({ E2B_API_KEY: "", SANDBOX_MCP_PORT: "" }, []).engine).toBe("local");
+});
+
+test("every faulty flag and variable is named at once, as a usage error", () => {
+  const loaded = loadConfig({ SANDBOX_MCP_PIDS: "many" }, ["--bogus", "--port=70000", "--host"]);
+  expect("faults" in loaded && loaded.exitCode).toBe(64);
+  const names = "faults" in loaded ? loaded.faults.map((fault) => fault.split(":")[0]) : [];
+  expect(names).toEqual(["--bogus", "--host", "--port", "SANDBOX_MCP_PIDS"]);
+});
+
+test("a faulty variable alone is a configuration error", () => {
+  expect(loadConfig({ SANDBOX_MCP_LOG_LEVEL: "loud" }, [])).toMatchObject({ exitCode: 78 });
+});
+
+test.for([
+  ["SANDBOX_MCP_ENGINE", "far"],
+  ["E2B_API_URL", "not a url"],
+  ["E2B_SANDBOX_URL", "not a url"],
+  ["SANDBOX_MCP_REQUIRE_ISOLATION", "none"],
+  ["SANDBOX_MCP_PORT", "1.5"],
+  ["SANDBOX_MCP_DOMAIN", "a b"],
+  ["SANDBOX_MCP_MAX_SANDBOXES", "0"],
+  ["SANDBOX_MCP_MEMORY_MB", "64"],
+  ["SANDBOX_MCP_CPUS", "-1"],
+  ["SANDBOX_MCP_DISK_MB", "1"],
+  ["SANDBOX_MCP_PIDS", "x"],
+  ["SANDBOX_MCP_PROTOCOL", "modern"],
+  ["SANDBOX_MCP_ON_EXIT", "burn"],
+  ["SANDBOX_MCP_ALLOW_HOST_TEMPLATE", "perhaps"],
+] as const)("%s refuses %s", ([name, value]) => {
+  const loaded = loadConfig({ [name]: value }, []);
+  expect("faults" in loaded && loaded.faults).toEqual([expect.stringContaining(name)]);
+});
