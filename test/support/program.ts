@@ -1,0 +1,52 @@
+/** The built program as a child process, in a home of its own; it ends with the test. */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { resolve } from "node:path";
+import type { Readable } from "node:stream";
+
+export const PROGRAM: string = resolve(import.meta.dirname, "../../dist/main.js");
+const EXIT_LIMIT_MS = 15_000;
+
+export interface TestProgram extends AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly stdout: Readable;
+  /** Everything written to stderr so far. */
+  stderr(): string;
+  /** Resolves with the exit code, or the signal's name, within 15 s. */
+  exited(): Promise<number | string>;
+}
+
+/** Starts `sandbox-mcp` with only the environment that is given. */
+export function startProgram(
+  words: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): TestProgram {
+  const child = spawn(process.execPath, [PROGRAM, ...words], {
+    stdio: ["pipe", "pipe", "pipe"],
+    env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent", ...environment },
+  });
+  let errors = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    errors += text;
+  });
+  const exit = once(child, "exit").then(([code, signal]) => code ?? signal);
+  const exited = async (): Promise<number | string> => {
+    const limit = AbortSignal.timeout(EXIT_LIMIT_MS);
+    const late = once(limit, "abort").then(() => {
+      throw new Error(`still running after ${EXIT_LIMIT_MS} ms:\n${errors}`);
+    });
+    return Promise.race([exit, late]);
+  };
+  return {
+    child,
+    stdout: child.stdout,
+    stderr: () => errors,
+    exited,
+    async [Symbol.asyncDispose]() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      child.kill("SIGTERM");
+      await exited();
+    },
+  };
+}
