@@ -1,0 +1,54 @@
+/** A start that cannot work is one line on stderr that says what to do, and a fitting exit code. */
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startProgram } from "../support/program.ts";
+
+let home: string;
+
+beforeAll(async () => {
+  home = await mkdtemp(join(tmpdir(), "smcp-"));
+});
+
+afterAll(async () => {
+  await rm(home, { recursive: true, force: true });
+});
+
+test.for([
+  { name: "an unknown command", words: ["dance"], code: 64, says: /"dance" is no command/ },
+  { name: "an unknown flag", words: ["serve", "--dance"], code: 64, says: /--dance/ },
+  { name: "a port out of range", words: ["serve", "--port", "99999"], code: 64, says: /--port/ },
+  {
+    name: "a runtime that is not there",
+    words: ["stdio", "--runtime", "/nonexistent/runc"],
+    code: 69,
+    says: /\/nonexistent\/runc/,
+  },
+  {
+    name: "an isolation that cannot be proven",
+    words: ["stdio", "--require-isolation", "gvisor", "--runtime", "runc"],
+    code: 78,
+    says: /gvisor/,
+  },
+  {
+    name: "a listener beyond loopback without a key",
+    words: ["serve", "--host", "0.0.0.0", "--port", "0"],
+    code: 78,
+    says: /key/,
+  },
+  {
+    name: "serve without a base template",
+    words: ["serve", "--port", "0"],
+    code: 69,
+    says: /template pull base/,
+  },
+])("$name", async ({ words, code, says }) => {
+  await using program = startProgram([...words, "--home", home], {
+    SANDBOX_MCP_LOG_LEVEL: "silent",
+  });
+  expect(await program.exited()).toBe(code);
+  expect(program.stderr()).toMatch(says);
+  expect(program.stderr().trimEnd().split("\n")).toHaveLength(1);
+});

@@ -1,0 +1,123 @@
+/** However a stdio session ends, the server is gone within 3 s and nothing of it is left. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { expect, test } from "vitest";
+import { takeCensus } from "../support/census.ts";
+import { openTestHome } from "../support/home.ts";
+import { PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
+import { openRawStdio, type RawStdio } from "../support/raw-stdio.ts";
+
+const END_LIMIT_MS = 3000;
+const QUIET = { SANDBOX_MCP_LOG_LEVEL: "error" };
+
+interface Session {
+  readonly program: TestProgram;
+  readonly raw: RawStdio;
+}
+
+/** A sandbox with a running process and an armed watcher: everything that could be left. */
+async function makeBusy(raw: RawStdio): Promise<void> {
+  await raw.initialize();
+  const created = await raw.request("tools/call", { name: "create_sandbox", arguments: {} });
+  const fields = created["structuredContent"];
+  assert.ok(typeof fields === "object" && fields !== null && "sandbox_id" in fields);
+  const sandbox = { sandbox_id: String(fields.sandbox_id) };
+  const call = async (name: string, input: object): Promise<unknown> =>
+    raw.request("tools/call", { name, arguments: { ...sandbox, ...input } });
+  await call("run_process", { cmd: "sleep 600", wait_seconds: 0 });
+  await call("watch_path", { path: ".", wait_seconds: 0 });
+}
+
+test.for<{ name: string; end: (session: Session) => void }>([
+  { name: "the end of stdin", end: ({ program }) => program.child.stdin?.end() },
+  { name: "SIGTERM", end: ({ program }) => program.child.kill("SIGTERM") },
+  { name: "SIGINT", end: ({ program }) => program.child.kill("SIGINT") },
+  { name: "SIGHUP", end: ({ program }) => program.child.kill("SIGHUP") },
+  {
+    name: "a closed stdout",
+    end: ({ program, raw }) => {
+      program.stdout.destroy();
+      raw.notify("notifications/initialized");
+      // The answer to this has nowhere to go.
+      raw.request("tools/list").catch(() => undefined);
+    },
+  },
+])("$name ends a busy server and leaves nothing", async ({ end }) => {
+  const before = await takeCensus();
+  const home = await openTestHome();
+  const program = startProgram(["stdio", "--home", home.path], QUIET);
+  assert.ok(program.child.stdin);
+  const raw = openRawStdio(program.child.stdin, program.stdout);
+  await makeBusy(raw);
+  const startedAt = performance.now();
+  end({ program, raw });
+  await program.exited();
+  expect(performance.now() - startedAt).toBeLessThan(END_LIMIT_MS);
+  expect(raw.strays).toEqual([]);
+  await home[Symbol.asyncDispose]();
+  expect(await takeCensus()).toEqual(before);
+});
+
+test("a vanished parent ends the server although its pipes stay open", async () => {
+  const before = await takeCensus();
+  const home = await openTestHome();
+  // The shell is the parent; the pipes belong to this test and stay open.
+  const script = '"$@" & echo $! >&3; wait';
+  const words = [process.execPath, PROGRAM, "stdio", "--home", home.path];
+  const parent = spawn("sh", ["-c", script, "sh", ...words], {
+    stdio: ["pipe", "pipe", "inherit", "pipe"],
+    env: { PATH: process.env["PATH"] ?? "", ...QUIET },
+  });
+  const [stdin, stdout, , pidPipe] = parent.stdio;
+  assert.ok(stdin !== null && stdout !== null && pidPipe && "setEncoding" in pidPipe);
+  const [pidText] = await once(pidPipe, "data");
+  const pid = Number(String(pidText));
+  await makeBusy(openRawStdio(stdin, stdout));
+  parent.kill("SIGKILL");
+  const isAlive = (): boolean => {
+    try {
+      return process.kill(pid, 0);
+    } catch {
+      // ESRCH is the answer this test waits for.
+      return false;
+    }
+  };
+  await expect.poll(isAlive, { timeout: END_LIMIT_MS + 1000, interval: 50 }).toBe(false);
+  stdin.destroy();
+  stdout.destroy();
+  await home[Symbol.asyncDispose]();
+  expect(await takeCensus()).toEqual(before);
+});
+
+test("stdin that ends before the first message ends the server", async () => {
+  const home = await openTestHome();
+  const program = startProgram(["stdio", "--home", home.path], QUIET);
+  program.child.stdin?.end();
+  expect(await program.exited()).toBe(0);
+  await home[Symbol.asyncDispose]();
+});
+
+test("gc removes what a killed server left, and only that", async () => {
+  const before = await takeCensus();
+  const home = await openTestHome();
+  const living = startProgram(["stdio", "--home", home.path], QUIET);
+  const doomed = startProgram(["stdio", "--home", home.path], QUIET);
+  assert.ok(living.child.stdin && doomed.child.stdin);
+  const livingRaw = openRawStdio(living.child.stdin, living.stdout);
+  const doomedRaw = openRawStdio(doomed.child.stdin, doomed.stdout);
+  await makeBusy(livingRaw);
+  await makeBusy(doomedRaw);
+  doomed.child.kill("SIGKILL");
+  await doomed.exited();
+  await using gc = startProgram(["gc", "--home", home.path]);
+  expect(await gc.exited()).toBe(0);
+  // The other server's sandbox still answers.
+  const list = await livingRaw.request("resources/list");
+  expect(list["resources"]).toHaveLength(1);
+  living.child.stdin.end();
+  await living.exited();
+  await home[Symbol.asyncDispose]();
+  expect(await takeCensus()).toEqual(before);
+});
