@@ -1,0 +1,44 @@
+/** `doctor`: what this machine can isolate with, and the command that brings what is missing. */
+
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "../config.ts";
+import type { EngineCheck } from "../engine/engine.ts";
+import type { CommandContext } from "./command.ts";
+import { createLocalEngine } from "./engine.ts";
+
+const EXIT_OK = 0;
+const EXIT_UNAVAILABLE = 69;
+
+export async function runDoctor({ config }: CommandContext): Promise<number> {
+  const report = await createLocalEngine(config).probe("fresh");
+  const checks = [...report.checks, await checkBase(config)];
+  const verdict = report.isUsable
+    ? `usable: ${report.runtime}, isolation ${report.level}`
+    : "not usable";
+  const text = config.json
+    ? JSON.stringify({ ...report, checks }, null, 2)
+    : [...checks.map((check) => describe(check)), verdict].join("\n");
+  process.stdout.write(`${text}\n`);
+  return report.isUsable ? EXIT_OK : EXIT_UNAVAILABLE;
+}
+
+function describe(check: EngineCheck): string {
+  const remedy = check.remedy === undefined ? "" : ` → ${check.remedy}`;
+  return `${check.outcome.padEnd(8)} ${check.name}: ${check.detail}${remedy}`;
+}
+
+async function checkBase(config: Config): Promise<EngineCheck> {
+  const path = join(config.home, "layers/base/root");
+  const isBuilt = await access(path).then(
+    () => true,
+    () => false,
+  );
+  if (isBuilt) return { name: "template base", outcome: "ok", detail: path };
+  return {
+    name: "template base",
+    outcome: "warning",
+    detail: "not built yet, the template host stands in for it",
+    remedy: "sandbox-mcp template pull base",
+  };
+}
