@@ -1,9 +1,8 @@
 /** `doctor`: what this machine can isolate with, and the command that brings what is missing. */
 
-import { access } from "node:fs/promises";
-import { join } from "node:path";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
+import { findBase } from "./base-template.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 
@@ -29,12 +28,8 @@ function describe(check: EngineCheck): string {
 }
 
 async function checkBase(config: Config): Promise<EngineCheck> {
-  const path = join(config.home, "layers/base/root");
-  const isBuilt = await access(path).then(
-    () => true,
-    () => false,
-  );
-  if (isBuilt) return { name: "template base", outcome: "ok", detail: path };
+  const [layer] = (await findBase(config.home)) ?? [];
+  if (layer !== undefined) return { name: "template base", outcome: "ok", detail: layer.root };
   return {
     name: "template base",
     outcome: "warning",

@@ -48,7 +48,7 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "template",
-    usage: "template list|pull|remove [NAME]",
+    usage: "template list|pull [base]",
     summary: "local templates",
     load: async () => (await import("./template.ts")).runTemplate,
   },

@@ -1,0 +1,56 @@
+/** Where the layers of the template `base` lie in a home; each build has a folder of its own. */
+
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import type { Layer } from "../engine/engine.ts";
+import { buildBase } from "../engine/template-base.ts";
+import type { Store } from "../store/store.ts";
+
+const NAME_PATTERN = /^base-[0-9]{13}$/;
+
+export interface BaseBuild {
+  readonly home: string;
+  readonly signal: AbortSignal;
+  onProgress(message: string): void;
+}
+
+/** The newest base template of the home; undefined when it was not built. */
+export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
+  const newest = (await listBases(home)).at(-1);
+  return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
+}
+
+/** Builds a new base template beside what is there; services use it from their next start on. */
+export async function buildNewBase({ home, signal, onProgress }: BaseBuild): Promise<void> {
+  const directory = join(home, "layers", `base-${Date.now()}`);
+  await buildBase({ directory, signal, onProgress });
+}
+
+/**
+ * Removes older base templates that nothing can stand on any more: no snapshot names them, and no
+ * sandbox of any instance is recorded. Returns the names of the removed folders.
+ */
+export async function pruneBases(home: string, store: Store): Promise<string[]> {
+  if (store.sandboxes.owners().length > 0) return [];
+  const older = (await listBases(home)).slice(0, -1);
+  const inUse = store.builds
+    .all()
+    .filter((build) => build.layers.length > 1)
+    .flatMap((build) => build.layers.map((layer) => layer.root));
+  const unused = older.filter((name) => !inUse.some((root) => root.startsWith(`${name}/`)));
+  for (const name of unused) {
+    await rm(join(home, "layers", name), { recursive: true, force: true });
+  }
+  return unused;
+}
+
+async function listBases(home: string): Promise<string[]> {
+  try {
+    const names = await readdir(join(home, "layers"));
+    return names.filter((name) => NAME_PATTERN.test(name)).toSorted();
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return [];
+    throw error;
+  }
+}

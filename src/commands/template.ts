@@ -1,0 +1,64 @@
+/** `template list|pull|remove`: the templates of the home. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { openStore } from "../store/sqlite.ts";
+import { buildNewBase, findBase, pruneBases } from "./base-template.ts";
+import type { CommandContext } from "./command.ts";
+import { openHome } from "./home.ts";
+import { listenForStops } from "./stops.ts";
+
+const EXIT_OK = 0;
+
+export async function runTemplate(context: CommandContext): Promise<number> {
+  const [action, name] = context.words;
+  await openHome(context.config.home);
+  switch (action) {
+    case "list":
+      return listTemplates(context);
+    case "pull":
+      return pullTemplate(context, name);
+    default:
+      throw usage(`template ${action ?? ""}: no such action`);
+  }
+}
+
+async function listTemplates({ config }: CommandContext): Promise<number> {
+  using store = openStore({ path: join(config.home, "state.db") });
+  const templates = store.templates.all();
+  const isBaseBuilt = (await findBase(config.home)) !== undefined;
+  if (isBaseBuilt && !templates.some(({ name }) => name === "base")) {
+    process.stdout.write("base  (built, not used yet)\n");
+  }
+  for (const { templateId, name, kind, createdAtMs } of templates) {
+    const createdAt = new Date(createdAtMs).toISOString();
+    process.stdout.write(`${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}\n`);
+  }
+  return EXIT_OK;
+}
+
+async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
+  if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
+  if (config.ifMissing && (await findBase(config.home)) !== undefined) return EXIT_OK;
+  using stops = listenForStops();
+  await mkdir(join(config.home, "layers"), { recursive: true, mode: 0o700 });
+  process.stdout.write("building base from this system's package mirror\n");
+  await buildNewBase({
+    home: config.home,
+    signal: stops.signal,
+    onProgress: (message) => process.stdout.write(`${message}\n`),
+  });
+  using store = openStore({ path: join(config.home, "state.db") });
+  for (const removed of await pruneBases(config.home, store)) {
+    process.stdout.write(`removed ${removed}\n`);
+  }
+  process.stdout.write("base is built; services use it from their next start on\n");
+  return EXIT_OK;
+}
+
+function usage(message: string): SandboxError {
+  return new SandboxError("invalid_argument", message, {
+    hint: "template list, template pull base [--if-missing]",
+  });
+}
