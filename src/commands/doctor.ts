@@ -2,7 +2,7 @@
 
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
-import { findBase } from "./base-template.ts";
+import { findBase } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 

@@ -2,9 +2,9 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { createOciEngine } from "../engine/oci.ts";
-import type { Engine } from "../engine/engine.ts";
 import type { Config } from "../config.ts";
+import type { Engine } from "../engine/engine.ts";
+import { createOciEngine } from "../engine/oci.ts";
 
 /** The daemon's bundle lies beside the program's own; a program run from source finds it built. */
 function findDaemonBundle(): string {

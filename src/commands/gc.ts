@@ -13,7 +13,13 @@ export async function runGc({ config }: CommandContext): Promise<number> {
   await openHome(config.home);
   using store = openStore({ path: join(config.home, "state.db") });
   const engine = createLocalEngine(config);
-  const removed = await reclaim({ engine, store, home: config.home, self: undefined });
+  const removed = await reclaim({
+    engine,
+    store,
+    home: config.home,
+    self: undefined,
+    takesKept: true,
+  });
   const lines = removed.map(({ kind, name }) => `removed ${kind} ${name}\n`);
   process.stdout.write(lines.length === 0 ? "nothing to remove\n" : lines.join(""));
   return EXIT_OK;

@@ -35,6 +35,7 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
       for (const record of revoked) process.stdout.write(`revoked ${record.mask}\n`);
       return EXIT_OK;
     }
+    case undefined:
     default:
       throw usage(`key ${action ?? ""}: no such action`);
   }

@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openStore } from "../store/sqlite.ts";
-import { buildNewBase, findBase, pruneBases } from "./base-template.ts";
+import { buildNewBase, findBase, pruneBases } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { listenForStops } from "./stops.ts";
@@ -14,14 +14,9 @@ const EXIT_OK = 0;
 export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
   await openHome(context.config.home);
-  switch (action) {
-    case "list":
-      return listTemplates(context);
-    case "pull":
-      return pullTemplate(context, name);
-    default:
-      throw usage(`template ${action ?? ""}: no such action`);
-  }
+  if (action === "list") return listTemplates(context);
+  if (action === "pull") return pullTemplate(context, name);
+  throw usage(`template ${action ?? ""}: no such action`);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {

@@ -109,13 +109,18 @@ export async function buildHost(
   options: Pick<BuildOptions, "directory">,
 ): Promise<readonly Layer[]> {
   const hasSudo = (await findProgram("/usr/bin/sudo")) !== undefined;
-  const layer = await makeLayer(options.directory, async (draft) => {
+  await makeLayer(options.directory, async (draft) => {
     await makeRoot(join(draft, TREES.root), hasSudo);
     await makeOverlay(join(draft, OVER), hasSudo);
   });
-  const over = join(options.directory, OVER);
+  return hostLayers(options.directory);
+}
+
+/** The layers of a skeleton that was made in this folder. */
+export function hostLayers(directory: string): readonly Layer[] {
+  const over = join(directory, OVER);
   return [
-    { root: layer.root, usr: "/usr" },
+    { root: join(directory, TREES.root), usr: "/usr" },
     { root: join(over, TREES.root), usr: join(over, TREES.usr) },
   ];
 }

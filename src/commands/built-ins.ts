@@ -1,18 +1,53 @@
-/** Where the layers of the template `base` lie in a home; each build has a folder of its own. */
+/** The templates that are always there, and where their layers lie in a home. */
 
-import { readdir, rm } from "node:fs/promises";
+import { access, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
 import { buildBase } from "../engine/template-base.ts";
+import { buildHost, hostLayers } from "../engine/template-host.ts";
+import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
 
+const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
+/** What changes when the packages of this machine do. */
+const HOST_STATE = "/usr/lib";
 const NAME_PATTERN = /^base-[0-9]{13}$/;
 
 export interface BaseBuild {
   readonly home: string;
   readonly signal: AbortSignal;
   onProgress(message: string): void;
+}
+
+/** `base` and `host`, the latter made at its first use. */
+export function builtInTemplates(home: string): readonly BuiltInTemplate[] {
+  return [
+    { name: "base", ...DEFAULTS, find: () => findBase(home) },
+    {
+      name: "host",
+      ...DEFAULTS,
+      async find() {
+        const directory = await hostDirectory(home);
+        return (await isThere(directory)) ? hostLayers(directory) : undefined;
+      },
+      prepare: async () => buildHost({ directory: await hostDirectory(home) }),
+    },
+  ];
+}
+
+/** A change of this machine's packages asks for a new skeleton; older ones stay for snapshots. */
+async function hostDirectory(home: string): Promise<string> {
+  const packages = "/var/lib/dpkg/status";
+  const { mtimeMs } = await stat((await isThere(packages)) ? packages : HOST_STATE);
+  return join(home, "layers", `host-${Math.floor(mtimeMs)}`);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** The newest base template of the home; undefined when it was not built. */
@@ -22,9 +57,9 @@ export async function findBase(home: string): Promise<readonly Layer[] | undefin
 }
 
 /** Builds a new base template beside what is there; services use it from their next start on. */
-export async function buildNewBase({ home, signal, onProgress }: BaseBuild): Promise<void> {
-  const directory = join(home, "layers", `base-${Date.now()}`);
-  await buildBase({ directory, signal, onProgress });
+export async function buildNewBase(build: BaseBuild): Promise<void> {
+  const directory = join(build.home, "layers", `base-${Date.now()}`);
+  await buildBase({ ...build, directory });
 }
 
 /**

@@ -1,0 +1,65 @@
+/** `serve`: one HTTP listener with the control API and the gateway, until it is told to stop. */
+
+import { once } from "node:events";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { createSystemClock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Config } from "../config.ts";
+import { createKey, listKeys } from "../sandboxes/keys.ts";
+import { openStore } from "../store/sqlite.ts";
+import type { CommandContext } from "./command.ts";
+import { openHome } from "./home.ts";
+import { startLocal } from "./local.ts";
+import { listenForStops } from "./stops.ts";
+
+const EXIT_OK = 0;
+/** Its name in the home: one at a time, and its sandboxes are found again. */
+export const SERVE_INSTANCE = "serve";
+
+export async function runServe({ config, log }: CommandContext): Promise<number> {
+  if (config.engine === "remote") {
+    throw new SandboxError("failed_precondition", "serve runs sandboxes on this machine only", {
+      hint: "unset E2B_API_KEY or give --engine local",
+    });
+  }
+  using stops = listenForStops();
+  await openHome(config.home);
+  const newKey = ensureKey(config);
+  const { host } = config;
+  await using service = await startLocal(config, log, {
+    instance: SERVE_INSTANCE,
+    tcp: [{ host, port: config.port }],
+    apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
+    onExit: config.onExit ?? "leave",
+    allowHostTemplate: config.allowHostTemplate ?? false,
+  });
+  if (newKey !== undefined) {
+    process.stderr.write(`sandbox-mcp: new API key, shown once: ${newKey}\n`);
+  }
+  const [port] = service.ports;
+  const url = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  log.info({ op: "serve", url, instance: service.instance }, "listening");
+  process.stdout.write(`listening on ${url}\n`);
+  if (!stops.signal.aborted) await once(stops.signal, "abort");
+  log.info({ op: "serve" }, "stopping");
+  return EXIT_OK;
+}
+
+/** A key for a service that has none: made here, unless others than this machine could use it. */
+function ensureKey(config: Config): string | undefined {
+  if (config.apiKey !== undefined) return undefined;
+  const clock = createSystemClock();
+  using store = openStore({ path: join(config.home, "state.db") });
+  if (listKeys(store).length > 0) return undefined;
+  if (!isLoopback(config.host)) {
+    throw new SandboxError("failed_precondition", `${config.host} is no loopback address`, {
+      hint: "make a key first: sandbox-mcp key create NAME",
+    });
+  }
+  return createKey(store, clock, "first").key;
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\.[0-9.]+$/.test(host);
+}
