@@ -1,6 +1,7 @@
 /**
  * The system calls that Node lacks, by one small perl program. It takes a list of steps, does them
  * in order and ends with `exec`, so that what it prepared (sockets, mounts, a cgroup) is inherited.
+ * It is killed when this process dies.
  */
 
 import assert from "node:assert";
@@ -43,8 +44,8 @@ export function launcherCommand(steps: readonly LauncherStep[]): [string, ...str
 const LAUNCHER = String.raw`
 use strict;
 my %number = (
-  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188 },
-  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5 },
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167 },
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
 my ($new_mounts, $new_user) = (0x20000, 0x10000000);
@@ -55,6 +56,8 @@ sub fail { print $report "launcher: $_[0]: $!\n"; exit $bad_status }
 
 my $arch = shift @ARGV;
 my $call = $number{$arch} or do { print $report "launcher: no support for $arch\n"; exit $bad_status };
+# PR_SET_PDEATHSIG: what nobody waits for any more must not go on, nor what it becomes by exec.
+syscall($call->{prctl}, 1, 9) == 0 or fail('prctl');
 my $listeners = 0;
 my @kept;
 my $namespace;

@@ -40,8 +40,7 @@ export async function makeLayer(
   }
 }
 
-/** The trees of a layer that was made before. */
-export async function openLayer(target: string): Promise<Layer> {
+async function openLayer(target: string): Promise<Layer> {
   const names = await readdir(target);
   const root = join(target, TREES.root);
   return names.includes(TREES.usr) ? { root, usr: join(target, TREES.usr) } : { root };

@@ -99,7 +99,10 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
   test("pause stops every process where it stands, resume goes on", async () => {
     await using container = await host.create({ layers: base });
     await initDaemon(container);
-    await runInside(container, "(i=0; while :; do i=$((i+1)); echo $i > /tmp/n; done) & echo on");
+    await runInside(
+      container,
+      "(i=0; while :; do i=$((i+1)); echo $i > /tmp/n; done) >/dev/null 2>&1 & echo on",
+    );
     const counter = join(host.directoryOf(container.id), "disk/root/tmp/n");
     await expect.poll(async () => readFile(counter, "utf8").catch(() => "")).not.toBe("");
     await container.pause();

@@ -75,7 +75,7 @@ print(knock(socket.AF_INET, ("169.254.169.254", 80)))`;
     test("another sandbox's processes and files are not seen", async () => {
       await using other = await host.create({ layers });
       await initDaemon(other);
-      await runInside(other, "echo secret > /tmp/canary; sleep 1000 & echo on");
+      await runInside(other, "echo secret > /tmp/canary; sleep 1000 >/dev/null 2>&1 & echo on");
       const seen = await runInside(
         container,
         "ls /tmp/canary 2>/dev/null; grep -l sleep /proc/[0-9]*/comm; ls -d /proc/[0-9]* | wc -l",
