@@ -1,5 +1,6 @@
 /** A host, our server and a whole service on the `bare` engine, with one sandbox. */
 
+import { join } from "node:path";
 import { createService, type Service } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
@@ -23,6 +24,8 @@ export interface McpWorld extends AsyncDisposable {
   readonly test: TestService;
   readonly state: McpState;
   readonly host: McpHost;
+  /** A folder in which sandboxes may write: the `bare` engine has no other walls. */
+  readonly folder: string;
   /** Calls a tool, as a host does. */
   call(
     tool: string,
@@ -55,6 +58,7 @@ export async function startMcpWorld(): Promise<McpWorld> {
     test,
     state,
     host,
+    folder: join(test.home, "work"),
     call,
     async createSandbox() {
       const { fields, text } = await call("create_sandbox", {});

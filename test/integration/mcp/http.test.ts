@@ -1,0 +1,126 @@
+/** MCP over HTTP: who may enter, both eras, sessions of older hosts. */
+
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import { expect, test } from "vitest";
+import { startMcpHttp } from "../../../src/mcp/http.ts";
+import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+
+async function startEndpoint() {
+  await using stack = new AsyncDisposableStack();
+  const world = stack.use(await startMcpWorld());
+  const http = stack.use(
+    startMcpHttp({
+      state: world.state,
+      tools: TOOLS,
+      version: "0.0.0",
+      authenticate: async (token) => (token.startsWith("key-") ? token.slice(4) : undefined),
+    }),
+  );
+  const server = createServer((request, response) => void http.handle(request, response));
+  const { promise: listening, resolve } = Promise.withResolvers<void>();
+  server.listen(0, "127.0.0.1", resolve);
+  await listening;
+  stack.defer(async () => {
+    server.closeAllConnections();
+    const { promise: closed, resolve: done } = Promise.withResolvers<void>();
+    server.close(() => done());
+    await closed;
+  });
+  // A server that listens on TCP has this form of address.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  const { port } = server.address() as AddressInfo;
+  const owned = stack.move();
+  const url = `http://127.0.0.1:${port}/mcp`;
+
+  async function post(body: unknown, headers: Readonly<Record<string, string>> = {}) {
+    return fetch(url, {
+      method: "POST",
+      headers: {
+        authorization: "Bearer key-alice",
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+        ...headers,
+      },
+      body: typeof body === "string" ? body : JSON.stringify(body),
+    });
+  }
+  return { world, url, post, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+async function connectHost(url: string, key = "key-alice"): Promise<Client> {
+  const client = new Client({ name: "http-host", version: "1.0.0" });
+  const headers = { authorization: `Bearer ${key}` };
+  await client.connect(
+    new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }),
+  );
+  return client;
+}
+
+const LIST = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
+
+test.for([
+  { name: "no token", headers: { authorization: "" }, status: 401 },
+  { name: "a wrong token", headers: { authorization: "Bearer nobody" }, status: 401 },
+  { name: "a foreign page", headers: { origin: "https://evil.example" }, status: 403 },
+  { name: "no session", headers: {}, status: 400 },
+  { name: "an unknown session", headers: { "mcp-session-id": "x" }, status: 404 },
+])("$name is answered with $status", async ({ headers, status }) => {
+  await using endpoint = await startEndpoint();
+  const reply = await endpoint.post(LIST, headers);
+  expect(reply.status).toBe(status);
+  const challenge = reply.headers.get("www-authenticate");
+  expect(challenge).toBe(status === 401 ? "Bearer" : null);
+});
+
+test("a body that is no JSON is a parse error, one that is too large is refused", async () => {
+  await using endpoint = await startEndpoint();
+  const broken = await endpoint.post("{");
+  expect([broken.status, await broken.json()]).toEqual([
+    400,
+    { jsonrpc: "2.0", id: null, error: { code: -32_700, message: "Parse error" } },
+  ]);
+  expect((await endpoint.post(" ".repeat(9 * 1024 * 1024))).status).toBe(413);
+});
+
+test("an older host works in a session, with progress", async () => {
+  await using endpoint = await startEndpoint();
+  const client = await connectHost(endpoint.url);
+  const sandboxId = await endpoint.world.createSandbox();
+  const messages: (string | undefined)[] = [];
+  const input = { sandbox_id: sandboxId, cmd: "/bin/sh", args: ["-c", "echo hi"] };
+  const reply = await client.callTool({ name: "run_process", arguments: input }, undefined, {
+    onprogress: ({ message }) => messages.push(message),
+  });
+  expect(JSON.stringify(reply.content)).toContain("hi");
+  expect(messages[0]).toMatch(/^started pid/);
+  await client.close();
+});
+
+test("a session belongs to the one who opened it", async () => {
+  await using endpoint = await startEndpoint();
+  const client = await connectHost(endpoint.url);
+  const { transport } = client;
+  const id = transport instanceof StreamableHTTPClientTransport ? transport.sessionId : undefined;
+  const headers = { authorization: "Bearer key-bob", "mcp-session-id": id ?? "" };
+  expect((await endpoint.post(LIST, headers)).status).toBe(404);
+  await client.close();
+});
+
+test("a newer host asks without a session", async () => {
+  await using endpoint = await startEndpoint();
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  const reply = await endpoint.post(
+    { ...LIST, params: { _meta: meta } },
+    { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list" },
+  );
+  expect(reply.status).toBe(200);
+  expect(reply.headers.get("x-accel-buffering")).toBe("no");
+  expect(await reply.text()).toContain('"run_process"');
+});

@@ -1,0 +1,115 @@
+/** The log of a sandbox as a resource: listed, read, subscribed to, kept after the end. */
+
+import {
+  ResourceListChangedNotificationSchema,
+  ResourceUpdatedNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+import { expect, test } from "vitest";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+
+async function run(world: McpWorld, sandboxId: string, command: string): Promise<void> {
+  const args = ["-c", command];
+  await world.call("run_process", { sandbox_id: sandboxId, cmd: "/bin/sh", args });
+}
+
+async function read(world: McpWorld, uri: string): Promise<unknown> {
+  return (await world.host.client.readResource({ uri })).contents;
+}
+
+test("the log of a live sandbox is listed, and read with everything that its processes wrote", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  await run(world, id, "echo hi; echo bad >&2");
+  const uri = `sandbox:///${id}/log`;
+  const { resources } = await world.host.client.listResources();
+  expect(resources).toEqual([
+    {
+      uri,
+      name: `log of ${id}`,
+      title: `Output of sandbox ${id}`,
+      description: expect.any(String),
+      mimeType: "text/plain",
+      size: expect.any(Number),
+      annotations: { lastModified: expect.any(String) },
+    },
+  ]);
+  const text = expect.stringMatching(
+    /^--- p_([0-9]+) started: \/bin\/sh -c echo hi; echo bad >&2\n[^]*\nhi\n[^]*\nbad\n--- p_\1 ended: exit_code 0\n$/,
+  );
+  expect(await read(world, uri)).toEqual([{ uri, mimeType: "text/plain", text }]);
+});
+
+test("subscribers learn of changes, others do not", async () => {
+  await using world = await startMcpWorld();
+  const [mine, other] = [await world.createSandbox(), await world.createSandbox()];
+  const updates: string[] = [];
+  world.host.client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
+    updates.push(params.uri);
+  });
+  const uri = `sandbox:///${mine}/log`;
+  await world.host.client.subscribeResource({ uri });
+  await run(world, other, "echo x");
+  await run(world, mine, "echo x");
+  await expect.poll(() => updates.length).toBeGreaterThan(0);
+  await world.host.client.unsubscribeResource({ uri });
+  const count = updates.length;
+  expect(new Set(updates)).toEqual(new Set([uri]));
+  await run(world, mine, "echo y");
+  // A reply that comes later than a notification would prove that there was none.
+  await world.host.client.ping();
+  expect(updates).toHaveLength(count);
+});
+
+test("a busy process causes one update a second at most", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const atMs: number[] = [];
+  world.host.client.setNotificationHandler(ResourceUpdatedNotificationSchema, () => {
+    atMs.push(Date.now());
+  });
+  await world.host.client.subscribeResource({ uri: `sandbox:///${id}/log` });
+  await run(world, id, "for i in $(seq 1 25); do echo $i; sleep 0.1; done");
+  expect(atMs.length).toBeGreaterThan(1);
+  const pauses = atMs.slice(1).map((ms, index) => ms - (atMs[index] ?? 0));
+  // A timer may fire late, which makes the next pause short by as much.
+  expect(Math.min(...pauses)).toBeGreaterThan(700);
+});
+
+test("the list changes with the sandboxes, and a log outlives its sandbox", async () => {
+  await using world = await startMcpWorld();
+  let changes = 0;
+  world.host.client.setNotificationHandler(ResourceListChangedNotificationSchema, () => {
+    changes += 1;
+  });
+  const id = await world.createSandbox();
+  await expect.poll(() => changes).toBe(1);
+  await run(world, id, "echo hi");
+  await world.call("kill_sandbox", { sandbox_id: id });
+  await expect.poll(() => changes).toBe(2);
+  expect((await world.host.client.listResources()).resources).toEqual([]);
+  const [content] = (await world.host.client.readResource({ uri: `sandbox:///${id}/log` }))
+    .contents;
+  expect(content).toMatchObject({ text: expect.stringContaining("hi\n") });
+});
+
+test.for(["sandbox:///i00000000000000000000/log", "sandbox:///../log", "sandbox:///i1/other"])(
+  "%s is no resource",
+  async (uri) => {
+    await using world = await startMcpWorld();
+    await expect(world.host.client.readResource({ uri })).rejects.toMatchObject({ code: -32_602 });
+    await expect(world.host.client.subscribeResource({ uri })).rejects.toMatchObject({
+      code: -32_602,
+      data: { uri },
+    });
+  },
+);
+
+test("sandbox ids are completed from those that live", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const { completion } = await world.host.client.complete({
+    ref: { type: "ref/resource", uri: "sandbox:///{sandbox_id}/log" },
+    argument: { name: "sandbox_id", value: id.slice(0, 3) },
+  });
+  expect(completion.values).toEqual([id]);
+});

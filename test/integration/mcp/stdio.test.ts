@@ -1,0 +1,197 @@
+/** One stdio connection: both eras, nothing but JSON-RPC on stdout, every way in which it ends. */
+
+import { PassThrough } from "node:stream";
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startMcpState } from "../../../src/mcp/state.ts";
+import { serveMcpStdio, type StdioEnd } from "../../../src/mcp/stdio.ts";
+import { TOOLS } from "../../../src/mcp/tools/index.ts";
+
+type Message = Readonly<Record<string, unknown>>;
+
+interface Connection extends AsyncDisposable {
+  readonly stdin: PassThrough;
+  readonly stdout: PassThrough;
+  readonly ended: Promise<StdioEnd>;
+  /** Every line of stdout, parsed; a line that is no JSON fails the test. */
+  readonly messages: readonly Message[];
+  send(message: object): void;
+  /** The answer to a request. */
+  answer(id: number): Promise<Message>;
+  /** Ends it from inside. */
+  stop(): void;
+  setParent(pid: number): void;
+}
+
+function isMessage(value: unknown): value is Message {
+  return typeof value === "object" && value !== null;
+}
+
+/** A service that nobody answers for: the protocol itself needs none. */
+function connect(protocol: "auto" | "legacy" = "auto"): Connection {
+  const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
+  const state = startMcpState({ service, log: createSilentLog(), onExit: "leave" });
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const controller = new AbortController();
+  let parent = 4_711;
+  const messages: Message[] = [];
+  let rest = "";
+  stdout.on("data", (chunk: Buffer) => {
+    const lines = (rest + chunk.toString("utf8")).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      const message: unknown = JSON.parse(line);
+      if (isMessage(message)) messages.push(message);
+    }
+  });
+  const ended = serveMcpStdio({
+    state,
+    tools: TOOLS,
+    version: "0.0.0",
+    protocol,
+    stdin,
+    stdout,
+    signal: controller.signal,
+    parentPid: () => parent,
+  });
+  return {
+    stdin,
+    stdout,
+    ended,
+    messages,
+    send: (message) => void stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`),
+    async answer(id) {
+      await expect.poll(() => messages.some((message) => message["id"] === id)).toBe(true);
+      return messages.find((message) => message["id"] === id) ?? {};
+    },
+    stop: () => controller.abort(),
+    setParent: (pid) => {
+      parent = pid;
+    },
+    async [Symbol.asyncDispose]() {
+      controller.abort();
+      await ended;
+      await state[Symbol.asyncDispose]();
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const INITIALIZE = {
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-11-25",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  },
+};
+
+const MODERN = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientCapabilities": {},
+};
+
+test("an older host shakes hands and lists tools", async () => {
+  await using connection = connect();
+  connection.send(INITIALIZE);
+  expect(await connection.answer(1)).toMatchObject({
+    result: {
+      protocolVersion: "2025-11-25",
+      serverInfo: { name: "sandbox-mcp", title: "Sandboxes", version: "0.0.0" },
+      capabilities: {
+        tools: { listChanged: false },
+        resources: { subscribe: true, listChanged: true },
+        completions: {},
+      },
+      instructions: expect.stringContaining("create_sandbox"),
+    },
+  });
+  connection.send({ method: "notifications/initialized" });
+  connection.send({ id: 2, method: "tools/list" });
+  const { result } = await connection.answer(2);
+  expect(JSON.stringify(result)).toContain('"run_process"');
+});
+
+test("a newer host needs no handshake", async () => {
+  await using connection = connect();
+  connection.send({ id: 1, method: "server/discover", params: { _meta: MODERN } });
+  expect(await connection.answer(1)).toMatchObject({
+    result: { supportedVersions: ["2026-07-28"], resultType: "complete" },
+  });
+  connection.send({ id: 2, method: "tools/list", params: { _meta: MODERN } });
+  expect(await connection.answer(2)).toMatchObject({
+    result: { ttlMs: 300_000, cacheScope: "public", tools: expect.any(Array) },
+  });
+});
+
+test("a host may look first and then shake hands", async () => {
+  await using connection = connect();
+  connection.send({ id: 7, method: "server/discover", params: { _meta: MODERN } });
+  await connection.answer(7);
+  connection.send(INITIALIZE);
+  expect(await connection.answer(1)).toMatchObject({ result: { protocolVersion: "2025-11-25" } });
+});
+
+test("where only the older era is wanted, a probe is refused and the handshake works", async () => {
+  await using connection = connect("legacy");
+  connection.send({ id: 7, method: "server/discover", params: { _meta: MODERN } });
+  expect(await connection.answer(7)).toMatchObject({ error: { code: expect.any(Number) } });
+  connection.send(INITIALIZE);
+  expect(await connection.answer(1)).toMatchObject({ result: { protocolVersion: "2025-11-25" } });
+});
+
+test("an unknown tool is a protocol fault, a service that is away a tool error", async () => {
+  await using connection = connect();
+  connection.send(INITIALIZE);
+  await connection.answer(1);
+  connection.send({ id: 2, method: "tools/call", params: { name: "no_such_tool", arguments: {} } });
+  expect(await connection.answer(2)).toMatchObject({ error: { code: -32_602 } });
+  const call = { name: "create_sandbox", arguments: {} };
+  connection.send({ id: 3, method: "tools/call", params: call });
+  expect(await connection.answer(3)).toMatchObject({
+    result: { isError: true, content: [{ text: expect.stringMatching(/^unavailable: /) }] },
+  });
+});
+
+test("rubbish on stdin is survived", async () => {
+  await using connection = connect();
+  connection.stdin.write("no json\n{}\n[1]\n");
+  connection.send(INITIALIZE);
+  expect(await connection.answer(1)).toHaveProperty("result");
+});
+
+test.for([
+  { name: "stdin ends", act: ({ stdin }: Connection) => stdin.end(), reason: "stdin closed" },
+  { name: "stdin breaks", act: ({ stdin }: Connection) => stdin.destroy(), reason: "stdin closed" },
+  {
+    name: "stdout breaks",
+    act: ({ stdout }: Connection) => stdout.destroy(new Error("EPIPE")),
+    reason: "stdout closed",
+  },
+  {
+    name: "the parent is gone",
+    act: (each: Connection) => each.setParent(1),
+    reason: "parent gone",
+  },
+  { name: "it is stopped", act: (each: Connection) => each.stop(), reason: "stopped" },
+])("before the first message, it ends when $name", async ({ act, reason }) => {
+  await using connection = connect();
+  act(connection);
+  expect(await connection.ended).toBe(reason);
+});
+
+test("it ends when stdin does, in the middle of a conversation", async () => {
+  await using connection = connect();
+  connection.send(INITIALIZE);
+  await connection.answer(1);
+  connection.stdin.end();
+  expect(await connection.ended).toBe("stdin closed");
+});
+
+test("a message without end does not fill the memory", async () => {
+  await using connection = connect();
+  connection.stdin.write("x".repeat(17 * 1024 * 1024));
+  expect(await connection.ended).toBe("message too large");
+});
