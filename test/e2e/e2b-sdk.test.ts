@@ -168,7 +168,7 @@ test("a killed sandbox is gone for every call", async () => {
   expect(await sandbox.kill()).toBe(true);
   expect(await sandbox.kill()).toBe(false);
   expect(await sandbox.isRunning()).toBe(false);
-  await expect(sandbox.getInfo()).rejects.toThrow(/doesn't exist/);
+  await expect(sandbox.getInfo()).rejects.toThrow(/not found/);
 });
 
 test("killing the sandbox ends a running command with its end of life", async () => {

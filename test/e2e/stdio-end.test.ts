@@ -63,8 +63,9 @@ test.for<{ name: string; end: (session: Session) => void }>([
 test("a vanished parent ends the server although its pipes stay open", async () => {
   const before = await takeCensus();
   const home = await openTestHome();
-  // The shell is the parent; the pipes belong to this test and stay open.
-  const script = '"$@" & echo $! >&3; wait';
+  // The shell is the parent; the pipes belong to this test and stay open. What a shell starts in
+  // the background reads from /dev/null unless it is told otherwise.
+  const script = 'exec 4<&0; "$@" <&4 & echo $! >&3; wait';
   const words = [process.execPath, PROGRAM, "stdio", "--home", home.path];
   const parent = spawn("sh", ["-c", script, "sh", ...words], {
     stdio: ["pipe", "pipe", "inherit", "pipe"],
