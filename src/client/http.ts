@@ -115,7 +115,7 @@ async function pause(clock: Clock, ms: number, wanted: Exchange): Promise<void> 
 }
 
 /** The seconds of a Retry-After header, when they are a plain number. */
-export function retryAfter(reply: HttpReply): number | undefined {
+function retryAfter(reply: HttpReply): number | undefined {
   const value = reply.headers["retry-after"];
   return typeof value === "string" && /^[0-9]{1,6}$/.test(value) ? Number(value) : undefined;
 }

@@ -28,7 +28,7 @@ const ORPHAN_WAIT_MS = 5_000;
 const GRACE_MS = 2_000;
 
 /** The name under which tools speak of a process; it counts only with its sandbox's id. */
-export function formatProcessId(pid: number): string {
+function formatProcessId(pid: number): string {
   return `p_${pid}`;
 }
 

@@ -53,7 +53,7 @@ export function processIdInput() {
 }
 
 /** The longest wait of one call: hosts give up after a minute. */
-export const MAX_WAIT_SECONDS = 50;
+const MAX_WAIT_SECONDS = 50;
 
 export function waitInput(seconds: number, description: string) {
   return z.int().min(0).max(MAX_WAIT_SECONDS).default(seconds).describe(description);

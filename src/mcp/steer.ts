@@ -66,7 +66,7 @@ export function parentOf(path: string): string {
 }
 
 /** Sentences as one text, without those that are empty. */
-export function sentences(parts: readonly string[]): string {
+function sentences(parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" ");
 }
 

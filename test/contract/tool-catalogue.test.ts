@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { createService } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
+import { toJsonSchema } from "../../src/common/schema.ts";
 import { renderManifest } from "../../src/mcp/manifest.ts";
 import { startMcpState } from "../../src/mcp/state.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
@@ -94,6 +95,19 @@ function schemaFaults(name: string, schema: Schema): string[] {
     ...FORBIDDEN_AT_ROOT.filter((word) => word in schema).map((word) => `${name}: ${word}`),
   ];
 }
+
+test("a live server lists what the schemas say", async () => {
+  const listed = await listTools();
+  expect(
+    listed.map(({ name, inputSchema, outputSchema }) => [name, inputSchema, outputSchema]),
+  ).toEqual(
+    TOOLS.map(({ name, input, output }) => [
+      name,
+      toJsonSchema(input, "input"),
+      output && toJsonSchema(output, "output"),
+    ]),
+  );
+});
 
 test("the checks find the faults that they look for", () => {
   const properties = { count: { type: "integer", minimum: 0 } };
