@@ -3,9 +3,10 @@
  * that what a sandbox writes ends at its limit and never fills the host.
  */
 
-import { chown, mkdir, open } from "node:fs/promises";
+import { chown, mkdir, open, realpath } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { causeCode } from "../common/errors.ts";
 import { readIfThere } from "./files.ts";
 import { readMounts } from "./mounts.ts";
 import { runTool } from "./tool.ts";
@@ -59,13 +60,24 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
 
 /** Unmounts whatever is mounted below the folder and waits until its loop devices are free. */
 export async function unmountBelow(directory: string): Promise<void> {
-  const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${directory}/`));
+  const folder = await resolveLinks(directory);
+  const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${folder}/`));
   for (const { target } of mounts.toReversed()) await runTool(["umount", target]);
   const endMs = performance.now() + DETACH_TIMEOUT_MS;
   for (const { source } of mounts) {
-    while ((await isAttached(source, directory)) && performance.now() < endMs) {
+    while ((await isAttached(source, folder)) && performance.now() < endMs) {
       await delay(DETACH_POLL_MS);
     }
+  }
+}
+
+/** The kernel names mounts by their real paths. */
+async function resolveLinks(directory: string): Promise<string> {
+  try {
+    return await realpath(directory);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return directory;
+    throw error;
   }
 }
 

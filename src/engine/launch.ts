@@ -213,9 +213,9 @@ async function explainFailure(error: unknown, log: string): Promise<unknown> {
   if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
   const text = (await readIfThere(log)) ?? "";
   const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
-  const last = messages.at(-1);
-  if (last === undefined) return error;
-  return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(last)}`, {
+  // Without a word in its log it did not even understand the call.
+  const reason = messages.at(-1) ?? error.message;
+  return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(reason)}`, {
     cause: error,
   });
 }

@@ -10,7 +10,7 @@ import { readIfThere, writeWhole } from "./files.ts";
 import type { ProbeOptions, ProbeResult } from "./probe.ts";
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 1;
+const PROBE_VERSION = 2;
 const CACHE_NAME = "engine-probe.json";
 
 const levelSchema = z.enum(ISOLATION_LEVELS);

@@ -147,7 +147,9 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<s
   const id = `probe${randomBytes(8).toString("hex")}`;
   const startedMs = performance.now();
   const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids: 32 };
-  const spec = { id, directory: join(home, id), layers: [], limits, hostname: "probe" };
+  // Any folder of the home does: what counts is that its file system can be mounted with other ids.
+  const layers = [{ root: context.daemon }];
+  const spec = { id, directory: join(home, id), layers, limits, hostname: "probe" };
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
   const cgroup = openCgroup(context.cgroups, id);
