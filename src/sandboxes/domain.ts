@@ -76,14 +76,17 @@ export function inTransition(sandboxId: string, transition: Transition): Sandbox
   return new SandboxError("failed_precondition", sandboxInTransition(sandboxId, transition));
 }
 
-/** Waits until no change is under way; the member may be anything afterwards, even over. */
-export async function settle(member: Member): Promise<void> {
-  for (let round = 0; member.change !== undefined; round += 1) {
-    if (round === MAX_WAITS) {
-      throw new SandboxError("unavailable", `sandbox ${member.record.sandboxId} stays busy`);
-    }
+/**
+ * Runs `act` once no change is under way, before anybody else can begin one. The member may have
+ * become anything meanwhile, also over: `act` looks anew.
+ * @throws SandboxError unavailable when change follows change without end.
+ */
+export async function whenSettled<T>(member: Member, act: () => T | Promise<T>): Promise<T> {
+  for (let round = 0; round < MAX_WAITS; round += 1) {
+    if (member.change === undefined) return act();
     await member.change;
   }
+  throw new SandboxError("unavailable", `sandbox ${member.record.sandboxId} stays busy`);
 }
 
 /**

@@ -4,7 +4,14 @@ import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { toInit } from "./boot.ts";
-import { changeState, openRun, settle, updateRecord, type Domain, type Member } from "./domain.ts";
+import {
+  changeState,
+  openRun,
+  whenSettled,
+  updateRecord,
+  type Domain,
+  type Member,
+} from "./domain.ts";
 import { followDaemon } from "./follow-daemon.ts";
 
 /** Admits a container; should it die by itself, its member ends too. */
@@ -67,6 +74,15 @@ export function endMember(domain: Domain, member: Member, reason: string): Promi
   return member.ending;
 }
 
+async function remove(domain: Domain, member: Member): Promise<"paused"> {
+  member.run?.end();
+  member.follower?.[Symbol.dispose]();
+  recordIntent(domain, member);
+  await member.container[Symbol.asyncDispose]();
+  // Nobody sees this phase: the member leaves the circle right after.
+  return "paused";
+}
+
 /** A disk that is too full for the intent must not keep a sandbox alive. */
 function recordIntent(domain: Domain, member: Member): void {
   try {
@@ -80,15 +96,7 @@ function recordIntent(domain: Domain, member: Member): void {
 async function end(domain: Domain, member: Member, reason: string): Promise<void> {
   const { sandboxId } = member.record;
   try {
-    await settle(member);
-    await changeState(member, "killing", async () => {
-      member.run?.end();
-      member.follower?.[Symbol.dispose]();
-      recordIntent(domain, member);
-      await member.container[Symbol.asyncDispose]();
-      // Nobody sees this phase: the member leaves the circle right after.
-      return "paused";
-    });
+    await whenSettled(member, () => changeState(member, "killing", () => remove(domain, member)));
     domain.store.sandboxes.remove(sandboxId);
     domain.logBook.note(member.record, "Sandbox stopped", { kill_reason: reason });
     domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");

@@ -2,7 +2,14 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
-import { changeState, openRun, settle, updateRecord, type Domain, type Member } from "./domain.ts";
+import {
+  changeState,
+  openRun,
+  whenSettled,
+  updateRecord,
+  type Domain,
+  type Member,
+} from "./domain.ts";
 
 /**
  * Resolves when it is paused. Calls that come while it is being paused join.
@@ -12,15 +19,18 @@ export async function pauseSandbox(domain: Domain, sandboxId: string): Promise<v
   const member = domain.members.get(sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   const isJoining = member.phase === "pausing";
-  await settle(member);
-  if (member.ending !== undefined) {
-    throw new SandboxError("failed_precondition", sandboxCannotBe("paused", sandboxId, "killing"));
-  }
-  if (member.phase === "paused") {
-    if (isJoining) return;
-    throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
-  }
-  await pauseMember(domain, member, "request");
+  await whenSettled(member, async () => {
+    if (member.ending !== undefined) {
+      throw new SandboxError(
+        "failed_precondition",
+        sandboxCannotBe("paused", sandboxId, "killing"),
+      );
+    }
+    if (member.phase !== "paused") return pauseMember(domain, member, "request");
+    if (!isJoining) {
+      throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
+    }
+  });
 }
 
 /** Pauses a running member; only for callers that found no change under way. */

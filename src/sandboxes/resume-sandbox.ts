@@ -8,7 +8,7 @@ import {
   requireLiving,
   requireMember,
   inTransition,
-  settle,
+  whenSettled,
   updateRecord,
   type Domain,
   type Member,
@@ -42,17 +42,20 @@ export async function connectSandbox(
 ): Promise<Connected> {
   checkTimeout(options.timeoutSeconds);
   const member = requireLiving(domain, sandboxId);
-  await settle(member);
-  // It may have been ended, by request or by its time, while this call waited.
-  if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
-  if (member.phase === "paused") {
-    await resumeMember(domain, member, options);
-    return { sandbox: toSandbox(member.record, domain.secrets), wasResumed: true };
-  }
+  return whenSettled(member, async () => {
+    // It may have been ended, by request or by its time, while this call waited.
+    if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
+    const wasResumed = member.phase === "paused";
+    if (wasResumed) await resumeMember(domain, member, options);
+    else extend(domain, member, options.timeoutSeconds);
+    return { sandbox: toSandbox(member.record, domain.secrets), wasResumed };
+  });
+}
+
+function extend(domain: Domain, member: Member, seconds: number): void {
   const { startedAtMs, endAtMs } = member.record;
-  const wantedMs = expiryAfter(domain, options.timeoutSeconds, startedAtMs);
+  const wantedMs = expiryAfter(domain, seconds, startedAtMs);
   if (wantedMs > endAtMs) updateRecord(domain, member, { endAtMs: wantedMs });
-  return { sandbox: toSandbox(member.record, domain.secrets), wasResumed: false };
 }
 
 /**
@@ -72,15 +75,16 @@ export async function resumeSandbox(
       `Sandbox snapshot is currently being created for sandbox '${sandboxId}'`,
     );
   }
-  await settle(member);
-  if (member.ending !== undefined) {
-    throw new SandboxError("not_found", sandboxMissing(sandboxId));
-  }
-  if (member.phase !== "paused") {
-    throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
-  }
-  await resumeMember(domain, member, options);
-  return toSandbox(member.record, domain.secrets);
+  return whenSettled(member, async () => {
+    if (member.ending !== undefined) {
+      throw new SandboxError("not_found", sandboxMissing(sandboxId));
+    }
+    if (member.phase !== "paused") {
+      throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
+    }
+    await resumeMember(domain, member, options);
+    return toSandbox(member.record, domain.secrets);
+  });
 }
 
 async function resumeMember(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {

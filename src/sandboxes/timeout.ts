@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES, sandboxMissing, timeoutTooLong } from "../wire/messages.ts";
-import { inTransition, requireLiving, settle, updateRecord, type Domain } from "./domain.ts";
+import { inTransition, requireLiving, whenSettled, updateRecord, type Domain } from "./domain.ts";
 
 const SECONDS_PER_HOUR = 3600;
 
@@ -53,14 +53,19 @@ async function moveExpiry(
   toEndAtMs: (endAtMs: number, startedAtMs: number) => number,
 ): Promise<void> {
   const member = requireLiving(domain, sandboxId);
-  if (member.phase === "resuming") await settle(member);
-  if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
-  if (member.phase === "paused") throw new SandboxError("not_found", sandboxMissing(sandboxId));
-  if (member.phase !== "running") throw inTransition(sandboxId, member.phase);
-  const { endAtMs, startedAtMs } = member.record;
-  if (domain.clock.now() > startedAtMs + MAX_RUN_MS) {
-    throw new SandboxError("invalid_argument", MESSAGES.lifetimeExceeded);
+  if (member.phase === "pausing" || member.phase === "snapshotting") {
+    throw inTransition(sandboxId, member.phase);
   }
-  updateRecord(domain, member, { endAtMs: toEndAtMs(endAtMs, startedAtMs) });
-  domain.noteExpiry();
+  await whenSettled(member, () => {
+    if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
+    if (member.phase !== "running") {
+      throw new SandboxError("not_found", sandboxMissing(sandboxId));
+    }
+    const { endAtMs, startedAtMs } = member.record;
+    if (domain.clock.now() > startedAtMs + MAX_RUN_MS) {
+      throw new SandboxError("invalid_argument", MESSAGES.lifetimeExceeded);
+    }
+    updateRecord(domain, member, { endAtMs: toEndAtMs(endAtMs, startedAtMs) });
+    domain.noteExpiry();
+  });
 }

@@ -8,6 +8,7 @@ import { startEmbedded, type Embedded, type EmbeddedOptions } from "../../src/co
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { createBareEngine } from "../../src/engine/bare.ts";
+import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");
 
@@ -31,6 +32,8 @@ export interface TestService extends AsyncDisposable {
   readonly home: string;
   /** The way to the private door. */
   readonly dispatcher: Agent;
+  /** A sandbox of the second generation, which must come about. */
+  create(body?: Readonly<Record<string, unknown>>): Promise<SandboxBody>;
   /** A call with the key of the private door. */
   call(call: Call): Promise<Reply>;
   /** A call to a port of a sandbox, without the key. */
@@ -87,19 +90,29 @@ export async function startTestService(
     return { status: reply.statusCode, headers: reply.headers, text, body: parsed };
   }
 
+  const call = (wanted: Call) =>
+    send({ ...wanted, headers: { "x-api-key": embedded.apiKey, ...wanted.headers } });
   const owned = stack.move();
   return {
     embedded,
     home,
     dispatcher,
-    call: (call) => send({ ...call, headers: { "x-api-key": embedded.apiKey, ...call.headers } }),
-    enter: ({ sandboxID, port = 49_983 }, call) =>
+    async create(body = {}) {
+      const reply = await call({
+        method: "POST",
+        path: "/v2/sandboxes",
+        body: { templateID: "base", ...body },
+      });
+      return sandboxSchema.parse(reply.body);
+    },
+    call,
+    enter: ({ sandboxID, port = 49_983 }, wanted) =>
       send({
-        ...call,
+        ...wanted,
         headers: {
           "e2b-sandbox-id": sandboxID,
           "e2b-sandbox-port": String(port),
-          ...call.headers,
+          ...wanted.headers,
         },
       }),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

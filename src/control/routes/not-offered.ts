@@ -41,7 +41,7 @@ export const notOfferedRoutes: readonly Route[] = ROWS.map(([method, path, subje
     query: ignored,
     body: ignored,
     async handle() {
-      throw new SandboxError("unimplemented", `${subject} is not available in this service`);
+      throw new SandboxError("unimplemented", `not available in this service: ${subject}`);
     },
   }),
 );
