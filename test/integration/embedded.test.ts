@@ -1,0 +1,120 @@
+/** Instances: several of one home, what each leaves, and what happens to the leavings. */
+
+import { mkdir, readdir, readFile, stat, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createSystemClock } from "../../src/common/clock.ts";
+import { createBareEngine } from "../../src/engine/bare.ts";
+import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
+import { reclaim } from "../../src/sandboxes/reclaim.ts";
+import { openStore } from "../../src/store/sqlite.ts";
+import { openTestFolder } from "../support/folder.ts";
+import { startTestService } from "../support/service.ts";
+
+test("an instance leaves nothing but database and seed", async () => {
+  await using home = await openTestFolder();
+  {
+    await using service = await startTestService({ home: home.path });
+    const created = await Promise.all([service.create(), service.create()]);
+    expect(created).toHaveLength(2);
+    const folder = join(home.path, "instances", service.embedded.instance);
+    const modes = await Promise.all(
+      ["", "door.sock", "token"].map(async (name) => (await stat(join(folder, name))).mode & 0o777),
+    );
+    expect(modes).toEqual([0o700, 0o600, 0o600]);
+    expect(await readFile(join(folder, "token"), "utf8")).toBe(service.embedded.apiKey);
+  }
+  expect(await readdir(join(home.path, "instances"))).toEqual([]);
+  using store = openStore({ path: join(home.path, "state.db") });
+  expect(store.sandboxes.owners()).toEqual([]);
+});
+
+test("two instances of a home do not see each other's sandboxes, but the same templates", async () => {
+  await using home = await openTestFolder();
+  await using first = await startTestService({ home: home.path });
+  await using second = await startTestService({ home: home.path });
+  const created = await first.create();
+  const path = `/sandboxes/${created.sandboxID}`;
+  expect((await first.call({ path })).status).toBe(200);
+  expect((await second.call({ path })).status).toBe(404);
+  const other = await second.create();
+  expect(other.templateID).toBe(created.templateID);
+  expect(other.envdAccessToken).not.toBe(created.envdAccessToken);
+});
+
+test("a named instance runs once", async () => {
+  await using home = await openTestFolder();
+  await using service = await startTestService({ home: home.path, instance: "serve" });
+  await expect(startTestService({ home: home.path, instance: "serve" })).rejects.toMatchObject({
+    code: "failed_precondition",
+  });
+  expect((await service.call({ path: "/sandboxes" })).status).toBe(200);
+});
+
+test("what a dead instance left is removed, what a living one has is not", async () => {
+  await using home = await openTestFolder();
+  await using living = await startTestService({ home: home.path });
+  await living.create();
+  for (const name of ["dead", "kept", "young"]) {
+    const folder = join(home.path, "instances", name);
+    await mkdir(join(folder, "s/iabc"), { recursive: true });
+    if (name === "young") continue;
+    await utimes(folder, 0, 0);
+    if (name === "kept") await writeFile(join(folder, "keep"), "");
+    await utimes(folder, 0, 0);
+  }
+  const engine = createBareEngine({ command: ["/bin/false"] });
+  const options = {
+    engine,
+    store: living.embedded.store,
+    home: home.path,
+    self: undefined,
+    takesKept: false,
+  };
+  expect(await reclaim(options)).toEqual([
+    { kind: "sandbox", name: "iabc" },
+    { kind: "instance", name: "dead" },
+  ]);
+  expect(await reclaim({ ...options, takesKept: true })).toEqual([
+    { kind: "sandbox", name: "iabc" },
+    { kind: "instance", name: "kept" },
+  ]);
+  const left = await readdir(join(home.path, "instances"));
+  expect(left.toSorted()).toEqual([living.embedded.instance, "young"].toSorted());
+});
+
+test("keys count from the moment they are made until they are revoked", async () => {
+  await using service = await startTestService();
+  const { store } = service.embedded;
+  const { key, record } = createKey(store, createSystemClock(), "ci");
+  expect(key).toMatch(/^e2b_[0-9a-f]{40}$/);
+  const call = () => service.call({ path: "/sandboxes", headers: { "x-api-key": key } });
+  expect((await call()).status).toBe(200);
+  expect(revokeKeys(store, "ci")).toEqual([record]);
+  expect((await call()).status).toBe(401);
+});
+
+test("a request that names another host is refused on every door", async () => {
+  await using service = await startTestService({ tcp: [{ host: "127.0.0.1", port: 0 }] });
+  const reply = await service.call({ path: "/sandboxes", headers: { host: "evil.example" } });
+  expect({ status: reply.status, text: reply.text }).toEqual({ status: 400, text: "Invalid host" });
+  const [port] = service.embedded.ports;
+  const health = await fetch(`http://127.0.0.1:${port}/health`);
+  expect(health.status).toBe(204);
+  const headers = { "x-api-key": service.embedded.apiKey };
+  const list = await fetch(`http://127.0.0.1:${port}/v2/sandboxes`, { headers });
+  expect(await list.json()).toEqual([]);
+});
+
+test("an end in the middle of a create leaves nothing", async () => {
+  await using home = await openTestFolder();
+  const service = await startTestService({ home: home.path });
+  const creating = Promise.allSettled([
+    service.call({ method: "POST", path: "/v2/sandboxes", body: { templateID: "base" } }),
+  ]);
+  await expect.poll(() => service.embedded.store.sandboxes.owners()).toHaveLength(1);
+  await service[Symbol.asyncDispose]();
+  const [created] = await creating;
+  expect(created.status === "rejected" || created.value.status !== 201).toBe(true);
+  expect(await readdir(join(home.path, "instances"))).toEqual([]);
+});

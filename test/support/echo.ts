@@ -1,0 +1,72 @@
+/** A small HTTP server as it may run in a sandbox: it says what it was sent, slowly if asked. */
+
+import assert from "node:assert";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+
+export interface EchoServer extends AsyncDisposable {
+  readonly port: number;
+  /** Connections that are open now. */
+  countConnections(): Promise<number>;
+}
+
+/**
+ * Answers every request with its method, target, headers and body as JSON. `/drip` answers with
+ * one chunk and never ends; an upgrade to `echo` sends every byte back.
+ */
+export async function startEchoServer(): Promise<EchoServer> {
+  const server = createServer((request, response) => {
+    if (request.url === "/drip") {
+      response.write("first");
+      return;
+    }
+    answer(request, response).catch((error: unknown) =>
+      response.destroy(error instanceof Error ? error : undefined),
+    );
+  });
+  server.on("upgrade", (request, socket, head) => {
+    if (request.headers.upgrade !== "echo") {
+      socket.end("HTTP/1.1 426 Upgrade Required\r\ncontent-length: 2\r\n\r\nno");
+      return;
+    }
+    socket.on("error", () => socket.destroy());
+    socket.write(
+      "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n",
+    );
+    socket.write(head);
+    socket.pipe(socket);
+  });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.listen(0, "127.0.0.1", resolve);
+  await promise;
+  const address = server.address();
+  assert(typeof address === "object" && address !== null);
+  return {
+    port: address.port,
+    async countConnections() {
+      const count = Promise.withResolvers<number>();
+      server.getConnections((error, open) => (error ? count.reject(error) : count.resolve(open)));
+      return count.promise;
+    },
+    async [Symbol.asyncDispose]() {
+      const closed = Promise.withResolvers<void>();
+      server.close(() => closed.resolve());
+      server.closeAllConnections();
+      await closed.promise;
+    },
+  };
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const body = await readAll(request);
+  const { method, url, rawHeaders } = request;
+  response.setHeader("set-cookie", ["a=1; Domain=sandbox.localhost; Path=/", "b=2; Path=/"]);
+  response.setHeader("access-control-allow-origin", "*");
+  response.setHeader("content-type", "application/json");
+  response.end(JSON.stringify({ method, url, rawHeaders, body }));
+}
+
+async function readAll(request: IncomingMessage): Promise<string> {
+  let body = "";
+  for await (const chunk of request) body += String(chunk);
+  return body;
+}
