@@ -6,7 +6,7 @@ import { parseSandboxId } from "../wire/address.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
 const MAX_INT32 = 2_147_483_647;
-export const MAX_PAGE_SIZE = 100;
+const MAX_PAGE_SIZE = 100;
 
 /** For routes without parameters, and for bodies and queries that nobody reads. */
 export const ignored = z.unknown();

@@ -58,7 +58,7 @@ function compareText(left: string, right: string): number {
   return left < right ? -1 : 1;
 }
 
-export function encodeToken(position: Position, order: Order): string {
+function encodeToken(position: Position, order: Order): string {
   const suffix = order === "asc" ? "__asc" : "";
   const text = `${new Date(position.atMs).toISOString()}__${position.id}${suffix}`;
   return Buffer.from(text, "utf8").toString("base64url");
@@ -66,7 +66,7 @@ export function encodeToken(position: Position, order: Order): string {
 
 const TOKEN_PATTERN = /^([0-9TZ:.-]{20,40})__([a-z0-9-]{1,64})(__asc)?$/;
 
-export function decodeToken(token: string, order: Order): Position {
+function decodeToken(token: string, order: Order): Position {
   const text = Buffer.from(token, "base64url").toString("utf8");
   const [, time, id, suffix] = TOKEN_PATTERN.exec(text) ?? [];
   const atMs = Date.parse(time ?? "");

@@ -59,7 +59,9 @@ test("a daemon killed inside breaks its calls, comes back, and still asks for it
     const command = await sandbox.commands.run("exec sleep 600", { background: true });
     const kill = "pkill -9 -f envd.mjs";
     await sandbox.commands.run(kill, { user: "root" }).catch(() => undefined);
-    await expect(command.wait()).rejects.toThrow(/terminated|unknown|unavailable|end of life|missing/);
+    await expect(command.wait()).rejects.toThrow(
+      /terminated|unknown|unavailable|end of life|missing/,
+    );
     await expect
       .poll(async () => sandbox.commands.run("echo back").then((result) => result.stdout, String), {
         timeout: TRUTH_LIMIT_MS,

@@ -8,11 +8,11 @@ import { createBareEngine } from "../../src/engine/bare.ts";
 import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
 import { reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
-import { openTestFolder } from "../support/folder.ts";
 import { startTestService } from "../support/service.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
 
 test("an instance leaves nothing but database and seed", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   {
     await using service = await startTestService({ home: home.path });
     const created = await Promise.all([service.create(), service.create()]);
@@ -30,7 +30,7 @@ test("an instance leaves nothing but database and seed", async () => {
 });
 
 test("two instances of a home do not see each other's sandboxes, but the same templates", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   await using first = await startTestService({ home: home.path });
   await using second = await startTestService({ home: home.path });
   const created = await first.create();
@@ -43,7 +43,7 @@ test("two instances of a home do not see each other's sandboxes, but the same te
 });
 
 test("a named instance runs once", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   await using service = await startTestService({ home: home.path, instance: "serve" });
   await expect(startTestService({ home: home.path, instance: "serve" })).rejects.toMatchObject({
     code: "failed_precondition",
@@ -52,7 +52,7 @@ test("a named instance runs once", async () => {
 });
 
 test("what a dead instance left is removed, what a living one has is not", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   await using living = await startTestService({ home: home.path });
   await living.create();
   for (const name of ["dead", "kept", "young"]) {
@@ -107,7 +107,7 @@ test("a request that names another host is refused on every door", async () => {
 });
 
 test("an end in the middle of a create leaves nothing", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   const service = await startTestService({ home: home.path });
   const creating = Promise.allSettled([
     service.call({ method: "POST", path: "/v2/sandboxes", body: { templateID: "base" } }),

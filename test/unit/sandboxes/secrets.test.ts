@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSecrets, openSecrets } from "../../../src/sandboxes/secrets.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import { openTestFolder } from "../../support/folder.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("tokens are 64 hex digits, stable, and different for each sandbox and use", () => {
   const secrets = createSecrets(Buffer.alloc(32, 7));
@@ -30,7 +30,7 @@ test("what is sealed opens under the same seed only", () => {
 });
 
 test("every process of a home has the same seed, which only its user reads", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   using store = openStore({ path: join(home.path, "state.db") });
   const opened = await Promise.all([
     openSecrets(home.path, store),
@@ -43,7 +43,7 @@ test("every process of a home has the same seed, which only its user reads", asy
 });
 
 test("another seed than that of the database is refused", async () => {
-  await using home = await openTestFolder();
+  await using home = await makeTempFolder();
   using store = openStore({ path: ":memory:" });
   await openSecrets(home.path, store);
   await writeFile(join(home.path, "seed"), Buffer.alloc(32, 1));

@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, SandboxRecord, TemplateRecord } from "../../../src/store/store.ts";
-import { openTestFolder } from "../../support/folder.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
 
@@ -148,7 +148,7 @@ test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => 
 });
 
 test("several processes may have the file open; a newer version is refused", async () => {
-  await using folder = await openTestFolder();
+  await using folder = await makeTempFolder();
   const path = join(folder.path, "state.db");
   {
     using first = openStore({ path });
