@@ -117,6 +117,25 @@ const SETTINGS = {
     schema: integer(32, MAX_PIDS),
     help: "processes of each sandbox",
   },
+  toolset: {
+    flag: "toolsets",
+    environment: "SANDBOX_MCP_TOOLSETS",
+    schema: z.enum(["core", "all"]),
+    help: "core or all: which tools are listed",
+  },
+  tools: {
+    flag: "tools",
+    environment: "SANDBOX_MCP_TOOLS",
+    schema: z.string().regex(/^[a-z_]+(,[a-z_]+)*$/, "expected names joined by commas"),
+    help: "exactly these tools, names joined by commas",
+  },
+  isReadOnly: {
+    flag: "read-only",
+    environment: "SANDBOX_MCP_READ_ONLY",
+    schema: flag,
+    isSwitch: true,
+    help: "only tools that change nothing",
+  },
   protocol: {
     flag: "mcp-protocol",
     environment: "SANDBOX_MCP_PROTOCOL",
@@ -189,6 +208,12 @@ export interface Config {
     readonly cpus: number;
     readonly diskMb: number;
     readonly pids: number;
+  };
+  readonly tools: {
+    readonly toolset: "core" | "all";
+    /** Exactly these, whatever their toolset. */
+    readonly names: readonly string[] | undefined;
+    readonly isReadOnly: boolean;
   };
   readonly protocol: "auto" | "legacy";
   /** Undefined: decided by where the sandboxes live. */
@@ -317,6 +342,11 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
       cpus: given.cpus ?? 2,
       diskMb: given.diskMb ?? 2048,
       pids: given.pids ?? 512,
+    },
+    tools: {
+      toolset: given.toolset ?? "core",
+      names: given.tools?.split(","),
+      isReadOnly: given.isReadOnly ?? false,
     },
     protocol: given.protocol ?? "auto",
     onExit: given.onExit,

@@ -1,14 +1,23 @@
 /** `serve`: one HTTP listener with the control API and the gateway, until it is told to stop. */
 
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { isIP } from "node:net";
 import { join } from "node:path";
+import { createService } from "../client/service.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import { createKey, listKeys } from "../sandboxes/keys.ts";
+import { startMcpHttp } from "../mcp/http.ts";
+import { selectTools } from "../mcp/selection.ts";
+import { startMcpState } from "../mcp/state.ts";
+import { TOOLS } from "../mcp/tools/index.ts";
+import { createKey, listKeys, type KeyCheck } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { CommandContext } from "./command.ts";
+import type { McpHandler, PrivateDoor } from "./embedded.ts";
+import { VERSION } from "./help.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local.ts";
 import { listenForStops } from "./stops.ts";
@@ -33,6 +42,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     allowHostTemplate: config.allowHostTemplate ?? false,
+    startMcp: (door, keys) => Promise.resolve(startMcp({ config, log, door, keys })),
   });
   if (newKey !== undefined) {
     process.stderr.write(`sandbox-mcp: new API key, shown once: ${newKey}\n`);
@@ -44,6 +54,39 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   if (!stops.signal.aborted) await once(stops.signal, "abort");
   log.info({ op: "serve" }, "stopping");
   return EXIT_OK;
+}
+
+interface McpParts {
+  readonly config: Config;
+  readonly log: Logger;
+  readonly door: PrivateDoor;
+  readonly keys: KeyCheck;
+}
+
+/** The endpoint `/mcp`: it speaks to this service like any client, through the private door. */
+function startMcp({ config, log, door, keys }: McpParts): McpHandler {
+  const stack = new AsyncDisposableStack();
+  const service = stack.use(createService(door));
+  // A sandbox made over HTTP outlives the connection; its time to live ends it.
+  const state = stack.use(startMcpState({ service, log, onExit: "leave" }));
+  const endpoint = stack.use(
+    startMcpHttp({
+      state,
+      tools: selectTools(TOOLS, config.tools),
+      version: VERSION,
+      authenticate: (token) =>
+        Promise.resolve(keys.isAccepted(token) ? principalOf(token) : undefined),
+    }),
+  );
+  return {
+    handle: (request, response) => endpoint.handle(request, response),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+/** Tells the holders of different keys apart without keeping a key. */
+function principalOf(token: string): string {
+  return createHash("sha256").update(token, "utf8").digest("hex");
 }
 
 /** A key for a service that has none: made here, unless others than this machine could use it. */

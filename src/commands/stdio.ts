@@ -6,6 +6,7 @@ import { createService, type Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
+import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
@@ -26,7 +27,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   const state = stack.use(startMcpState({ service, log, onExit }));
   const end = await serveMcpStdio({
     state,
-    tools: TOOLS,
+    tools: selectTools(TOOLS, config.tools),
     version: VERSION,
     protocol: config.protocol,
     stdin: process.stdin,

@@ -1,7 +1,7 @@
 /** The one error that crosses rooms. Its codes are Connect's code names, on every edge. */
 
 /** Every reason for which an operation can fail. */
-const ERROR_CODES = [
+export const ERROR_CODES = [
   "invalid_argument",
   "unauthenticated",
   "permission_denied",
