@@ -4,13 +4,14 @@ import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startMcpState } from "../../../src/mcp/state.ts";
+import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
 import { serveMcpStdio, type StdioEnd } from "../../../src/mcp/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 
 type Message = Readonly<Record<string, unknown>>;
 
 interface Connection extends AsyncDisposable {
+  readonly state: McpState;
   readonly stdin: PassThrough;
   readonly stdout: PassThrough;
   readonly ended: Promise<StdioEnd>;
@@ -56,6 +57,7 @@ function connect(protocol: "auto" | "legacy" = "auto"): Connection {
     parentPid: () => parent,
   });
   return {
+    state,
     stdin,
     stdout,
     ended,
@@ -124,6 +126,26 @@ test("a newer host needs no handshake", async () => {
   expect(await connection.answer(2)).toMatchObject({
     result: { ttlMs: 300_000, cacheScope: "public", tools: expect.any(Array) },
   });
+});
+
+test("a newer host hears of the logs that it listens to, and of no others", async () => {
+  await using connection = connect();
+  const { logs } = connection.state;
+  logs.open("i1");
+  logs.open("i2");
+  const notifications = { resourceSubscriptions: ["sandbox:///i1/log"] };
+  const params = { _meta: MODERN, notifications };
+  connection.send({ id: 5, method: "subscriptions/listen", params });
+  const told = (method: string) =>
+    connection.messages.filter((message) => message["method"] === method);
+  await expect.poll(() => told("notifications/subscriptions/acknowledged").length).toBe(1);
+  logs.note("i2", "p_1", "started");
+  logs.note("i1", "p_1", "started");
+  await expect
+    .poll(() => told("notifications/resources/updated"))
+    .toEqual([
+      expect.objectContaining({ params: expect.objectContaining({ uri: "sandbox:///i1/log" }) }),
+    ]);
 });
 
 test("a host may look first and then shake hands", async () => {
