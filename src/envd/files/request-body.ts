@@ -31,6 +31,7 @@ export function openRequestBody(exchange: Exchange): RequestBody {
     [Symbol.dispose]() {
       request.setTimeout(0);
       request.unpipe();
+      if (content !== request) content.destroy();
       drainRequest(exchange);
     },
   };
@@ -38,6 +39,8 @@ export function openRequestBody(exchange: Exchange): RequestBody {
 
 function unzipped(request: Readable): Readable {
   const gunzip = createGunzip();
+  // Whoever reads gets the error from the stream; when nobody does any more, it changes nothing.
+  gunzip.on("error", () => undefined);
   // `pipe` alone would leave the reader waiting when the client is gone.
   request.once("error", (error) => gunzip.destroy(error));
   request.once("close", () => {

@@ -7,6 +7,7 @@
 
 import { watch, type FSWatcher } from "node:fs";
 import { lstat, opendir } from "node:fs/promises";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import { EventType } from "../../gen/filesystem/filesystem_pb.ts";
 import { baseName, joinPath } from "../path.ts";
@@ -106,6 +107,8 @@ export class TreeWatch implements Disposable {
     this.#isWorking = true;
     try {
       while (this.#raw.length > 0 && !this.#isClosed) {
+        // Events that belong together are delivered one by one in the same turn.
+        await nextTurn();
         const events = this.#raw;
         this.#raw = [];
         await this.#workOff(events);
@@ -133,7 +136,7 @@ export class TreeWatch implements Disposable {
       const batch = events.slice(start, start + BATCH);
       const looks = await Promise.all(batch.map(async (event) => this.#look(event)));
       for (const [index, event] of batch.entries()) {
-        const next = batch[index + 1] ?? events[start + BATCH];
+        const next = batch[index + 1] ?? events[start + BATCH] ?? this.#raw[0];
         await this.#handle(event, { now: looks[index], next });
       }
     }

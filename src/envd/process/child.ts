@@ -61,13 +61,7 @@ export class RunningProcess {
     /** Subscribed before the first output; misses nothing. */
     readonly subscription: Subscription<ProcessEvent>;
   }> {
-    const { launch } = options;
-    const child = spawn(launch.file, launch.args, {
-      cwd: launch.cwd,
-      env: launch.env,
-      stdio: [options.hasInput ? "pipe" : "ignore", "pipe", "pipe"],
-      ...launch.ids,
-    });
+    const child = spawnChild(options);
     if (child.pid === undefined) {
       const [error] = await once(child, "error");
       throw startFault(options.config, error);
@@ -165,6 +159,19 @@ export class RunningProcess {
     this.#eachOutput((output) => output.destroy());
     this.#readers.finish({ event: { case: "end", value: this.#outcome } });
     this.#end.resolve(this.#outcome);
+  }
+}
+
+function spawnChild({ config, launch, hasInput }: StartOptions): ChildProcess {
+  try {
+    return spawn(launch.file, launch.args, {
+      cwd: launch.cwd,
+      env: launch.env,
+      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"],
+      ...launch.ids,
+    });
+  } catch (error) {
+    throw startFault(config, error);
   }
 }
 

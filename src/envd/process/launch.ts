@@ -32,8 +32,12 @@ export interface LaunchRequest {
 /** What a process finds programs by until its environment says otherwise. */
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** `exec` keeps the pid, and tells a missing command on stderr and by status 126 or 127. */
-const EXEC_SCRIPT = 'exec "$@"';
+/**
+ * `exec` keeps the pid, and tells a missing command on stderr and by status 126 or 127; only of an
+ * empty name some shells think that it exists.
+ */
+const EXEC_SCRIPT =
+  '[ -n "$1" ] || { echo "sh: empty command not found" >&2; exit 127; }; exec "$@"';
 
 /**
  * The identity helper that the daemon carries in its own folder, run by its own loader; undefined
