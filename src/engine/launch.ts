@@ -166,7 +166,7 @@ async function runRuntime(
   signal: AbortSignal,
 ): Promise<number> {
   const { directory, id } = claim.spec;
-  const file = (name: keyof typeof FOLDER_NAMES) => join(directory, FOLDER_NAMES[name]);
+  const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   const steps: LauncherStep[] = [
     ["chdir", directory],
     ["listen", SOCKET_NAMES.public],
@@ -182,7 +182,7 @@ async function runRuntime(
     ["null", "1"],
     ["null", "2"],
   ];
-  const runtime = [context.runtime, "--root", file("runtime"), "--log", file("log")] as const;
+  const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;
   const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
   const command = launcherCommand([
     ...steps,

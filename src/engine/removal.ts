@@ -10,11 +10,10 @@ import { releaseIds } from "./ids.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { RECORD_NAME } from "./record.ts";
 
-/** What the engine and the runtime keep in a container's folder, besides the disk's mount point. */
+/** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {
   config: "config.json",
-  log: "runtime.log",
-  pid: "pid",
+  /** The runtime alone writes here: its state, its log, the number of the first process. */
   runtime: "runtime",
 } as const;
 
