@@ -37,7 +37,8 @@ export type LauncherStep =
 /** The command that does the steps; the last one must be `exec`. */
 export function launcherCommand(steps: readonly LauncherStep[]): [string, ...string[]] {
   assert(steps.at(-1)?.[0] === "exec", "the last step is exec");
-  return ["perl", "-e", LAUNCHER, "--", process.arch, ...steps.flat()];
+  const caller = [process.arch, String(process.pid)];
+  return ["perl", "-e", LAUNCHER, "--", ...caller, ...steps.flat()];
 }
 
 /** perl-base alone must be enough: no module is loaded. Numbers are those of the kernel's ABI. */
@@ -58,6 +59,8 @@ my $arch = shift @ARGV;
 my $call = $number{$arch} or do { print $report "launcher: no support for $arch\n"; exit $bad_status };
 # PR_SET_PDEATHSIG: what nobody waits for any more must not go on, nor what it becomes by exec.
 syscall($call->{prctl}, 1, 9) == 0 or fail('prctl');
+# It may have died before that call.
+getppid() == shift @ARGV or exit $bad_status;
 my $listeners = 0;
 my @kept;
 my $namespace;
