@@ -189,7 +189,10 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
       session.openRequests -= 1;
       session.usedAtMs = state.clock.now();
     });
-    return session.transport.handleRequest(request, response, body);
+    await session.transport.handleRequest(request, response, body);
+    const isOpen = [...sessions.values()].includes(session);
+    // A handshake that was refused left a server behind which nobody can reach.
+    if (known === undefined && !isOpen) await session.transport.close();
   };
 }
 

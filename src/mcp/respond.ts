@@ -1,7 +1,7 @@
 /** The form of every reply: what is text, what is structured, how an error reads. */
 
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
-import { escapeUnsafe } from "./text.ts";
+import { escapeUnsafe, oneLine } from "./text.ts";
 
 /** The outcome of a tool, before it has the protocol's form. */
 export interface Reply<Fields = Record<string, unknown>> {
@@ -37,7 +37,7 @@ export function textReply(
   facts: readonly (string | undefined)[],
   sections: readonly Section[] = [],
 ): Reply<never> {
-  const header = facts.filter((fact) => fact !== undefined && fact !== "").join(" | ");
+  const header = oneLine(facts.filter((fact) => fact !== undefined && fact !== "").join(" | "));
   if (sections.length === 0) return { text: header };
   const quoted = sections.map(({ name, text }) => `--- ${name}\n${withNewline(text)}`).join("");
   return { text: `${header}\n${quoted}--- end` };
@@ -58,8 +58,7 @@ export function recordReply<Fields extends Readonly<Record<string, unknown>>>(
 }
 
 function formatField(value: unknown): string {
-  if (typeof value === "string") return escapeUnsafe(value);
-  return JSON.stringify(value);
+  return oneLine(typeof value === "string" ? value : JSON.stringify(value));
 }
 
 /** An image, which a host shows as such, with its facts as text beside it. */

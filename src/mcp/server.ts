@@ -52,6 +52,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
         tools: { listChanged: false },
         resources: { subscribe: true, listChanged: true },
         completions: {},
+        logging: {},
       },
       instructions: INSTRUCTIONS,
       cacheHints: { "tools/list": { ttlMs: TOOL_LIST_TTL_MS, cacheScope: "public" } },
@@ -79,7 +80,9 @@ async function callTool(
   context: ToolContext,
 ): Promise<CallReply> {
   const startedAtMs = context.clock.now();
-  const sandboxId = typeof input["sandbox_id"] === "string" ? input["sandbox_id"] : undefined;
+  const { sandbox_id: given } = input;
+  // The deprecated client suffix of an id is dropped, so that a sandbox has one name only.
+  const sandboxId = typeof given === "string" ? (parseSandboxId(given) ?? given) : undefined;
   const finish = (outcome: string, error?: SandboxError): void => {
     const durationMs = context.clock.now() - startedAtMs;
     const fault =
@@ -89,7 +92,8 @@ async function callTool(
     else context.log.info(line, line.op);
   };
   try {
-    const reply = await tool.handler(input, context);
+    const plain = sandboxId === undefined ? input : { ...input, sandbox_id: sandboxId };
+    const reply = await tool.handler(plain, context);
     if (reply.error === undefined) {
       finish("ok");
       return toCallReply(reply, tool.output !== undefined);

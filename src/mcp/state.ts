@@ -38,7 +38,7 @@ export interface McpStateOptions {
 }
 
 /** All kills together; the whole program ends within three seconds. */
-const KILL_TIMEOUT_MS = 2_000;
+const KILL_TIMEOUT_MS = 1_500;
 const MAX_KILLS_AT_ONCE = 8;
 
 /** The shared state of a server; the service stays its caller's. */

@@ -32,6 +32,11 @@ export function escapeUnsafe(text: string): string {
   });
 }
 
+/** As `escapeUnsafe`, on one line: for names and facts, which must not forge a line of their own. */
+export function oneLine(text: string): string {
+  return escapeUnsafe(text).replaceAll("\n", String.raw`\n`);
+}
+
 /** Of a line that was written over itself, as progress bars are, what was written last. */
 function collapseReturns(text: string): string {
   if (!text.includes("\r")) return text;

@@ -63,19 +63,25 @@ export class Watchers implements AsyncDisposable {
     },
     signal: AbortSignal,
   ): Promise<Watcher> {
-    if (this.#table.size >= MAX_WATCHERS) {
-      const message = `${MAX_WATCHERS} watchers exist, the limit`;
-      throw new SandboxError("resource_exhausted", message, {
-        hint: "End one with close=true.",
-      });
-    }
+    this.#makeRoom();
     const { path, isRecursive, user } = wish;
     const id = await sandbox.filesystem.createWatcher(path, isRecursive, { signal, user });
-    return this.adopt(sandbox, id);
+    return this.#add(sandbox, id);
   }
 
-  /** Takes a watcher into the table, such as one that another instance made. */
+  /** Takes over a watcher that another instance made, if there is one of that name. */
   adopt(sandbox: Sandbox, id: string): Watcher {
+    this.#makeRoom();
+    return this.#add(sandbox, id);
+  }
+
+  #makeRoom(): void {
+    if (this.#table.size < MAX_WATCHERS) return;
+    const message = `${MAX_WATCHERS} watchers exist, the limit`;
+    throw new SandboxError("resource_exhausted", message, { hint: "End one with close=true." });
+  }
+
+  #add(sandbox: Sandbox, id: string): Watcher {
     const polledAtMs = this.#options.clock.now();
     const watcher = { id, sandbox, held: [], hasLost: false, isPolling: false, polledAtMs };
     this.#table.set(keyOf(sandbox.id, id), watcher);
@@ -93,6 +99,10 @@ export class Watchers implements AsyncDisposable {
     watcher.isPolling = true;
     try {
       await this.#poll(watcher, waitMs, signal);
+    } catch (error) {
+      const isUnknown = error instanceof SandboxError && error.code === "not_found";
+      if (isUnknown) this.#table.delete(keyOf(watcher.sandbox.id, watcher.id));
+      throw error;
     } finally {
       watcher.isPolling = false;
       watcher.polledAtMs = this.#options.clock.now();

@@ -1,5 +1,6 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
+import { errorText } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import type { SandboxBody } from "../../wire/control.ts";
 import { expiryField } from "../expiry.ts";
@@ -91,7 +92,8 @@ export const createSandbox = defineTool({
 async function create(wish: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
   const { service, state, signal } = context;
   signal.throwIfAborted();
-  const creating = service.control.create(toRequest(wish), state.signal);
+  const giveUp = new AbortController();
+  const creating = service.control.create(toRequest(wish), giveUp.signal);
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
   const cancel = () => reject(signal.reason);
   signal.addEventListener("abort", cancel, { once: true });
@@ -100,22 +102,33 @@ async function create(wish: z.output<typeof input>, context: ToolContext): Promi
     state.adopt(body.sandboxID);
     return body;
   } catch (error) {
-    if (signal.aborted) state.track(abandon(creating, context));
+    if (signal.aborted) state.track(abandon(creating, giveUp, context));
     throw error;
   } finally {
     signal.removeEventListener("abort", cancel);
   }
 }
 
-const ABANDON_TIMEOUT_MS = 2_000;
+/** Once the server ends, a sandbox has so long to come and be ended; then its own timeout must. */
+const LAST_CHANCE_MS = 1_000;
+const KILL_TIMEOUT_MS = 1_000;
 
-async function abandon(creating: Promise<SandboxBody>, context: ToolContext): Promise<void> {
-  const { service, log } = context;
+async function abandon(
+  creating: Promise<SandboxBody>,
+  giveUp: AbortController,
+  context: ToolContext,
+): Promise<void> {
+  const { service, log, state } = context;
+  const end = () => void setTimeout(() => giveUp.abort(), LAST_CHANCE_MS).unref();
+  if (state.signal.aborted) end();
+  else state.signal.addEventListener("abort", end, { once: true });
   try {
     const { sandboxID } = await creating;
-    await service.control.kill(sandboxID, AbortSignal.timeout(ABANDON_TIMEOUT_MS));
+    await service.control.kill(sandboxID, AbortSignal.timeout(KILL_TIMEOUT_MS));
   } catch (error) {
-    log.debug({ op: "sandbox.abandon", error: String(error) }, "nothing to end");
+    log.debug({ op: "sandbox.abandon", error: errorText(error) }, "nothing to end");
+  } finally {
+    state.signal.removeEventListener("abort", end);
   }
 }
 

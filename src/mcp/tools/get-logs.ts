@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { escapeUnsafe } from "../text.ts";
+import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
 
 const LEVELS = ["debug", "info", "warn", "error"] as const;
@@ -80,5 +80,5 @@ function formatEntry(entry: {
     .filter(([name]) => !ALWAYS_EQUAL.has(name))
     .map(([name, value]) => ` ${name}=${value}`);
   const line = `${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`;
-  return escapeUnsafe(line.replaceAll("\n", " ")).slice(0, MAX_RECORD_CHARACTERS);
+  return oneLine(line).slice(0, MAX_RECORD_CHARACTERS);
 }

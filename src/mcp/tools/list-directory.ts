@@ -6,7 +6,7 @@ import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
 import { pathHints, withHints } from "../steer.ts";
-import { escapeUnsafe } from "../text.ts";
+import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_DEPTH = 10;
@@ -60,9 +60,8 @@ const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const
 >;
 
 function formatEntry(entry: Entry): string {
+  const { symlinkTarget } = entry;
   const time = entry.modifiedAt?.toISOString().slice(0, 19) ?? "-";
-  const target =
-    entry.symlinkTarget === undefined ? "" : ` -> ${escapeUnsafe(entry.symlinkTarget)}`;
-  const path = escapeUnsafe(entry.path).replaceAll("\n", "\\n");
-  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${path}${target}`;
+  const target = symlinkTarget === undefined ? "" : ` -> ${oneLine(symlinkTarget)}`;
+  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${oneLine(entry.path)}${target}`;
 }

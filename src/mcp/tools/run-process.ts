@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { SandboxError, errorText } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { timeLimit, type Capture } from "../capture.ts";
 import { excerptOutput } from "../excerpt.ts";
@@ -146,7 +146,7 @@ async function feed(capture: Capture, wish: Wish, context: ToolContext): Promise
     if (!wish.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
   } catch (error) {
     // A process that ends without reading its input is no failure of the call.
-    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, error: String(error) });
+    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, error: errorText(error) });
   }
 }
 

@@ -7,7 +7,7 @@ import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { parentOf, pathHints, withHints } from "../steer.ts";
-import { escapeUnsafe } from "../text.ts";
+import { oneLine } from "../text.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 import type { Watcher } from "../watchers.ts";
 
@@ -92,10 +92,6 @@ function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never>
     expiryFact(context, wish.sandbox_id),
   ];
   watcher.hasLost = false;
-  const text = events.map(({ type, name }) => `${type} ${quoteName(name)}`).join("\n");
+  const text = events.map(({ type, name }) => `${type} ${oneLine(name)}`).join("\n");
   return textReply(facts, events.length === 0 ? [] : [{ name: "changes", text }]);
-}
-
-function quoteName(name: string): string {
-  return escapeUnsafe(name).replaceAll("\n", String.raw`\n`);
 }

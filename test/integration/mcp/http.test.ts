@@ -110,6 +110,13 @@ test("a session belongs to the one who opened it", async () => {
   await client.close();
 });
 
+test("a handshake that is refused leaves nothing behind", async () => {
+  await using endpoint = await startEndpoint();
+  const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: {} };
+  const reply = await endpoint.post(initialize, { accept: "text/html" });
+  expect([reply.status, reply.headers.get("mcp-session-id")]).toEqual([406, null]);
+});
+
 test("a newer host asks without a session", async () => {
   await using endpoint = await startEndpoint();
   const meta = {

@@ -106,6 +106,7 @@ test("an older host shakes hands and lists tools", async () => {
         tools: { listChanged: false },
         resources: { subscribe: true, listChanged: true },
         completions: {},
+        logging: {},
       },
       instructions: expect.stringContaining("create_sandbox"),
     },
