@@ -61,6 +61,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       request,
       response,
       passage: { endpoint, port, isPlatformKey: options.isPlatformKey },
+      log: options.log,
       rules: { host: request.headers.host ?? "", keepsCors: target.hasOwnHost },
     };
   }
@@ -76,7 +77,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     }
     const exchange = toExchange(arrival, admission);
     await counted(admission.endpoint, async () => {
-      const socket = await dial(exchange, admission, options.log);
+      const socket = await dial(exchange, admission);
       if (socket !== undefined) await forward(exchange, socket);
     });
   }
@@ -102,7 +103,6 @@ interface Arrival {
 async function dial(
   exchange: Exchange,
   { endpoint, port }: Admission,
-  log: Logger,
 ): Promise<Socket | undefined> {
   const gone = new AbortController();
   exchange.response.once("close", () => gone.abort());
@@ -111,9 +111,7 @@ async function dial(
     if (!exchange.response.destroyed) return socket;
     socket.destroy();
   } catch (error) {
-    const { sandboxId } = endpoint;
-    log.debug({ op: "gateway.dial", sandboxId, port, error }, "port not reached");
-    refuseUnlessBegun(exchange);
+    refuseUnlessBegun(exchange, error);
   }
   return undefined;
 }

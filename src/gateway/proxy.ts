@@ -8,14 +8,20 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
+import { errorText } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
 import { toClientHeaders, toUpstreamHeaders, type Passage, type ReplyRules } from "./headers.ts";
 import { notRunning, portClosed, sendRefusal } from "./refusal.ts";
+
+/** A client that still sends this long after the answer is cut off. */
+const MAX_DRAIN_MS = 5000;
 
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly passage: Passage;
   readonly rules: ReplyRules;
+  readonly log: Logger;
 }
 
 /**
@@ -25,20 +31,32 @@ export interface Exchange {
 export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
   const { request, response, passage } = exchange;
   const { promise: over, resolve } = Promise.withResolvers<void>();
+  // With `close` a service that answers before it has read the whole request would shut the
+  // connection under the rest of it, and its answer would be lost. We close it ourselves.
   const upstream = openUpstream(request, socket, [
     ...toUpstreamHeaders(request, passage),
     "connection",
-    "close",
+    "keep-alive",
   ]);
   response.once("close", () => {
-    upstream.destroy();
+    socket.destroy();
+    drain(request);
     resolve();
   });
   upstream.on("response", (reply) => relay(reply, exchange));
-  upstream.on("error", () => refuseUnlessBegun(exchange));
-  request.on("error", () => upstream.destroy());
+  upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
+  request.on("error", () => socket.destroy());
   request.pipe(upstream);
   await over;
+}
+
+/** Reads the rest of a request that was answered early, so that its connection stays usable. */
+function drain(request: IncomingMessage): void {
+  if (request.complete || request.destroyed) return;
+  request.unpipe();
+  request.resume();
+  const timer = setTimeout(() => request.destroy(), MAX_DRAIN_MS);
+  request.once("close", () => clearTimeout(timer));
 }
 
 /** A request on an open connection, with exactly these headers. */
@@ -58,10 +76,8 @@ export function openUpstream(
 }
 
 /** Passes a reply on as it comes. */
-export function relay(reply: IncomingMessage, { request, response, rules }: Exchange): void {
+export function relay(reply: IncomingMessage, { response, rules }: Exchange): void {
   if (response.destroyed) return;
-  // A client that still sends, to a service that has answered already, cannot be waited for.
-  if (!request.complete) response.shouldKeepAlive = false;
   const { statusCode = 502, statusMessage = "" } = reply;
   response.writeHead(statusCode, statusMessage, toClientHeaders(reply, rules));
   response.flushHeaders();
@@ -70,8 +86,10 @@ export function relay(reply: IncomingMessage, { request, response, rules }: Exch
 }
 
 /** The wire's words for a connection that failed before a reply; afterwards only a cut is true. */
-export function refuseUnlessBegun({ response, passage }: Exchange): void {
+export function refuseUnlessBegun({ response, passage, log }: Exchange, error: unknown): void {
   const { endpoint, port } = passage;
+  const entry = { op: "gateway.connection", sandboxId: endpoint.sandboxId, port };
+  log.debug({ ...entry, reason: errorText(error) }, "connection into the sandbox failed");
   if (response.headersSent) {
     response.destroy();
     return;

@@ -39,7 +39,7 @@ export async function proxyUpgrade(
   });
   // A service that does not upgrade answers as usual, and the connection ends with the answer.
   upstream.on("response", (reply) => relay(reply, exchange));
-  upstream.on("error", () => refuseUnlessBegun(exchange));
+  upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
   upstream.end();
   await over;
 }

@@ -1,7 +1,7 @@
 /** The gateway: who gets in, what passes, and how it ends. */
 
 import { writeFile } from "node:fs/promises";
-import { request as httpRequest, type IncomingMessage } from "node:http";
+import { Agent, request as httpRequest, type IncomingMessage } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { request } from "undici";
@@ -228,6 +228,37 @@ test("bytes stream both ways, as they come", async () => {
   });
   reply.end();
   expect(await promise).toBe("onetwo");
+});
+
+test("an answer that comes before the request has ended arrives whole", async () => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const reused: boolean[] = [];
+  for (let round = 0; round < 3; round += 1) {
+    const call = httpRequest({
+      agent,
+      socketPath: service.embedded.socketPath,
+      method: "POST",
+      path: "/early",
+      headers: {
+        "e2b-sandbox-id": sandbox.sandboxID,
+        "e2b-sandbox-port": String(echo.port),
+        "transfer-encoding": "chunked",
+      },
+    });
+    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+    call.on("response", resolve);
+    call.on("error", reject);
+    call.write("x".repeat(200_000));
+    const response = await promise;
+    call.write("y".repeat(200_000));
+    call.end("z");
+    let body = "";
+    for await (const chunk of response) body += String(chunk);
+    expect({ status: response.statusCode, body }).toEqual({ status: 200, body: "early" });
+    reused.push(call.reusedSocket);
+  }
+  agent.destroy();
+  expect(reused).toEqual([false, true, true]);
 });
 
 function upgradeTo(port: number, protocol: string): Record<string, string> {

@@ -11,12 +11,16 @@ export interface EchoServer extends AsyncDisposable {
 
 /**
  * Answers every request with its method, target, headers and body as JSON. `/drip` answers with
- * one chunk and never ends; an upgrade to `echo` sends every byte back.
+ * one chunk and never ends, `/early` before it has read the body; an upgrade to `echo` sends every byte back.
  */
 export async function startEchoServer(): Promise<EchoServer> {
   const server = createServer((request, response) => {
     if (request.url === "/drip") {
       response.write("first");
+      return;
+    }
+    if (request.url === "/early") {
+      response.end("early");
       return;
     }
     answer(request, response).catch((error: unknown) =>
