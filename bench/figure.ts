@@ -11,7 +11,7 @@ export interface Figure {
 }
 
 /** The middle of the samples; the mean of the two middles for an even count. */
-export function median(samples: readonly number[]): number {
+function median(samples: readonly number[]): number {
   const sorted = samples.toSorted((left, right) => left - right);
   const middle = Math.floor(sorted.length / 2);
   const upper = sorted[middle] ?? Number.NaN;

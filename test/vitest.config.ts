@@ -10,6 +10,8 @@ function level(name: string, testTimeout: number, parallel: boolean) {
       testTimeout,
       hookTimeout: testTimeout,
       fileParallelism: parallel,
+      // A machine under load is slow, not wrong: what is waited for has time to come.
+      expect: { poll: { timeout: 10_000 } },
     },
   };
 }

@@ -120,7 +120,7 @@ function abortReason(signal: AbortSignal): Error {
 }
 
 /** Any failure of a call as Connect's own error. */
-export function toConnectError(error: unknown, signal: AbortSignal): ConnectError {
+function toConnectError(error: unknown, signal: AbortSignal): ConnectError {
   if (error instanceof SandboxError) {
     return new ConnectError(error.message, CONNECT_CODES[error.code], undefined, undefined, error);
   }

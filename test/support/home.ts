@@ -1,13 +1,11 @@
 /** A home of its own for one test, with the base template of the machine's home in it. */
 
 import { execFile } from "node:child_process";
-import { mkdtemp, mkdir, readdir, rm } from "node:fs/promises";
+import { mkdtemp, mkdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-
-/** Where set-up builds the base template: the default home of root. */
-const MACHINE_HOME = "/var/lib/sandbox-mcp";
+import { baseLayers } from "./base-layer.ts";
 
 export interface TestHome extends AsyncDisposable {
   readonly path: string;
@@ -16,11 +14,10 @@ export interface TestHome extends AsyncDisposable {
 /** Makes the home; the base template is hard-linked, which its read-only use allows. */
 export async function openTestHome(): Promise<TestHome> {
   const path = await mkdtemp(join(tmpdir(), "smcp-"));
-  const layers = join(MACHINE_HOME, "layers");
-  const base = (await readdir(layers)).toSorted().findLast((name) => name.startsWith("base-"));
-  if (base === undefined) throw new Error("no base template: run scripts/setup.sh");
+  const [layer] = await baseLayers();
+  const base = dirname(layer?.root ?? "");
   await mkdir(join(path, "layers"));
-  await promisify(execFile)("cp", ["-al", join(layers, base), join(path, "layers", base)]);
+  await promisify(execFile)("cp", ["-al", base, join(path, "layers", basename(base))]);
   return {
     path,
     async [Symbol.asyncDispose]() {
