@@ -88,7 +88,8 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
     state.isDraining = true;
     const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
     const closing = servers.map((server) => closeServer(server));
-    await Promise.race([Promise.all(closing), delay(graceMs)]);
+    // The timer must not keep the process once every door is closed.
+    await Promise.race([Promise.all(closing), delay(graceMs, undefined, { ref: false })]);
     for (const socket of sockets) socket.destroy();
     await Promise.all(closing);
   }
