@@ -31,8 +31,8 @@ const MAX_HEADER_BYTES = 16_384;
 /** Above this the sandbox's own descriptors run out. */
 const MAX_CONNECTIONS = 1_024;
 
-/** Limits of both sides of the daemon. Bodies may take their time: uploads and input streams. */
-export const SERVER_OPTIONS: ServerOptions = {
+/** Bodies may take their time: uploads and streams of input last as long as they last. */
+const SERVER_OPTIONS: ServerOptions = {
   keepAliveTimeout: KEEP_ALIVE_MS,
   headersTimeout: HEADERS_MS,
   requestTimeout: 0,
@@ -55,8 +55,13 @@ export function createPublicServer(daemon: Daemon): Server {
     },
   };
   const server = createServer(SERVER_OPTIONS, (request, response) => {
+    // A reply that cannot be written has nobody left to be told.
+    response.on("error", () => undefined);
     // It catches what it throws.
     void serve(site, request, response);
+  });
+  server.on("error", (error) => {
+    daemon.log.write("error", "listener failed", { logger: "envd", error: error.message });
   });
   server.maxConnections = MAX_CONNECTIONS;
   return server;

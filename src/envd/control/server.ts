@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { errorText } from "../../common/errors.ts";
 import type { Daemon } from "../daemon.ts";
 import { sendFault, sendStatus, toFault } from "../exchange.ts";
-import { SERVER_OPTIONS, splitTarget } from "../server.ts";
+import { splitTarget } from "../server.ts";
 import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
 import { init } from "./init.ts";
@@ -24,7 +24,9 @@ export function createControlServer(options: ControlOptions): Server {
     "GET /health": health,
     "GET /logs": createLogsHandler(),
   };
-  const server = createServer(SERVER_OPTIONS, (request, response) => {
+  const server = createServer({ requestTimeout: 0 }, (request, response) => {
+    // A reply that cannot be written has nobody left to be told.
+    response.on("error", () => undefined);
     const { path } = splitTarget(request.url ?? "");
     const name = `${request.method} ${path}`;
     const handler = Object.hasOwn(routes, name) ? routes[name] : undefined;
@@ -32,6 +34,7 @@ export function createControlServer(options: ControlOptions): Server {
     // It catches what it throws.
     else void serve(handler, options, { request, response });
   });
+  server.on("error", (error) => logFailure(options.daemon, error));
   const tunnel = createTunnelHandler();
   server.on("upgrade", (request, socket, head) => {
     tunnel({ request, socket, head }).catch((error: unknown) => {

@@ -2,7 +2,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { writeFileSync } from "node:fs";
 import type { Readable } from "node:stream";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { SandboxError, causeCode } from "../../common/errors.ts";
@@ -91,8 +91,7 @@ export class RunningProcess {
     child.on("exit", (code, signal) => this.#onExit(toOutcome(code, signal)));
     child.on("close", () => this.#finish());
     if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs);
-    // It catches what it throws.
-    void preferForOom(pid);
+    preferForOom(pid);
   }
 
   subscribe(): Subscription<ProcessEvent> {
@@ -175,9 +174,14 @@ function spawnChild({ config, launch, hasInput }: StartOptions): ChildProcess {
   }
 }
 
-async function preferForOom(pid: number): Promise<void> {
-  // Only a preference: the process may be gone already, or the kernel may not let us say it.
-  await writeFile(`/proc/${pid}/oom_score_adj`, OOM_SCORE).catch(() => undefined);
+/** At once, so that the children of the process inherit it; the kernel's own file never blocks. */
+function preferForOom(pid: number): void {
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
+  } catch (error) {
+    // Only a preference: the process may be gone already, or the kernel may not let us say it.
+    if (causeCode(error) === undefined) throw error;
+  }
 }
 
 function startFault(config: ProcessConfig, error: unknown): SandboxError {
