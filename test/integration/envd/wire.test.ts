@@ -246,10 +246,14 @@ test("whatever bytes arrive, the daemon lives on", async () => {
 test("a stream whose reader vanishes leaves nothing open", async () => {
   await using daemon = await startTestDaemon();
   const count = async () => {
-    const { stdout } = await runScript(daemon.processes, "ls /proc/$PPID/fd | wc -l");
-    return Number(stdout);
+    const script = "ls /proc/$PPID/fd | wc -l; cat /proc/$PPID/fdinfo/* | grep -c ^inotify";
+    const { stdout } = await runScript(daemon.processes, script);
+    return stdout.trim().split("\n").map(Number);
   };
-  const before = await count();
+  // The first watch opens the descriptor that all watches share from then on.
+  const { watcherId } = await daemon.files.createWatcher({ path: daemon.folder });
+  const [before = 0, watches] = await count();
+  expect(watches).toBe(1);
   for (let round = 0; round < 5; round += 1) {
     const socket = connect(daemon.publicSocket);
     const body = envelope(`{"path":"${daemon.folder}"}`);
@@ -262,5 +266,8 @@ test("a stream whose reader vanishes leaves nothing open", async () => {
     await promise;
     socket.destroy();
   }
-  await expect.poll(count).toBeLessThanOrEqual(before);
+  await expect.poll(async () => (await count())[1]).toBe(1);
+  await expect.poll(async () => (await count())[0]).toBeLessThanOrEqual(before);
+  await daemon.files.removeWatcher({ watcherId });
+  expect((await count())[1]).toBe(0);
 });
