@@ -49,6 +49,17 @@ export function causeCode(error: unknown): string | undefined {
   return undefined;
 }
 
+/** The disk of the service is full, or nearly so; its `causeCode` is ENOSPC whoever noticed it. */
+export function diskFullError(subject: string, cause?: unknown): SandboxError {
+  const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {
+    code: "ENOSPC",
+  });
+  return new SandboxError("resource_exhausted", fault.message, {
+    cause: fault,
+    hint: "free some space on the disk of the service",
+  });
+}
+
 /** The text of anything that was thrown. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

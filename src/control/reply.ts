@@ -28,7 +28,8 @@ export function toFault(error: unknown): { readonly status: number; readonly mes
   if (!(error instanceof SandboxError) || error.code === "internal") {
     return { status: CONTROL_STATUS.internal, message: INTERNAL_TEXT };
   }
-  return { status: CONTROL_STATUS[error.code], message: error.message };
+  const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
+  return { status: CONTROL_STATUS[error.code], message };
 }
 
 function toTime(atMs: number): string {

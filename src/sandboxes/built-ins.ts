@@ -46,10 +46,12 @@ export function registerBuiltIn(
 ): void {
   const { store, clock, owner, limits, layersDirectory } = options;
   const layers = found.map((layer) => toStoredLayer(layersDirectory, layer));
+  if (isRegistered(store, builtIn.name, layers)) return;
   store.transaction(() => {
+    // Another process may have registered it meanwhile.
+    if (isRegistered(store, builtIn.name, layers)) return;
     const nowMs = clock.now();
-    const known = store.templates.getByName(builtIn.name);
-    const template: TemplateRecord = known ?? {
+    const template: TemplateRecord = store.templates.getByName(builtIn.name) ?? {
       templateId: randomId(),
       kind: "built-in",
       name: builtIn.name,
@@ -60,8 +62,6 @@ export function registerBuiltIn(
       spawnCount: 0,
     };
     const { templateId } = template;
-    const tagged = store.builds.tagged(templateId, DEFAULT_TAG);
-    if (tagged !== undefined && JSON.stringify(tagged.layers) === JSON.stringify(layers)) return;
     const buildId = randomUUID();
     store.templates.put({ ...template, updatedAtMs: nowMs });
     store.builds.put({
@@ -80,6 +80,12 @@ export function registerBuiltIn(
     });
     store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId });
   });
+}
+
+function isRegistered(store: Store, name: string, layers: readonly StoredLayer[]): boolean {
+  const template = store.templates.getByName(name);
+  const build = template && store.builds.tagged(template.templateId, DEFAULT_TAG);
+  return build !== undefined && JSON.stringify(build.layers) === JSON.stringify(layers);
 }
 
 /** Paths inside the folder of layers become relative, so that a home can be moved. */

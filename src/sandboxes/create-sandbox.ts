@@ -1,12 +1,13 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
 import { join } from "node:path";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit } from "./boot.ts";
+import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./member.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
@@ -34,6 +35,7 @@ export async function createSandbox(
   }
   domain.starting += 1;
   try {
+    await requireDiskSpace(domain.directory);
     return await start(domain, { options, resolved }, bounded);
   } finally {
     domain.starting -= 1;
@@ -66,7 +68,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   } catch (error) {
     await container?.[Symbol.asyncDispose]();
     domain.store.sandboxes.remove(intent.sandboxId);
-    throw toSandboxError(error, "sandbox start");
+    throw toStartFault(error);
   }
   const record = commitStart(domain, plan, intent);
   const member = admitMember(domain, container, record);
@@ -75,6 +77,20 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   domain.noteExpiry();
   return toSandbox(record, domain.secrets);
 }
+
+/** What the engine finds wrong with our own request is no fault of the client. */
+function toStartFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox start");
+  if (!OWN_FAULTS.has(fault.code)) return fault;
+  return new SandboxError("unavailable", "sandbox could not be started", { cause: fault });
+}
+
+const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
+  "already_exists",
+  "failed_precondition",
+  "invalid_argument",
+  "not_found",
+]);
 
 function toIntent(domain: Domain, plan: Plan): SandboxRecord {
   const { options, resolved } = plan;

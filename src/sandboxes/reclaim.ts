@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Store } from "../store/store.ts";
+import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
@@ -93,6 +94,7 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
     if (owner === self || instances.has(owner)) continue;
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
   }
+  reclaimed.push(...(await removeOrphans(options)));
   return reclaimed;
 }
 
@@ -116,25 +118,24 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
     reclaimed.push({ kind: "sandbox", name: sandboxId });
   }
   for (const { sandboxId } of store.sandboxes.ofOwner(instance)) store.sandboxes.remove(sandboxId);
-  reclaimed.push(...(await removeUnfinishedBuilds(options, instance)));
+  forgetUnfinished(store, instance);
   await rm(instanceDirectory(home, instance), { recursive: true, force: true });
   reclaimed.push({ kind: "instance", name: instance });
   return reclaimed;
 }
 
-/** Snapshots that their instance never finished. */
-export async function removeUnfinishedBuilds(
-  options: Pick<ReclaimOptions, "store" | "home">,
-  instance: string,
-): Promise<Reclaimed[]> {
-  const { store, home } = options;
-  const reclaimed: Reclaimed[] = [];
-  for (const { buildId } of store.builds.unfinishedOfOwner(instance)) {
-    await rm(join(home, "layers", buildId), { recursive: true, force: true });
-    store.builds.remove(buildId);
-    reclaimed.push({ kind: "layer", name: buildId });
-  }
-  return reclaimed;
+/** Removes the layers of snapshots that no build names: half made, or half deleted. */
+async function removeOrphans({ store, home }: ReclaimOptions): Promise<Reclaimed[]> {
+  const directory = join(home, "layers");
+  const folders = await listFolder(directory);
+  const orphans = findOrphans(folders, store.builds.all());
+  for (const name of orphans) await rm(join(directory, name), { recursive: true, force: true });
+  return orphans.map((name) => ({ kind: "layer", name }));
+}
+
+/** Forgets the snapshots that an instance never finished; their layers are orphans then. */
+export function forgetUnfinished(store: Store, instance: string): void {
+  for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
 }
 
 async function listFolder(path: string): Promise<string[]> {

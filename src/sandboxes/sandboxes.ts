@@ -25,12 +25,7 @@ import { startLogBook } from "./log-book.ts";
 import { endMember } from "./member.ts";
 import type { Page } from "./paging.ts";
 import { pauseMember, pauseSandbox } from "./pause-sandbox.ts";
-import {
-  containersDirectory,
-  reclaim,
-  removeUnfinishedBuilds,
-  type ReclaimOptions,
-} from "./reclaim.ts";
+import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
 import {
   connectSandbox,
   resumeSandbox,
@@ -111,7 +106,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     noteExpiry: () => expiry.note(),
     starting: 0,
   };
-  await removeUnfinishedBuilds({ store, home }, owner);
+  forgetUnfinished(store, owner);
   await adoptSandboxes(domain);
   const expiry = startExpiry({
     clock,

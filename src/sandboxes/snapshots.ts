@@ -8,6 +8,7 @@ import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
 import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
+import { requireDiskSpace } from "./disk-space.ts";
 import { changeState, type Domain, type Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { TEAM } from "./resolve-template.ts";
@@ -65,6 +66,7 @@ export async function createSnapshot(
 
 async function take(domain: Domain, member: Member, name: SnapshotName): Promise<Snapshot> {
   const { store, clock } = domain;
+  await requireDiskSpace(domain.layersDirectory);
   const parent = store.builds.get(member.record.buildId);
   if (parent === undefined) {
     throw new SandboxError("internal", `build ${member.record.buildId} is gone`);

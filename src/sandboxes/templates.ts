@@ -1,7 +1,7 @@
 /** Templates: which layers a reference means, and what is known about each template. */
 
 import { rm } from "node:fs/promises";
-import { isAbsolute, join, sep } from "node:path";
+import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
@@ -12,6 +12,7 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
+import { layerFolders } from "./layer-folders.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import {
   lookUp,
@@ -36,7 +37,7 @@ export interface Templates {
    */
   peek(reference: string): TemplateRecord | undefined;
   builds(template: TemplateRecord, page: PageRequest): Page<BuildRecord>;
-  /** Templates that are no snapshots, oldest first, each with its newest build. */
+  /** Built-in templates that are offered here, oldest first, each with its newest build. */
   list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
   /**
    * Removes it with all builds and tags, and every layer that nothing else stands on.
@@ -70,7 +71,7 @@ export async function createTemplates(options: TemplatesOptions): Promise<Templa
     list: () =>
       store.templates
         .all()
-        .filter((template) => template.kind === "built-in")
+        .filter(({ name }) => builtIns.some((builtIn) => builtIn.name === name))
         .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
@@ -106,14 +107,6 @@ function eraseTemplate(store: Store, templateId: string): string[] {
     const kept = new Set(store.builds.all().flatMap(layerFolders));
     return gone.filter((folder) => !kept.has(folder));
   });
-}
-
-/** The folders below the folder of layers that a build stands on. */
-function layerFolders(build: BuildRecord): string[] {
-  return build.layers
-    .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
-    .filter((path) => !isAbsolute(path))
-    .flatMap((path) => path.split(sep).slice(0, 1));
 }
 
 async function removeLayers(layersDirectory: string, folders: readonly string[]): Promise<void> {

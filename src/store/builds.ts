@@ -2,32 +2,38 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { toRecord, toRecords } from "./records.ts";
+import { prepare } from "./statement.ts";
 import { buildRecordSchema, type BuildTable } from "./store.ts";
 
 export function openBuilds(database: DatabaseSync): BuildTable {
-  const select = database.prepare("SELECT record FROM builds WHERE build_id = ?");
-  const selectTemplate = database.prepare(
+  const select = prepare(database, "SELECT record FROM builds WHERE build_id = ?");
+  const selectTemplate = prepare(
+    database,
     `SELECT record FROM builds WHERE template_id = ?
      ORDER BY record ->> 'createdAtMs' DESC, build_id`,
   );
-  const selectUnfinished = database.prepare(
+  const selectUnfinished = prepare(
+    database,
     "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
   );
-  const selectAll = database.prepare("SELECT record FROM builds");
-  const upsert = database.prepare(
+  const selectAll = prepare(database, "SELECT record FROM builds");
+  const upsert = prepare(
+    database,
     `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
      ON CONFLICT (build_id) DO UPDATE SET status = excluded.status, record = excluded.record`,
   );
-  const erase = database.prepare("DELETE FROM builds WHERE build_id = ?");
-  const upsertTag = database.prepare(
+  const erase = prepare(database, "DELETE FROM builds WHERE build_id = ?");
+  const upsertTag = prepare(
+    database,
     `INSERT INTO tags (template_id, tag, build_id) VALUES (?, ?, ?)
      ON CONFLICT (template_id, tag) DO UPDATE SET build_id = excluded.build_id`,
   );
-  const selectTagged = database.prepare(
+  const selectTagged = prepare(
+    database,
     `SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
      WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`,
   );
-  const selectTags = database.prepare("SELECT tag, build_id FROM tags WHERE template_id = ?");
+  const selectTags = prepare(database, "SELECT tag, build_id FROM tags WHERE template_id = ?");
   return {
     get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
     put(record) {

@@ -1,11 +1,13 @@
 /** The table of single values. */
 
 import type { DatabaseSync } from "node:sqlite";
+import { prepare } from "./statement.ts";
 import type { FactTable } from "./store.ts";
 
 export function openFacts(database: DatabaseSync): FactTable {
-  const select = database.prepare("SELECT value FROM facts WHERE name = ?");
-  const upsert = database.prepare(
+  const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
+  const upsert = prepare(
+    database,
     "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
   );
   return {

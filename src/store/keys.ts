@@ -3,24 +3,25 @@
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { toRecord, toRecords } from "./records.ts";
+import { prepare } from "./statement.ts";
 import { keyRecordSchema, type KeyTable } from "./store.ts";
 
 export function openKeys(database: DatabaseSync): KeyTable {
-  const insert = database.prepare(
+  const insert = prepare(
+    database,
     "INSERT INTO keys (key_id, hash, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
-  const selectHash = database.prepare("SELECT record FROM keys WHERE hash = ?");
-  const selectAll = database.prepare("SELECT record FROM keys");
-  const erase = database.prepare("DELETE FROM keys WHERE key_id = ?");
+  const selectHash = prepare(database, "SELECT record FROM keys WHERE hash = ?");
+  const selectAll = prepare(database, "SELECT record FROM keys");
+  const erase = prepare(database, "DELETE FROM keys WHERE key_id = ?");
   return {
     add(record) {
-      const result = insert.run(record.keyId, record.hash, JSON.stringify(record));
-      if (result.changes === 0) {
+      if (insert.run(record.keyId, record.hash, JSON.stringify(record)) === 0) {
         throw new SandboxError("already_exists", `key ${record.keyId} exists`);
       }
     },
     getByHash: (hash) => toRecord(keyRecordSchema, selectHash.get(hash)),
     all: () => toRecords(keyRecordSchema, selectAll.all()),
-    remove: (keyId) => erase.run(keyId).changes > 0,
+    remove: (keyId) => erase.run(keyId) > 0,
   };
 }

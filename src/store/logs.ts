@@ -1,6 +1,7 @@
 /** The tables of log lines: bounded per sandbox, kept for a while after the sandbox is gone. */
 
 import type { DatabaseSync } from "node:sqlite";
+import { prepare } from "./statement.ts";
 import type { LogLine, LogTable } from "./store.ts";
 import { inTransaction } from "./transaction.ts";
 
@@ -17,28 +18,33 @@ interface Book {
 }
 
 export function openLogs(database: DatabaseSync): LogTable {
-  const insert = database.prepare(
+  const insert = prepare(
+    database,
     "INSERT INTO lines (sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?)",
   );
-  const select = database.prepare(
+  const select = prepare(
+    database,
     `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms >= ?
      ORDER BY at_ms, line_id LIMIT ?`,
   );
-  const drop = database.prepare(
+  const drop = prepare(
+    database,
     `DELETE FROM lines WHERE line_id IN
        (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
      RETURNING bytes`,
   );
-  const selectBook = database.prepare("SELECT lines, bytes FROM books WHERE sandbox_id = ?");
-  const upsertBook = database.prepare(
+  const selectBook = prepare(database, "SELECT lines, bytes FROM books WHERE sandbox_id = ?");
+  const upsertBook = prepare(
+    database,
     `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms) VALUES (?, ?, ?, ?)
      ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
        written_at_ms = max(written_at_ms, excluded.written_at_ms)`,
   );
-  const eraseLines = database.prepare(
+  const eraseLines = prepare(
+    database,
     "DELETE FROM lines WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?)",
   );
-  const eraseBooks = database.prepare("DELETE FROM books WHERE written_at_ms < ?");
+  const eraseBooks = prepare(database, "DELETE FROM books WHERE written_at_ms < ?");
 
   function readBook(sandboxId: string): Book {
     const row = selectBook.get(sandboxId);

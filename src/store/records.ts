@@ -1,9 +1,7 @@
 /** Rows that hold one record as JSON: written as text, checked by its schema when read. */
 
-import type { SQLOutputValue } from "node:sqlite";
 import type { z } from "../common/schema.ts";
-
-type Row = Readonly<Record<string, SQLOutputValue>>;
+import type { Row } from "./statement.ts";
 
 /** The record of a row; undefined when there is no row. */
 export function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {

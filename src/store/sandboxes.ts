@@ -2,20 +2,23 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { toRecord, toRecords } from "./records.ts";
+import { prepare } from "./statement.ts";
 import { sandboxRecordSchema, type SandboxTable } from "./store.ts";
 
 export function openSandboxes(database: DatabaseSync): SandboxTable {
-  const select = database.prepare("SELECT record FROM sandboxes WHERE sandbox_id = ?");
-  const upsert = database.prepare(
+  const select = prepare(database, "SELECT record FROM sandboxes WHERE sandbox_id = ?");
+  const upsert = prepare(
+    database,
     `INSERT INTO sandboxes (sandbox_id, owner, template_id, record) VALUES (?, ?, ?, ?)
      ON CONFLICT (sandbox_id) DO UPDATE SET record = excluded.record`,
   );
-  const erase = database.prepare("DELETE FROM sandboxes WHERE sandbox_id = ?");
-  const selectOwner = database.prepare("SELECT record FROM sandboxes WHERE owner = ?");
-  const countTemplate = database.prepare(
+  const erase = prepare(database, "DELETE FROM sandboxes WHERE sandbox_id = ?");
+  const selectOwner = prepare(database, "SELECT record FROM sandboxes WHERE owner = ?");
+  const countTemplate = prepare(
+    database,
     "SELECT count(*) AS amount FROM sandboxes WHERE template_id = ?",
   );
-  const selectOwners = database.prepare("SELECT DISTINCT owner FROM sandboxes");
+  const selectOwners = prepare(database, "SELECT DISTINCT owner FROM sandboxes");
   return {
     get: (sandboxId) => toRecord(sandboxRecordSchema, select.get(sandboxId)),
     put(record) {

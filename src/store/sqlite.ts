@@ -1,5 +1,6 @@
 /** The store on SQLite: two files, one durable for state and one fast for logs. */
 
+import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { openBuilds } from "./builds.ts";
@@ -8,9 +9,12 @@ import { openKeys } from "./keys.ts";
 import { openLogs } from "./logs.ts";
 import { openSandboxes } from "./sandboxes.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
+import { translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openTemplates } from "./templates.ts";
 import { inTransaction } from "./transaction.ts";
+
+const MEMORY = ":memory:";
 
 /** How long a statement waits for another process that writes. */
 const BUSY_TIMEOUT_MS = 5000;
@@ -23,7 +27,7 @@ const BUSY_TIMEOUT_MS = 5000;
  */
 export function openStore(options: { readonly path: string }): Store {
   const state = openDatabase(options.path, { synchronous: "FULL", steps: STATE_STEPS });
-  const logPath = options.path === ":memory:" ? ":memory:" : `${options.path}-logs`;
+  const logPath = options.path === MEMORY ? MEMORY : `${options.path}-logs`;
   const logs = openDatabase(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
   return {
     sandboxes: openSandboxes(state),
@@ -45,9 +49,15 @@ interface DatabaseOptions {
   readonly steps: readonly string[];
 }
 
+/** Made before SQLite makes it: its other files take over the mode. */
+function makePrivate(path: string): void {
+  closeSync(openSync(path, "a", 0o600));
+}
+
 function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
   let database: DatabaseSync;
   try {
+    if (path !== MEMORY) makePrivate(path);
     database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
     database.exec(
       `PRAGMA journal_mode = WAL;
@@ -76,8 +86,10 @@ function takeSteps(database: DatabaseSync, path: string, steps: readonly string[
         hint: "a newer sandbox-mcp has written it: use that one, or another --home",
       });
     }
-    for (const step of steps.slice(version)) database.exec(step);
-    database.exec(`PRAGMA user_version = ${steps.length}`);
+    translate(() => {
+      for (const step of steps.slice(version)) database.exec(step);
+      database.exec(`PRAGMA user_version = ${steps.length}`);
+    });
   });
 }
 

@@ -2,18 +2,20 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { toRecord, toRecords } from "./records.ts";
+import { prepare } from "./statement.ts";
 import { templateRecordSchema, type TemplateTable } from "./store.ts";
 
 export function openTemplates(database: DatabaseSync): TemplateTable {
-  const select = database.prepare("SELECT record FROM templates WHERE template_id = ?");
-  const selectName = database.prepare("SELECT record FROM templates WHERE name = ?");
-  const selectAll = database.prepare("SELECT record FROM templates");
-  const upsert = database.prepare(
+  const select = prepare(database, "SELECT record FROM templates WHERE template_id = ?");
+  const selectName = prepare(database, "SELECT record FROM templates WHERE name = ?");
+  const selectAll = prepare(database, "SELECT record FROM templates");
+  const upsert = prepare(
+    database,
     `INSERT INTO templates (template_id, name, record) VALUES (?, ?, ?)
      ON CONFLICT (template_id) DO UPDATE SET name = excluded.name, record = excluded.record`,
   );
-  const erase = database.prepare("DELETE FROM templates WHERE template_id = ?");
-  const eraseBuilds = database.prepare("DELETE FROM builds WHERE template_id = ?");
+  const erase = prepare(database, "DELETE FROM templates WHERE template_id = ?");
+  const eraseBuilds = prepare(database, "DELETE FROM builds WHERE template_id = ?");
   return {
     get: (templateId) => toRecord(templateRecordSchema, select.get(templateId)),
     getByName: (name) => toRecord(templateRecordSchema, selectName.get(name)),

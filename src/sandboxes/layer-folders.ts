@@ -1,0 +1,25 @@
+/** The folders of layers that builds stand on, and those that nothing stands on any more. */
+
+import { isAbsolute, sep } from "node:path";
+import type { BuildRecord } from "../store/store.ts";
+
+/** The folders of a build below the folder of layers. */
+export function layerFolders(build: BuildRecord): string[] {
+  return build.layers
+    .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
+    .filter((path) => !isAbsolute(path))
+    .flatMap((path) => path.split(sep).slice(0, 1));
+}
+
+/** Snapshots are written to a folder named for their build, under another ending until whole. */
+const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z]+)?$/;
+
+/** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
+export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {
+  const named = new Set(builds.flatMap(layerFolders));
+  for (const { buildId, status } of builds) if (status === "building") named.add(buildId);
+  return folders.filter((folder) => {
+    const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
+    return id !== undefined && !named.has(id);
+  });
+}

@@ -1,0 +1,48 @@
+/** Prepared statements whose faults are ours. */
+
+import type { DatabaseSync, SQLInputValue, SQLOutputValue } from "node:sqlite";
+import { diskFullError, SandboxError } from "../common/errors.ts";
+
+export type Row = Readonly<Record<string, SQLOutputValue>>;
+
+export interface Statement {
+  get(...values: SQLInputValue[]): Row | undefined;
+  all(...values: SQLInputValue[]): Row[];
+  /** How many rows it changed. */
+  run(...values: SQLInputValue[]): number;
+}
+
+/** Prepares once; every call may throw a SandboxError. */
+export function prepare(database: DatabaseSync, sql: string): Statement {
+  const statement = translate(() => database.prepare(sql));
+  return {
+    get: (...values) => translate(() => statement.get(...values)),
+    all: (...values) => translate(() => statement.all(...values)),
+    run: (...values) => Number(translate(() => statement.run(...values)).changes),
+  };
+}
+
+/** Result codes of SQLite. */
+const SQLITE_BUSY = 5;
+const SQLITE_FULL = 13;
+const PRIMARY_CODE_MASK = 0xff;
+
+/** @throws SandboxError resource_exhausted for a full disk, unavailable for a busy file, internal. */
+export function translate<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    const code = primaryCode(error);
+    if (code === SQLITE_FULL) throw diskFullError("database", error);
+    if (code === SQLITE_BUSY) {
+      throw new SandboxError("unavailable", "database is busy", { cause: error });
+    }
+    throw new SandboxError("internal", "database failed", { cause: error });
+  }
+}
+
+function primaryCode(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !("errcode" in error)) return undefined;
+  return typeof error.errcode === "number" ? error.errcode & PRIMARY_CODE_MASK : undefined;
+}

@@ -1,0 +1,54 @@
+/** Which layers nothing stands on any more. */
+
+import { expect, test } from "vitest";
+import { findOrphans } from "../../../src/sandboxes/layer-folders.ts";
+import type { BuildRecord } from "../../../src/store/store.ts";
+
+const PARENT = "11111111-1111-4111-8111-111111111111";
+const CHILD = "22222222-2222-4222-8222-222222222222";
+const UNFINISHED = "33333333-3333-4333-8333-333333333333";
+const GONE = "44444444-4444-4444-8444-444444444444";
+
+function build(buildId: string, changes: Partial<BuildRecord>): BuildRecord {
+  return {
+    buildId,
+    templateId: "t1",
+    owner: "serve",
+    status: "ready",
+    sourceSandboxId: null,
+    createdAtMs: 1,
+    updatedAtMs: 1,
+    finishedAtMs: 1,
+    limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
+    layers: [],
+    defaultUser: "user",
+    defaultWorkdir: "/home/user",
+    ...changes,
+  };
+}
+
+test("a snapshot's layer stays while a build stands on it or is being made", () => {
+  const builds = [
+    build(CHILD, {
+      layers: [
+        { root: "base-1700000000000/root" },
+        { root: "host-1/over/root", usr: "/usr" },
+        { root: `${PARENT}/root` },
+        { root: `${CHILD}/root` },
+      ],
+    }),
+    build(UNFINISHED, { status: "building" }),
+  ];
+  const folders = [
+    "base-1700000000000",
+    "base-1600000000000",
+    "host-1",
+    "notes",
+    PARENT,
+    CHILD,
+    `${UNFINISHED}.part`,
+    GONE,
+    `${GONE}.part`,
+  ];
+  expect(findOrphans(folders, builds)).toEqual([GONE, `${GONE}.part`]);
+});
