@@ -26,7 +26,7 @@ export class EventQueue<T> {
   #failure: SandboxError | undefined;
   #wake: (() => void) | undefined;
 
-  /** `onTake` runs after each item that the reader took. */
+  /** `onTake` runs after the reader took an item, or all of them. */
   constructor(onTake: () => void = () => undefined) {
     this.#onTake = onTake;
   }
@@ -88,6 +88,7 @@ export class EventQueue<T> {
       values.push(item.value);
       size += item.bytes;
     }
+    this.#onTake();
     return values;
   }
 

@@ -12,6 +12,7 @@ import { SandboxError, causeCode } from "../../common/errors.ts";
 import { EventType } from "../../gen/filesystem/filesystem_pb.ts";
 import { baseName, joinPath } from "../path.ts";
 import { inferChange, inferRename, isSameObject, toNewcomer, toSeen, type Seen } from "./infer.ts";
+import { RawEvents, type RawEvent } from "./raw-events.ts";
 import type { WatchBudget } from "./watch-budget.ts";
 
 export interface TreeWatchOptions {
@@ -30,15 +31,6 @@ interface WatchedFolder {
   readonly known: Map<string, Seen>;
 }
 
-interface RawEvent {
-  /** Relative to the root, "" for the root itself. */
-  readonly folder: string;
-  readonly name: string;
-  readonly kind: "rename" | "change";
-}
-
-/** Raw events wait for a look at the file; more than this and their order is worth nothing. */
-const MAX_RAW_EVENTS = 100_000;
 /** So many files are looked at together. */
 const BATCH = 64;
 /** A burst of this many may have overflowed the kernel's own queue, which nobody reports. */
@@ -50,18 +42,16 @@ const SKIPPED: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EP
 export class TreeWatch implements Disposable {
   readonly #options: TreeWatchOptions;
   readonly #folders = new Map<string, WatchedFolder>();
-  readonly #waitingRenames = new Map<string, number>();
-  readonly #waitingChanges = new Set<string>();
-  #raw: RawEvent[] = [];
+  readonly #raw: RawEvents;
   /** Folders that left one place of the tree and wait to be found at another. */
   #moved: { readonly seen: Seen; readonly known: Map<string, Map<string, Seen>> } | undefined;
   /** Events wait until every watch is armed: before that, nothing is known to compare with. */
   #isWorking = true;
   #isClosed = false;
-  #burst = 0;
 
   constructor(options: TreeWatchOptions) {
     this.#options = options;
+    this.#raw = new RawEvents(options.budget);
   }
 
   /** Arms every watch without reporting what is there. @throws SandboxError, or a system error */
@@ -73,7 +63,7 @@ export class TreeWatch implements Disposable {
 
   [Symbol.dispose](): void {
     this.#isClosed = true;
-    this.#raw = [];
+    this.#raw.clear();
     for (const folder of this.#folders.keys()) this.#dropFolder(folder);
   }
 
@@ -83,18 +73,10 @@ export class TreeWatch implements Disposable {
 
   #onRaw(event: RawEvent): void {
     if (this.#isClosed) return;
-    const key = keyOf(event);
-    if (event.kind === "change") {
-      // What a change means is read off the file, so one that waits speaks for all.
-      if (this.#waitingChanges.has(key)) return;
-      this.#waitingChanges.add(key);
-    } else {
-      this.#waitingRenames.set(key, (this.#waitingRenames.get(key) ?? 0) + 1);
-    }
-    this.#raw.push(event);
-    this.#burst += 1;
-    if (this.#raw.length > MAX_RAW_EVENTS) {
-      this.#fail(new SandboxError("internal", "watcher error: queue or buffer overflow"));
+    try {
+      this.#raw.push(event);
+    } catch (error) {
+      this.#fail(toFailure(error));
       return;
     }
     // It catches what it throws and ends the watch then.
@@ -109,17 +91,11 @@ export class TreeWatch implements Disposable {
       while (this.#raw.length > 0 && !this.#isClosed) {
         // Events that belong together are delivered one by one in the same turn.
         await nextTurn();
-        const events = this.#raw;
-        this.#raw = [];
-        await this.#workOff(events);
+        await this.#workOff(this.#raw.takeAll());
         if (this.#raw.length === 0) await this.#afterBurst();
       }
     } catch (error) {
-      this.#fail(
-        error instanceof SandboxError
-          ? error
-          : new SandboxError("internal", "watcher error", { cause: error }),
-      );
+      this.#fail(toFailure(error));
     } finally {
       this.#isWorking = false;
     }
@@ -136,7 +112,7 @@ export class TreeWatch implements Disposable {
       const batch = events.slice(start, start + BATCH);
       const looks = await Promise.all(batch.map(async (event) => this.#look(event)));
       for (const [index, event] of batch.entries()) {
-        const next = batch[index + 1] ?? events[start + BATCH] ?? this.#raw[0];
+        const next = batch[index + 1] ?? events[start + BATCH] ?? this.#raw.first;
         await this.#handle(event, { now: looks[index], next });
       }
     }
@@ -155,7 +131,7 @@ export class TreeWatch implements Disposable {
     event: RawEvent,
     view: { readonly now: Seen | undefined; readonly next: RawEvent | undefined },
   ): Promise<void> {
-    const { isRepeated } = this.#settle(event);
+    const isRepeated = this.#raw.settle(event);
     const folder = this.#folders.get(event.folder);
     if (folder === undefined || this.#isClosed) return;
     const known = folder.known.get(event.name);
@@ -174,19 +150,6 @@ export class TreeWatch implements Disposable {
       else await this.#emit(event, type);
       if (type === EventType.CREATE && seen?.isDirectory) await this.#enter(event, seen);
     }
-  }
-
-  /** Takes an event off the waiting ones; tells whether its name has another one. */
-  #settle(event: RawEvent): { isRepeated: boolean } {
-    const key = keyOf(event);
-    if (event.kind === "change") {
-      this.#waitingChanges.delete(key);
-      return { isRepeated: false };
-    }
-    const left = (this.#waitingRenames.get(key) ?? 1) - 1;
-    if (left === 0) this.#waitingRenames.delete(key);
-    else this.#waitingRenames.set(key, left);
-    return { isRepeated: left > 0 };
   }
 
   /** A folder's news about itself carry its own name; only the root's are not told by a parent. */
@@ -323,9 +286,7 @@ export class TreeWatch implements Disposable {
 
   /** Compares every folder with what is known of it, in case the kernel dropped events. */
   async #afterBurst(): Promise<void> {
-    const isBurst = this.#burst >= BURST;
-    this.#burst = 0;
-    if (!isBurst) return;
+    if (this.#raw.takeBurst() < BURST) return;
     for (const [folder, watched] of this.#folders) {
       const names = await this.#scan(folder, { isReported: true });
       for (const name of [...watched.known.keys()].filter((known) => !names.has(known))) {
@@ -368,6 +329,11 @@ interface AddOptions {
   readonly remembered?: ReadonlyMap<string, ReadonlyMap<string, Seen>>;
 }
 
+function toFailure(error: unknown): SandboxError {
+  const text = error instanceof SandboxError ? `: ${error.message}` : "";
+  return new SandboxError("internal", `watcher error${text}`, { cause: error });
+}
+
 function subtree(
   tree: ReadonlyMap<string, ReadonlyMap<string, Seen>>,
   name: string,
@@ -378,8 +344,4 @@ function subtree(
     else if (path.startsWith(`${name}/`)) below.set(path.slice(name.length + 1), known);
   }
   return below;
-}
-
-function keyOf(event: RawEvent): string {
-  return `${event.folder}\0${event.name}`;
 }

@@ -12,6 +12,7 @@ import { EventQueue } from "../queue.ts";
 import type { AccountReader } from "../user.ts";
 import { readEntry } from "./entry.ts";
 import { TreeWatch } from "./tree-watch.ts";
+import { WatchBacklog } from "./watch-backlog.ts";
 import { createWatchBudget } from "./watch-budget.ts";
 
 export type FileEvent = MessageInitShape<typeof FilesystemEventSchema>;
@@ -43,11 +44,9 @@ export interface WatcherRegistry {
 
 /** Watches at one time, of both forms; each costs at least one watch of the kernel. */
 const MAX_WATCHES = 256;
-/** Events that nobody took: some 10 MB, and six times the burst that a large archive makes. */
-const MAX_QUEUED_EVENTS = 65_536;
-/** What an event costs in the queue beside its name. */
-const EVENT_BYTES = 160;
-const ENTRY_BYTES = 300;
+/** What an event costs in the queue beside its name, and what its entry adds. */
+const EVENT_BYTES = 200;
+const ENTRY_BYTES = 800;
 
 const NETWORK_FILE_SYSTEMS: ReadonlySet<number> = new Set([
   0x6969, 0xff534d42, 0x517b, 0xfe534d42, 0x65735546,
@@ -63,43 +62,42 @@ const WITH_ENTRY: ReadonlySet<EventType> = new Set([
 /** The registry of a daemon; without watches. */
 export function createWatcherRegistry(accounts: AccountReader): WatcherRegistry {
   const budget = createWatchBudget();
+  const backlog = new WatchBacklog<FileEvent>();
   const kept = new Map<string, FileWatch>();
   let open = 0;
 
   async function start(request: WatchRequest): Promise<FileWatch> {
-    const events = new EventQueue<FileEvent>();
+    const events = new EventQueue<FileEvent>(() => backlog.settle(events));
     const tree = new TreeWatch({
       root: request.path,
       isRecursive: request.recursive,
       budget,
       async onEvent(name, type) {
         const event = await toEvent({ name, type }, request, accounts);
-        if (events.length >= MAX_QUEUED_EVENTS) {
-          tree[Symbol.dispose]();
-          events.fail(new SandboxError("internal", "watcher error: queue or buffer overflow"));
-        } else {
-          events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
-        }
+        events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
+        backlog.settle(events);
       },
-      onFailure: (error) => events.fail(error),
+      onFailure(error) {
+        events.fail(error);
+        backlog.settle(events);
+      },
     });
+    backlog.open(events, () => tree[Symbol.dispose]());
+    const close = () => {
+      tree[Symbol.dispose]();
+      events.end();
+      backlog.close(events);
+    };
     try {
       await tree.arm();
     } catch (error) {
-      tree[Symbol.dispose]();
+      close();
       throw armFault(request.path, error);
     }
-    let isOpen = true;
-    return {
-      events,
-      [Symbol.dispose]() {
-        if (!isOpen) return;
-        isOpen = false;
-        tree[Symbol.dispose]();
-        events.end();
-        open -= 1;
-      },
-    };
+    return createFileWatch(events, () => {
+      close();
+      open -= 1;
+    });
   }
 
   return {
@@ -127,6 +125,17 @@ export function createWatcherRegistry(accounts: AccountReader): WatcherRegistry 
     remove(watcherId) {
       requireKept(kept, watcherId)[Symbol.dispose]();
       kept.delete(watcherId);
+    },
+  };
+}
+
+function createFileWatch(events: EventQueue<FileEvent>, end: () => void): FileWatch {
+  let isOpen = true;
+  return {
+    events,
+    [Symbol.dispose]() {
+      if (isOpen) end();
+      isOpen = false;
     },
   };
 }
