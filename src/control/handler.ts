@@ -5,6 +5,7 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
+import { parseSandboxId } from "../wire/address.ts";
 import { requireKey } from "./auth.ts";
 import { matchRoute, type Match } from "./match.ts";
 import { toFault } from "./reply.ts";
@@ -14,7 +15,6 @@ import { ROUTES } from "./routes/index.ts";
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const TOO_LARGE_STATUS = 413;
-const MAX_LOGGED_ID = 64;
 const INTERNAL_STATUS = 500;
 
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
@@ -51,8 +51,8 @@ export function createControl(options: ControlOptions): ControlHandler {
       sandboxId,
     };
     if (error === undefined) options.log.debug(entry, "control");
-    else if (reply.status < INTERNAL_STATUS) options.log.debug({ ...entry, error }, "control");
-    else options.log.warn({ ...entry, error }, "control");
+    else if (reply.status < INTERNAL_STATUS) options.log.debug({ ...entry, err: error }, "control");
+    else options.log.warn({ ...entry, err: error }, "control");
   };
 }
 
@@ -67,7 +67,7 @@ async function answer(
   const facts =
     match instanceof SandboxError
       ? { path: "(unknown)" }
-      : { path: match.route.path, sandboxId: match.params["sandboxID"]?.slice(0, MAX_LOGGED_ID) };
+      : { path: match.route.path, sandboxId: parseSandboxId(match.params["sandboxID"] ?? "") };
   try {
     // The key comes before everything: whoever has none learns nothing about paths or bodies.
     if (match instanceof SandboxError || match.route.auth === "key") {

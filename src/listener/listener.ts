@@ -139,7 +139,7 @@ function createDoorServer(
     const work = handleRequest({ request, response, destination }, options.handlers, state);
     // Faults of handlers end here: the peer gets a fixed text, the log the reason.
     work.catch((error: unknown) => {
-      options.log.error({ op: "http.request", error }, "request failed");
+      options.log.error({ op: "http.request", err: error }, "request failed");
       sendJson(response, 500, { body: { code: 500, message: "internal error" } });
     });
   });
@@ -153,7 +153,7 @@ function createDoorServer(
       return;
     }
     options.handlers.upgrade(request, { socket, head }, target).catch((error: unknown) => {
-      options.log.error({ op: "http.upgrade", error }, "upgrade failed");
+      options.log.error({ op: "http.upgrade", err: error }, "upgrade failed");
       socket.destroy();
     });
   });

@@ -34,9 +34,15 @@ export async function createSandbox(
     throw new SandboxError("resource_exhausted", tooManySandboxes(domain.maxSandboxes));
   }
   domain.starting += 1;
+  const beganMs = performance.now();
   try {
     await requireDiskSpace(domain.directory);
-    return await start(domain, { options, resolved }, bounded);
+    const sandbox = await start(domain, { options, resolved }, bounded);
+    const { sandboxId } = sandbox;
+    const durationMs = Math.round(performance.now() - beganMs);
+    const entry = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
+    domain.log.info(entry, "sandbox.create ok");
+    return sandbox;
   } finally {
     domain.starting -= 1;
   }

@@ -64,7 +64,7 @@ export function startLogBook(options: {
     try {
       flush();
     } catch (error) {
-      log.error({ op: "logs.append", error }, "log lines were lost");
+      log.error({ op: "logs.append", err: error }, "log lines were lost");
     }
   }
 

@@ -38,7 +38,7 @@ async function watchExit(domain: Domain, member: Member): Promise<void> {
     await endMember(domain, member, reason);
   } catch (error) {
     const { sandboxId } = member.record;
-    domain.log.error({ op: "sandbox.exit", sandboxId, error }, "dead sandbox left traces");
+    domain.log.error({ op: "sandbox.exit", sandboxId, err: error }, "dead sandbox left traces");
   }
 }
 
@@ -89,7 +89,7 @@ function recordIntent(domain: Domain, member: Member): void {
     updateRecord(domain, member, { state: "ending" });
   } catch (error) {
     const { sandboxId } = member.record;
-    domain.log.error({ op: "sandbox.end", sandboxId, error }, "end could not be recorded");
+    domain.log.error({ op: "sandbox.end", sandboxId, err: error }, "end could not be recorded");
   }
 }
 

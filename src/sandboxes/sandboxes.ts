@@ -3,7 +3,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../common/clock.ts";
-import { errorText } from "../common/errors.ts";
 import { createGate } from "../common/lifetime.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
@@ -11,7 +10,8 @@ import type { LogLine, Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate } from "./built-ins.ts";
 import { createSandbox } from "./create-sandbox.ts";
-import { requireMember, type Domain, type Member } from "./domain.ts";
+import { requireMember, type Domain } from "./domain.ts";
+import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
 import { killSandbox } from "./kill-sandbox.ts";
 import {
@@ -24,7 +24,7 @@ import { endpoints, locate } from "./locate.ts";
 import { startLogBook } from "./log-book.ts";
 import { endMember } from "./member.ts";
 import type { Page } from "./paging.ts";
-import { pauseMember, pauseSandbox } from "./pause-sandbox.ts";
+import { pauseSandbox } from "./pause-sandbox.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
 import {
   connectSandbox,
@@ -159,7 +159,7 @@ async function reclaimAtStart(domain: Domain, options: ReclaimOptions): Promise<
     const reclaimed = await reclaim(options);
     if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
   } catch (error) {
-    domain.log.error({ op: "reclaim", error: errorText(error) }, "leftovers could not be removed");
+    domain.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
   }
 }
 
@@ -176,50 +176,7 @@ async function closeMembers(domain: Domain, onExit: "kill" | "leave"): Promise<v
   const ends = members.map((member) => gate.run(() => endMember(domain, member, "service end")));
   for (const end of await Promise.allSettled(ends)) {
     if (end.status === "rejected") {
-      domain.log.error({ op: "sandbox.end", error: errorText(end.reason) }, "sandbox left traces");
+      domain.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
     }
-  }
-}
-
-/** Members that have an expiry and whose time nobody is already acting on. */
-function mortals(domain: Domain): Member[] {
-  return [...domain.members.values()].filter(
-    ({ phase, ending }) => phase === "running" && ending === undefined,
-  );
-}
-
-function nextExpiry(domain: Domain): number | undefined {
-  return mortals(domain).reduce<number | undefined>(
-    (nearest, { record }) => Math.min(nearest ?? Infinity, record.endAtMs),
-    undefined,
-  );
-}
-
-function expireDue(domain: Domain): void {
-  const nowMs = domain.clock.now();
-  for (const member of mortals(domain)) {
-    // Its faults are logged inside.
-    if (member.record.endAtMs <= nowMs) void expireMember(domain, member);
-  }
-}
-
-async function expireMember(domain: Domain, member: Member): Promise<void> {
-  const { sandboxId, pausesAtTimeout } = member.record;
-  try {
-    if (pausesAtTimeout) await pauseMember(domain, member, "timeout");
-    else await endMember(domain, member, "timeout");
-  } catch (error) {
-    domain.log.error({ op: "sandbox.expire", sandboxId, error: errorText(error) }, "expiry failed");
-    // A sandbox that cannot be paused must not outlive its time.
-    if (pausesAtTimeout) await endAfterFault(domain, member);
-  }
-}
-
-async function endAfterFault(domain: Domain, member: Member): Promise<void> {
-  try {
-    await endMember(domain, member, "timeout");
-  } catch (error) {
-    const { sandboxId } = member.record;
-    domain.log.error({ op: "sandbox.end", sandboxId, error: errorText(error) }, "end failed");
   }
 }
