@@ -1,27 +1,43 @@
 /** A home of its own for one test, with the base template of the machine's home in it. */
 
 import { execFile } from "node:child_process";
-import { mkdtemp, mkdir, rm } from "node:fs/promises";
+import { link, mkdtemp, mkdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { causeCode } from "../../src/common/errors.ts";
 import { baseLayers } from "./base-layer.ts";
 
 export interface TestHome extends AsyncDisposable {
   readonly path: string;
 }
 
-/** Makes the home; the base template is hard-linked, which its read-only use allows. */
+/** Makes the home with the base template in it. */
 export async function openTestHome(): Promise<TestHome> {
   const path = await mkdtemp(join(tmpdir(), "smcp-"));
   const [layer] = await baseLayers();
   const base = dirname(layer?.root ?? "");
   await mkdir(join(path, "layers"));
-  await promisify(execFile)("cp", ["-al", base, join(path, "layers", basename(base))]);
+  await shareTree(base, join(path, "layers", basename(base)));
   return {
     path,
     async [Symbol.asyncDispose]() {
       await rm(path, { recursive: true, force: true });
     },
   };
+}
+
+/** Hard links do where they can, which the read-only use of a layer allows. */
+async function shareTree(source: string, target: string): Promise<void> {
+  const run = promisify(execFile);
+  try {
+    // Two folders on one file system can still be two mounts: one file tells.
+    const probe = `${target}.probe`;
+    await link(join(source, "root/etc/passwd"), probe);
+    await rm(probe);
+    await run("cp", ["-al", source, target]);
+  } catch (error) {
+    if (causeCode(error) !== "EXDEV") throw error;
+    await run("cp", ["-a", source, target]);
+  }
 }
