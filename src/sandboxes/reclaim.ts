@@ -104,9 +104,13 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
   if (await isAlive(home, instance)) return true;
+  // The door is the first thing that an instance opens: without one it has no sandboxes yet.
+  const names = await listFolder(instanceDirectory(home, instance));
+  if (names.includes("door.sock") || (await listContainers(home, instance)).length > 0) {
+    return false;
+  }
   const { mtimeMs } = await stat(instanceDirectory(home, instance));
-  const hasDoor = (await listFolder(instanceDirectory(home, instance))).includes("door.sock");
-  return !hasDoor && Date.now() - mtimeMs < MIN_AGE_MS;
+  return Date.now() - mtimeMs < MIN_AGE_MS;
 }
 
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
