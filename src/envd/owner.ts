@@ -48,16 +48,18 @@ async function kindOf(path: string): Promise<"directory" | "other" | "missing"> 
     return (await stat(path)).isDirectory() ? "directory" : "other";
   } catch (error) {
     const code = causeCode(error);
-    if (code === "ENOENT") return (await isDanglingLink(path)) ? "other" : "missing";
+    if (code === "ENOENT") return kindOfUnresolved(path);
     // A parent of it is a file; the walk upwards meets that file and names it.
     if (code === "ENOTDIR") return "missing";
     throw new SandboxError("internal", fileErrorText("stat", path, error), { cause: error });
   }
 }
 
-async function isDanglingLink(path: string): Promise<boolean> {
+/** Tells a link that leads nowhere from nothing at all, and from what came to be meanwhile. */
+async function kindOfUnresolved(path: string): Promise<"directory" | "other" | "missing"> {
   const stats = await lstat(path).catch(() => undefined);
-  return stats !== undefined;
+  if (stats === undefined) return "missing";
+  return stats.isDirectory() ? "directory" : "other";
 }
 
 async function makeDirectory(path: string, user: User): Promise<void> {
