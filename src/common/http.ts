@@ -11,7 +11,9 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
   const chunks: Buffer[] = [];
   let size = 0;
   try {
-    for await (const chunk of request as AsyncIterable<Buffer>) {
+    // Stopping early must not destroy the request: the refusal goes out on its connection.
+    const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
+    for await (const chunk of body) {
       size += chunk.length;
       if (size > maxBytes) {
         throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
@@ -19,7 +21,11 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
       chunks.push(chunk);
     }
   } catch (error) {
-    if (error instanceof SandboxError) throw error;
+    if (error instanceof SandboxError) {
+      // What is left is discarded: a client that is still sending does not look at replies.
+      request.resume();
+      throw error;
+    }
     throw new SandboxError("canceled", "request ended before its body", { cause: error });
   }
   return Buffer.concat(chunks, size);

@@ -13,7 +13,7 @@ import { faultsOf, type z } from "../../common/schema.ts";
 import { composeRequestSchema, type FileRecord } from "../../wire/files.ts";
 import { pathFor } from "../call.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
-import { drainRequest, fileUser, type Exchange } from "../exchange.ts";
+import { fileUser, type Exchange } from "../exchange.ts";
 import { ensureDirectories } from "../owner.ts";
 import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";
@@ -60,7 +60,6 @@ async function readRequest(exchange: Exchange): Promise<Buffer> {
   try {
     return await readBody(exchange.request, MAX_BODY_BYTES);
   } catch (error) {
-    drainRequest(exchange);
     throw invalid(`invalid request body: ${errorText(error)}`, error);
   }
 }

@@ -331,6 +331,15 @@ test("files are composed in order, the sources go, the target is new", async () 
   ]).toEqual([true, false, 0o644, ["3", "target"]]);
 });
 
+test("a request that is too large is answered, not cut off", async () => {
+  await using daemon = await startTestDaemon();
+  const reply = await daemon.http("/files/compose", {
+    method: "POST",
+    body: Buffer.alloc(3_000_000, " "),
+  });
+  expect(fault(reply)).toEqual([400, "invalid request body: body exceeds 1048576 bytes"]);
+});
+
 test("what a composition is refused for, with everything left as it was", async () => {
   await using daemon = await startTestDaemon();
   const at = (name: string) => join(daemon.folder, name);
