@@ -3,15 +3,21 @@
 import { SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import {
+  forkResultSchema,
   listedSandboxSchema,
+  listedTemplateSchema,
   logsSchema,
+  metricSchema,
   sandboxDetailSchema,
   sandboxSchema,
   snapshotSchema,
   templateSchema,
   type CreateRequest,
+  type ForkResultBody,
   type ListedSandboxBody,
+  type ListedTemplateBody,
   type LogsBody,
+  type MetricBody,
   type SandboxBody,
   type SandboxDetailBody,
   type SnapshotBody,
@@ -45,6 +51,17 @@ export interface PageQuery {
   readonly nextToken?: string;
 }
 
+export interface SnapshotFilter extends PageQuery {
+  /** Only those taken from this sandbox. */
+  readonly sandboxID?: string;
+  readonly name?: string;
+}
+
+export interface SnapshotPage {
+  readonly snapshots: readonly SnapshotBody[];
+  readonly nextToken?: string;
+}
+
 export interface TemplatePage {
   readonly template: TemplateBody;
   readonly nextToken?: string;
@@ -73,6 +90,22 @@ export interface Control {
     signal: AbortSignal,
   ): Promise<LogsBody>;
   template(templateId: string, query: PageQuery, signal: AbortSignal): Promise<TemplatePage>;
+  templates(signal: AbortSignal): Promise<readonly ListedTemplateBody[]>;
+  /** Whether there was something to delete; a snapshot is a template too. */
+  deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean>;
+  snapshots(filter: SnapshotFilter, signal: AbortSignal): Promise<SnapshotPage>;
+  /** One result for each copy that was asked for. */
+  fork(
+    sandboxId: string,
+    wish: { readonly count: number; readonly timeout: number },
+    signal: AbortSignal,
+  ): Promise<readonly ForkResultBody[]>;
+  /** Samples between two times in Unix seconds, oldest first. */
+  metrics(
+    sandboxId: string,
+    range: { readonly start: number; readonly end: number },
+    signal: AbortSignal,
+  ): Promise<readonly MetricBody[]>;
 }
 
 export interface ControlOptions {
@@ -134,7 +167,10 @@ const WRITING = { method: "POST", isIdempotent: false } as const;
 const REPEATABLE = { method: "POST", isIdempotent: true } as const;
 const DELETING = { method: "DELETE", isIdempotent: true } as const;
 
-type Queries = Pick<Control, "list" | "get" | "logs" | "template">;
+type Queries = Pick<
+  Control,
+  "list" | "get" | "logs" | "template" | "templates" | "snapshots" | "metrics"
+>;
 
 /** The operations that change a sandbox. */
 function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
@@ -184,6 +220,22 @@ function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
       const reply = await ask({ ...WRITING, path, json, signal, subject });
       return parse(reply, snapshotSchema, subject);
     },
+
+    async fork(sandboxId, wish, signal) {
+      const subject = `fork ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/fork`;
+      const reply = await ask({ ...WRITING, path, json: wish, signal, subject });
+      return parse(reply, z.array(forkResultSchema), subject);
+    },
+
+    async deleteTemplate(templateId, signal) {
+      const subject = `delete ${templateId}`;
+      const path = `/templates/${encodeURIComponent(templateId)}`;
+      const reply = await send({ ...DELETING, path, signal, subject });
+      if (reply.status === 404) return false;
+      if (reply.status >= 300) throw replyError(subject, reply);
+      return true;
+    },
   };
 }
 
@@ -216,6 +268,26 @@ function createQueries({ ask }: Caller): Queries {
       const path = `/templates/${encodeURIComponent(templateId)}${queryOf({ ...query })}`;
       const reply = await ask({ ...READING, path, signal, subject });
       return { template: parse(reply, templateSchema, subject), ...nextTokenOf(reply) };
+    },
+
+    async templates(signal) {
+      const subject = "list templates";
+      const reply = await ask({ ...READING, path: "/templates", signal, subject });
+      return parse(reply, z.array(listedTemplateSchema), subject);
+    },
+
+    async snapshots(filter, signal) {
+      const subject = "list snapshots";
+      const path = `/snapshots${queryOf({ ...filter })}`;
+      const reply = await ask({ ...READING, path, signal, subject });
+      return { snapshots: parse(reply, z.array(snapshotSchema), subject), ...nextTokenOf(reply) };
+    },
+
+    async metrics(sandboxId, range, signal) {
+      const subject = `metrics of ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/metrics${queryOf({ ...range })}`;
+      const reply = await ask({ ...READING, path, signal, subject });
+      return parse(reply, z.array(metricSchema), subject);
     },
   };
 }

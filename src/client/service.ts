@@ -3,9 +3,9 @@
 import { Agent } from "undici";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
-import { formatSandboxHost, parseSandboxId } from "../wire/address.ts";
+import { formatSandboxHost, parseSandboxId, type SandboxAddress } from "../wire/address.ts";
 import type { SandboxBody } from "../wire/control.ts";
-import { ENVD_PORT } from "../wire/headers.ts";
+import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { signFile } from "../wire/signature.ts";
 import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
@@ -22,6 +22,11 @@ export interface ServiceOptions {
   readonly sandboxUrl?: string | undefined;
   /** Domain of gateway hosts; a sandbox's own domain goes before it. */
   readonly domain?: string | undefined;
+  /**
+   * Where others reach the service that a unix socket leads to, for links to hand out: such as
+   * `http://127.0.0.1:3490`.
+   */
+  readonly publicUrl?: string | undefined;
   readonly clock?: Clock;
 }
 
@@ -30,6 +35,15 @@ export interface DownloadWish {
   readonly user?: string | undefined;
   /** Unix seconds. */
   readonly expiration: number;
+}
+
+/** Where a port of a sandbox is reached. */
+export interface PortAddress {
+  readonly url: string;
+  /** What every request must carry where the host of the URL does not name the sandbox. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Another base for where the host is not known to the name service; it needs the headers. */
+  readonly base?: string;
 }
 
 /** A service; its end closes every connection and breaks every stream. */
@@ -49,6 +63,8 @@ export interface Service extends AsyncDisposable {
    * address that others reach. Neither file nor sandbox is looked at, but it must be attached.
    */
   downloadUrl(sandboxId: string, file: DownloadWish): string | undefined;
+  /** Undefined where the service has no address that others reach. */
+  portAddress(sandboxId: string, port: number): PortAddress | undefined;
 }
 
 /** Connections to one origin: each running process holds one of them. */
@@ -107,6 +123,8 @@ export function createService(options: ServiceOptions): Service {
       const base = directUrl(options, sandboxId, domain);
       return base === undefined ? undefined : signedUrl(base, file, token);
     },
+    portAddress: (sandboxId, port) =>
+      portAddress(options, { sandboxId, port }, known.get(sandboxId)?.domain),
     async [Symbol.asyncDispose]() {
       await dispatcher.destroy();
     },
@@ -136,9 +154,34 @@ function directUrl(
   ownDomain: string | undefined,
 ): string | undefined {
   if (options.sandboxUrl !== undefined) return new URL(options.sandboxUrl).origin;
+  if (options.publicUrl !== undefined) return new URL(options.publicUrl).origin;
   const domain = ownDomain ?? options.domain;
   if (options.socketPath !== undefined || domain === undefined) return undefined;
   return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
+}
+
+/** Where a port is reached: by a host of its own, by headers, or both. */
+function portAddress(
+  options: ServiceOptions,
+  address: SandboxAddress,
+  ownDomain: string | undefined,
+): PortAddress | undefined {
+  const headers = {
+    [SANDBOX_ID_HEADER]: address.sandboxId,
+    [SANDBOX_PORT_HEADER]: String(address.port),
+  };
+  if (options.sandboxUrl !== undefined) {
+    return { url: new URL(options.sandboxUrl).origin, headers };
+  }
+  const domain = ownDomain ?? options.domain;
+  if (domain === undefined) return undefined;
+  const host = formatSandboxHost(address, domain);
+  if (options.publicUrl !== undefined) {
+    const { protocol, port, origin } = new URL(options.publicUrl);
+    const url = `${protocol}//${host}${port === "" ? "" : `:${port}`}`;
+    return { url, headers, base: origin };
+  }
+  return options.socketPath === undefined ? { url: `https://${host}` } : undefined;
 }
 
 /** A sandbox without a token is open to everybody, so its links need no signature. */
@@ -211,6 +254,13 @@ function rememberAccess(control: Control, known: AccessTable, clock: Clock): Con
         expiresAtMs: Number.isNaN(endAtMs) ? undefined : endAtMs,
       });
       return body;
+    },
+    async fork(sandboxId, wish, signal) {
+      const results = await control.fork(sandboxId, wish, signal);
+      for (const { sandbox } of results) {
+        if (sandbox !== undefined) remember(sandbox, wish.timeout);
+      }
+      return results;
     },
     async kill(sandboxId, signal) {
       const wasThere = await control.kill(sandboxId, signal);

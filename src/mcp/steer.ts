@@ -65,6 +65,27 @@ export function parentOf(path: string): string {
   return slash === 0 ? "/" : trimmed.slice(0, slash);
 }
 
+/**
+ * The result of work on a route that not every service has. A service may answer 501 for it, or
+ * as for any unknown path: then whether the sandbox is there tells the two apart.
+ * @throws SandboxError unimplemented with `missing` as the one sentence that is told.
+ */
+export async function onOptionalRoute<T>(
+  work: Promise<T>,
+  missing: string,
+  exists: () => Promise<unknown>,
+): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !MISSING_CODES.has(error.code)) throw error;
+    if (error.code === "not_found") await exists();
+    throw new SandboxError("unimplemented", error.message, { cause: error, hint: missing });
+  }
+}
+
+const MISSING_CODES: ReadonlySet<ErrorCode> = new Set(["not_found", "unimplemented"]);
+
 /** Sentences as one text, without those that are empty. */
 function sentences(parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join(" ");

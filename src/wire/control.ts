@@ -124,6 +124,31 @@ export const logsSchema = z.object({
 
 export type LogsBody = z.infer<typeof logsSchema>;
 
+/** One copy of a fork: the new sandbox, or why there is none. */
+export const forkResultSchema = z.object({
+  sandbox: sandboxSchema.optional(),
+  error: z.object({ code: z.int(), message: z.string() }).optional(),
+});
+
+export type ForkResultBody = z.infer<typeof forkResultSchema>;
+
+/** One sample of `GET /sandboxes/{sandboxID}/metrics`. */
+export const metricSchema = z.object({
+  timestamp: z.string(),
+  timestampUnix: z.number(),
+  cpuCount: z.number(),
+  /** Of all processors together, 0 to 100. */
+  cpuUsedPct: z.number(),
+  /** Bytes, as all sizes of a sample. */
+  memUsed: z.number(),
+  memTotal: z.number(),
+  memCache: z.number(),
+  diskUsed: z.number(),
+  diskTotal: z.number(),
+});
+
+export type MetricBody = z.infer<typeof metricSchema>;
+
 const buildSchema = z.object({
   buildID: z.string(),
   status: z.enum(["waiting", "building", "ready", "error"]).optional(),
@@ -163,12 +188,12 @@ export const listedTemplateSchema = z.object({
   names: z.array(z.string()),
   createdAt: z.string(),
   updatedAt: z.string(),
-  createdBy: z.null(),
+  createdBy: z.unknown(),
   lastSpawnedAt: z.string().nullable(),
   spawnCount: z.number(),
   buildCount: z.number(),
   envdVersion: z.string(),
-  buildStatus: z.literal("ready"),
+  buildStatus: z.string(),
 });
 
 export type ListedTemplateBody = z.infer<typeof listedTemplateSchema>;

@@ -37,6 +37,7 @@ const CODE_OF_STATUS: Readonly<Record<number, ErrorCode>> = {
   401: "unauthenticated",
   403: "permission_denied",
   404: "not_found",
+  405: "unimplemented",
   409: "failed_precondition",
   413: "resource_exhausted",
   429: "resource_exhausted",

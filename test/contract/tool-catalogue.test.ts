@@ -23,6 +23,8 @@ const PROMISED = [
 const HINTS = ["destructiveHint", "idempotentHint", "openWorldHint", "readOnlyHint"];
 const MAX_CORE_TOOLS = 22;
 const MAX_CORE_TOKENS = 8_000;
+const MAX_TOOLS = 32;
+const MAX_TOKENS = 12_000;
 
 /** A service that nobody answers for: listing tools must not need one. */
 function startState() {
@@ -127,15 +129,18 @@ test("the checks find the faults that they look for", () => {
   ]);
 });
 
-test("the core tools stay within their budget of tools and tokens", async () => {
+test.for([
+  { toolset: "core", maxTools: MAX_CORE_TOOLS, maxTokens: MAX_CORE_TOKENS },
+  { toolset: "all", maxTools: MAX_TOOLS, maxTokens: MAX_TOKENS },
+] as const)("the toolset $toolset stays within its budget", async (row) => {
   await using started = startState();
-  const core = TOOLS.filter((tool) => tool.toolset === "core");
-  expect(core.length).toBeLessThanOrEqual(MAX_CORE_TOOLS);
-  const text = await renderManifest({ state: started.state, tools: core, version: "0.0.0" });
+  const tools = TOOLS.filter((tool) => row.toolset === "all" || tool.toolset === "core");
+  expect(tools.length).toBeLessThanOrEqual(row.maxTools);
+  const text = await renderManifest({ state: started.state, tools, version: "0.0.0" });
   const manifest: unknown = JSON.parse(text);
-  expect(manifest).toMatchObject({ version: 1, budget: { tools: core.length } });
+  expect(manifest).toMatchObject({ version: 1, budget: { tools: tools.length } });
   const tokens = /"approxTokens": ([0-9]+)/.exec(text)?.[1];
-  expect(Number(tokens)).toBeLessThanOrEqual(MAX_CORE_TOKENS);
+  expect(Number(tokens)).toBeLessThanOrEqual(row.maxTokens);
 });
 
 test("the manifest is the same text every time", async () => {

@@ -1,0 +1,34 @@
+/** Tool: removes a snapshot. */
+
+import { z } from "../../common/schema.ts";
+import { recordReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const deleteSnapshot = defineTool({
+  name: "delete_snapshot",
+  title: "Delete a snapshot",
+  description:
+    "Deletes a snapshot for good, with all its names and versions. Sandboxes that were started " +
+    "from it must be killed first; the sandbox that it was taken from is not touched. A " +
+    "snapshot that is not there is no error. Only delete what you made.",
+  toolset: "all",
+  input: z.strictObject({
+    snapshot_id: z.string().min(1).max(256).describe("From snapshot or list_snapshots."),
+  }),
+  output: z.object({ snapshot_id: z.string(), outcome: z.enum(["deleted", "was gone already"]) }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ snapshot_id: snapshotId }, { service, signal, suggest }) {
+    const kill = suggest("kill_sandbox", " Kill them with kill_sandbox first.");
+    const wasThere = await withHints(service.control.deleteTemplate(snapshotId, signal), {
+      invalid_argument: `Sandboxes started from it may still exist.${kill}`,
+    });
+    const outcome = wasThere ? ("deleted" as const) : ("was gone already" as const);
+    return recordReply({ snapshot_id: snapshotId, outcome });
+  },
+});

@@ -1,0 +1,62 @@
+/** Tool: copies of a running sandbox. */
+
+import { z } from "../../common/schema.ts";
+import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { onOptionalRoute } from "../steer.ts";
+import { oneLine } from "../text.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_COPIES = 100;
+const MAX_REASON_CHARACTERS = 300;
+
+export const forkSandbox = defineTool({
+  name: "fork_sandbox",
+  title: "Fork a sandbox",
+  description:
+    "Makes copies of a running sandbox, each a sandbox of its own with its own expiry; the " +
+    "source runs on. All files come along; whether running processes do depends on the service. " +
+    "Use it to try several ways from one state; to keep a state for later use snapshot. Returns " +
+    "one line for each copy: its sandbox_id, or why there is none.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    count: z.int().min(1).max(MAX_COPIES).default(1).describe("Copies to make."),
+    timeout_seconds: z
+      .int()
+      .min(1)
+      .max(MAX_TIMEOUT_SECONDS)
+      .default(300)
+      .describe("Seconds until each copy ends by itself."),
+  }),
+  output: z.object({
+    source: z.string(),
+    copies: z.array(z.object({ sandbox_id: z.string().optional(), error: z.string().optional() })),
+    expires_at: z.string(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, count, timeout_seconds: timeout }, context) {
+    const { service, signal, state, clock, suggest } = context;
+    const way = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
+    const results = await onOptionalRoute(
+      service.control.fork(sandboxId, { count, timeout }, signal),
+      `The sandbox service cannot fork.${way}`,
+      () => service.control.get(sandboxId, signal),
+    );
+    for (const { sandbox } of results) if (sandbox !== undefined) state.adopt(sandbox.sandboxID);
+    return recordReply({
+      source: sandboxId,
+      copies: results.map(({ sandbox, error }) =>
+        sandbox === undefined
+          ? { error: oneLine(error?.message ?? "no reason given").slice(0, MAX_REASON_CHARACTERS) }
+          : { sandbox_id: sandbox.sandboxID },
+      ),
+      expires_at: new Date(clock.now() + timeout * 1_000).toISOString(),
+    });
+  },
+});

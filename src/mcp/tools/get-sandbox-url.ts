@@ -1,0 +1,75 @@
+/** Tool: where a server inside a sandbox is reached from outside. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
+import { expiryField } from "../expiry.ts";
+import { sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { goneHint, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_PORT = 65_535;
+
+export const getSandboxUrl = defineTool({
+  name: "get_sandbox_url",
+  title: "Get the address of a port",
+  description:
+    "Tells under which URL a browser or another program outside reaches a server that listens " +
+    "on a port in the sandbox. Start the server first, on 0.0.0.0 or localhost, with run_process " +
+    "and wait_seconds=0; this call does not look whether it listens. Inside the sandbox use " +
+    "localhost instead.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    port: z.int().min(1).max(MAX_PORT).describe("Port in the sandbox."),
+  }),
+  output: z.object({
+    url: z.string(),
+    headers: z.array(z.object({ name: z.string(), value: z.string() })).optional(),
+    base: z.string().optional(),
+    note: z.string(),
+    expires_at: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: true,
+  },
+  async handler({ sandbox_id: sandboxId, port }, context) {
+    const { service, signal, suggest } = context;
+    const getting = service.control.get(sandboxId, signal);
+    const { network } = await withHints(getting, { not_found: goneHint(suggest) });
+    const address = service.portAddress(sandboxId, port);
+    if (address === undefined) {
+      const message = "this sandbox service has no address that others can reach";
+      const curl = suggest("run_process", "Reach the port from inside with run_process. ");
+      const hint = `${curl}The user can start sandbox-mcp serve, which gives ports an address.`;
+      throw new SandboxError("failed_precondition", message, { hint });
+    }
+    const { url, headers, base } = address;
+    const notes = [
+      `The server must listen on 0.0.0.0 or localhost, port ${port}.`,
+      headers === undefined ? "" : wayByHeaders(base),
+      network?.allowPublicTraffic === false
+        ? `The sandbox is private: requests need the header ${TRAFFIC_TOKEN_HEADER} too.`
+        : "",
+    ];
+    return recordReply({
+      url,
+      ...(headers !== undefined && {
+        headers: Object.entries(headers).map(([name, value]) => ({ name, value })),
+      }),
+      ...(base !== undefined && { base }),
+      note: notes.filter((note) => note !== "").join(" "),
+      ...expiryField(context, sandboxId),
+    });
+  },
+});
+
+function wayByHeaders(base: string | undefined): string {
+  return base === undefined
+    ? "Each request must carry these headers."
+    : "Where the host of the URL is not known, send requests to base with these headers.";
+}

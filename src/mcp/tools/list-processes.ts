@@ -1,0 +1,45 @@
+/** Tool: what runs in a sandbox. */
+
+import { z } from "../../common/schema.ts";
+import { expiryField } from "../expiry.ts";
+import { sandboxIdInput } from "../inputs.ts";
+import { recordReply } from "../respond.ts";
+import { oneLine } from "../text.ts";
+import { defineTool } from "../tool.ts";
+
+const MAX_SHOWN = 200;
+const MAX_COMMAND_CHARACTERS = 300;
+
+export const listProcesses = defineTool({
+  name: "list_processes",
+  title: "List processes",
+  description:
+    "Lists the processes that were started through the service and still run, whoever started " +
+    "them, with the process_id that get_process_output, send_input and send_signal take. " +
+    "Children of a process are not listed: run ps with run_process to see everything.",
+  toolset: "all",
+  input: z.strictObject({ sandbox_id: sandboxIdInput() }),
+  output: z.object({
+    processes: z.array(z.object({ process_id: z.string(), command: z.string() })),
+    omitted: z.number().optional(),
+    expires_at: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const all = await sandbox.process.list(context.signal);
+    return recordReply({
+      processes: all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
+        process_id: `p_${pid}`,
+        command: oneLine(cmd).slice(0, MAX_COMMAND_CHARACTERS),
+      })),
+      ...(all.length > MAX_SHOWN && { omitted: all.length - MAX_SHOWN }),
+      ...expiryField(context, sandboxId),
+    });
+  },
+});

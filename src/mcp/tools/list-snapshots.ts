@@ -1,0 +1,56 @@
+/** Tool: finds snapshots. */
+
+import { z } from "../../common/schema.ts";
+import { recordReply } from "../respond.ts";
+import { onOptionalRoute, withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const listSnapshots = defineTool({
+  name: "list_snapshots",
+  title: "List snapshots",
+  description:
+    "Lists the snapshots of this account, newest first, whoever took them. Use a snapshot_id as " +
+    "template of create_sandbox, or with delete_snapshot.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: z
+      .string()
+      .max(128)
+      .regex(/^[a-z0-9]+(-[a-z0-9]+)?$/)
+      .optional()
+      .describe("Only those taken from this sandbox."),
+    name: z.string().min(1).max(256).optional().describe("Only those of this name."),
+    limit: z.int().min(1).max(100).default(20).describe("Most snapshots to return."),
+    cursor: z.string().max(1_024).optional().describe("next_cursor of the last reply."),
+  }),
+  output: z.object({
+    snapshots: z.array(z.object({ snapshot_id: z.string(), names: z.array(z.string()) })),
+    next_cursor: z.string().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, name, limit, cursor }, { service, signal }) {
+    const filter = {
+      limit,
+      ...(sandboxId !== undefined && { sandboxID: sandboxId }),
+      ...(name !== undefined && { name }),
+      ...(cursor !== undefined && { nextToken: cursor }),
+    };
+    const listing = withHints(service.control.snapshots(filter, signal), {
+      invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
+    });
+    const missing = "The sandbox service cannot list snapshots.";
+    const page = await onOptionalRoute(listing, missing, () => Promise.resolve());
+    return recordReply({
+      snapshots: page.snapshots.map(({ snapshotID, names }) => ({
+        snapshot_id: snapshotID,
+        names,
+      })),
+      ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
+    });
+  },
+});

@@ -1,0 +1,55 @@
+/** Tool: what sandboxes can be started from. */
+
+import { z } from "../../common/schema.ts";
+import { recordReply } from "../respond.ts";
+import { onOptionalRoute } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+/** The wire has no pages for templates; a model needs no more than this to choose. */
+const MAX_SHOWN = 100;
+
+export const listTemplates = defineTool({
+  name: "list_templates",
+  title: "List templates",
+  description:
+    "Lists the templates of this account that create_sandbox can start from, with their size. " +
+    "The template base is always there. For snapshots use list_snapshots; for the builds of one " +
+    "template use get_template.",
+  toolset: "all",
+  input: z.strictObject({}),
+  output: z.object({
+    templates: z.array(
+      z.object({
+        template_id: z.string(),
+        names: z.array(z.string()),
+        status: z.string(),
+        cpus: z.number(),
+        memory_mb: z.number(),
+        updated_at: z.string(),
+      }),
+    ),
+    omitted: z.number().optional(),
+  }),
+  annotations: {
+    readOnlyHint: true,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler(_input, { service, signal }) {
+    const listing = service.control.templates(signal);
+    const missing = "The sandbox service cannot list templates.";
+    const all = await onOptionalRoute(listing, missing, () => Promise.resolve());
+    return recordReply({
+      templates: all.slice(0, MAX_SHOWN).map((template) => ({
+        template_id: template.templateID,
+        names: template.names,
+        status: template.buildStatus,
+        cpus: template.cpuCount,
+        memory_mb: template.memoryMB,
+        updated_at: template.updatedAt,
+      })),
+      ...(all.length > MAX_SHOWN && { omitted: all.length - MAX_SHOWN }),
+    });
+  },
+});

@@ -1,0 +1,44 @@
+/** Tool: makes a directory. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { withHints } from "../steer.ts";
+import { defineTool } from "../tool.ts";
+
+export const makeDirectory = defineTool({
+  name: "make_directory",
+  title: "Make a directory",
+  description:
+    "Makes a directory in the sandbox, with its parents where they are missing. One that exists " +
+    "already is no error. Not needed before write_file, which makes parents itself.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    path: pathInput("Directory, absolute or relative to the user's home."),
+    user: userInput(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: false,
+    idempotentHint: true,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, path, user }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const options = { signal: context.signal, user };
+    const making = withHints(sandbox.filesystem.makeDir(path, options), {
+      invalid_argument: `Something that is no directory stands at ${path} or above it.`,
+    });
+    const outcome = await making.then(
+      () => "made",
+      (error: unknown) => {
+        if (error instanceof SandboxError && error.code === "already_exists") return "was there";
+        throw error;
+      },
+    );
+    return textReply([`${outcome}: ${path}`, expiryFact(context, sandboxId)]);
+  },
+});

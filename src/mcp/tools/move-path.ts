@@ -1,0 +1,66 @@
+/** Tool: moves or renames a file or a tree. */
+
+import { posix } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { expiryFact } from "../expiry.ts";
+import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { hinted, pathHints, withHints } from "../steer.ts";
+import { defineTool, type ToolContext } from "../tool.ts";
+
+export const movePath = defineTool({
+  name: "move_path",
+  title: "Move a path",
+  description:
+    "Moves or renames a file, link or directory tree within the sandbox, making missing parents " +
+    "of the destination. A file that stands at the destination is replaced without a question; " +
+    "a directory there is an error: name the full new path, not the directory to move into.",
+  toolset: "all",
+  input: z.strictObject({
+    sandbox_id: sandboxIdInput(),
+    source: pathInput("What to move, absolute or relative to the user's home."),
+    destination: pathInput("Its full new path."),
+    user: userInput(),
+  }),
+  annotations: {
+    readOnlyHint: false,
+    destructiveHint: true,
+    idempotentHint: false,
+    openWorldHint: false,
+  },
+  async handler({ sandbox_id: sandboxId, source, destination, user }, context) {
+    const sandbox = await context.attach(sandboxId);
+    const options = { signal: context.signal, user };
+    const hints = pathHints(source, context.suggest);
+    try {
+      await withHints(sandbox.filesystem.move(source, destination, options), hints);
+    } catch (error) {
+      const isOnDirectory = await standsDirectory({ sandboxId, destination, user }, context);
+      if (!isOnDirectory || !(error instanceof SandboxError)) throw error;
+      const message = `${destination} is a directory`;
+      const full = posix.join(destination, posix.basename(source));
+      const refusal = new SandboxError("invalid_argument", message, { cause: error });
+      throw hinted(refusal, `Give the full target, e.g. ${full}.`);
+    }
+    return textReply([`moved: ${source} -> ${destination}`, expiryFact(context, sandboxId)]);
+  },
+});
+
+interface Target {
+  readonly sandboxId: string;
+  readonly destination: string;
+  readonly user: string | undefined;
+}
+
+/** Whether a directory was in the way, which the wire tells by no code of its own. */
+async function standsDirectory(target: Target, context: ToolContext): Promise<boolean> {
+  const { signal } = context;
+  const sandbox = await context.attach(target.sandboxId);
+  const looking = sandbox.filesystem.stat(target.destination, { signal, user: target.user });
+  // The move has failed already; this look only makes its error clearer.
+  return looking.then(
+    (entry) => entry.type === "directory",
+    () => false,
+  );
+}
