@@ -1,5 +1,5 @@
 /**
- * The daemon's own world: node, a shell, their loader and libraries and the bundle, copied once
+ * The daemon's own world: node, a shell, perl, their loader and libraries and the bundle, copied once
  * into a folder that every container mounts read-only. Nothing of it comes from a template.
  */
 
@@ -96,6 +96,7 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
     node: await realpath(sources.node),
     sh: await realpathOf("/bin/sh"),
     setpriv: await realpathOf("/usr/bin/setpriv"),
+    perl: await realpathOf("/usr/bin/perl"),
   };
   return { programs, bundle: await realpathOf(sources.bundle) };
 }
@@ -106,7 +107,7 @@ async function realpathOf(path: string): Promise<string> {
   } catch (error) {
     throw new SandboxError("failed_precondition", `no ${path}: ${errorText(error)}`, {
       cause: error,
-      hint: "run `npm run build` for the bundle; setpriv comes with util-linux",
+      hint: "run `npm run build` for the bundle; setpriv comes with util-linux, perl with perl-base",
     });
   }
 }

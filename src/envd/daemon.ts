@@ -1,8 +1,8 @@
 /** The parts that every operation of the daemon shares. */
 
+import { findCarried, type Command } from "./carried.ts";
 import { createWatcherRegistry, type WatcherRegistry } from "./filesystem/watchers.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
-import { findHelper } from "./process/launch.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
@@ -14,7 +14,9 @@ export interface Daemon {
   readonly processes: ProcessTable;
   readonly watchers: WatcherRegistry;
   /** The program that changes the identity of a process; undefined where none is carried. */
-  readonly helper: readonly [string, ...string[]] | undefined;
+  readonly helper: Command | undefined;
+  /** Runs what needs system calls that Node lacks. */
+  readonly perl: Command;
 }
 
 /** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
@@ -27,6 +29,7 @@ export function createDaemon(directory: string): Daemon {
     log,
     processes: createProcessTable(log),
     watchers: createWatcherRegistry(accounts),
-    helper: findHelper(directory),
+    helper: findCarried(directory, "setpriv"),
+    perl: findCarried(directory, "perl") ?? ["perl"],
   };
 }

@@ -13,6 +13,7 @@ export interface Collected {
   readonly kinds: readonly string[];
   readonly stdout: string;
   readonly stderr: string;
+  readonly pty: string;
   readonly end: {
     readonly exitCode: number;
     readonly exited: boolean;
@@ -43,7 +44,7 @@ export async function collect(
       end = { exitCode, exited, status, error };
     }
   }
-  return { pid, kinds, stdout: output.stdout, stderr: output.stderr, end };
+  return { pid, kinds, ...output, end };
 }
 
 /** Runs a shell script to its end. */

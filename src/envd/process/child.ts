@@ -1,17 +1,16 @@
-/** One started process: its pipes, its readers, its end. */
+/** One started process: its input, its readers, its end. */
 
-import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import type { Readable } from "node:stream";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig, ProcessEventSchema } from "../../gen/process/process_pb.ts";
-import { errnoText } from "../errno.ts";
+import type { Command } from "../carried.ts";
+import { startPiped, type Carrier, type Output, type TerminalSize } from "./carrier.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
-import { toOutcome, type Outcome } from "./outcome.ts";
+import type { Outcome } from "./outcome.ts";
+import { startOnTerminal } from "./terminal.ts";
 
 export type ProcessEvent = MessageInitShape<typeof ProcessEventSchema>;
 
@@ -19,25 +18,23 @@ export interface StartOptions {
   readonly config: ProcessConfig;
   readonly launch: Launch;
   readonly tag: string | undefined;
+  /** Counts only without a terminal. */
   readonly hasInput: boolean;
+  /** Undefined for pipes. */
+  readonly terminal: { readonly perl: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
 }
 
-/** What went through the pipes, in bytes. */
-export interface Traffic {
-  stdout: number;
-  stderr: number;
-}
+/** What it has printed, in bytes. */
+export type Traffic = Record<Output["name"], number>;
 
 /** No event carries more output than this. */
-const MAX_CHUNK_BYTES = 32_768;
+const MAX_CHUNK_BYTES = { stdout: 32_768, stderr: 32_768, pty: 16_384 } as const;
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
 /** User processes go first when memory runs out; the daemon and its pipes stay. */
 const OOM_SCORE = "100";
-/** Failures to start for which the sandbox's own limits are the reason. */
-const EXHAUSTED: ReadonlySet<string> = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE"]);
 
 /** A process from its start to the end of its output. */
 export class RunningProcess {
@@ -45,10 +42,10 @@ export class RunningProcess {
   readonly config: ProcessConfig;
   readonly tag: string | undefined;
   readonly input: ProcessInput;
-  readonly traffic: Traffic = { stdout: 0, stderr: 0 };
+  readonly traffic: Traffic = { stdout: 0, stderr: 0, pty: 0 };
   /** Resolves once the last event was given out; never rejects. */
   readonly ended: Promise<Outcome>;
-  readonly #child: ChildProcess;
+  readonly #carrier: Carrier;
   readonly #readers: FanOut<ProcessEvent>;
   readonly #end = Promise.withResolvers<Outcome>();
   /** How it ended, as soon as that is known; its output may still be open then. */
@@ -61,37 +58,45 @@ export class RunningProcess {
     /** Subscribed before the first output; misses nothing. */
     readonly subscription: Subscription<ProcessEvent>;
   }> {
-    const child = spawnChild(options);
-    if (child.pid === undefined) {
-      const [error] = await once(child, "error");
-      throw startFault(options.config, error);
-    }
-    const running = new RunningProcess(child, child.pid, options);
+    const { terminal, ...rest } = options;
+    const carrier =
+      terminal === undefined
+        ? await startPiped(rest)
+        : await startOnTerminal({ ...rest, ...terminal });
+    const running = new RunningProcess(carrier, options);
     return { running, subscription: running.subscribe() };
   }
 
-  private constructor(child: ChildProcess, pid: number, options: StartOptions) {
-    this.pid = pid;
+  private constructor(carrier: Carrier, options: StartOptions) {
+    this.pid = carrier.pid;
     this.config = options.config;
     this.tag = options.tag;
-    this.#child = child;
-    this.input = createInput(child.stdin, pid);
+    this.#carrier = carrier;
+    const name = this.hasTerminal ? "tty" : "stdin";
+    this.input = createInput(carrier.input, { pid: carrier.pid, name });
     this.ended = this.#end.promise;
     this.#readers = createFanOut(
       {
-        pause: () => this.#eachOutput((output) => output.pause()),
-        resume: () => this.#eachOutput((output) => output.resume()),
+        pause: () => this.#eachOutput(({ stream }) => stream.pause()),
+        resume: () => this.#eachOutput(({ stream }) => stream.resume()),
       },
       () => performance.now(),
     );
-    this.#readOutput(child.stdout, "stdout");
-    this.#readOutput(child.stderr, "stderr");
-    // A signal that comes too late; the end is told by the other events.
-    child.on("error", () => undefined);
-    child.on("exit", (code, signal) => this.#onExit(toOutcome(code, signal)));
-    child.on("close", () => this.#finish());
+    for (const output of carrier.outputs) this.#readOutput(output);
+    // Both resolve always.
+    void carrier.exited.then((outcome) => this.#onExit(outcome));
+    void carrier.closed.then(() => this.#finish());
     if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs);
-    preferForOom(pid);
+    preferForOom(carrier.pid);
+  }
+
+  get hasTerminal(): boolean {
+    return this.#carrier.resize !== undefined;
+  }
+
+  /** Does nothing for a process without a terminal. */
+  resize(size: TerminalSize): void {
+    this.#carrier.resize?.(size);
   }
 
   subscribe(): Subscription<ProcessEvent> {
@@ -104,35 +109,36 @@ export class RunningProcess {
       throw new SandboxError("internal", "error sending signal: os: process already finished");
     }
     this.#isCut = true;
-    this.#child.kill(name);
+    this.#carrier.kill(name);
   }
 
   /** Kills the process if it still lives. */
   kill(): void {
     this.#isCut = true;
-    this.#child.kill("SIGKILL");
+    this.#carrier.kill("SIGKILL");
   }
 
-  #readOutput(output: Readable | null, name: "stdout" | "stderr"): void {
-    output?.on("data", (chunk: Buffer) => {
+  #readOutput({ name, stream }: Output): void {
+    const maxBytes = MAX_CHUNK_BYTES[name];
+    stream.on("data", (chunk: Buffer) => {
       this.traffic[name] += chunk.length;
-      for (let start = 0; start < chunk.length; start += MAX_CHUNK_BYTES) {
-        const value = chunk.subarray(start, start + MAX_CHUNK_BYTES);
+      for (let start = 0; start < chunk.length; start += maxBytes) {
+        const value = chunk.subarray(start, start + maxBytes);
         const event: ProcessEvent = {
           event: { case: "data", value: { output: { case: name, value } } },
         };
         this.#readers.publish(event, value.length);
       }
       // Node lets a paused stream flow when the process exits; its readers are still full then.
-      if (this.#readers.isPaused) output.pause();
+      if (this.#readers.isPaused) stream.pause();
     });
-    // A broken pipe ends the output; `close` follows and tells the end.
-    output?.on("error", () => undefined);
+    // A broken pipe ends the output; the carrier tells the end.
+    stream.on("error", () => undefined);
   }
 
-  #eachOutput(action: (output: Readable) => void): void {
-    for (const output of [this.#child.stdout, this.#child.stderr]) {
-      if (output !== null && !output.destroyed) action(output);
+  #eachOutput(action: (output: Output) => void): void {
+    for (const output of this.#carrier.outputs) {
+      if (!output.stream.destroyed) action(output);
     }
   }
 
@@ -155,22 +161,9 @@ export class RunningProcess {
     const outcome = this.#outcome;
     if (outcome === undefined) return;
     this.#outcome = error === undefined ? outcome : { ...outcome, error };
-    this.#eachOutput((output) => output.destroy());
+    this.#carrier.release();
     this.#readers.finish({ event: { case: "end", value: this.#outcome } });
     this.#end.resolve(this.#outcome);
-  }
-}
-
-function spawnChild({ config, launch, hasInput }: StartOptions): ChildProcess {
-  try {
-    return spawn(launch.file, launch.args, {
-      cwd: launch.cwd,
-      env: launch.env,
-      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"],
-      ...launch.ids,
-    });
-  } catch (error) {
-    throw startFault(config, error);
   }
 }
 
@@ -182,11 +175,4 @@ function preferForOom(pid: number): void {
     // Only a preference: the process may be gone already, or the kernel may not let us say it.
     if (causeCode(error) === undefined) throw error;
   }
-}
-
-function startFault(config: ProcessConfig, error: unknown): SandboxError {
-  const command = [config.cmd, ...config.args].join(" ");
-  const message = `error starting process '${command}': fork/exec /bin/sh: ${errnoText(error)}`;
-  const code = EXHAUSTED.has(causeCode(error) ?? "") ? "resource_exhausted" : "invalid_argument";
-  return new SandboxError(code, message, { cause: error });
 }

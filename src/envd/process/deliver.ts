@@ -11,11 +11,16 @@ export async function deliverInput(
   signal: AbortSignal,
 ): Promise<void> {
   const item = input?.input;
-  if (item?.case === "stdin") return process.input.write(item.value, signal);
-  if (item?.case === "pty") {
+  if (item?.case === undefined) throw new SandboxError("unimplemented", "invalid input type <nil>");
+  if (item.case === "stdin" && process.hasTerminal) {
+    const message =
+      "error writing to stdin: tty assigned to process — input should be written to the pty, not the stdin";
+    throw new SandboxError("internal", message);
+  }
+  if (item.case === "pty" && !process.hasTerminal) {
     const message =
       "error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty";
     throw new SandboxError("internal", message);
   }
-  throw new SandboxError("unimplemented", "invalid input type <nil>");
+  return process.input.write(item.value, signal);
 }

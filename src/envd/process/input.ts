@@ -1,4 +1,4 @@
-/** The standard input of one process. */
+/** What one process reads: its standard input, or what is typed on its terminal. */
 
 import type { Writable } from "node:stream";
 import { SandboxError } from "../../common/errors.ts";
@@ -17,14 +17,17 @@ export interface ProcessInput {
 /** What callers may have written ahead of a process that does not read. */
 const MAX_WAITING_BYTES = 16_777_216;
 
-/** The input of a process; null for one that was started without. */
-export function createInput(stdin: Writable | null, pid: number): ProcessInput {
+/** The input of a process; a null stream for one that was started without. */
+export function createInput(
+  stdin: Writable | null,
+  { pid, name }: { readonly pid: number; readonly name: "stdin" | "tty" },
+): ProcessInput {
   // The write that fails tells its caller; the stream's own event would only end the daemon.
   stdin?.on("error", () => undefined);
   return {
     async write(bytes, signal) {
       if (stdin === null || stdin.destroyed || stdin.writableEnded) {
-        const message = "error writing to stdin: stdin not enabled or closed";
+        const message = `error writing to ${name}: ${name} not enabled or closed`;
         throw new SandboxError("internal", message);
       }
       if (bytes.length === 0) return;
@@ -32,7 +35,7 @@ export function createInput(stdin: Writable | null, pid: number): ProcessInput {
         const message = `process '${pid}' has more than ${MAX_WAITING_BYTES} bytes of input waiting`;
         throw new SandboxError("resource_exhausted", message);
       }
-      await written(stdin, { bytes, pid }, signal);
+      await written(stdin, { bytes, pid, name }, signal);
     },
     close() {
       if (stdin !== null && !stdin.destroyed) stdin.end();
@@ -42,7 +45,7 @@ export function createInput(stdin: Writable | null, pid: number): ProcessInput {
 
 async function written(
   stdin: Writable,
-  item: { readonly bytes: Uint8Array; readonly pid: number },
+  item: { readonly bytes: Uint8Array; readonly pid: number; readonly name: string },
   signal: AbortSignal,
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -50,8 +53,8 @@ async function written(
   signal.addEventListener("abort", onAbort, { once: true });
   stdin.write(item.bytes, (error) => {
     if (error) {
-      const subject = `error writing to stdin of process '${item.pid}'`;
-      const message = `error writing to stdin: ${subject}: ${errnoText(error)}`;
+      const subject = `error writing to ${item.name} of process '${item.pid}'`;
+      const message = `error writing to ${item.name}: ${subject}: ${errnoText(error)}`;
       reject(new SandboxError("internal", message, { cause: error }));
     } else {
       resolve();

@@ -1,15 +1,16 @@
 /** From a Start request to what is really executed: identity, environment, folder. */
 
-import { existsSync, type Stats } from "node:fs";
+import type { Stats } from "node:fs";
 import { realpath, stat } from "node:fs/promises";
-import { join, posix } from "node:path";
+import { posix } from "node:path";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
+import { DEFAULT_PATH, type Command } from "../carried.ts";
 import { errnoText } from "../errno.ts";
 import { canChangeOwner } from "../owner.ts";
 import type { User } from "../user.ts";
 
-/** What `spawn` is told. */
+/** What is executed, and as whom; `file`, `args` and `ids` are what `spawn` is told for pipes. */
 export interface Launch {
   readonly file: string;
   readonly args: readonly string[];
@@ -17,6 +18,10 @@ export interface Launch {
   readonly env: Readonly<Record<string, string>>;
   /** Set only where no helper changes the identity. */
   readonly ids: { readonly uid: number; readonly gid: number } | undefined;
+  /** The command itself. */
+  readonly words: readonly string[];
+  /** Whom the command belongs to; undefined where nothing can be changed. */
+  readonly identity: Pick<User, "uid" | "gid" | "groups"> | undefined;
 }
 
 export interface LaunchRequest {
@@ -26,11 +31,8 @@ export interface LaunchRequest {
   readonly cwd: string;
   readonly globals: ReadonlyMap<string, string>;
   /** The program that changes the identity, with the arguments before its own. */
-  readonly helper: readonly [string, ...string[]] | undefined;
+  readonly helper: Command | undefined;
 }
-
-/** What a process finds programs by until its environment says otherwise. */
-const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**
  * `exec` keeps the pid, and tells a missing command on stderr and by status 126 or 127; only of an
@@ -38,17 +40,6 @@ const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
  */
 const EXEC_SCRIPT =
   '[ -n "$1" ] || { echo "sh: empty command not found" >&2; exit 127; }; exec "$@"';
-
-/**
- * The identity helper that the daemon carries in its own folder, run by its own loader; undefined
- * where there is none.
- */
-export function findHelper(directory: string): readonly [string, ...string[]] | undefined {
-  const loader = join(directory, "loader");
-  const program = join(directory, "setpriv");
-  if (!existsSync(loader) || !existsSync(program)) return undefined;
-  return [loader, "--library-path", join(directory, "lib"), program];
-}
 
 /** @throws SandboxError invalid_argument when the folder cannot be entered, or for a NUL byte. */
 export async function planLaunch(request: LaunchRequest): Promise<Launch> {
@@ -59,7 +50,13 @@ export async function planLaunch(request: LaunchRequest): Promise<Launch> {
     throw new SandboxError("invalid_argument", "command or environment contains a NUL byte");
   }
   await requireEnterable(request);
-  return { ...identify(request, words), cwd, env: environmentOf(request) };
+  return {
+    ...identify(request, words),
+    cwd,
+    env: environmentOf(request),
+    words,
+    identity: canChangeOwner() ? request.user : undefined,
+  };
 }
 
 function identify(

@@ -27,11 +27,13 @@ const SIGNAL_TEXTS: Readonly<Record<number, string>> = {
 
 /** The outcome for what Node says of a child: its exit code, or the signal that ended it. */
 export function toOutcome(code: number | null, signal: NodeJS.Signals | null): Outcome {
-  if (code !== null) {
-    const status = `exit status ${code}`;
-    return { exitCode: code, exited: true, status, ...(code !== 0 && { error: status }) };
-  }
-  const number = signal === null ? 0 : constants.signals[signal];
+  if (code === null) return signalOutcome(signal === null ? 0 : constants.signals[signal]);
+  const status = `exit status ${code}`;
+  return { exitCode: code, exited: true, status, ...(code !== 0 && { error: status }) };
+}
+
+/** The outcome of a process that a signal ended. */
+export function signalOutcome(number: number): Outcome {
   const status = `signal: ${SIGNAL_TEXTS[number] ?? `signal ${number}`}`;
   return { exitCode: -1, exited: false, status, error: status };
 }

@@ -145,6 +145,6 @@ function logEnd(
     process_result: { exit_code: exitCode, exited, status, error },
     stdout_bytes: traffic.stdout,
     stderr_bytes: traffic.stderr,
-    pty_bytes: 0,
+    pty_bytes: traffic.pty,
   });
 }

@@ -1,9 +1,13 @@
-/** Start: runs a command and streams what it prints. Only its deadline or a signal ends it. */
+/**
+ * Start: runs a command, with pipes or on a terminal, and streams what it prints. Only its deadline
+ * or a signal ends it.
+ */
 
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError } from "../../common/errors.ts";
-import type { StartRequest } from "../../gen/process/process_pb.ts";
+import type { PTY, StartRequest } from "../../gen/process/process_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
+import type { TerminalSize } from "./carrier.ts";
 import type { ProcessEvent } from "./child.ts";
 import { follow } from "./follow.ts";
 import { planLaunch } from "./launch.ts";
@@ -11,20 +15,15 @@ import { planLaunch } from "./launch.ts";
 /** The stream meets its deadline before the process does, so that it never shows the kill. */
 const KILL_AFTER_STREAM_MS = 2;
 
-/** @throws SandboxError invalid_argument, unauthenticated, resource_exhausted, unimplemented */
+/** @throws SandboxError invalid_argument, unauthenticated, resource_exhausted */
 export async function* start(
   request: StartRequest,
   context: HandlerContext,
 ): AsyncGenerator<{ event: ProcessEvent }> {
-  if (request.pty !== undefined) {
-    throw new SandboxError("unimplemented", "terminals are not supported by this daemon", {
-      hint: "Start the command without pty.",
-    });
-  }
   const { process: config } = request;
   if (config === undefined) throw new SandboxError("invalid_argument", "process is missing");
   const origin = originOf(context);
-  const { settings, processes, helper } = origin.daemon;
+  const { settings, processes, helper, perl } = origin.daemon;
   const timeoutMs = context.timeoutMs();
   if (timeoutMs !== undefined && timeoutMs <= 0) context.signal.throwIfAborted();
   const user = await userOf(origin);
@@ -39,7 +38,13 @@ export async function* start(
     }),
     tag: request.tag,
     hasInput: request.stdin ?? true,
+    terminal: request.pty && { perl, size: sizeOf(request.pty) },
     timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + KILL_AFTER_STREAM_MS,
   });
   yield* follow(running.pid, subscription, context);
+}
+
+/** Zero stays zero: a terminal without a known size. */
+function sizeOf({ size }: PTY): TerminalSize {
+  return { cols: size?.cols ?? 0, rows: size?.rows ?? 0 };
 }

@@ -67,6 +67,7 @@ test.for([false, true])("output, exit code and order (binary: %s)", async (useBi
     kinds: ["start", "data", "end"],
     stdout: "out\n",
     stderr: "err\n",
+    pty: "",
     end: { exitCode: 3, exited: true, status: "exit status 3", error: "exit status 3" },
   });
 });
@@ -139,7 +140,7 @@ test("the folder of a process", async () => {
 });
 
 const REFUSED: readonly (readonly [StartInit, string])[] = [
-  [{ process: { cmd: "true" }, pty: { size: { cols: 80, rows: 24 } } }, "Unimplemented"],
+  [{ process: { cmd: "a\0b" }, pty: { size: { cols: 80, rows: 24 } } }, "InvalidArgument"],
   [{ process: { cmd: "a\0b" } }, "InvalidArgument"],
   [{ process: { cmd: "true", envs: { A: "x\0" } } }, "InvalidArgument"],
   [{ process: { cmd: "true", cwd: "/\0" } }, "InvalidArgument"],

@@ -1,0 +1,171 @@
+/** A process on a terminal of its own; a relay between the two does what Node cannot. */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { Readable, Writable } from "node:stream";
+import { getSystemErrorName } from "node:util";
+import { SandboxError, causeCode } from "../../common/errors.ts";
+import type { ProcessConfig } from "../../gen/process/process_pb.ts";
+import { DEFAULT_PATH, type Command } from "../carried.ts";
+import { startFault, type Carrier, type TerminalSize } from "./carrier.ts";
+import type { Launch } from "./launch.ts";
+import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
+import { relayArguments } from "./terminal-relay.ts";
+
+/** A relay that has not begun by then hangs; a loaded machine needs a tenth of it. */
+const START_MS = 10_000;
+/** The kernel holds a size in two numbers of 16 bits. */
+const MAX_SIDE = 0xffff;
+const ORDERS_FD = 3;
+const REPORTS_FD = 4;
+
+export interface TerminalOptions {
+  readonly config: ProcessConfig;
+  readonly launch: Launch;
+  readonly size: TerminalSize;
+  /** The perl that runs the relay. */
+  readonly perl: Command;
+}
+
+/** Starts a process on a terminal. @throws SandboxError invalid_argument, resource_exhausted */
+export async function startOnTerminal(options: TerminalOptions): Promise<Carrier> {
+  const { config, launch, size } = options;
+  const command = [config.cmd, ...config.args].join(" ");
+  const subject = `error starting pty with command '${command}' in dir '${launch.cwd}' with '${size.cols}' cols and '${size.rows}' rows`;
+  const relay = spawnRelay(options.perl);
+  // A relay that never ran is told by `close`, and a signal that comes too late by nothing.
+  relay.on("error", () => undefined);
+  const streams = streamsOf(relay);
+  const reports = readReports(relay, streams.reports);
+  streams.orders.write(firstOrder(launch, size));
+  const timer = setTimeout(() => relay.kill("SIGKILL"), START_MS);
+  try {
+    const pid = await reports.pid;
+    return terminalCarrier(relay, { pid, exited: reports.exited, ...streams });
+  } catch (error) {
+    for (const stream of Object.values(streams)) stream.destroy();
+    throw startFault(subject, error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function spawnRelay([file, ...before]: Command): ChildProcess {
+  // Nothing of the caller's reaches the relay's own environment: perl obeys some variables.
+  return spawn(file, [...before, ...relayArguments()], {
+    cwd: "/",
+    env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+    stdio: ["pipe", "pipe", "ignore", "pipe", "pipe"],
+  });
+}
+
+interface Streams {
+  readonly input: Writable;
+  readonly output: Readable;
+  readonly orders: Writable;
+  readonly reports: Readable;
+}
+
+function streamsOf(relay: ChildProcess): Streams {
+  const { stdin: input, stdout: output } = relay;
+  const orders = relay.stdio[ORDERS_FD];
+  const reports = relay.stdio[REPORTS_FD];
+  const isWhole = orders instanceof Writable && reports instanceof Readable;
+  if (input === null || output === null || !isWhole) {
+    throw new SandboxError("internal", "a relay has no pipes");
+  }
+  // It never says anything there, but its end is seen only by who reads.
+  if (orders instanceof Readable) orders.resume();
+  // Broken ones end the relay; its `close` tells.
+  for (const stream of [input, output, orders, reports]) stream.on("error", () => undefined);
+  return { input, output, orders, reports };
+}
+
+/** The record that the relay begins with: fields that end in NUL, after their length. */
+function firstOrder(launch: Launch, size: TerminalSize): Buffer {
+  const { identity } = launch;
+  const variables = Object.entries(launch.env).map(([name, value]) => `${name}=${value}`);
+  const fields = [
+    ...[size.cols, size.rows].map((side) => side & MAX_SIDE),
+    launch.cwd,
+    identity?.uid ?? "",
+    identity?.gid ?? "",
+    identity?.groups.join(",") ?? "",
+    variables.length,
+    ...variables,
+    ...launch.words,
+  ];
+  const record = Buffer.from(fields.map((field) => `${field}\0`).join(""));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(record.length);
+  return Buffer.concat([length, record]);
+}
+
+/** What the relay says: first who was started, in the end how that one ended. */
+function readReports(
+  relay: ChildProcess,
+  reports: Readable,
+): { readonly pid: Promise<number>; readonly exited: Promise<Outcome> } {
+  const pid = Promise.withResolvers<number>();
+  const exited = Promise.withResolvers<Outcome>();
+  createInterface({ input: reports }).on("line", (line) => {
+    const [word, number = "", ...what] = line.split(" ");
+    if (word === "pid") pid.resolve(Number(number));
+    else if (word === "exit") exited.resolve(toOutcome(Number(number), null));
+    else if (word === "signal") exited.resolve(signalOutcome(Number(number)));
+    else pid.reject(relayError(Number(number), what.join(" ")));
+  });
+  // Someone in the sandbox may kill the relay: its terminal is hung up then, and its end is told.
+  const onEnd = (code: number | null, signal: NodeJS.Signals | null) => {
+    pid.reject(new Error("relay ended at once"));
+    exited.resolve(toOutcome(code, signal));
+  };
+  relay.once("close", onEnd);
+  return { pid: pid.promise, exited: exited.promise };
+}
+
+function relayError(errno: number, what: string): Error {
+  const code = errno > 0 ? getSystemErrorName(-errno) : "EIO";
+  return Object.assign(new Error(what), { code });
+}
+
+function terminalCarrier(
+  relay: ChildProcess,
+  parts: Streams & { readonly pid: number; readonly exited: Promise<Outcome> },
+): Carrier {
+  const { pid, exited, input, output, orders } = parts;
+  let isAlive = true;
+  // Both resolve always.
+  void exited.then(() => (isAlive = false));
+  const closed = once(relay, "close").then(() => undefined);
+  return {
+    pid,
+    input,
+    outputs: [{ name: "pty", stream: output }],
+    exited,
+    closed,
+    kill(signal) {
+      if (isAlive) sendSignal(pid, signal);
+    },
+    // The relay ends when its orders do, and the kernel hangs the terminal up.
+    release() {
+      for (const stream of [input, output, orders]) stream.destroy();
+    },
+    resize({ cols, rows }) {
+      const order = Buffer.alloc(4);
+      order.writeUInt16BE(cols & MAX_SIDE, 0);
+      order.writeUInt16BE(rows & MAX_SIDE, 2);
+      if (!orders.destroyed) orders.write(order);
+    },
+  };
+}
+
+function sendSignal(pid: number, signal: "SIGTERM" | "SIGKILL"): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    // It has just ended; the report of it is on its way.
+    if (causeCode(error) !== "ESRCH") throw error;
+  }
+}
