@@ -11,7 +11,18 @@ function namesOf(selection: Parameters<typeof selectTools>[1]): readonly string[
 test("core leaves out what all has", () => {
   const core = namesOf({ toolset: "core", isReadOnly: false });
   const all = namesOf({ toolset: "all", isReadOnly: false });
-  expect(all.filter((name) => !core.includes(name))).toEqual(["pause_sandbox"]);
+  expect(all.filter((name) => !core.includes(name))).toEqual([
+    "delete_snapshot",
+    "fork_sandbox",
+    "get_metrics",
+    "get_sandbox_url",
+    "list_processes",
+    "list_snapshots",
+    "list_templates",
+    "make_directory",
+    "move_path",
+    "pause_sandbox",
+  ]);
 });
 
 test("names select exactly these tools, whatever their toolset", () => {
