@@ -1,14 +1,15 @@
 /** Whether a request may enter a sandbox, and which one: the checks in the wire's order. */
 
 import type { IncomingMessage } from "node:http";
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { ENVD_PORT, TRAFFIC_TOKEN_HEADER } from "../wire/headers.ts";
+import { ACCESS_TOKEN_HEADER, ENVD_PORT, TRAFFIC_TOKEN_HEADER } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import { attribute } from "./attribute.ts";
-import { notRunning, reserved, trafficToken, type Refusal } from "./refusal.ts";
+import { cannotWake, notRunning, reserved, trafficToken, type Refusal } from "./refusal.ts";
 import { findReservedPath } from "./reserved-path.ts";
 
 /** Where a request goes. */
@@ -17,37 +18,81 @@ export interface Admission {
   readonly port: number;
 }
 
-/** Without an address the request is a file's, and its signature says whose. */
-export function admit(
+/** What the gateway asks the room of sandboxes. */
+export type Doorkeeper = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
+
+/**
+ * Without an address the request is a file's, and its signature says whose. Waits while a paused
+ * sandbox is woken.
+ */
+export async function admit(
   request: IncomingMessage,
   address: SandboxAddress | undefined,
-  sandboxes: Pick<Sandboxes, "locate" | "endpoints">,
-): Admission | Refusal {
-  if (address === undefined) {
-    const endpoint = attribute(request, sandboxes.endpoints());
-    return "status" in endpoint ? endpoint : { endpoint, port: ENVD_PORT };
-  }
+  sandboxes: Doorkeeper,
+): Promise<Admission | Refusal> {
+  if (address === undefined) return admitSigned(request, sandboxes);
   const { sandboxId, port } = address;
   if (port === ENVD_PORT) {
     const path = findReservedPath(request.url ?? "/");
     if (path !== undefined) return reserved(path);
   }
-  const endpoint = find(sandboxes, sandboxId);
-  if (endpoint === undefined) return notRunning(sandboxId);
+  const endpoint = await find(request, address, sandboxes);
+  if ("status" in endpoint) return endpoint;
   const { trafficToken: expected } = endpoint;
   if (expected !== undefined && port !== ENVD_PORT) {
-    const given = request.headersDistinct[TRAFFIC_TOKEN_HEADER]?.[0];
+    const given = onlyValue(request, TRAFFIC_TOKEN_HEADER);
     if (given === undefined || !equalSecrets(given, expected))
       return trafficToken(sandboxId, given);
   }
   return { endpoint, port };
 }
 
-function find(sandboxes: Pick<Sandboxes, "locate">, sandboxId: string): Endpoint | undefined {
+/** A signature lets its bearer at one file; it does not wake the sandbox. */
+function admitSigned(request: IncomingMessage, sandboxes: Doorkeeper): Admission | Refusal {
+  const endpoint = attribute(request, sandboxes.endpoints());
+  if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
+  const sleeper = attribute(request, sandboxes.sleepers());
+  if ("status" in sleeper || sleeper.accessToken === undefined) return endpoint;
+  return cannotWake(sleeper.sandboxId, 403, MESSAGES.wakeRefused);
+}
+
+async function find(
+  request: IncomingMessage,
+  { sandboxId, port }: SandboxAddress,
+  sandboxes: Doorkeeper,
+): Promise<Endpoint | Refusal> {
   try {
     return sandboxes.locate(sandboxId);
   } catch (error) {
-    if (error instanceof SandboxError && error.code === "not_found") return undefined;
-    throw error;
+    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
   }
+  try {
+    return await sandboxes.wake({
+      sandboxId,
+      port,
+      accessToken: onlyValue(request, ACCESS_TOKEN_HEADER),
+      trafficToken: onlyValue(request, TRAFFIC_TOKEN_HEADER),
+    });
+  } catch (error) {
+    return toRefusal(sandboxId, error);
+  }
+}
+
+const WAKE_STATUS: Readonly<Partial<Record<ErrorCode, 403 | 409 | 429>>> = {
+  permission_denied: 403,
+  failed_precondition: 409,
+  resource_exhausted: 429,
+};
+
+function toRefusal(sandboxId: string, error: unknown): Refusal {
+  if (!(error instanceof SandboxError)) throw error;
+  const { code, message } = error;
+  const status = WAKE_STATUS[code];
+  return status === undefined ? notRunning(sandboxId) : cannotWake(sandboxId, status, message);
+}
+
+/** A header that was sent once; two values could mean one thing here and another behind. */
+function onlyValue(request: IncomingMessage, name: string): string | undefined {
+  const values = request.headersDistinct[name];
+  return values?.length === 1 ? values[0] : undefined;
 }

@@ -13,10 +13,10 @@ const NO_SANDBOX =
   "no sandbox is named: send E2b-Sandbox-Id and E2b-Sandbox-Port, or use a signed file URL";
 
 /** The sandbox that a request without an address belongs to, or why there is none. */
-export function attribute(
+export function attribute<Candidate extends Pick<Endpoint, "accessToken">>(
   request: Pick<IncomingMessage, "method" | "url">,
-  candidates: readonly Endpoint[],
-): Endpoint | Refusal {
+  candidates: readonly Candidate[],
+): Candidate | Refusal {
   const url = new URL(request.url ?? "/", "http://localhost");
   if (url.pathname !== "/files") return unattributed(NO_SANDBOX);
   const signatures = url.searchParams.getAll("signature");
@@ -46,7 +46,9 @@ export function attribute(
 }
 
 /** Without a signature only an open sandbox can be meant, and only if there is but one. */
-function onlyOpen(candidates: readonly Endpoint[]): Endpoint | Refusal {
+function onlyOpen<Candidate extends Pick<Endpoint, "accessToken">>(
+  candidates: readonly Candidate[],
+): Candidate | Refusal {
   const open = candidates.filter(({ accessToken }) => accessToken === undefined);
   const [only] = open;
   return open.length === 1 && only !== undefined ? only : unattributed(NO_SANDBOX);

@@ -4,9 +4,8 @@ import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
-import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { admit, type Admission } from "./admit.ts";
+import { admit, type Admission, type Doorkeeper } from "./admit.ts";
 import { dialPort } from "./dial.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, sendRefusal, type Refusal } from "./refusal.ts";
@@ -16,7 +15,7 @@ import { proxyUpgrade, type Connection } from "./upgrade.ts";
 const MAX_CONNECTIONS_PER_SANDBOX = 512;
 
 export interface GatewayOptions {
-  readonly sandboxes: Pick<Sandboxes, "locate" | "endpoints">;
+  readonly sandboxes: Doorkeeper;
   /** Whether a text is a key of this service; such headers never enter a sandbox. */
   readonly isPlatformKey: (text: string) => boolean;
   readonly log: Logger;
@@ -47,8 +46,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     }
   }
 
-  function enter(request: IncomingMessage, target: Target): Admission | Refusal {
-    const admission = admit(request, target.address, options.sandboxes);
+  async function enter(request: IncomingMessage, target: Target): Promise<Admission | Refusal> {
+    const admission = await admit(request, target.address, options.sandboxes);
     if ("status" in admission) return admission;
     const { endpoint } = admission;
     const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;
@@ -70,7 +69,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     arrival: Arrival,
     forward: (exchange: Exchange, socket: Socket) => Promise<void>,
   ): Promise<void> {
-    const admission = enter(arrival.request, arrival.target);
+    const admission = await enter(arrival.request, arrival.target);
     if ("status" in admission) {
       sendRefusal(arrival.response, admission);
       return;

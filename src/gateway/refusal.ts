@@ -6,7 +6,7 @@ import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
 
 export interface Refusal {
-  readonly status: 400 | 401 | 403 | 404 | 429 | 502;
+  readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502;
   readonly body: Readonly<Record<string, string | number>>;
 }
 
@@ -30,6 +30,10 @@ export function reserved(path: string): Refusal {
 export function trafficToken(sandboxId: string, given: string | undefined): Refusal {
   const message = given === undefined ? MESSAGES.trafficTokenMissing : MESSAGES.trafficTokenWrong;
   return refuse(403, { sandboxId, message });
+}
+
+export function cannotWake(sandboxId: string, status: 403 | 409 | 429, message: string): Refusal {
+  return refuse(status, { sandboxId, message });
 }
 
 export function crowded(sandboxId: string, limit: number): Refusal {

@@ -112,6 +112,7 @@ function toIntent(domain: Domain, plan: Plan): SandboxRecord {
     isPrivate: options.network?.allowPublicTraffic === false,
     pausesAtTimeout: options.pausesAtTimeout,
     resumesOnTraffic: options.resumesOnTraffic,
+    timeoutSeconds: options.timeoutSeconds,
     startedAtMs: nowMs,
     endAtMs: nowMs,
     limits: domain.limits,

@@ -1,7 +1,12 @@
 /** Brings a paused sandbox back to life, or makes sure that a running one lives long enough. */
 
 import { SandboxError } from "../common/errors.ts";
-import { sandboxAlreadyRunning, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import {
+  sandboxAlreadyRunning,
+  sandboxCannotBe,
+  sandboxMissing,
+  tooManySandboxes,
+} from "../wire/messages.ts";
 import {
   changeState,
   openRun,
@@ -87,8 +92,14 @@ export async function resumeSandbox(
   });
 }
 
-async function resumeMember(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
+/** Resumes a paused member; only for callers that found no change under way. */
+export async function resumeMember(
+  domain: Domain,
+  member: Member,
+  options: ResumeOptions,
+): Promise<void> {
   const { sandboxId } = member.record;
+  requireRoom(domain);
   if (!options.keepsMemory) {
     throw new SandboxError(
       "unimplemented",
@@ -116,4 +127,12 @@ async function resumeMember(domain: Domain, member: Member, options: ResumeOptio
   domain.logBook.note(member.record, "Sandbox resumed");
   domain.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
   domain.noteExpiry();
+}
+
+/** Paused ones count at creation already; a service started anew may allow fewer. */
+function requireRoom({ members, maxSandboxes }: Domain): void {
+  const running = [...members.values()].filter(({ run }) => run !== undefined).length;
+  if (running >= maxSandboxes) {
+    throw new SandboxError("resource_exhausted", tooManySandboxes(maxSandboxes));
+  }
 }

@@ -38,6 +38,7 @@ import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTemplates, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
+import { sleepers, wakeSandbox, type Knock, type Sleeper } from "./wake.ts";
 
 /** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
 const ENDS_AT_ONCE = 8;
@@ -81,6 +82,14 @@ export interface Sandboxes extends AsyncDisposable {
   /** @throws SandboxError not_found unless it runs. */
   locate(sandboxId: string): Endpoint;
   endpoints(): Endpoint[];
+  /**
+   * The sandbox that a request wants to enter, woken for it where its creator wished so.
+   * @throws SandboxError not_found unless it may be woken, permission_denied without the right
+   * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
+   */
+  wake(knock: Knock): Promise<Endpoint>;
+  /** Those that traffic may wake. */
+  sleepers(): Sleeper[];
 }
 
 /**
@@ -144,6 +153,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     logs: (query) => domain.logBook.read(query),
     locate: (sandboxId) => locate(domain, sandboxId),
     endpoints: () => endpoints(domain),
+    wake: (knock) => track(wakeSandbox(domain, knock)),
+    sleepers: () => sleepers(domain),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();

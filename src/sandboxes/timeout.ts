@@ -8,14 +8,15 @@ const SECONDS_PER_HOUR = 3600;
 
 /** A run longer than a day is a forgotten one. */
 const MAX_RUN_HOURS = 24;
-const MAX_RUN_MS = MAX_RUN_HOURS * SECONDS_PER_HOUR * 1000;
+export const MAX_RUN_SECONDS = MAX_RUN_HOURS * SECONDS_PER_HOUR;
+const MAX_RUN_MS = MAX_RUN_SECONDS * 1000;
 
 /** A refresh shorter than this counts as this much. */
 const MIN_REFRESH_SECONDS = 15;
 
 /** @throws SandboxError invalid_argument when it is longer than a run may be. */
 export function checkTimeout(seconds: number): void {
-  if (seconds > MAX_RUN_HOURS * SECONDS_PER_HOUR) {
+  if (seconds > MAX_RUN_SECONDS) {
     throw new SandboxError("invalid_argument", timeoutTooLong(MAX_RUN_HOURS));
   }
 }

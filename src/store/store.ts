@@ -16,6 +16,9 @@ const limitsSchema = z.object({
   pids: z.number(),
 });
 
+/** Of records that were written before it was kept. */
+const DEFAULT_TIMEOUT_SECONDS = 300;
+
 /**
  * A sandbox as it must be found again after a crash. `starting` and `ending` are intents: a row in
  * such a state whose owner is gone is removed together with whatever carries its name.
@@ -33,6 +36,8 @@ export const sandboxRecordSchema = z.object({
   isPrivate: z.boolean(),
   pausesAtTimeout: z.boolean(),
   resumesOnTraffic: z.boolean(),
+  /** The time to live given at creation: what traffic that wakes the sandbox gives it anew. */
+  timeoutSeconds: z.number().default(DEFAULT_TIMEOUT_SECONDS),
   /** Start of the present or last run. */
   startedAtMs: atMs,
   /** Running: the moment of expiry. Paused: the moment of pausing. */

@@ -31,6 +31,9 @@ export const MESSAGES = {
     "Sandbox is secured with traffic access token. Provided token in header 'e2b-traffic-access-token' is invalid",
   reservedPath:
     "This endpoint is reserved for the E2B control plane and is not reachable through the sandbox URL",
+  wakeRefused:
+    "This sandbox can't be resumed with the credentials provided. Check your access token and try again.",
+  stillChanging: "The sandbox is still transitioning. Try again in a moment.",
   signatureWrong: "invalid signature",
   signatureExpired: "signature is already expired",
 } as const;

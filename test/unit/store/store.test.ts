@@ -20,6 +20,7 @@ const SANDBOX: SandboxRecord = {
   isPrivate: false,
   pausesAtTimeout: false,
   resumesOnTraffic: false,
+  timeoutSeconds: 300,
   startedAtMs: 1000,
   endAtMs: 2000,
   limits: LIMITS,

@@ -1,0 +1,90 @@
+/** A paused sandbox that traffic brings back to life, where its creator wished so. */
+
+import { SandboxError } from "../common/errors.ts";
+import { withDeadline } from "../common/lifetime.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import { equalSecrets } from "../wire/signature.ts";
+import { whenSettled, type Domain, type Member } from "./domain.ts";
+import { resumeMember } from "./resume-sandbox.ts";
+import type { Endpoint } from "./run.ts";
+import { MAX_RUN_SECONDS } from "./timeout.ts";
+
+/** A request must not give less than a client needs to notice, whatever creation asked for. */
+const MIN_WOKEN_SECONDS = 300;
+
+/** A pause or resume that takes longer is no reason to hold a request any more. */
+const MAX_WAIT_MS = 60_000;
+
+/** A request at the door of a sandbox that does not run. */
+export interface Knock {
+  readonly sandboxId: string;
+  readonly port: number;
+  /** The token for the daemon, as sent. */
+  readonly accessToken: string | undefined;
+  /** The token for every other port, as sent. */
+  readonly trafficToken: string | undefined;
+}
+
+/** A sandbox that traffic may wake. */
+export type Sleeper = Pick<Endpoint, "sandboxId" | "accessToken">;
+
+/**
+ * Wakes a paused sandbox; one that runs by then is just found.
+ * @throws SandboxError not_found unless it may be woken, permission_denied without the right
+ * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
+ */
+export async function wakeSandbox(domain: Domain, knock: Knock): Promise<Endpoint> {
+  const member = domain.members.get(knock.sandboxId);
+  if (member === undefined || !isWakeable(member)) throw notFound();
+  if (!mayWake(domain, member, knock)) {
+    throw new SandboxError("permission_denied", MESSAGES.wakeRefused);
+  }
+  let isLate = false;
+  const woken = whenSettled(member, async () => {
+    if (!isLate && member.phase === "paused" && isWakeable(member)) {
+      await resumeMember(domain, member, { timeoutSeconds: toSeconds(member), keepsMemory: true });
+    }
+    if (member.ending !== undefined || member.run === undefined) throw notFound();
+    return member.run.endpoint;
+  });
+  return withDeadline(woken, MAX_WAIT_MS, () => {
+    isLate = true;
+    return new SandboxError("failed_precondition", MESSAGES.stillChanging);
+  });
+}
+
+/** Those that traffic may wake now. */
+export function sleepers(domain: Domain): Sleeper[] {
+  return [...domain.members.values()]
+    .filter((member) => member.run === undefined && isWakeable(member))
+    .map(({ record: { sandboxId, isSecured } }) => ({
+      sandboxId,
+      accessToken: isSecured ? domain.secrets.accessToken(sandboxId) : undefined,
+    }));
+}
+
+function isWakeable({ record, ending }: Member): boolean {
+  return ending === undefined && record.resumesOnTraffic;
+}
+
+/** Only who could enter the running sandbox may wake it. */
+function mayWake({ secrets }: Domain, { record }: Member, knock: Knock): boolean {
+  const { sandboxId, isSecured, isPrivate } = record;
+  if (knock.port === ENVD_PORT) {
+    return !isSecured || isEqual(knock.accessToken, secrets.accessToken(sandboxId));
+  }
+  return !isPrivate || isEqual(knock.trafficToken, secrets.trafficToken(sandboxId));
+}
+
+function isEqual(given: string | undefined, expected: string): boolean {
+  return given !== undefined && equalSecrets(given, expected);
+}
+
+function toSeconds({ record }: Member): number {
+  return Math.min(Math.max(record.timeoutSeconds, MIN_WOKEN_SECONDS), MAX_RUN_SECONDS);
+}
+
+function notFound(): SandboxError {
+  return new SandboxError("not_found", MESSAGES.sandboxUnreachable);
+}
