@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import type { SandboxRecord } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
+import { releaseForkBuild } from "./fork-builds.ts";
 import { admitMember, followMember } from "./member.ts";
 
 /** Adopts what still runs; every other row of this instance is removed with its traces. */
@@ -31,6 +32,7 @@ async function discard(domain: Domain, record: SandboxRecord): Promise<void> {
   const { sandboxId } = record;
   await domain.engine.remove(sandboxId, join(domain.directory, sandboxId));
   domain.store.sandboxes.remove(sandboxId);
+  await releaseForkBuild(domain, record.buildId);
   domain.logBook.note(record, "Sandbox stopped", { kill_reason: "host_restart" });
   domain.log.info({ op: "sandbox.discard", sandboxId, outcome: "ok" }, "sandbox.discard ok");
 }

@@ -6,6 +6,7 @@ import type { InitRequest } from "../wire/files.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
+import { openEnvironment } from "./secrets.ts";
 
 /** A daemon that does not answer within this time is taken for broken. */
 const INIT_TIMEOUT_MS = 10_000;
@@ -14,8 +15,7 @@ const HEALTH_TIMEOUT_MS = 10_000;
 /** What the daemon of a sandbox is told, at its start and again whenever it starts anew. */
 export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord): InitRequest {
   const { sandboxId, templateId, isSecured, sealedEnvironment } = record;
-  const environment: Record<string, string> =
-    sealedEnvironment === null ? {} : JSON.parse(domain.secrets.unseal(sealedEnvironment));
+  const environment = openEnvironment(domain.secrets, sealedEnvironment);
   return {
     ...(isSecured && { accessToken: domain.secrets.accessToken(sandboxId) }),
     envVars: {

@@ -30,6 +30,24 @@ export async function createSandbox(
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
+  return startSandbox(domain, { options, resolved }, bounded);
+}
+
+/** What a sandbox is started from. */
+export interface Plan {
+  readonly options: CreateOptions;
+  readonly resolved: ResolvedTemplate;
+}
+
+/**
+ * Starts what was checked and resolved before.
+ * @throws SandboxError resource_exhausted when there are too many, unavailable when it fails.
+ */
+export async function startSandbox(
+  domain: Domain,
+  plan: Plan,
+  signal: AbortSignal,
+): Promise<Sandbox> {
   if (domain.members.size + domain.starting >= domain.maxSandboxes) {
     throw new SandboxError("resource_exhausted", tooManySandboxes(domain.maxSandboxes));
   }
@@ -37,7 +55,7 @@ export async function createSandbox(
   const beganMs = performance.now();
   try {
     await requireDiskSpace(domain.directory);
-    const sandbox = await start(domain, { options, resolved }, bounded);
+    const sandbox = await start(domain, plan, signal);
     const { sandboxId } = sandbox;
     const durationMs = Math.round(performance.now() - beganMs);
     const entry = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
@@ -46,11 +64,6 @@ export async function createSandbox(
   } finally {
     domain.starting -= 1;
   }
-}
-
-interface Plan {
-  readonly options: CreateOptions;
-  readonly resolved: ResolvedTemplate;
 }
 
 async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {

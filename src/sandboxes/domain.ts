@@ -39,6 +39,8 @@ export interface Domain {
   noteExpiry(): void;
   /** How many are being started. */
   starting: number;
+  /** Builds whose forks are being started: they are not let go meanwhile. */
+  readonly forking: Set<string>;
 }
 
 /** A sandbox that lives here. Its fields change only inside `changeState` and `endMember`. */

@@ -13,6 +13,7 @@ import {
   type Member,
 } from "./domain.ts";
 import { followDaemon } from "./follow-daemon.ts";
+import { releaseForkBuild } from "./fork-builds.ts";
 
 /** Admits a container; should it die by itself, its member ends too. */
 export function admitMember(domain: Domain, container: Container, record: SandboxRecord): Member {
@@ -98,6 +99,7 @@ async function end(domain: Domain, member: Member, reason: string): Promise<void
   try {
     await whenSettled(member, () => changeState(member, "killing", () => remove(domain, member)));
     domain.store.sandboxes.remove(sandboxId);
+    await releaseForkBuild(domain, member.record.buildId);
     domain.logBook.note(member.record, "Sandbox stopped", { kill_reason: reason });
     domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
   } finally {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Store } from "../store/store.ts";
+import { forgetForkBuilds } from "./fork-builds.ts";
 import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
@@ -130,6 +131,7 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
 
 /** Removes the layers of snapshots that no build names: half made, or half deleted. */
 async function removeOrphans({ store, home }: ReclaimOptions): Promise<Reclaimed[]> {
+  forgetForkBuilds(store, Date.now());
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
   const orphans = findOrphans(folders, store.builds.all());

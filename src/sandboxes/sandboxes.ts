@@ -13,6 +13,7 @@ import { createSandbox } from "./create-sandbox.ts";
 import { requireMember, type Domain } from "./domain.ts";
 import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
+import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
 import { killSandbox } from "./kill-sandbox.ts";
 import {
   describeMember,
@@ -76,6 +77,7 @@ export interface Sandboxes extends AsyncDisposable {
   resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
   pause(sandboxId: string): Promise<void>;
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
+  fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
   logs(query: { sandboxId: string; startMs?: number | undefined; limit: number }): LogLine[];
@@ -114,6 +116,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
     starting: 0,
+    forking: new Set(),
   };
   forgetUnfinished(store, owner);
   await adoptSandboxes(domain);
@@ -149,6 +152,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     resume: (sandboxId, request) => track(resumeSandbox(domain, sandboxId, request)),
     pause: (sandboxId) => track(pauseSandbox(domain, sandboxId)),
     snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
+    fork: (sandboxId, request) => track(forkSandbox(domain, sandboxId, request)),
     listSnapshots: (query) => listSnapshots(domain, query),
     logs: (query) => domain.logBook.read(query),
     locate: (sandboxId) => locate(domain, sandboxId),

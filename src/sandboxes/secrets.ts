@@ -98,3 +98,8 @@ async function makeSeed(path: string): Promise<Buffer> {
   if (seed === undefined) throw new SandboxError("unavailable", `${path} vanished`);
   return seed;
 }
+
+/** The environment that a record carries under seal. */
+export function openEnvironment(secrets: Secrets, sealed: string | null): Record<string, string> {
+  return sealed === null ? {} : JSON.parse(secrets.unseal(sealed));
+}

@@ -1,20 +1,14 @@
 /** Snapshots: a sandbox's files as a template of their own, there whole or not at all. */
 
-import { randomUUID } from "node:crypto";
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
 import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
-import { requireDiskSpace } from "./disk-space.ts";
 import { changeState, type Domain, type Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { TEAM } from "./resolve-template.ts";
-
-/** Each snapshot of a snapshot adds a layer, and a mount takes only so many. */
-const MAX_LAYERS = 24;
+import { writeBuild } from "./write-build.ts";
 
 export interface Snapshot {
   /** What `create` takes as a template. */
@@ -65,53 +59,21 @@ export async function createSnapshot(
 }
 
 async function take(domain: Domain, member: Member, name: SnapshotName): Promise<Snapshot> {
-  const { store, clock } = domain;
-  await requireDiskSpace(domain.layersDirectory);
-  const parent = store.builds.get(member.record.buildId);
-  if (parent === undefined) {
-    throw new SandboxError("internal", `build ${member.record.buildId} is gone`);
-  }
-  if (parent.layers.length >= MAX_LAYERS) {
-    throw new SandboxError("failed_precondition", `snapshot chain exceeds ${MAX_LAYERS} layers`, {
-      hint: "start from a template nearer to the base",
-    });
-  }
-  const nowMs = clock.now();
-  const buildId = randomUUID();
-  const intent: BuildRecord = {
-    ...parent,
-    buildId,
+  return writeBuild(domain, member, {
     templateId: ownTemplate(domain, name)?.templateId ?? randomId(),
-    owner: domain.owner,
-    status: "building",
-    sourceSandboxId: member.record.sandboxId,
-    createdAtMs: nowMs,
-    updatedAtMs: nowMs,
-    finishedAtMs: null,
-    limits: member.record.limits,
-  };
-  store.builds.put(intent);
-  const directory = join(domain.layersDirectory, buildId);
-  try {
-    const layer = await member.container.snapshot(directory);
-    const layers = [...parent.layers, domain.templates.toStored(layer)];
-    return commit(domain, { ...intent, layers }, name);
-  } catch (error) {
-    await rm(directory, { recursive: true, force: true });
-    store.builds.remove(buildId);
-    throw toSandboxError(error, "snapshot");
-  }
+    commit: (build) => commit(domain, build, name),
+  });
 }
 
 /** Build, tag and template appear together. */
-function commit(domain: Domain, intent: BuildRecord, name: SnapshotName): Snapshot {
+function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapshot {
   const { store, clock } = domain;
   return store.transaction(() => {
     const nowMs = clock.now();
     // Another snapshot may have taken the name while this one was written.
     const known = ownTemplate(domain, name);
     const template: TemplateRecord = known ?? {
-      templateId: intent.templateId,
+      templateId: build.templateId,
       kind: "snapshot",
       name: name.alias === undefined ? null : `${TEAM}/${name.alias}`,
       isPublic: false,
@@ -121,15 +83,9 @@ function commit(domain: Domain, intent: BuildRecord, name: SnapshotName): Snapsh
       spawnCount: 0,
     };
     const { templateId } = template;
-    const { buildId } = intent;
+    const { buildId } = build;
     store.templates.put({ ...template, updatedAtMs: nowMs });
-    store.builds.put({
-      ...intent,
-      templateId,
-      status: "ready",
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-    });
+    store.builds.put({ ...build, templateId });
     store.builds.tag({ templateId, tag: name.tag, buildId });
     return toSnapshot(template, name.tag);
   });

@@ -1,7 +1,5 @@
 /** Templates: which layers a reference means, and what is known about each template. */
 
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
@@ -12,7 +10,6 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
-import { layerFolders } from "./layer-folders.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import {
   lookUp,
@@ -20,6 +17,7 @@ import {
   resolveTemplate,
   type ResolvedTemplate,
 } from "./resolve-template.ts";
+import { removeLayers, unnamedFolders } from "./write-build.ts";
 
 /** A template and a build, as other rooms may see them. */
 export type Template = TemplateRecord;
@@ -102,15 +100,8 @@ function eraseTemplate(store: Store, templateId: string): string[] {
         `cannot delete template '${templateId}' because there are running sandboxes using it`,
       );
     }
-    const gone = store.builds.ofTemplate(templateId).flatMap(layerFolders);
+    const builds = store.builds.ofTemplate(templateId);
     store.templates.remove(templateId);
-    const kept = new Set(store.builds.all().flatMap(layerFolders));
-    return gone.filter((folder) => !kept.has(folder));
+    return unnamedFolders(store, builds);
   });
-}
-
-async function removeLayers(layersDirectory: string, folders: readonly string[]): Promise<void> {
-  for (const folder of folders) {
-    await rm(join(layersDirectory, folder), { recursive: true, force: true });
-  }
 }

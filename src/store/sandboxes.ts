@@ -18,6 +18,10 @@ export function openSandboxes(database: DatabaseSync): SandboxTable {
     database,
     "SELECT count(*) AS amount FROM sandboxes WHERE template_id = ?",
   );
+  const countBuild = prepare(
+    database,
+    "SELECT count(*) AS amount FROM sandboxes WHERE record ->> 'buildId' = ?",
+  );
   const selectOwners = prepare(database, "SELECT DISTINCT owner FROM sandboxes");
   return {
     get: (sandboxId) => toRecord(sandboxRecordSchema, select.get(sandboxId)),
@@ -29,6 +33,7 @@ export function openSandboxes(database: DatabaseSync): SandboxTable {
     },
     ofOwner: (owner) => toRecords(sandboxRecordSchema, selectOwner.all(owner)),
     countOfTemplate: (templateId) => Number(countTemplate.get(templateId)?.["amount"]),
+    countOfBuild: (buildId) => Number(countBuild.get(buildId)?.["amount"]),
     owners: () => selectOwners.all().map((row) => String(row["owner"])),
   };
 }

@@ -106,6 +106,8 @@ export interface SandboxTable {
   ofOwner(owner: string): SandboxRecord[];
   /** Of every owner. */
   countOfTemplate(templateId: string): number;
+  /** Of every owner. */
+  countOfBuild(buildId: string): number;
   owners(): string[];
 }
 

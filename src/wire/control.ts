@@ -102,6 +102,11 @@ export const resumeRequestSchema = z.object({
 /** Body of `POST /sandboxes/{sandboxID}/refreshes`. */
 export const refreshRequestSchema = z.object({ duration: z.int().min(0).max(3600).optional() });
 export const pauseRequestSchema = z.object({ memory: z.boolean().optional() });
+/** Body of `POST /sandboxes/{sandboxID}/fork`. */
+export const forkRequestSchema = z.object({
+  timeout: seconds.optional(),
+  count: z.int().min(-MAX_INT32).max(MAX_INT32).optional(),
+});
 export const snapshotRequestSchema = z.object({ name: z.string().optional() });
 
 /** Reply of snapshot creation. */

@@ -34,6 +34,7 @@ export const MESSAGES = {
   wakeRefused:
     "This sandbox can't be resumed with the credentials provided. Check your access token and try again.",
   stillChanging: "The sandbox is still transitioning. Try again in a moment.",
+  forkTooFew: "Count must be at least 1",
   signatureWrong: "invalid signature",
   signatureExpired: "signature is already expired",
 } as const;
@@ -52,6 +53,14 @@ export function sandboxAlreadyPaused(sandboxId: string): string {
 
 export function sandboxCannotBe(verb: string, sandboxId: string, state: string): string {
   return `Sandbox '${sandboxId}' cannot be ${verb} while in '${state}' state`;
+}
+
+export function sandboxPausedFork(sandboxId: string): string {
+  return `Sandbox '${sandboxId}' is paused and cannot be forked; resume it first`;
+}
+
+export function forkTooMany(limit: number): string {
+  return `Count must be lower than the maximum number of concurrent sandboxes (${limit})`;
 }
 
 export function sandboxAlreadyRunning(sandboxId: string): string {

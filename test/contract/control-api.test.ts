@@ -162,7 +162,7 @@ test.for<{ call: Call; expected: { code: number; message: string } }>([
   },
   {
     call: post(`/sandboxes/${MISSING}/fork`),
-    expected: fault(501, "not available in this service: forking a sandbox"),
+    expected: missing,
   },
 ])("$call.path → $expected.code $expected.message", async ({ call, expected }) => {
   const { status, body, headers } = await service.call(call);

@@ -7,6 +7,7 @@ import { createSandboxV2Route } from "./create-sandbox-v2.ts";
 import { createSandboxRoute } from "./create-sandbox.ts";
 import { createSnapshotRoute } from "./create-snapshot.ts";
 import { deleteTemplateRoute } from "./delete-template.ts";
+import { forkSandboxRoute } from "./fork-sandbox.ts";
 import { getLogsRoute } from "./get-logs.ts";
 import { getSandboxRoute } from "./get-sandbox.ts";
 import { getTemplateAliasRoute } from "./get-template-alias.ts";
@@ -29,6 +30,7 @@ export const ROUTES: readonly Route[] = [
   createSandboxV2Route,
   createSnapshotRoute,
   deleteTemplateRoute,
+  forkSandboxRoute,
   getLogsRoute,
   getSandboxRoute,
   getTemplateAliasRoute,
