@@ -5,33 +5,45 @@ import { SandboxError } from "../common/errors.ts";
 import type { Network } from "../wire/control.ts";
 
 const ALL_TRAFFIC = "0.0.0.0/0";
-const UNSPECIFIED: ReadonlySet<string> = new Set(["0.0.0.0", "::", "::/0"]);
+/** An address of zeros, in every spelling. */
+const ZEROS_PATTERN = /^[0:.]+$/;
 const HOST_PATTERN = /^[a-z0-9.${}_-]{1,253}(?::(?:[0-9]{1,5}|\$\{PORT\}))?$/i;
 // eslint-disable-next-line no-control-regex -- the range is the definition of ASCII
 const ASCII_PATTERN = /^[\x00-\x7F]*$/;
 
 /** @throws SandboxError invalid_argument for a faulty entry, permission_denied or unimplemented for what is not offered. */
 export function checkNetwork(network: Network): void {
-  if (network.rules !== undefined) {
-    refuse("Network transform rules are not available for your team.");
-  }
-  if (network.egressProxy !== undefined && network.egressProxy !== null) {
-    throw new SandboxError(
-      "permission_denied",
-      "Egress proxy (network.egressProxy) is not enabled for this team.",
-    );
-  }
+  checkEgressRules(network, "network.egressProxy");
   if (network.httpsPorts !== undefined && network.httpsPorts.length > 0) {
     throw new SandboxError("unimplemented", "network.httpsPorts is not available yet");
   }
-  checkEgress(network.allowOut ?? [], network.denyOut ?? []);
   if (network.maskRequestHost !== undefined) checkMaskedHost(network.maskRequestHost);
+}
+
+/**
+ * Checks what a sandbox may reach.
+ * @throws SandboxError invalid_argument for a faulty entry, permission_denied for a proxy.
+ */
+export function checkEgressRules(
+  rules: Pick<Network, "allowOut" | "denyOut" | "rules" | "egressProxy">,
+  proxyField: string,
+): void {
+  if (rules.rules !== undefined) {
+    refuse("Network transform rules are not available for your team.");
+  }
+  if (rules.egressProxy !== undefined && rules.egressProxy !== null) {
+    throw new SandboxError(
+      "permission_denied",
+      `Egress proxy (${proxyField}) is not enabled for this team.`,
+    );
+  }
+  checkEgress(rules.allowOut ?? [], rules.denyOut ?? []);
 }
 
 function checkEgress(allowed: readonly string[], denied: readonly string[]): void {
   for (const entry of denied) if (!isAddressOrCidr(entry)) refuse(`invalid denied CIDR ${entry}`);
   for (const entry of allowed) {
-    if (UNSPECIFIED.has(entry)) refuse(`invalid allowed address ${entry}`);
+    if (isUnspecified(entry)) refuse(`invalid allowed address ${entry}`);
   }
   const hasDomain = allowed.some((entry) => !isAddressOrCidr(entry));
   if (hasDomain && !denied.includes(ALL_TRAFFIC)) {
@@ -39,6 +51,11 @@ function checkEgress(allowed: readonly string[], denied: readonly string[]): voi
       "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
     );
   }
+}
+
+function isUnspecified(entry: string): boolean {
+  const [address = ""] = entry.split("/");
+  return entry !== ALL_TRAFFIC && isAddressOrCidr(entry) && ZEROS_PATTERN.test(address);
 }
 
 function isAddressOrCidr(entry: string): boolean {

@@ -39,6 +39,7 @@ import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTemplates, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
+import { updateNetwork, type EgressRules } from "./update-network.ts";
 import { sleepers, wakeSandbox, type Knock, type Sleeper } from "./wake.ts";
 
 /** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
@@ -78,6 +79,7 @@ export interface Sandboxes extends AsyncDisposable {
   pause(sandboxId: string): Promise<void>;
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
+  updateNetwork(sandboxId: string, rules: EgressRules): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
   logs(query: { sandboxId: string; startMs?: number | undefined; limit: number }): LogLine[];
@@ -153,6 +155,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     pause: (sandboxId) => track(pauseSandbox(domain, sandboxId)),
     snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
     fork: (sandboxId, request) => track(forkSandbox(domain, sandboxId, request)),
+    updateNetwork: (sandboxId, rules) => updateNetwork(domain, sandboxId, rules),
     listSnapshots: (query) => listSnapshots(domain, query),
     logs: (query) => domain.logBook.read(query),
     locate: (sandboxId) => locate(domain, sandboxId),

@@ -17,6 +17,11 @@ export const networkSchema = z.object({
   egressProxy: z.unknown().optional(),
 });
 
+/** Body of `PUT /sandboxes/{sandboxID}/network`. */
+export const networkUpdateSchema = networkSchema
+  .pick({ allowOut: true, denyOut: true, rules: true, egressProxy: true })
+  .extend({ allow_internet_access: z.boolean().optional() });
+
 export type Network = z.infer<typeof networkSchema>;
 
 const volumeMountSchema = z.object({ name: z.string(), path: z.string() });

@@ -164,6 +164,10 @@ test.for<{ call: Call; expected: { code: number; message: string } }>([
     call: post(`/sandboxes/${MISSING}/fork`),
     expected: missing,
   },
+  {
+    call: { method: "PUT", path: `/sandboxes/${MISSING}/network`, body: {} },
+    expected: missing,
+  },
 ])("$call.path → $expected.code $expected.message", async ({ call, expected }) => {
   const { status, body, headers } = await service.call(call);
   expect({ status, body, type: headers["content-type"] }).toEqual({

@@ -59,8 +59,8 @@ test("forks are sandboxes of their own that take over all settings of the source
   );
   const own = z.looseObject({ startedAt: z.string(), endAt: z.string() });
   for (const { sandboxID, envdAccessToken } of forks) {
-    const reply = await service.call({ path: `/sandboxes/${sandboxID}` });
-    const detail = own.parse(reply.body);
+    const found = await service.call({ path: `/sandboxes/${sandboxID}` });
+    const detail = own.parse(found.body);
     expect(Date.parse(detail.endAt) - Date.parse(detail.startedAt)).toBe(60_000);
     const { startedAt, endAt } = detail;
     expect(detail).toEqual({

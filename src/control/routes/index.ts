@@ -22,6 +22,7 @@ import { pauseSandboxRoute } from "./pause-sandbox.ts";
 import { refreshSandboxRoute } from "./refresh-sandbox.ts";
 import { resumeSandboxRoute } from "./resume-sandbox.ts";
 import { setTimeoutRoute } from "./set-timeout.ts";
+import { updateNetworkRoute } from "./update-network.ts";
 
 export const ROUTES: readonly Route[] = [
   connectSandboxRoute,
@@ -44,5 +45,6 @@ export const ROUTES: readonly Route[] = [
   refreshSandboxRoute,
   resumeSandboxRoute,
   setTimeoutRoute,
+  updateNetworkRoute,
   ...notOfferedRoutes,
 ];

@@ -8,7 +8,6 @@ import { defineRoute, type Route } from "../route.ts";
 const ROWS: readonly (readonly [Route["method"], string, string])[] = [
   ["GET", "/sandboxes/metrics", "metrics of sandboxes"],
   ["GET", "/sandboxes/{sandboxID}/metrics", "metrics of sandboxes"],
-  ["PUT", "/sandboxes/{sandboxID}/network", "changing the network of a sandbox"],
   ["GET", "/v2/sandboxes/{sandboxID}/logs", "the second form of logs"],
   ["GET", "/v2/templates", "the second form of the list of templates"],
   ["PATCH", "/v2/templates/{templateID}", "publishing a template"],

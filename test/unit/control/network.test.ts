@@ -34,6 +34,11 @@ test.for<{ network: Network; code: string; message: string }>([
     message: "invalid allowed address 0.0.0.0",
   },
   {
+    network: { allowOut: ["0.0.0.0/8"] },
+    code: "invalid_argument",
+    message: "invalid allowed address 0.0.0.0/8",
+  },
+  {
     network: { allowOut: ["example.com"] },
     code: "invalid_argument",
     message:
