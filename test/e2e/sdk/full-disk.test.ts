@@ -1,0 +1,56 @@
+/** A disk without room: refused with the client's own class, and nothing else breaks. */
+
+import type { Sandbox } from "e2b";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+
+let service: SdkServe;
+
+beforeAll(async () => {
+  service = await startSdkServe(["--disk-mb", "64"]);
+});
+
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+});
+
+describe.each(RELEASES)("e2b $release", ({ sdk }) => {
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    sandbox = await sdk.Sandbox.create("base", service.options);
+  });
+
+  afterAll(async () => {
+    await sandbox.kill();
+  });
+
+  test("no room for content: a class of its own, and room again after a removal", async () => {
+    await sandbox.files.write("here-before", "some text that is here");
+    await sandbox.commands.run("cat /dev/zero > filler; true", { user: "root" });
+    const upload = sandbox.files.write("too-much", "x".repeat(100_000), { useOctetStream: true });
+    await expect(upload).rejects.toThrow(sdk.NotEnoughSpaceError);
+    await expect(upload).rejects.toThrow("not enough disk space available");
+    await sandbox.files.write("here-before", "other text");
+    expect(await sandbox.files.read("here-before")).toBe("other text");
+    await sandbox.files.remove("filler", { user: "root" });
+    await sandbox.files.remove("/home/user/filler");
+    await sandbox.files.write("too-much", "fits now");
+  });
+
+  test("no room for another file: told as such", async () => {
+    const script = `import os
+os.makedirs("/home/user/many", exist_ok=True)
+try:
+    for number in range(1_000_000):
+        os.close(os.open(f"/home/user/many/{number}", os.O_CREAT))
+except OSError as error:
+    print(error.errno)`;
+    await sandbox.files.write("many.py", script);
+    const { stdout } = await sandbox.commands.run("python3 many.py");
+    expect(stdout).toBe("28\n");
+    const upload = sandbox.files.write("one-more", "x");
+    await expect(upload).rejects.toThrow(sdk.NotEnoughSpaceError);
+    await expect(upload).rejects.toThrow("not enough inodes available");
+  });
+});
