@@ -3,6 +3,7 @@
 import { findCarried, type Command } from "./carried.ts";
 import { createWatcherRegistry, type WatcherRegistry } from "./filesystem/watchers.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
+import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
@@ -17,12 +18,15 @@ export interface Daemon {
   readonly helper: Command | undefined;
   /** Runs what needs system calls that Node lacks. */
   readonly perl: Command;
+  /** Of processes without a terminal. */
+  readonly pipes: PipeSource;
 }
 
 /** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
 export function createDaemon(directory: string): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
+  const perl = findCarried(directory, "perl") ?? ["perl"];
   return {
     settings: createSettings(),
     accounts,
@@ -30,6 +34,7 @@ export function createDaemon(directory: string): Daemon {
     processes: createProcessTable(log),
     watchers: createWatcherRegistry(accounts),
     helper: findCarried(directory, "setpriv"),
-    perl: findCarried(directory, "perl") ?? ["perl"],
+    perl,
+    pipes: createPipeSource(perl),
   };
 }

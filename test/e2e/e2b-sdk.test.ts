@@ -49,6 +49,15 @@ test("commands stream their output and report their exit code", async () => {
   });
 });
 
+test("a user may open the standard streams by path", async () => {
+  await withSandbox(async (sandbox) => {
+    const script =
+      "echo out > /dev/stdout; echo err | tee /dev/stderr; sudo sh -c 'id -u > /dev/stderr'";
+    const result = await sandbox.commands.run(script);
+    expect(result).toMatchObject({ exitCode: 0, stdout: "out\nerr\n", stderr: "err\n0\n" });
+  });
+});
+
 test("output arrives while the command still runs", async () => {
   await withSandbox(async (sandbox) => {
     const { promise: firstLine, resolve } = Promise.withResolvers<string>();

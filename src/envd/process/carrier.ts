@@ -2,12 +2,15 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
+import { closeSync, fchownSync } from "node:fs";
+import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { errnoText } from "../errno.ts";
 import type { Launch } from "./launch.ts";
 import { toOutcome, type Outcome } from "./outcome.ts";
+import { closePipe, type Pipe, type PipeSource } from "./pipes.ts";
 
 export interface TerminalSize {
   readonly cols: number;
@@ -40,49 +43,91 @@ export interface Output {
 /** Failures to start for which the sandbox's own limits are the reason. */
 const EXHAUSTED: ReadonlySet<string> = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "ENOSPC"]);
 
-/** Starts a process with pipes. @throws SandboxError invalid_argument, resource_exhausted */
-export async function startPiped(options: {
+interface PipedOptions {
   readonly config: ProcessConfig;
   readonly launch: Launch;
   readonly hasInput: boolean;
-}): Promise<Carrier> {
-  const { config, launch, hasInput } = options;
-  const command = [config.cmd, ...config.args].join(" ");
-  const subject = `error starting process '${command}': fork/exec /bin/sh`;
-  let child: ChildProcess;
-  try {
-    child = spawn(launch.file, launch.args, {
-      cwd: launch.cwd,
-      env: launch.env,
-      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"],
-      ...launch.ids,
-    });
-  } catch (error) {
-    throw startFault(subject, error);
-  }
-  if (child.pid === undefined) {
-    const [error] = await once(child, "error");
-    throw startFault(subject, error);
-  }
-  return pipedCarrier(child, child.pid);
+  readonly pipes: PipeSource;
 }
 
-function pipedCarrier(child: ChildProcess, pid: number): Carrier {
+/** Starts a process with pipes. @throws SandboxError invalid_argument, resource_exhausted */
+export async function startPiped(options: PipedOptions): Promise<Carrier> {
+  const { config } = options;
+  const command = [config.cmd, ...config.args].join(" ");
+  const subject = `error starting process '${command}': fork/exec /bin/sh`;
+  const taken: Pipe[] = [];
+  try {
+    const stdin = options.hasInput ? await takePipe(options, taken) : undefined;
+    const stdout = await takePipe(options, taken);
+    const stderr = await takePipe(options, taken);
+    const ends = { stdin: stdin?.reader, stdout: stdout.writer, stderr: stderr.writer };
+    const { child, pid } = await spawnChild(options.launch, ends);
+    for (const end of Object.values(ends)) if (end !== undefined) closeSync(end);
+    return pipedCarrier(child, pid, {
+      input: stdin && new Socket({ fd: stdin.writer, readable: false, writable: true }),
+      stdout: new Socket({ fd: stdout.reader, readable: true, writable: false }),
+      stderr: new Socket({ fd: stderr.reader, readable: true, writable: false }),
+    });
+  } catch (error) {
+    for (const pipe of taken) closePipe(pipe);
+    throw startFault(subject, error);
+  }
+}
+
+/** A pipe whose inner end belongs to the process's user, who may open it again by path. */
+async function takePipe({ pipes, launch }: PipedOptions, taken: Pipe[]): Promise<Pipe> {
+  const pipe = await pipes.take();
+  taken.push(pipe);
+  const { identity } = launch;
+  if (identity !== undefined) fchownSync(pipe.reader, identity.uid, identity.gid);
+  return pipe;
+}
+
+async function spawnChild(
+  launch: Launch,
+  ends: { readonly stdin: number | undefined; readonly stdout: number; readonly stderr: number },
+): Promise<{ readonly child: ChildProcess; readonly pid: number }> {
+  const child = spawn(launch.file, launch.args, {
+    cwd: launch.cwd,
+    env: launch.env,
+    stdio: [ends.stdin ?? "ignore", ends.stdout, ends.stderr],
+    ...launch.ids,
+  });
+  if (child.pid !== undefined) return { child, pid: child.pid };
+  const [error] = await once(child, "error");
+  throw error;
+}
+
+interface Streams {
+  readonly input: Socket | undefined;
+  readonly stdout: Socket;
+  readonly stderr: Socket;
+}
+
+function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): Carrier {
+  const { input, stdout, stderr } = streams;
   const exited = Promise.withResolvers<Outcome>();
-  const closed = Promise.withResolvers<void>();
   // A signal that comes too late; the end is told by the other events.
   child.on("error", () => undefined);
-  child.on("exit", (code, signal) => exited.resolve(toOutcome(code, signal)));
-  child.on("close", () => closed.resolve());
-  const outputs: Output[] = [];
-  if (child.stdout !== null) outputs.push({ name: "stdout", stream: child.stdout });
-  if (child.stderr !== null) outputs.push({ name: "stderr", stream: child.stderr });
+  child.on("exit", (code, signal) => {
+    input?.destroy();
+    exited.resolve(toOutcome(code, signal));
+  });
+  const ends = [stdout, stderr].map(async (stream) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    stream.once("close", () => resolve());
+    await promise;
+  });
+  const outputs: Output[] = [
+    { name: "stdout", stream: stdout },
+    { name: "stderr", stream: stderr },
+  ];
   return {
     pid,
-    input: child.stdin,
+    input: input ?? null,
     outputs,
     exited: exited.promise,
-    closed: closed.promise,
+    closed: Promise.all([exited.promise, ...ends]).then(() => undefined),
     kill: (signal) => void child.kill(signal),
     release() {
       for (const { stream } of outputs) stream.destroy();

@@ -10,6 +10,7 @@ import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
+import type { PipeSource } from "./pipes.ts";
 import { startOnTerminal } from "./terminal.ts";
 
 export type ProcessEvent = MessageInitShape<typeof ProcessEventSchema>;
@@ -20,6 +21,7 @@ export interface StartOptions {
   readonly tag: string | undefined;
   /** Counts only without a terminal. */
   readonly hasInput: boolean;
+  readonly pipes: PipeSource;
   /** Undefined for pipes. */
   readonly terminal: { readonly perl: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */

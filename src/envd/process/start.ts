@@ -23,7 +23,7 @@ export async function* start(
   const { process: config } = request;
   if (config === undefined) throw new SandboxError("invalid_argument", "process is missing");
   const origin = originOf(context);
-  const { settings, processes, helper, perl } = origin.daemon;
+  const { settings, processes, helper, perl, pipes } = origin.daemon;
   const timeoutMs = context.timeoutMs();
   if (timeoutMs !== undefined && timeoutMs <= 0) context.signal.throwIfAborted();
   const user = await userOf(origin);
@@ -38,6 +38,7 @@ export async function* start(
     }),
     tag: request.tag,
     hasInput: request.stdin ?? true,
+    pipes,
     terminal: request.pty && { perl, size: sizeOf(request.pty) },
     timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + KILL_AFTER_STREAM_MS,
   });

@@ -154,6 +154,22 @@ test.for(REFUSED)("start %#: refused", async ([request, code]) => {
   expect(found).toBe(code);
 });
 
+test("the standard streams are pipes that can be opened by path", async () => {
+  await using daemon = await startTestDaemon();
+  const script =
+    "echo out > /dev/stdout; echo err > /dev/stderr; cat /dev/stdin; test -p /dev/stdin";
+  const { pid, rest } = await begin(daemon, script, { stdin: true });
+  const process = { selector: { case: "pid", value: pid } } as const;
+  const stdin = Buffer.from("typed\n");
+  await daemon.processes.sendInput({ process, input: { input: { case: "stdin", value: stdin } } });
+  await daemon.processes.closeStdin({ process });
+  expect(await collect(rest)).toMatchObject({
+    stdout: "out\ntyped\n",
+    stderr: "err\n",
+    end: { exitCode: 0 },
+  });
+});
+
 test("input is written, closed, refused when there is none", async () => {
   await using daemon = await startTestDaemon();
   const { pid, rest } = await begin(daemon, "cat");

@@ -1,0 +1,92 @@
+/**
+ * Pipes for standard streams. Node joins a child by sockets, and those cannot be opened by path:
+ * `echo problem > /dev/stderr` would fail. A pipe that has had a name can.
+ */
+
+import { execFile } from "node:child_process";
+import { closeSync, constants, existsSync, openSync } from "node:fs";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { DEFAULT_PATH, type Command } from "../carried.ts";
+
+/** Both ends by their descriptors, neither inherited by anyone unless it is told to be. */
+export interface Pipe {
+  readonly reader: number;
+  readonly writer: number;
+}
+
+export interface PipeSource {
+  /** A fresh pipe; whoever takes it closes both ends. */
+  take(): Promise<Pipe>;
+}
+
+/** A process takes three; one helper run makes enough for five. */
+const BATCH = 15;
+/** A helper that takes longer hangs. */
+const HELPER_TIMEOUT_MS = 10_000;
+/** In memory, so that a full disk starts processes too. */
+const MEMORY_FOLDER = "/dev/shm";
+
+/** Named pipes by the one system call that Node lacks; numbers are those of the kernel's ABI. */
+const MAKE_PIPES = String.raw`
+my ($arch, $directory, $count) = @ARGV;
+my $mknodat = { x64 => 259, arm64 => 33 }->{$arch} or die "no support for $arch\n";
+for my $name (1 .. $count) {
+  my $path = "$directory/$name";
+  syscall($mknodat, -100, $path, 0010600, 0) == 0 or die "mknod: $!\n";
+}
+`;
+
+/** Makes pipes in batches; `perl` runs the helper. */
+export function createPipeSource([file, ...before]: Command): PipeSource {
+  const ready: Pipe[] = [];
+  let making: Promise<void> | undefined;
+
+  async function make(): Promise<void> {
+    const parent = existsSync(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir();
+    const directory = await mkdtemp(join(parent, "envd-"));
+    try {
+      const words = ["-e", MAKE_PIPES, process.arch, directory, `${BATCH}`];
+      await promisify(execFile)(file, [...before, ...words], {
+        env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
+        timeout: HELPER_TIMEOUT_MS,
+        killSignal: "SIGKILL",
+      });
+      for (const name of await readdir(directory)) ready.push(openPipe(join(directory, name)));
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  }
+
+  return {
+    async take() {
+      for (;;) {
+        const pipe = ready.pop();
+        if (pipe !== undefined) return pipe;
+        making ??= make().finally(() => {
+          making = undefined;
+        });
+        await making;
+      }
+    },
+  };
+}
+
+/** Closes both ends, wherever they are still open. */
+export function closePipe({ reader, writer }: Pipe): void {
+  closeSync(reader);
+  closeSync(writer);
+}
+
+function openPipe(path: string): Pipe {
+  // A first reader that does not wait for a writer; both lasting ends are blocking ones.
+  const first = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const writer = openSync(path, constants.O_WRONLY);
+    return { reader: openSync(path, constants.O_RDONLY), writer };
+  } finally {
+    closeSync(first);
+  }
+}
