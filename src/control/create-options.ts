@@ -30,6 +30,7 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
     template: body.templateID,
     ...defaults,
     pausesAtTimeout,
+    keepsMemory: body.autoPauseMemory ?? true,
     resumesOnTraffic,
     allowsInternet: body.allow_internet_access,
     network: body.network,
@@ -46,7 +47,6 @@ function checkFilesOnlyPause(policy: {
   if (policy.resumesOnTraffic) {
     refuse("autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with autoResume");
   }
-  throw new SandboxError("unimplemented", "a pause without memory is not available yet");
 }
 
 function refuse(message: string): never {

@@ -4,7 +4,7 @@
  */
 
 import { spawn, type ChildProcess } from "node:child_process";
-import { access, mkdir, rm } from "node:fs/promises";
+import { access, mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
@@ -38,6 +38,12 @@ function bareReport(): EngineReport {
   return { runtime: "bare", level: "none", isUsable: true, checks: [] };
 }
 
+/** One run of the daemon. */
+interface Run {
+  readonly child: ChildProcess;
+  readonly exit: Promise<ContainerExit>;
+}
+
 async function startBareContainer(
   command: readonly [string, ...string[]],
   spec: ContainerSpec,
@@ -45,6 +51,19 @@ async function startBareContainer(
 ): Promise<Container> {
   if (signal.aborted) throw new SandboxError("canceled", "create was canceled");
   await mkdir(spec.directory, { mode: 0o700 });
+  try {
+    return createBareContainer(command, { spec, first: await startRun(command, spec, signal) });
+  } catch (error) {
+    await removeFolder(spec.directory);
+    throw error;
+  }
+}
+
+async function startRun(
+  command: readonly [string, ...string[]],
+  spec: ContainerSpec,
+  signal: AbortSignal,
+): Promise<Run> {
   const [file, ...args] = launcherCommand([
     ["chdir", spec.directory],
     ["listen", SOCKET_NAMES.public],
@@ -57,17 +76,24 @@ async function startBareContainer(
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });
-  const exit = exitOf(child);
-  const container = createBareContainer({ child, exit, spec });
+  const run = { child, exit: exitOf(child) };
   try {
     await untilListening(child, signal);
     // A launcher that failed closed its output too, but left no socket.
     await access(join(spec.directory, SOCKET_NAMES.control));
-    return container;
+    return run;
   } catch (error) {
-    await container[Symbol.asyncDispose]();
+    await endRun(run);
     throw toSandboxError(error, "daemon did not start");
   }
+}
+
+async function endRun({ child, exit }: Run): Promise<void> {
+  child.kill("SIGCONT");
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => killGroup(child.pid), END_GRACE_MS);
+  await exit;
+  clearTimeout(timer);
 }
 
 /** The launcher closes its standard output once both sockets listen. */
@@ -99,36 +125,65 @@ function exitOf(child: ChildProcess): Promise<ContainerExit> {
   return promise;
 }
 
-function createBareContainer(parts: {
-  readonly child: ChildProcess;
-  readonly exit: Promise<ContainerExit>;
-  readonly spec: ContainerSpec;
-}): Container {
-  const { child, exit, spec } = parts;
+function createBareContainer(
+  command: readonly [string, ...string[]],
+  { spec, first }: { readonly spec: ContainerSpec; readonly first: Run },
+): Container {
+  const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
+  let run: Run | undefined;
+  const watchRun = async (next: Run) => {
+    const end = await next.exit;
+    // A run that was halted is no end of the container.
+    if (run === next) resolve(end);
+  };
+  const enter = (next: Run) => {
+    run = next;
+    // The exit never rejects.
+    void watchRun(next);
+  };
+  const leave = async () => {
+    const ended = run;
+    run = undefined;
+    if (ended !== undefined) await endRun(ended);
+    await removeSockets(spec.directory);
+  };
+  enter(first);
   return {
     id: spec.id,
     exit,
     level: "none",
     dial: async (port, signal) => dialPort(spec.directory, port, signal),
     dialControl: async (signal) => dialControlSocket(spec.directory, signal),
-    pause: async () => void child.kill("SIGSTOP"),
-    resume: async () => void child.kill("SIGCONT"),
+    pause: async () => void run?.child.kill("SIGSTOP"),
+    resume: async () => void run?.child.kill("SIGCONT"),
+    get isHalted() {
+      return run === undefined;
+    },
+    halt: leave,
+    boot: async (_spec, signal) => enter(await startRun(command, spec, signal)),
+    readUsage: async () => {
+      const { blocks, bavail, bsize } = await statfs(spec.directory);
+      const disk = { diskBytes: (blocks - bavail) * bsize, diskTotalBytes: blocks * bsize };
+      // Nothing tells the daemon's share from that of the host.
+      return { cpuMs: 0, memoryBytes: 0, cacheBytes: 0, ...disk };
+    },
     snapshot: async () => {
       throw new SandboxError("unimplemented", "the bare engine has no layers to copy");
     },
     async [Symbol.asyncDispose]() {
-      child.kill("SIGCONT");
-      child.kill("SIGTERM");
-      const timer = setTimeout(() => killGroup(child.pid), END_GRACE_MS);
-      await exit;
-      clearTimeout(timer);
+      await leave();
       await removeFolder(spec.directory);
+      resolve({ reason: "killed" });
     },
   };
 }
 
 /** Only what this engine put there goes; the folder itself goes when nothing else is in it. */
 async function removeFolder(directory: string): Promise<void> {
-  for (const name of Object.values(SOCKET_NAMES)) await rm(join(directory, name), { force: true });
+  await removeSockets(directory);
   await removeEmpty(directory);
+}
+
+async function removeSockets(directory: string): Promise<void> {
+  for (const name of Object.values(SOCKET_NAMES)) await rm(join(directory, name), { force: true });
 }

@@ -4,7 +4,7 @@
  */
 
 import { DAEMON_DIRECTORY, initCommand } from "./daemon.ts";
-import type { ContainerLimits } from "./engine.ts";
+import type { Bind, ContainerLimits } from "./engine.ts";
 import { createSeccompProfile } from "./seccomp.ts";
 
 /** How many ids a container has; files and users beyond it do not exist inside. */
@@ -28,6 +28,8 @@ export interface BundleOptions {
   /** Where root file system and daemon are mounted when the runtime starts. */
   readonly rootPath: string;
   readonly daemonPath: string;
+  /** Folders that are mounted writable, by where they are when the runtime starts. */
+  readonly binds?: readonly Bind[];
   readonly cgroupPath: string;
   readonly host: BundleHost;
 }
@@ -95,7 +97,7 @@ export function createBundle(options: BundleOptions): object {
     hostname: options.hostname,
     root: { path: options.rootPath, readonly: false },
     process: createProcess(options.host),
-    mounts: createMounts(options.daemonPath),
+    mounts: [...createMounts(options.daemonPath), ...(options.binds ?? []).map(toBindMount)],
     linux: {
       namespaces: ["pid", "mount", "ipc", "uts", "network", "cgroup", "user"].map((type) => ({
         type,
@@ -140,6 +142,15 @@ function createProcess(host: BundleHost): object {
       { type: "RLIMIT_CORE", hard: 0, soft: 0 },
       { type: "RLIMIT_NOFILE", hard: openFiles, soft: openFiles },
     ],
+  };
+}
+
+function toBindMount({ source, path }: Bind): object {
+  return {
+    destination: path,
+    type: "bind",
+    source,
+    options: ["bind", "rw", "nosuid", "nodev"],
   };
 }
 

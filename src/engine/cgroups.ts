@@ -7,6 +7,7 @@ import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import type { Usage } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { readMounts, type MountEntry } from "./mounts.ts";
 
@@ -50,6 +51,8 @@ export interface Cgroup {
   readMemoryLimit(): Promise<number | undefined>;
   /** How often the kernel ended a process here for want of memory. */
   countOutOfMemory(): Promise<number>;
+  /** Processor time in milliseconds and memory in bytes. */
+  readUsage(): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">>;
   /** Removes the folders; the parent too when it is empty. Idempotent. */
   remove(): Promise<void>;
 }
@@ -112,11 +115,36 @@ export function openCgroup(host: CgroupHost, id: string): Cgroup {
       const control = await readIfThere(join(memory ?? "", "memory.oom_control"));
       return Number(/^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1] ?? 0);
     },
+    readUsage: async () => readUsage(legacyFolder(host, "cpuacct", id) ?? unified, memory),
     remove: async () => {
       for (const folder of folders) await removeFolder(folder);
     },
   };
 }
+
+async function read(folder: string | undefined, name: string): Promise<string> {
+  return (await readIfThere(join(folder ?? "", name))) ?? "";
+}
+
+async function readUsage(
+  processor: string | undefined,
+  memory: string | undefined,
+): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">> {
+  const micros = /^usage_usec (\d+)$/m.exec(await read(processor, "cpu.stat"))?.[1];
+  const nanos = Number(await read(processor, "cpuacct.usage"));
+  const used =
+    (await read(memory, "memory.usage_in_bytes")) || (await read(memory, "memory.current"));
+  const stat = await read(memory, "memory.stat");
+  const cacheBytes = Number(/^(?:file|total_cache) (\d+)$/m.exec(stat)?.[1] ?? 0);
+  return {
+    cpuMs: micros === undefined ? nanos / NANOS_PER_MS : Number(micros) / MICROS_PER_MS,
+    memoryBytes: Math.max(Number(used) - cacheBytes, 0),
+    cacheBytes,
+  };
+}
+
+const NANOS_PER_MS = 1_000_000;
+const MICROS_PER_MS = 1_000;
 
 type States = Pick<Cgroup, "freeze" | "thaw" | "isFrozen" | "isPopulated" | "kill">;
 

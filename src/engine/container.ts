@@ -1,14 +1,16 @@
-/** One running container as its user sees it; everything it needs to know is in its folder. */
+/** One container as its user sees it; everything it needs to know is in its folder. */
 
 import { watch, type FSWatcher } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import type { Cgroup } from "./cgroups.ts";
-import type { Container, ContainerExit } from "./engine.ts";
+import { DISK_NAMES } from "./disk.ts";
+import type { Container, ContainerExit, ContainerSpec, Usage } from "./engine.ts";
 import { makeLayer } from "./layers.ts";
 import { dialControlSocket, dialPort } from "./network.ts";
-import { readStartTicks, type ContainerRecord } from "./record.ts";
-import { removeContainer } from "./removal.ts";
+import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
+import { haltContainer, removeContainer } from "./removal.ts";
 import { copyUpper } from "./snapshot.ts";
 
 /** The kernel tells of the end at once where it can; this is for hosts where it cannot. */
@@ -20,32 +22,71 @@ export interface ContainerParts {
   readonly directory: string;
   readonly record: ContainerRecord;
   readonly cgroup: Cgroup;
+  /** Starts the container anew on the disk in its folder; the record of the new run. */
+  boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
 }
 
-/** A handle on a container that runs; it watches for its end until then. */
+/** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, record, cgroup } = parts;
-  const life = watchLife(parts);
+  const { directory, cgroup } = parts;
+  const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
+  let { record } = parts;
+  const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
+  let life = watchRun();
   let removal: Promise<void> | undefined;
   return {
     id: record.id,
-    exit: life.exit,
+    exit,
     level: record.level,
     dial: async (port, signal) => dialPort(directory, port, signal),
     dialControl: async (signal) => dialControlSocket(directory, signal),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
-    snapshot: async (target) => makeLayer(target, async (draft) => copyFrozen(parts, draft)),
+    get isHalted() {
+      return record.isHalted;
+    },
+    async halt() {
+      life?.[Symbol.dispose]();
+      life = undefined;
+      // First the record: whoever finds the folder after a crash finishes what was begun.
+      record = { ...record, isHalted: true };
+      await writeRecord(directory, record);
+      await haltContainer(directory, cgroup);
+    },
+    async boot(spec, signal) {
+      record = await parts.boot(spec, signal);
+      life = watchRun();
+    },
+    readUsage: async () => readUsage(directory, cgroup),
+    snapshot: async (target) =>
+      makeLayer(target, async (draft) => copyFrozen({ directory, record, cgroup }, draft)),
     [Symbol.asyncDispose]: async () => {
-      life.expect("killed");
-      removal ??= removeContainer(directory, cgroup).finally(() => life.end());
+      life?.[Symbol.dispose]();
+      removal ??= removeContainer(directory, cgroup).finally(() => resolve({ reason: "killed" }));
       await removal;
     },
   };
 }
 
+async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
+  const disk = await statfs(join(directory, DISK_NAMES.mount));
+  return {
+    ...(await cgroup.readUsage()),
+    diskBytes: (disk.blocks - disk.bavail) * disk.bsize,
+    diskTotalBytes: disk.blocks * disk.bsize,
+  };
+}
+
+interface RunParts {
+  readonly record: ContainerRecord;
+  readonly cgroup: Cgroup;
+}
+
 /** Processes stand still for the copy and go on before it is synced. */
-async function copyFrozen({ directory, record, cgroup }: ContainerParts, target: string) {
+async function copyFrozen(
+  { directory, record, cgroup }: RunParts & { readonly directory: string },
+  target: string,
+) {
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();
   try {
@@ -55,38 +96,27 @@ async function copyFrozen({ directory, record, cgroup }: ContainerParts, target:
   }
 }
 
-interface Life {
-  readonly exit: Promise<ContainerExit>;
-  /** Why the end, when it comes, came. */
-  expect(reason: string): void;
-  end(): void;
-}
-
-/** Resolves when PID 1 is gone: the kernel ends every other process of the container with it. */
-function watchLife({ record, cgroup }: ContainerParts): Life {
-  const { promise, resolve } = Promise.withResolvers<ContainerExit>();
-  let reason = ENDED;
+/** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */
+function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) => void): Disposable {
+  let isOver = false;
   const timer = setInterval(() => check(), WATCH_INTERVAL_MS).unref();
   const watcher = watchEvents(cgroup, () => check());
-  const end = () => {
+  const stop = () => {
+    isOver = true;
     clearInterval(timer);
     watcher?.close();
-    resolve({ reason });
   };
   const settle = async () => {
-    if (!(await isOver(record))) return;
-    if (reason === ENDED && (await cgroup.countOutOfMemory()) > 0) reason = "out of memory";
-    end();
+    if ((await readStartTicks(record.pid)) === record.startTicks) return;
+    const reason = (await cgroup.countOutOfMemory()) > 0 ? "out of memory" : ENDED;
+    // It may have been halted or removed meanwhile: then this is no end that others must learn.
+    if (isOver) return;
+    stop();
+    onEnd({ reason });
   };
   // A look that fails says nothing about the container; the timer brings the next one.
   const check = () => void settle().catch(() => watcher?.unref());
-  return {
-    exit: promise,
-    expect: (expected) => {
-      reason = expected;
-    },
-    end,
-  };
+  return { [Symbol.dispose]: stop };
 }
 
 function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefined {
@@ -95,10 +125,6 @@ function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefine
   // The folder goes with the container; a watch that fails otherwise leaves the timer.
   watcher.on("error", () => watcher.close());
   return watcher;
-}
-
-async function isOver(record: ContainerRecord): Promise<boolean> {
-  return (await readStartTicks(record.pid)) !== record.startTicks;
 }
 
 /** @throws SandboxError invalid_argument for an id that could not be a cgroup's name. */

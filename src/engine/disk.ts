@@ -48,14 +48,21 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
     ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
     { signal },
   );
-  // On the host its programs do not run and its device nodes do not open.
-  const flags = "loop,nosuid,nodev,noexec,noatime,noinit_itable";
-  await runTool(["mount", "-t", "ext4", "-o", flags, image, mount], { signal });
+  await mountDisk(options.directory, signal);
   for (const stack of options.hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]) {
     await mkdir(join(mount, stack.upper), { mode: 0o755 });
     await chown(join(mount, stack.upper), options.idBase, options.idBase);
     await mkdir(join(mount, stack.work), { mode: 0o700 });
   }
+}
+
+/** Mounts the disk that a halted container left, or one that was just made. */
+export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
+  const image = join(directory, DISK_NAMES.image);
+  const mount = join(directory, DISK_NAMES.mount);
+  // On the host its programs do not run and its device nodes do not open.
+  const flags = "loop,nosuid,nodev,noexec,noatime,noinit_itable";
+  await runTool(["mount", "-t", "ext4", "-o", flags, image, mount], { signal });
 }
 
 /** Unmounts whatever is mounted below the folder and waits until its loop devices are free. */

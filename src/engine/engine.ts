@@ -28,6 +28,26 @@ export interface ContainerLimits {
   readonly pids: number;
 }
 
+/** A host folder that several containers may share; on the host its files carry plain ids. */
+export interface Bind {
+  /** Absolute host path. */
+  readonly source: string;
+  /** Absolute path inside; folders that are missing are made. */
+  readonly path: string;
+}
+
+/** What a container uses, at one moment. */
+export interface Usage {
+  /** Processor time of all its processes since its start, in milliseconds. */
+  readonly cpuMs: number;
+  /** Without the page cache, which is told apart. */
+  readonly memoryBytes: number;
+  readonly cacheBytes: number;
+  readonly diskBytes: number;
+  /** The whole disk, used or not. */
+  readonly diskTotalBytes: number;
+}
+
 export interface ContainerSpec {
   /** `[a-z0-9]{1,64}`, unique on this machine; names the container and its cgroup. */
   readonly id: string;
@@ -35,6 +55,8 @@ export interface ContainerSpec {
   readonly directory: string;
   /** Bottom first; the container's own writable layer lies above the last one. */
   readonly layers: readonly Layer[];
+  /** Host folders that are seen inside, writable, with the container's ids. */
+  readonly binds?: readonly Bind[];
   readonly limits: ContainerLimits;
   readonly hostname: string;
 }
@@ -46,7 +68,7 @@ export interface ContainerExit {
 
 export interface Container extends AsyncDisposable {
   readonly id: string;
-  /** Resolves once no process of the container is left, however it ended. */
+  /** Resolves once the container ended, however; a halt is no end. */
   readonly exit: Promise<ContainerExit>;
   /** Whether this engine proved the separation, and how strong it is. */
   readonly level: IsolationLevel;
@@ -60,6 +82,17 @@ export interface Container extends AsyncDisposable {
   /** Stops every process where it stands; memory is kept. Idempotent. */
   pause(): Promise<void>;
   resume(): Promise<void>;
+  /** Whether it was halted: it has a disk and no processes. */
+  readonly isHalted: boolean;
+  /** Ends every process and keeps what was written, durably. Idempotent. */
+  halt(): Promise<void>;
+  /**
+   * Starts a halted container anew on its disk; layers and limits are those of its creation.
+   * @throws SandboxError unavailable when it does not start; it stays halted then.
+   */
+  boot(spec: ContainerSpec, signal: AbortSignal): Promise<void>;
+  /** @throws SandboxError unavailable when it does not run. */
+  readUsage(): Promise<Usage>;
   /**
    * Copies the writable layer to `directory` (made by this call) as a layer of its own and syncs
    * it to disk. Processes stand still meanwhile; a paused container stays paused.
@@ -98,7 +131,7 @@ export interface Engine {
    * @throws SandboxError unavailable when the runtime fails; nothing is left behind then.
    */
   create(spec: ContainerSpec, signal: AbortSignal): Promise<Container>;
-  /** The running container that an earlier process made in this folder, if it still lives. */
+  /** The container that an earlier process made in this folder, if it still lives or was halted. */
   adopt(id: string, directory: string): Promise<Container | undefined>;
   /** Ends and removes whatever container, mount or cgroup belongs to this folder. */
   remove(id: string, directory: string): Promise<void>;

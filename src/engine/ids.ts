@@ -31,6 +31,14 @@ export async function claimIds(directory: string): Promise<number> {
   });
 }
 
+/** Claims exactly this range again for its folder; false when another one has it by now. */
+export async function holdIds(directory: string, idBase: number): Promise<boolean> {
+  await mkdir(CLAIMS, { recursive: true, mode: 0o700 });
+  const slot = (idBase - FIRST_BASE) / ID_RANGE;
+  if (await tryClaim(slot, directory)) return true;
+  return (await ownerOf(join(CLAIMS, String(slot)))) === directory;
+}
+
 /** Gives back every range that the container of this folder holds. Idempotent. */
 export async function releaseIds(directory: string): Promise<void> {
   for (const slot of await listClaims()) {

@@ -7,15 +7,15 @@ import { quoteUntrusted } from "../common/log.ts";
 import { createBundle } from "./bundle.ts";
 import { isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
-import { DISK_NAMES, makeDisk } from "./disk.ts";
+import { DISK_NAMES, makeDisk, mountDisk, STACKS } from "./disk.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { claimIds } from "./ids.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { SOCKET_NAMES } from "./network.ts";
-import { readStartTicks, writeRecord } from "./record.ts";
-import { FOLDER_NAMES, removeContainer } from "./removal.ts";
-import { checkLayers, hasUsr, STAGED, stageSteps } from "./rootfs.ts";
+import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
+import { FOLDER_NAMES, haltContainer, removeContainer } from "./removal.ts";
+import { checkBinds, checkLayers, hasUsr, STAGED, stagedBind, stageSteps } from "./rootfs.ts";
 import { runTool } from "./tool.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
@@ -50,28 +50,69 @@ export async function startContainer(
 ): Promise<Container> {
   checkSpec(spec);
   await checkLayers(spec.layers);
+  await checkBinds(spec.binds ?? [], spec.layers);
   const cgroup = openCgroup(context.cgroups, spec.id);
   await makeFolder(spec.directory);
   try {
     const idBase = await claimIds(spec.directory);
-    const mounted = makeDisk({
+    const disk = makeDisk({
       directory: spec.directory,
       sizeMb: spec.limits.diskMb,
       idBase,
       hasUsr: hasUsr(spec.layers),
       signal,
     });
-    await allEnded([mounted, writeConfig(context, { spec, idBase, cgroup }), cgroup.make()]);
-    const pid = await runRuntime(context, { spec, idBase, cgroup }, signal);
-    const startTicks = await readStartTicks(pid);
-    if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
-    const record = { id: spec.id, pid, startTicks, idBase, level: context.level };
-    await writeRecord(spec.directory, record);
-    return openContainer({ directory: spec.directory, record, cgroup });
+    const claim = { spec, idBase, cgroup };
+    const record = await launch(context, { claim, disk }, signal);
+    const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
+      bootContainer(context, { spec: anew, idBase, cgroup }, limit);
+    return openContainer({ directory: spec.directory, record, cgroup, boot });
   } catch (error) {
     await cleanUp(spec.directory, { cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
   }
+}
+
+/**
+ * Starts a halted container anew on the disk in its folder. On any failure it is halted again.
+ * @throws SandboxError invalid_argument, unavailable, canceled, deadline_exceeded
+ */
+export async function bootContainer(
+  context: LaunchContext,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec, cgroup } = claim;
+  checkSpec(spec);
+  try {
+    await mountDisk(spec.directory, signal);
+    // What programs made of the folders that a runtime touches counts as the topmost layer.
+    const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
+    const layers = [...spec.layers, written];
+    await checkLayers(layers);
+    await checkBinds(spec.binds ?? [], layers);
+    return await launch(context, { claim, disk: Promise.resolve() }, signal);
+  } catch (error) {
+    await haltContainer(spec.directory, cgroup);
+    throw toSandboxError(error, "container did not start");
+  }
+}
+
+/** From a folder with ids to a container that runs and is on record. */
+async function launch(
+  context: LaunchContext,
+  { claim, disk }: { readonly claim: Claim; readonly disk: Promise<void> },
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec, idBase, cgroup } = claim;
+  await allEnded([disk, writeConfig(context, claim), cgroup.make()]);
+  const pid = await runRuntime(context, claim, signal);
+  const startTicks = await readStartTicks(pid);
+  if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
+  const { level } = context;
+  const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false };
+  await writeRecord(spec.directory, record);
+  return record;
 }
 
 /** A clean-up that fails must not hide why it was needed. */
@@ -126,7 +167,8 @@ async function makeFolder(directory: string): Promise<void> {
   }
 }
 
-interface Claim {
+/** A container that is being started, and what it has already. */
+export interface Claim {
   readonly spec: ContainerSpec;
   readonly idBase: number;
   readonly cgroup: Cgroup;
@@ -141,6 +183,7 @@ async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> 
     idBase,
     rootPath: STAGED.root,
     daemonPath: STAGED.daemon,
+    binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stagedBind(index), path })),
     cgroupPath: cgroup.path,
     host: {
       architecture: process.arch,
@@ -173,6 +216,7 @@ async function runRuntime(
     ["listen", SOCKET_NAMES.control],
     ...stageSteps({
       layers: claim.spec.layers,
+      ...(claim.spec.binds !== undefined && { binds: claim.spec.binds }),
       idBase: claim.idBase,
       disk: join(directory, DISK_NAMES.mount),
       daemon: context.daemon,

@@ -18,6 +18,8 @@ export type LauncherStep =
   | readonly ["ids", from: string, to: string, count: string]
   /** Mounts a read-only clone of a tree at a folder with the ids of the last `ids` step. */
   | readonly ["idmap", source: string, target: string]
+  /** As `idmap`, but writable: files are made with the ids of the tree. */
+  | readonly ["share", source: string, target: string]
   /** Mounts a read-only clone of a tree at a folder as it is. */
   | readonly ["clone", source: string, target: string]
   /** Mounts a folder at another one, writable. */
@@ -111,13 +113,14 @@ sub hold_namespace {
 }
 
 sub clone_tree {
-  my ($source, $target, $mapped) = @_;
+  my ($source, $target, $mapped, $writable) = @_;
   # OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, AT_SYMLINK_NOFOLLOW
   my $tree = syscall($open_tree, $cwd, $source, 0x1 | 0x80000 | 0x100);
   $tree >= 0 or fail("open_tree $source");
   my $empty = '';
-  # MOUNT_ATTR_RDONLY, NOSUID, NODEV and, for other ids, MOUNT_ATTR_IDMAP
-  my $attributes = pack 'Q4', 0x7 | ($mapped ? 0x100000 : 0), 0, 0, $mapped ? fileno $namespace : 0;
+  # MOUNT_ATTR_RDONLY unless it is shared, NOSUID, NODEV and, for other ids, MOUNT_ATTR_IDMAP
+  my $flags = ($writable ? 0x6 : 0x7) | ($mapped ? 0x100000 : 0);
+  my $attributes = pack 'Q4', $flags, 0, 0, $mapped ? fileno $namespace : 0;
   syscall($mount_setattr, $tree, $empty, 0x1000, $attributes, 32) == 0 or fail("mount_setattr $source");
   syscall($move_mount, $tree, $empty, $cwd, $target, 0x4) == 0 or fail("move_mount $target");
   open(my $handle, '<&=', $tree) or fail('close');
@@ -154,6 +157,7 @@ my %step = (
   isolate => [0, \&isolate],
   ids     => [3, \&hold_namespace],
   idmap   => [2, sub { clone_tree(@_, 1) }],
+  share   => [2, sub { clone_tree(@_, 1, 1) }],
   clone   => [2, sub { clone_tree(@_, 0) }],
   bind    => [2, sub { mount_call($_[0], $_[1], '', 0x1000, '') }],
   mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],

@@ -3,13 +3,14 @@
 import { isAbsolute, normalize } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
-import { checkId, openContainer } from "./container.ts";
+import { checkId, openContainer, type ContainerParts } from "./container.ts";
 import { prepareDaemon } from "./daemon.ts";
-import type { Container, Engine } from "./engine.ts";
-import { startContainer } from "./launch.ts";
+import type { Container, ContainerSpec, Engine } from "./engine.ts";
+import { holdIds } from "./ids.ts";
+import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
 import { readRecord, readStartTicks } from "./record.ts";
-import { removeContainer } from "./removal.ts";
+import { haltContainer, removeContainer } from "./removal.ts";
 
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: ProbeOptions): Engine {
@@ -27,17 +28,17 @@ export function createOciEngine(options: ProbeOptions): Engine {
       throw error;
     }
   };
+  const launchContext = async (): Promise<LaunchContext> => {
+    const { choice, report } = await probe("cached");
+    if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
+    const daemon = await prepareDaemon(options.home, options.daemon);
+    return { ...choice, cgroups: await readCgroupHost(), daemon };
+  };
   return {
     name: "oci",
     probe: async (freshness = "cached") => (await probe(freshness)).report,
-    create: async (spec, signal) => {
-      const { choice, report } = await probe("cached");
-      if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
-      const daemon = await prepareDaemon(options.home, options.daemon);
-      const context = { ...choice, cgroups: await readCgroupHost(), daemon };
-      return startContainer(context, spec, signal);
-    },
-    adopt: adoptContainer,
+    create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
+    adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
     remove: async (id, directory) => {
       checkId(id);
       if (!isAbsolute(directory) || normalize(directory) !== directory) {
@@ -56,11 +57,28 @@ function refusal(
   return new SandboxError("unavailable", `${check.name}: ${check.detail}`, hint);
 }
 
-async function adoptContainer(id: string, directory: string): Promise<Container | undefined> {
+async function adoptContainer(
+  launchContext: () => Promise<LaunchContext>,
+  id: string,
+  directory: string,
+): Promise<Container | undefined> {
   checkId(id);
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id) return undefined;
-  if ((await readStartTicks(record.pid)) !== record.startTicks) return undefined;
+  const { idBase } = record;
   const cgroup = openCgroup(await readCgroupHost(), id);
-  return (await cgroup.isPopulated()) ? openContainer({ directory, record, cgroup }) : undefined;
+  const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
+    bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
+  const parts = { directory, record, cgroup, boot };
+  if (record.isHalted) return adoptHalted(parts);
+  if ((await readStartTicks(record.pid)) !== record.startTicks) return undefined;
+  return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;
+}
+
+/** Finishes the halt, should the process that began it have died; keeps its ids after a restart. */
+async function adoptHalted(parts: ContainerParts): Promise<Container | undefined> {
+  const { directory, record, cgroup } = parts;
+  if (!(await holdIds(directory, record.idBase))) return undefined;
+  await haltContainer(directory, cgroup);
+  return openContainer(parts);
 }

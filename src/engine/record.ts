@@ -14,6 +14,8 @@ const recordSchema = z.object({
   /** Its start time in clock ticks: tells it from a later process with the same number. */
   startTicks: z.string(),
   idBase: z.int().positive(),
+  /** Whether it was halted on purpose: then its folder with its disk is all there is. */
+  isHalted: z.boolean().default(false),
   level: z.enum(ISOLATION_LEVELS),
 });
 

@@ -9,6 +9,10 @@ import { draftOf, removeEmpty } from "./files.ts";
 import { releaseIds } from "./ids.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { RECORD_NAME } from "./record.ts";
+import { runTool } from "./tool.ts";
+
+/** Gigabytes may have to reach a slow disk. */
+const SYNC_TIMEOUT_MS = 10 * 60_000;
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {
@@ -17,13 +21,25 @@ export const FOLDER_NAMES = {
   runtime: "runtime",
 } as const;
 
-const REMOVABLE = [
-  ...Object.values(SOCKET_NAMES),
-  ...Object.values(FOLDER_NAMES),
-  RECORD_NAME,
-  draftOf(RECORD_NAME),
-  DISK_NAMES.image,
-];
+/** Of one run: gone when the container is halted. */
+const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES)];
+const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME), DISK_NAMES.image];
+
+/**
+ * Ends the container's processes and takes away what belongs to its run; disk, ids and record
+ * stay. What was written is durable then. Idempotent.
+ */
+export async function haltContainer(directory: string, cgroup: Cgroup): Promise<void> {
+  try {
+    await cgroup.kill();
+    await unmountBelow(directory);
+    await runTool(["sync", join(directory, DISK_NAMES.image)], { timeoutMs: SYNC_TIMEOUT_MS });
+    await cgroup.remove();
+    for (const name of OF_A_RUN) await rm(join(directory, name), { recursive: true, force: true });
+  } catch (error) {
+    throw toSandboxError(error, "container was not halted");
+  }
+}
 
 /**
  * Ends the container's processes, then removes its mounts, cgroups, id range and folder. Idempotent.

@@ -4,11 +4,11 @@
  */
 
 import { lstat } from "node:fs/promises";
-import { join } from "node:path";
+import { join, normalize } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "./bundle.ts";
 import { STACKS } from "./disk.ts";
-import type { Layer } from "./engine.ts";
+import type { Bind, Layer } from "./engine.ts";
 import { RUN_DIRECTORY } from "./ids.ts";
 import type { LauncherStep } from "./launcher.ts";
 
@@ -18,6 +18,11 @@ import type { LauncherStep } from "./launcher.ts";
  */
 const STAGE = RUN_DIRECTORY;
 export const STAGED = { root: `${STAGE}/rootfs`, daemon: `${STAGE}/daemon` } as const;
+
+/** Where the n-th bind is when the runtime starts. */
+export function stagedBind(index: number): string {
+  return `${STAGE}/b${index}`;
+}
 
 /** The kernel takes 500; long chains are slow for names that do not exist. */
 const MAX_LAYERS = 128;
@@ -60,13 +65,35 @@ export async function checkLayers(layers: readonly Layer[]): Promise<void> {
   for (const name of REAL_FOLDERS) await checkFolder(name, layers);
 }
 
+/** Inside these a runtime or the engine mounts things of its own. */
+const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))/;
+
+/**
+ * Refuses binds whose path, or a folder on the way to it, is a link or a file in the layers.
+ * @throws SandboxError invalid_argument, or not_found when a source does not exist.
+ */
+export async function checkBinds(binds: readonly Bind[], layers: readonly Layer[]): Promise<void> {
+  for (const { source, path } of binds) {
+    if (normalize(path) !== path || !path.startsWith("/") || RESERVED_PATTERN.test(path)) {
+      throw new SandboxError("invalid_argument", `nothing can be mounted at ${path}`);
+    }
+    if ((await kindOf(source)) !== "folder") {
+      throw new SandboxError("not_found", `folder does not exist: ${source}`);
+    }
+    const names = path.split("/").slice(1);
+    for (const index of names.keys()) {
+      await checkFolder(names.slice(0, index + 1).join("/"), layers);
+    }
+  }
+}
+
 /** The topmost layer that has the name decides what the merged tree shows. */
 async function checkFolder(name: string, layers: readonly Layer[]): Promise<void> {
   for (const layer of layers.toReversed()) {
     const kind = await kindOf(join(layer.root, name));
     if (kind === "other") {
       throw new SandboxError("invalid_argument", `/${name} of the template is not a real folder`, {
-        hint: "templates may not replace a top-level folder by a link or a file",
+        hint: "templates may not replace such a folder by a link or a file",
       });
     }
     if (kind !== "missing") return;
@@ -87,6 +114,7 @@ async function kindOf(path: string): Promise<"folder" | "missing" | "removed" | 
 
 export interface StageOptions {
   readonly layers: readonly Layer[];
+  readonly binds?: readonly Bind[];
   readonly idBase: number;
   /** Mount point of the container's disk. */
   readonly disk: string;
@@ -95,7 +123,7 @@ export interface StageOptions {
 
 /** The steps that put the root file system and the daemon on the stage. */
 export function stageSteps(options: StageOptions): LauncherStep[] {
-  const { layers } = options;
+  const { layers, binds = [] } = options;
   const roots = layers.map((layer) => layer.root);
   const steps: LauncherStep[] = [
     ["isolate"],
@@ -107,6 +135,10 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     ["bind", options.disk, "disk"],
     ["mkdir", "daemon"],
     ["clone", options.daemon, "daemon"],
+    ...binds.flatMap(({ source }, index): LauncherStep[] => [
+      ["mkdir", stagedBind(index)],
+      ["share", source, stagedBind(index)],
+    ]),
     ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs" }),
   ];
   if (!hasUsr(layers)) return steps;

@@ -1,6 +1,7 @@
 /** Finds the sandboxes again that an earlier process of this instance left running. */
 
 import { join } from "node:path";
+import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
@@ -19,13 +20,30 @@ async function adopt(domain: Domain, record: SandboxRecord): Promise<boolean> {
   const directory = join(domain.directory, sandboxId);
   const container = await domain.engine.adopt(sandboxId, directory);
   if (container === undefined) return false;
-  // The process that left may have died between act and record: the record decides.
-  if (state === "paused") await container.pause();
-  else await container.resume();
-  const member = admitMember(domain, container, record);
-  if (state === "running") followMember(domain, member, { isInitialized: false });
+  const found = await settle(domain, container, record);
+  const member = admitMember(domain, container, found);
+  if (found.state === "running") followMember(domain, member, { isInitialized: false });
   domain.log.info({ op: "sandbox.adopt", sandboxId, outcome: "ok" }, "sandbox.adopt ok");
   return true;
+}
+
+/** The process that left may have died between act and record: the record decides if it can. */
+async function settle(
+  domain: Domain,
+  container: Container,
+  record: SandboxRecord,
+): Promise<SandboxRecord> {
+  if (container.isHalted) {
+    if (record.state === "paused" && !record.hasMemory) return record;
+    const paused = { ...record, state: "paused" as const, hasMemory: false };
+    const found = { ...paused, endAtMs: Math.min(record.endAtMs, domain.clock.now()) };
+    domain.store.sandboxes.put(found);
+    return found;
+  }
+  if (record.state === "running") await container.resume();
+  else if (record.hasMemory) await container.pause();
+  else await container.halt();
+  return record;
 }
 
 async function discard(domain: Domain, record: SandboxRecord): Promise<void> {

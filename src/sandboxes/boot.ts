@@ -1,20 +1,34 @@
 /** From a started container to a sandbox that answers: the daemon is told who it serves. */
 
-import type { Container } from "../engine/engine.ts";
+import { join } from "node:path";
+import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
+import { toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
 
 /** A daemon that does not answer within this time is taken for broken. */
 const INIT_TIMEOUT_MS = 10_000;
 const HEALTH_TIMEOUT_MS = 10_000;
 
+/** The container of a sandbox. */
+export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord): ContainerSpec {
+  const { sandboxId, limits } = record;
+  return {
+    id: sandboxId,
+    directory: join(domain.directory, sandboxId),
+    layers: toLayers(domain.layersDirectory, build),
+    limits,
+    hostname: sandboxId,
+  };
+}
+
 /** What the daemon of a sandbox is told, at its start and again whenever it starts anew. */
 export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord): InitRequest {
-  const { sandboxId, templateId, isSecured, sealedEnvironment } = record;
+  const { sandboxId, templateId, isSecured, sealedEnvironment, bootId } = record;
   const environment = openEnvironment(domain.secrets, sealedEnvironment);
   return {
     ...(isSecured && { accessToken: domain.secrets.accessToken(sandboxId) }),
@@ -23,6 +37,7 @@ export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord
       E2B_SANDBOX: "true",
       E2B_SANDBOX_ID: sandboxId,
       E2B_TEMPLATE_ID: templateId,
+      E2B_BOOT_ID: bootId,
     },
     defaultUser: build.defaultUser,
     defaultWorkdir: build.defaultWorkdir,

@@ -1,12 +1,12 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
-import { join } from "node:path";
+import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
-import { awaitHealth, initDaemon, toInit } from "./boot.ts";
+import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./member.ts";
@@ -71,16 +71,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   domain.store.sandboxes.put(intent);
   let container: Container | undefined;
   try {
-    container = await domain.engine.create(
-      {
-        id: intent.sandboxId,
-        directory: join(domain.directory, intent.sandboxId),
-        layers: plan.resolved.layers,
-        limits: intent.limits,
-        hostname: intent.sandboxId,
-      },
-      signal,
-    );
+    container = await domain.engine.create(toSpec(domain, intent, plan.resolved.build), signal);
     await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
     await awaitHealth(container, signal);
     signal.throwIfAborted();
@@ -126,6 +117,9 @@ function toIntent(domain: Domain, plan: Plan): SandboxRecord {
     pausesAtTimeout: options.pausesAtTimeout,
     resumesOnTraffic: options.resumesOnTraffic,
     timeoutSeconds: options.timeoutSeconds,
+    keepsMemory: options.keepsMemory,
+    hasMemory: true,
+    bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,
     limits: domain.limits,

@@ -29,9 +29,9 @@ function mortals(domain: Domain): Member[] {
 }
 
 async function expireMember(domain: Domain, member: Member): Promise<void> {
-  const { sandboxId, pausesAtTimeout } = member.record;
+  const { sandboxId, pausesAtTimeout, keepsMemory } = member.record;
   try {
-    if (pausesAtTimeout) await pauseMember(domain, member, "timeout");
+    if (pausesAtTimeout) await pauseMember(domain, member, { reason: "timeout", keepsMemory });
     else await endMember(domain, member, "timeout");
   } catch (error) {
     domain.log.error({ op: "sandbox.expire", sandboxId, err: error }, "expiry failed");

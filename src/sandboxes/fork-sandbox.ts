@@ -1,6 +1,5 @@
 /** Forks: new sandboxes that begin with the files of a running one, which goes on. */
 
-import { resolve } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { createGate } from "../common/lifetime.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
@@ -122,18 +121,14 @@ function toPlan(
   if (template === undefined) {
     throw new SandboxError("internal", `template ${source.templateId} is gone`);
   }
-  const { layersDirectory } = domain;
-  const layers = build.layers.map(({ root, usr }) => ({
-    root: resolve(layersDirectory, root),
-    ...(usr !== undefined && { usr: resolve(layersDirectory, usr) }),
-  }));
   return {
-    resolved: { template, build, layers },
+    resolved: { template, build },
     options: {
       template: source.templateId,
       timeoutSeconds,
       isSecured: source.isSecured,
       pausesAtTimeout: source.pausesAtTimeout,
+      keepsMemory: source.keepsMemory,
       resumesOnTraffic: source.resumesOnTraffic,
       allowsInternet: source.allowsInternet ?? undefined,
       network: source.network === null ? undefined : networkSchema.parse(source.network),

@@ -1,7 +1,16 @@
 /** The folders of layers that builds stand on, and those that nothing stands on any more. */
 
-import { isAbsolute, sep } from "node:path";
+import { isAbsolute, resolve, sep } from "node:path";
+import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord } from "../store/store.ts";
+
+/** The layers of a build, bottom first, with absolute paths. */
+export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
+  return build.layers.map(({ root, usr }) => ({
+    root: resolve(layersDirectory, root),
+    ...(usr !== undefined && { usr: resolve(layersDirectory, usr) }),
+  }));
+}
 
 /** The folders of a build below the folder of layers. */
 export function layerFolders(build: BuildRecord): string[] {

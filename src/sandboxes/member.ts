@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
-import type { SandboxRecord } from "../store/store.ts";
+import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { toInit } from "./boot.ts";
 import {
   changeState,
@@ -58,7 +58,8 @@ export function followMember(
   });
 }
 
-function requireBuild(domain: Domain, record: SandboxRecord) {
+/** @throws SandboxError internal when the build that a sandbox stands on is gone. */
+export function requireBuild(domain: Domain, record: SandboxRecord): BuildRecord {
   const build = domain.store.builds.get(record.buildId);
   if (build === undefined) {
     throw new SandboxError("internal", `build ${record.buildId} of a living sandbox is gone`);

@@ -1,4 +1,7 @@
-/** Pauses a sandbox: every process stands still, memory is kept, connections break. */
+/**
+ * Pauses a sandbox: connections break, and either every process stands still with its memory or
+ * all end and only the files stay.
+ */
 
 import { SandboxError } from "../common/errors.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
@@ -10,12 +13,17 @@ import {
   type Domain,
   type Member,
 } from "./domain.ts";
+import { endMember } from "./member.ts";
 
 /**
  * Resolves when it is paused. Calls that come while it is being paused join.
  * @throws SandboxError not_found, or failed_precondition when it is paused already or ending.
  */
-export async function pauseSandbox(domain: Domain, sandboxId: string): Promise<void> {
+export async function pauseSandbox(
+  domain: Domain,
+  sandboxId: string,
+  keepsMemory: boolean,
+): Promise<void> {
   const member = domain.members.get(sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   const isJoining = member.phase === "pausing";
@@ -26,29 +34,64 @@ export async function pauseSandbox(domain: Domain, sandboxId: string): Promise<v
         sandboxCannotBe("paused", sandboxId, "killing"),
       );
     }
-    if (member.phase !== "paused") return pauseMember(domain, member, "request");
+    if (member.phase !== "paused")
+      return pauseMember(domain, member, { reason: "request", keepsMemory });
     if (!isJoining) {
       throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
     }
   });
 }
 
+/** Why a sandbox is paused, and whether its memory stays. */
+export interface Pause {
+  readonly reason: string;
+  readonly keepsMemory: boolean;
+}
+
 /** Pauses a running member; only for callers that found no change under way. */
-export async function pauseMember(domain: Domain, member: Member, reason: string): Promise<void> {
+export async function pauseMember(domain: Domain, member: Member, pause: Pause): Promise<void> {
+  const { reason, keepsMemory } = pause;
   domain.logBook.note(member.record, "Pausing sandbox", { pause_reason: reason });
   await changeState(member, "pausing", async () => {
     member.run?.end();
     member.run = undefined;
-    try {
-      await member.container.pause();
-      updateRecord(domain, member, { state: "paused", endAtMs: domain.clock.now() });
-    } catch (error) {
-      await member.container.resume();
-      member.run = openRun(domain, member.container, member.record);
-      throw error;
-    }
+    if (keepsMemory) await freeze(domain, member);
+    else await halt(domain, member);
     return "paused";
   });
   const { sandboxId } = member.record;
-  domain.log.info({ op: "sandbox.pause", sandboxId, reason, outcome: "ok" }, "sandbox.pause ok");
+  domain.log.info(
+    { op: "sandbox.pause", sandboxId, reason, keepsMemory, outcome: "ok" },
+    "sandbox.pause ok",
+  );
+}
+
+async function freeze(domain: Domain, member: Member): Promise<void> {
+  try {
+    await member.container.pause();
+    const endAtMs = domain.clock.now();
+    updateRecord(domain, member, { state: "paused", hasMemory: true, endAtMs });
+  } catch (error) {
+    await member.container.resume();
+    member.run = openRun(domain, member.container, member.record);
+    throw error;
+  }
+}
+
+/** There is no way back: should it fail half way, the sandbox ends. */
+async function halt(domain: Domain, member: Member): Promise<void> {
+  member.follower?.[Symbol.dispose]();
+  member.follower = undefined;
+  try {
+    await member.container.halt();
+    const endAtMs = domain.clock.now();
+    updateRecord(domain, member, { state: "paused", hasMemory: false, endAtMs });
+  } catch (error) {
+    // It waits for this change to be over.
+    void endMember(domain, member, "pause failed").catch((fault: unknown) => {
+      const { sandboxId } = member.record;
+      domain.log.error({ op: "sandbox.end", sandboxId, err: fault }, "sandbox left traces");
+    });
+    throw error;
+  }
 }

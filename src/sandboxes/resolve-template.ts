@@ -1,8 +1,6 @@
 /** From a reference to the layers that it means. */
 
-import { resolve } from "node:path";
 import { SandboxError } from "../common/errors.ts";
-import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
 import { tagMissing, templateMissing } from "../wire/messages.ts";
@@ -10,7 +8,6 @@ import {
   DEFAULT_TAG,
   registerBuiltIn,
   type BuiltInTemplate,
-  type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
 
@@ -21,8 +18,6 @@ export const TEAM = "local";
 export interface ResolvedTemplate {
   readonly template: TemplateRecord;
   readonly build: BuildRecord;
-  /** Bottom first, with absolute paths. */
-  readonly layers: readonly Layer[];
 }
 
 /**
@@ -35,7 +30,7 @@ export async function resolveTemplate(
   reference: string,
   signal: AbortSignal,
 ): Promise<ResolvedTemplate> {
-  const { store, layersDirectory } = options;
+  const { store } = options;
   const parsed = await withFallback(options, requireReference(reference));
   const builtIn = findBuiltIn(options, parsed);
   if (builtIn !== undefined) {
@@ -53,8 +48,7 @@ export async function resolveTemplate(
       hint: "it stands on a built-in template that this service was not allowed to offer",
     });
   }
-  const layers = build.layers.map((layer) => toAbsolute(layersDirectory, layer));
-  return { template, build, layers };
+  return { template, build };
 }
 
 /** @throws SandboxError invalid_argument when malformed. */
@@ -113,11 +107,4 @@ function isOffered({ store, withheld }: TemplatesOptions, build: BuildRecord): b
     .flatMap(({ templateId }) => store.builds.ofTemplate(templateId))
     .flatMap(({ layers }) => layers.map(({ root }) => root));
   return !build.layers.some(({ root }) => refused.includes(root));
-}
-
-function toAbsolute(layersDirectory: string, { root, usr }: StoredLayer): Layer {
-  return {
-    root: resolve(layersDirectory, root),
-    ...(usr !== undefined && { usr: resolve(layersDirectory, usr) }),
-  };
 }

@@ -1,12 +1,10 @@
 /** Brings a paused sandbox back to life, or makes sure that a running one lives long enough. */
 
-import { SandboxError } from "../common/errors.ts";
-import {
-  sandboxAlreadyRunning,
-  sandboxCannotBe,
-  sandboxMissing,
-  tooManySandboxes,
-} from "../wire/messages.ts";
+import { randomUUID } from "node:crypto";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { sandboxAlreadyRunning, sandboxMissing, tooManySandboxes } from "../wire/messages.ts";
+import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import {
   changeState,
   openRun,
@@ -18,13 +16,13 @@ import {
   type Domain,
   type Member,
 } from "./domain.ts";
-import { followMember } from "./member.ts";
+import { followMember, requireBuild } from "./member.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 
 export interface ResumeOptions {
   readonly timeoutSeconds: number;
-  /** False asks for a start from disk, which is not offered for a sandbox with its memory. */
+  /** False asks for a start from disk, also where memory was kept. */
   readonly keepsMemory: boolean;
   /** A new policy for the next expiry; undefined keeps the old one. */
   readonly pausesAtTimeout?: boolean | undefined;
@@ -100,33 +98,72 @@ export async function resumeMember(
 ): Promise<void> {
   const { sandboxId } = member.record;
   requireRoom(domain);
-  if (!options.keepsMemory) {
-    throw new SandboxError(
-      "unimplemented",
-      `${sandboxCannotBe("resumed", sandboxId, "paused")} without its memory: not available yet`,
-    );
-  }
   await changeState(member, "resuming", async () => {
-    await member.container.resume();
-    const startedAtMs = domain.clock.now();
-    try {
-      updateRecord(domain, member, {
-        state: "running",
-        startedAtMs,
-        endAtMs: expiryAfter(domain, options.timeoutSeconds, startedAtMs),
-        pausesAtTimeout: options.pausesAtTimeout ?? member.record.pausesAtTimeout,
-      });
-    } catch (error) {
-      await member.container.pause();
-      throw error;
-    }
+    if (member.record.hasMemory && options.keepsMemory) await thaw(domain, member, options);
+    else await bootMember(domain, member, options);
     member.run = openRun(domain, member.container, member.record);
     return "running";
   });
-  followMember(domain, member, { isInitialized: false });
   domain.logBook.note(member.record, "Sandbox resumed");
   domain.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
   domain.noteExpiry();
+}
+
+async function thaw(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
+  await member.container.resume();
+  try {
+    updateRecord(domain, member, toRunning(domain, member, options));
+  } catch (error) {
+    await member.container.pause();
+    throw error;
+  }
+  followMember(domain, member, { isInitialized: false });
+}
+
+/** A fresh start on the files; should it fail, the files are still there. */
+async function bootMember(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
+  const { container } = member;
+  if (!container.isHalted) {
+    member.follower?.[Symbol.dispose]();
+    member.follower = undefined;
+    await container.halt();
+    updateRecord(domain, member, { hasMemory: false });
+  }
+  const build = requireBuild(domain, member.record);
+  const record = { ...member.record, bootId: randomUUID() };
+  try {
+    await container.boot(toSpec(domain, record, build), domain.closing);
+    await initDaemon(container, toInit(domain, record, build), domain.closing);
+    await awaitHealth(container, domain.closing);
+    const { bootId } = record;
+    updateRecord(domain, member, {
+      ...toRunning(domain, member, options),
+      hasMemory: true,
+      bootId,
+    });
+  } catch (error) {
+    await container.halt();
+    throw toBootFault(error);
+  }
+  followMember(domain, member, { isInitialized: true });
+}
+
+/** What its programs made of its files is the reason, not what the client asked for. */
+function toBootFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox boot");
+  if (fault.code !== "invalid_argument") return fault;
+  const message = `sandbox cannot start from its files: ${fault.message}`;
+  return new SandboxError("failed_precondition", message, { cause: fault });
+}
+
+function toRunning(domain: Domain, member: Member, options: ResumeOptions): Partial<SandboxRecord> {
+  const startedAtMs = domain.clock.now();
+  return {
+    state: "running",
+    startedAtMs,
+    endAtMs: expiryAfter(domain, options.timeoutSeconds, startedAtMs),
+    pausesAtTimeout: options.pausesAtTimeout ?? member.record.pausesAtTimeout,
+  };
 }
 
 /** Paused ones count at creation already; a service started anew may allow fewer. */

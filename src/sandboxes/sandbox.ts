@@ -34,6 +34,8 @@ export interface CreateOptions {
   readonly timeoutSeconds: number;
   readonly isSecured: boolean;
   readonly pausesAtTimeout: boolean;
+  /** Whether the pause at the timeout keeps memory. */
+  readonly keepsMemory: boolean;
   readonly resumesOnTraffic: boolean;
   readonly allowsInternet: boolean | undefined;
   readonly network: Network | undefined;

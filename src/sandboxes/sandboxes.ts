@@ -76,7 +76,7 @@ export interface Sandboxes extends AsyncDisposable {
   refresh(sandboxId: string, seconds: number): Promise<void>;
   connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
   resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
-  pause(sandboxId: string): Promise<void>;
+  pause(sandboxId: string, keepsMemory: boolean): Promise<void>;
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRules): Promise<void>;
@@ -152,7 +152,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     refresh: (sandboxId, seconds) => refresh(domain, sandboxId, seconds),
     connect: (sandboxId, request) => track(connectSandbox(domain, sandboxId, request)),
     resume: (sandboxId, request) => track(resumeSandbox(domain, sandboxId, request)),
-    pause: (sandboxId) => track(pauseSandbox(domain, sandboxId)),
+    pause: (sandboxId, keepsMemory) => track(pauseSandbox(domain, sandboxId, keepsMemory)),
     snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
     fork: (sandboxId, request) => track(forkSandbox(domain, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(domain, sandboxId, rules),

@@ -64,8 +64,10 @@ export function sleepers(domain: Domain): Sleeper[] {
     }));
 }
 
-function isWakeable({ record, ending }: Member): boolean {
-  return ending === undefined && record.resumesOnTraffic;
+/** A boot from disk may take long and run programs anew: that is for its owner to ask for. */
+function isWakeable({ record, ending, phase }: Member): boolean {
+  if (ending !== undefined || !record.resumesOnTraffic) return false;
+  return phase !== "paused" || record.hasMemory;
 }
 
 /** Only who could enter the running sandbox may wake it. */

@@ -36,6 +36,12 @@ export const sandboxRecordSchema = z.object({
   isPrivate: z.boolean(),
   pausesAtTimeout: z.boolean(),
   resumesOnTraffic: z.boolean(),
+  /** Whether the pause at its timeout keeps memory. */
+  keepsMemory: z.boolean().default(true),
+  /** Paused: whether its memory is there; without it, connect boots it from its disk. */
+  hasMemory: z.boolean().default(true),
+  /** Of the present or last run, from start or boot on; a resume with memory keeps it. */
+  bootId: z.string().default(""),
   /** The time to live given at creation: what traffic that wakes the sandbox gives it anew. */
   timeoutSeconds: z.number().default(DEFAULT_TIMEOUT_SECONDS),
   /** Start of the present or last run. */

@@ -106,8 +106,11 @@ test.for<{ call: Call; expected: { code: number; message: string } }>([
     expected: fault(400, "autoPauseMemory=false only applies when autoPause is true."),
   },
   {
-    call: create({ autoPauseMemory: false, autoPause: true }),
-    expected: fault(501, "a pause without memory is not available yet"),
+    call: create({ autoPauseMemory: false, autoPause: true, autoResume: { enabled: true } }),
+    expected: fault(
+      400,
+      "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with autoResume",
+    ),
   },
   {
     call: create({ network: { allowPublicTraffic: false } }),

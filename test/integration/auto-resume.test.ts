@@ -24,7 +24,7 @@ afterAll(async () => {
 
 async function sleeper(body: Record<string, unknown> = {}): Promise<SandboxBody> {
   const sandbox = await service.create({ ...AUTO_RESUME, ...body });
-  await service.embedded.sandboxes.pause(sandbox.sandboxID);
+  await service.embedded.sandboxes.pause(sandbox.sandboxID, true);
   return sandbox;
 }
 
@@ -99,7 +99,7 @@ test.for([
 
 test("a request during the pause waits for its end", async () => {
   const sandbox = await service.create(AUTO_RESUME);
-  const pause = service.embedded.sandboxes.pause(sandbox.sandboxID);
+  const pause = service.embedded.sandboxes.pause(sandbox.sandboxID, true);
   const [reply] = await Promise.all([service.enter(sandbox, withToken(sandbox)), pause]);
   expect(reply.status).toBe(204);
 });
@@ -107,7 +107,7 @@ test("a request during the pause waits for its end", async () => {
 test("a paused sandbox keeps its place, so that waking it never exceeds the limit", async () => {
   await using small = await startTestService({ maxSandboxes: 1 });
   const sandbox = await small.create(AUTO_RESUME);
-  await small.embedded.sandboxes.pause(sandbox.sandboxID);
+  await small.embedded.sandboxes.pause(sandbox.sandboxID, true);
   expect(
     await small.call({ method: "POST", path: "/v2/sandboxes", body: { templateID: "base" } }),
   ).toMatchObject({ status: 429 });

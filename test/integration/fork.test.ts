@@ -131,7 +131,7 @@ test.for([
 
 test("a paused sandbox is not forked", async () => {
   const { sandboxID } = await service.create();
-  await service.embedded.sandboxes.pause(sandboxID);
+  await service.embedded.sandboxes.pause(sandboxID, true);
   expect(await fork(sandboxID)).toEqual({
     status: 409,
     body: {

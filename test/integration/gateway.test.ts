@@ -304,7 +304,7 @@ test.for(["pause", "kill"] as const)("%s breaks an open stream", async (operatio
   expect(String((await chunks.next()).value)).toBe("first");
   const [next] = await Promise.allSettled([
     chunks.next(),
-    service.embedded.sandboxes[operation](sandboxID),
+    service.embedded.sandboxes[operation](sandboxID, true),
   ]);
   expect(next).toMatchObject({ status: "rejected", reason: { code: "UND_ERR_SOCKET" } });
 });

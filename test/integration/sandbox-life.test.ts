@@ -128,11 +128,11 @@ test("operations at the same time join or take turns", async () => {
   const { sandboxes } = service.embedded;
   const { sandboxID } = await service.create();
   const options = { timeoutSeconds: 60, keepsMemory: true };
-  await Promise.all([1, 2, 3].map(() => sandboxes.pause(sandboxID)));
+  await Promise.all([1, 2, 3].map(() => sandboxes.pause(sandboxID, true)));
   const connects = await Promise.all([1, 2, 3].map(() => sandboxes.connect(sandboxID, options)));
   expect(connects.map(({ wasResumed }) => wasResumed)).toEqual([true, false, false]);
   const [pause, kill, connect, get] = await Promise.allSettled([
-    sandboxes.pause(sandboxID),
+    sandboxes.pause(sandboxID, true),
     sandboxes.kill(sandboxID),
     sandboxes.connect(sandboxID, options),
     Promise.try(() => sandboxes.get(sandboxID)),

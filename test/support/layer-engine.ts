@@ -14,13 +14,12 @@ export function createLayerEngine(): Engine {
     ...bare,
     async create(spec, signal) {
       const container = await bare.create(spec, signal);
-      return {
-        ...container,
-        async snapshot(directory) {
+      return Object.assign(container, {
+        async snapshot(directory: string) {
           await mkdir(directory);
           return { root: directory };
         },
-      };
+      });
     },
   };
 }

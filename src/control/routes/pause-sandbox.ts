@@ -1,6 +1,5 @@
 /** `POST /sandboxes/{sandboxID}/pause`. */
 
-import { SandboxError } from "../../common/errors.ts";
 import { pauseRequestSchema } from "../../wire/control.ts";
 import { ignored, readSandboxId, sandboxParams } from "../parameters.ts";
 import { defineRoute } from "../route.ts";
@@ -13,12 +12,7 @@ export const pauseSandboxRoute = defineRoute({
   query: ignored,
   body: pauseRequestSchema.default({}),
   async handle({ params, body }, { sandboxes }) {
-    const sandboxId = readSandboxId(params);
-    if (body.memory === false) {
-      sandboxes.get(sandboxId);
-      throw new SandboxError("unimplemented", "a pause without memory is not available yet");
-    }
-    await sandboxes.pause(sandboxId);
+    await sandboxes.pause(readSandboxId(params), body.memory ?? true);
     return { status: 204 };
   },
 });

@@ -1,0 +1,68 @@
+/** What outlives a fork, a pause without memory and a killed service, on real containers. */
+
+import assert from "node:assert/strict";
+import { Sandbox, type SandboxOpts } from "e2b";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { takeCensus, type Census } from "../support/census.ts";
+import { startServe, type TestServe } from "../support/serve.ts";
+
+let before: Census;
+let serve: TestServe;
+let options: SandboxOpts;
+
+beforeAll(async () => {
+  before = await takeCensus();
+  serve = await startServe();
+  options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+});
+
+afterAll(async () => {
+  await serve[Symbol.asyncDispose]();
+  assert.deepEqual(await takeCensus(), before);
+});
+
+test("forks have the files of the source at that moment, not its processes", async () => {
+  const source = await Sandbox.create("base", { ...options, metadata: { kind: "source" } });
+  await source.files.write("/home/user/note.txt", "before");
+  await source.commands.run("exec sleep 600", { background: true });
+  const forks = await source.fork({ count: 2, timeoutMs: 120_000 });
+  await source.files.write("/home/user/note.txt", "after");
+  for (const sandbox of forks) {
+    assert(sandbox instanceof Sandbox);
+    expect(await sandbox.files.read("/home/user/note.txt")).toBe("before");
+    expect(await sandbox.commands.list()).toEqual([]);
+    expect(await sandbox.getInfo()).toMatchObject({ metadata: { kind: "source" } });
+    await sandbox.files.write("/home/user/own.txt", sandbox.sandboxId);
+  }
+  expect(await source.files.exists("/home/user/own.txt")).toBe(false);
+  expect(await source.commands.list()).toHaveLength(1);
+  await source.kill();
+  await Promise.all(forks.flatMap((fork) => (fork instanceof Sandbox ? fork.kill() : [])));
+});
+
+test("a pause without memory keeps files, owners and removals, and nothing that ran", async () => {
+  const sandbox = await Sandbox.create("base", options);
+  await sandbox.commands.run("echo kept > kept.txt; sudo rm /etc/debian_version; echo x > /tmp/x");
+  await sandbox.commands.run("exec sleep 600", { background: true });
+  const look = "whoami; pwd; cat kept.txt; stat -c %U kept.txt; ls /etc/debian_version";
+  const boot = async () => (await sandbox.commands.run("echo $E2B_BOOT_ID")).stdout;
+  const first = await boot();
+  for (const round of [1, 2]) {
+    await sandbox.pause({ keepMemory: false });
+    await sandbox.connect({ timeoutMs: 120_000 });
+    const result = await sandbox.commands.run(`${look} 2>/dev/null || true`);
+    expect(result.stdout, `round ${round}`).toBe("user\n/home/user\nkept\nuser\n");
+    expect(await sandbox.commands.list()).toEqual([]);
+  }
+  expect(await boot()).not.toBe(first);
+  await sandbox.kill();
+});
+
+test("a folder that became a link does not boot, and can be killed", async () => {
+  const sandbox = await Sandbox.create("base", options);
+  await sandbox.commands.run("sudo mv /mnt /mnt-moved && sudo ln -s /etc /mnt");
+  await sandbox.pause({ keepMemory: false });
+  await expect(sandbox.connect()).rejects.toThrow("/mnt of the template is not a real folder");
+  expect(await Sandbox.getInfo(sandbox.sandboxId, options)).toMatchObject({ state: "paused" });
+  await sandbox.kill();
+});
