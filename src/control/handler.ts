@@ -3,6 +3,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
+import { parseJson } from "../common/json.ts";
 import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { parseSandboxId } from "../wire/address.ts";
@@ -122,7 +123,7 @@ function parseRequest({ route, params }: Match, raw: RawRequest) {
   return {
     params: parsePart("path", route.params, params),
     query: parsePart("query", route.query, Object.fromEntries(new URLSearchParams(raw.query))),
-    body: parsePart("body", route.body, parseJson(raw)),
+    body: parsePart("body", route.body, parseBody(raw)),
   };
 }
 
@@ -136,7 +137,7 @@ function parsePart<T>(part: string, schema: z.ZodType<T>, value: unknown): T {
 }
 
 /** An empty body is undefined: the schema of the route says whether that will do. */
-function parseJson({ body, contentType }: RawRequest): unknown {
+function parseBody({ body, contentType }: RawRequest): unknown {
   if (body.length === 0) return undefined;
   if (!JSON_PATTERN.test(contentType ?? "")) {
     throw new SandboxError(
@@ -145,8 +146,9 @@ function parseJson({ body, contentType }: RawRequest): unknown {
     );
   }
   try {
-    return JSON.parse(body.toString("utf8"));
+    return parseJson(body);
   } catch (error) {
+    if (error instanceof SandboxError) throw error;
     throw new SandboxError("invalid_argument", `Error when parsing request: ${errorText(error)}`, {
       cause: error,
     });

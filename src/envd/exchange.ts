@@ -76,7 +76,7 @@ const MAX_DRAINED_BYTES = 8_388_608;
  * Makes sure that a reply sent before the end of the request's body arrives: reads on for a
  * while, since a client that is still sending may not look at replies yet.
  */
-export function drainRequest({ request, response }: Exchange): void {
+export function drainRequest({ request, response }: Pick<Exchange, "request" | "response">): void {
   if (request.readableEnded || request.destroyed) return;
   let left = MAX_DRAINED_BYTES;
   request.on("data", (chunk: Buffer) => {

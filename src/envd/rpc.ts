@@ -16,10 +16,11 @@ import { errorToJson } from "@connectrpc/connect/protocol-connect";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { callOriginKey, translateErrors, type CallOrigin } from "./call.ts";
-import { sendStatus } from "./exchange.ts";
+import { drainRequest, sendStatus } from "./exchange.ts";
 import { filesystemOperations } from "./filesystem/index.ts";
 import { withNumericSizes } from "./numeric-sizes.ts";
 import { processOperations } from "./process/index.ts";
+import { readRpcBody } from "./rpc-body.ts";
 import { logCalls } from "./rpc-log.ts";
 
 export interface RpcServer {
@@ -55,6 +56,8 @@ export function createRpcServer(): RpcServer {
     readMaxBytes: MAX_READ_BYTES,
     writeMaxBytes: MAX_WRITE_BYTES,
     acceptCompression: [],
+    // Two bytes of an unknown field would become an object; nobody would ever read it.
+    binaryOptions: { readUnknownFields: false },
     interceptors: [logCalls, translateErrors],
   });
   router.service(Filesystem, filesystemOperations);
@@ -68,7 +71,9 @@ export function createRpcServer(): RpcServer {
       prepareHeaders(request);
       const values = createContextValues().set(callOriginKey, origin);
       const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-      const reply = await withNumericSizes(handler, await handler(universal));
+      const body = readRpcBody(request, { isUnary: handler.method.methodKind === "unary" });
+      response.once("finish", () => drainRequest({ request, response }));
+      const reply = await withNumericSizes(handler, await handler({ ...universal, body }));
       await universalResponseToNodeResponse(reply, response).catch(ignoreLostClient);
     },
   };

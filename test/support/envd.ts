@@ -1,8 +1,8 @@
 /** A real daemon as a plain child, reached over its two sockets, with a folder of its own. */
 
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { request as sendRequest, type IncomingHttpHeaders } from "node:http";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
@@ -11,6 +11,9 @@ import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
 
 const MAIN = resolve(import.meta.dirname, "../../src/envd/main.ts");
+/** A world in which only one folder can be written, whatever paths the daemon is asked for. */
+const SEAL = `mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro / &&
+  shift && exec "$@"`;
 
 export interface HttpRequest {
   readonly method?: string;
@@ -45,12 +48,14 @@ export interface TestDaemonOptions {
   /** The body of the first /init; null to send none. */
   readonly init?: Readonly<Record<string, unknown>> | null;
   readonly useBinaryFormat?: boolean;
+  /** Keeps the daemon, where it is root, from writing anywhere but in the folder `w`. */
+  readonly isSealed?: boolean;
 }
 
 /** Starts a daemon from its source. */
 export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<TestDaemon> {
   const base = await mkdtemp(join(tmpdir(), "envd-test-"));
-  const engine = createBareEngine({ command: [process.execPath, MAIN] });
+  const engine = createBareEngine({ command: await commandOf(options, join(base, "w")) });
   const directory = join(base, "c");
   const container = await engine.create(
     {
@@ -97,6 +102,22 @@ export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<
     await daemon.control("/init", { method: "POST", body: JSON.stringify(init) });
   }
   return daemon;
+}
+
+async function commandOf(
+  { isSealed = false }: TestDaemonOptions,
+  writable: string,
+): Promise<[string, ...string[]]> {
+  const command: [string, ...string[]] = [
+    process.execPath,
+    "--v8-pool-size=0",
+    "--max-semi-space-size=1",
+    "--max-old-space-size=128",
+    MAIN,
+  ];
+  if (!isSealed || userInfo().uid !== 0) return command;
+  await mkdir(writable);
+  return ["unshare", "--mount", "/bin/sh", "-c", SEAL, "sh", writable, ...command];
 }
 
 async function send(

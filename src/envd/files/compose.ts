@@ -9,6 +9,7 @@ import { constants } from "node:fs";
 import { open, realpath, rename, rm, stat, type FileHandle } from "node:fs/promises";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { readBody, sendJson } from "../../common/http.ts";
+import { parseJson } from "../../common/json.ts";
 import { faultsOf, type z } from "../../common/schema.ts";
 import { composeRequestSchema, type FileRecord } from "../../wire/files.ts";
 import { pathFor } from "../call.ts";
@@ -67,7 +68,7 @@ async function readRequest(exchange: Exchange): Promise<Buffer> {
 function parseRequest(body: Buffer): ComposeRequest {
   let json: unknown;
   try {
-    json = JSON.parse(body.toString("utf8"));
+    json = parseJson(body);
   } catch (error) {
     throw invalid(`invalid request body: ${errorText(error)}`, error);
   }

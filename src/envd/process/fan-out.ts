@@ -1,6 +1,6 @@
 /**
- * One process, many readers. Each reader has a bounded queue; the source is held back for a moment
- * when a reader is full, for long only when all are. Who cannot keep up is cut off with an error,
+ * One process, many readers. Each reader has a bounded queue; the source is held back for a blink
+ * when a reader is full, for longer only when all are. Who cannot keep up is cut off with an error,
  * never fed with gaps.
  */
 
@@ -21,6 +21,7 @@ export interface Subscription<T> {
 
 export interface FanOut<T> {
   readonly isPaused: boolean;
+  /** @throws SandboxError resource_exhausted */
   subscribe(): Subscription<T>;
   /** Gives an event to every reader; without readers it is dropped. */
   publish(event: T, bytes: number): void;
@@ -28,17 +29,22 @@ export interface FanOut<T> {
   finish(last: T): void;
 }
 
-/** A reader's queue is full at this size; it may be passed by what was on its way already. */
+/** Each costs a connection and at worst a queue. */
+const MAX_READERS = 256;
+/** A reader's queue is full at this size. */
 const QUEUE_BYTES = 1_048_576;
-/** The source runs on when a full queue has shrunk to this. */
+/** A full queue counts as read again when it has shrunk to this. */
 const RESUME_BYTES = QUEUE_BYTES / 2;
+/** A reader that is this far behind the others is cut at once. Readers share what they wait for. */
+const MAX_LAG_BYTES = 2 * QUEUE_BYTES;
 /** Small events cost their administration too. */
 const EVENT_BYTES = 64;
 /** A reader that takes nothing at all for this long is given up, even if it is the only one. */
 const STALL_LIMIT_MS = 30_000;
-/** How long others wait for a reader that is full; long enough for a busy machine. */
+/** A reader that has been full for this long while others were not is cut. */
 const LAGGARD_LIMIT_MS = 1_000;
-const CHECK_INTERVAL_MS = 250;
+/** The source waits this long for a full reader at each event: nobody else notices. */
+const HOLD_MS = 20;
 
 interface Reader<T> {
   readonly subscription: Subscription<T>;
@@ -52,28 +58,33 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
   let isPaused = false;
   let timer: NodeJS.Timeout | undefined;
 
-  /** Brings the source and the readers' marks in line with how full the queues are. */
+  /** Holds the source while a reader is full, or lets it go. */
   function balance(): void {
     for (const reader of readers) markFull(reader, now());
-    const isFull = [...readers].some((reader) => reader.fullSinceMs !== undefined);
-    if (isFull === isPaused) return;
-    isPaused = isFull;
-    if (isFull) {
+    if (countFull() === 0) release();
+    else if (!isPaused) {
+      isPaused = true;
       source.pause();
-      timer = setInterval(cutLaggards, CHECK_INTERVAL_MS);
-    } else {
-      clearInterval(timer);
-      source.resume();
+      timer = setInterval(reconsider, HOLD_MS);
     }
   }
 
-  function cutLaggards(): void {
-    const full = [...readers].filter((reader) => reader.fullSinceMs !== undefined);
-    const isAnyFree = full.length < readers.size;
-    for (const reader of full) {
-      const since = isAnyFree ? (reader.fullSinceMs ?? now()) : reader.takenAtMs;
-      const limitMs = isAnyFree ? LAGGARD_LIMIT_MS : STALL_LIMIT_MS;
-      if (now() - since < limitMs) continue;
+  function countFull(): number {
+    return [...readers].filter((reader) => reader.fullSinceMs !== undefined).length;
+  }
+
+  function release(): void {
+    if (!isPaused) return;
+    isPaused = false;
+    clearInterval(timer);
+    source.resume();
+  }
+
+  /** Whoever keeps up goes on, and with it the source; the next event holds it again. */
+  function reconsider(): void {
+    const isAnyFree = countFull() < readers.size;
+    for (const reader of readers) {
+      if (reader.fullSinceMs === undefined || !isHopeless(reader, isAnyFree)) continue;
       readers.delete(reader);
       reader.subscription.events.fail(
         new SandboxError("resource_exhausted", "reader does not keep up with the output", {
@@ -81,7 +92,13 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
         }),
       );
     }
-    balance();
+    if (countFull() < readers.size || readers.size === 0) release();
+  }
+
+  function isHopeless(reader: Reader<T>, isAnyFree: boolean): boolean {
+    if (!isAnyFree) return now() - reader.takenAtMs >= STALL_LIMIT_MS;
+    if (reader.subscription.events.bytes >= MAX_LAG_BYTES) return true;
+    return now() - (reader.fullSinceMs ?? now()) >= LAGGARD_LIMIT_MS;
   }
 
   return {
@@ -89,6 +106,9 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
       return isPaused;
     },
     subscribe() {
+      if (readers.size >= MAX_READERS) {
+        throw new SandboxError("resource_exhausted", `more than ${MAX_READERS} readers`);
+      }
       const events = new EventQueue<T>(() => {
         reader.takenAtMs = now();
         if (isPaused) balance();

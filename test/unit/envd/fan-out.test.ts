@@ -75,7 +75,7 @@ test("a slow reader that is alone is never cut", async () => {
   }
 });
 
-test("a reader that holds others is cut after a second", async () => {
+test("a full reader holds the others for a blink at each event, and is cut after a second", async () => {
   const { fanOut, source } = setUp();
   const slow = fanOut.subscribe();
   const fast = fanOut.subscribe();
@@ -84,11 +84,38 @@ test("a reader that holds others is cut after a second", async () => {
     await fast.events.take(1, NEVER);
   }
   expect(source.calls).toEqual(["pause"]);
-  await vi.advanceTimersByTimeAsync(1_300);
+  await vi.advanceTimersByTimeAsync(20);
   expect(source.calls).toEqual(["pause", "resume"]);
+  fanOut.publish(4, 1);
+  expect(source.calls).toEqual(["pause", "resume", "pause"]);
+  expect(await fast.events.take(1, NEVER)).toEqual({ kind: "item", value: 4 });
+  await vi.advanceTimersByTimeAsync(1_000);
+  fanOut.publish(5, 1);
+  await vi.advanceTimersByTimeAsync(20);
   await expect(slow.events.take(1, NEVER)).rejects.toMatchObject({ code: "resource_exhausted" });
-  fanOut.publish(9, 1);
-  expect(await fast.events.take(1, NEVER)).toEqual({ kind: "item", value: 9 });
+  const { length } = source.calls;
+  fanOut.publish(6, 1);
+  expect(source.calls).toHaveLength(length);
+});
+
+test("a reader that is two queues behind the others is cut at once", async () => {
+  const { fanOut } = setUp();
+  const slow = fanOut.subscribe();
+  const fast = fanOut.subscribe();
+  for (let count = 0; count < 8; count += 1) {
+    fanOut.publish(count, QUARTER);
+    await fast.events.take(1, NEVER);
+  }
+  await vi.advanceTimersByTimeAsync(20);
+  await expect(slow.events.take(1, NEVER)).rejects.toMatchObject({ code: "resource_exhausted" });
+});
+
+test("readers have a limit", () => {
+  const { fanOut } = setUp();
+  const readers = Array.from({ length: 256 }, () => fanOut.subscribe());
+  expect(() => fanOut.subscribe()).toThrow("more than 256 readers");
+  readers[0]?.close();
+  fanOut.subscribe();
 });
 
 test("a full reader that leaves lets the source run", () => {

@@ -1,0 +1,36 @@
+/** What JSON may cost is known before it is parsed. */
+
+import { expect, test } from "vitest";
+import { createJsonGauge, parseJson } from "../../../src/common/json.ts";
+
+const TOO_LARGE = { code: "resource_exhausted" };
+
+test.for([
+  { name: "a flat object", text: '{"a":[1,2,{"b":null}],"c":"d"}' },
+  { name: "brackets and commas in a string", text: JSON.stringify("[{,".repeat(100_000)) },
+  { name: "quotes and backslashes in a string", text: JSON.stringify('\\"[\\\\'.repeat(50_000)) },
+  { name: "64 levels", text: `${"[".repeat(64)}${"]".repeat(64)}` },
+])("$name is parsed", ({ text }) => {
+  expect(parseJson(Buffer.from(text))).toEqual(JSON.parse(text));
+});
+
+test.for([
+  { name: "65 levels", text: `${"[".repeat(65)}${"]".repeat(65)}` },
+  { name: "many values", text: `[${"1,".repeat(40_000)}1]` },
+  { name: "many empty objects", text: `[${"{},".repeat(20_000)}{}]` },
+  { name: "levels after a string that ends in backslashes", text: `["\\\\",${"[".repeat(70)}` },
+])("$name are refused", ({ text }) => {
+  expect(() => parseJson(Buffer.from(text))).toThrow(expect.objectContaining(TOO_LARGE));
+});
+
+test("text that is no JSON is told by the parser", () => {
+  expect(() => parseJson(Buffer.from("}}}]"))).toThrow(SyntaxError);
+});
+
+test("a text may come in pieces", () => {
+  const gauge = createJsonGauge();
+  gauge(Buffer.from('["\\'));
+  gauge(Buffer.from(`"${"[".repeat(100)}`));
+  gauge(Buffer.from('",'));
+  expect(() => gauge(Buffer.from("[".repeat(64)))).toThrow(expect.objectContaining(TOO_LARGE));
+});
