@@ -2,7 +2,7 @@
 
 import { SandboxError } from "./errors.ts";
 
-/** Looks at the next piece of a text. @throws SandboxError resource_exhausted */
+/** Looks at the next piece of a text. @throws SandboxError invalid_argument, resource_exhausted */
 export type JsonGauge = (bytes: Uint8Array) => void;
 
 /** No message of ours is deeper than ten; a parser of nested calls could run out of stack. */
@@ -30,8 +30,12 @@ export function createJsonGauge(): JsonGauge {
       depth += 1;
       values += 1;
     } else if (CLOSE.has(byte)) depth -= 1;
-    if (depth > MAX_DEPTH) throw excess(`levels exceed ${MAX_DEPTH}`);
-    if (values > MAX_VALUES) throw excess(`values exceed ${MAX_VALUES}`);
+    if (depth > MAX_DEPTH) {
+      throw new SandboxError("invalid_argument", `JSON has more than ${MAX_DEPTH} levels`);
+    }
+    if (values > MAX_VALUES) {
+      throw new SandboxError("resource_exhausted", `JSON has more than ${MAX_VALUES} values`);
+    }
   }
 
   return (bytes) => {
@@ -46,13 +50,9 @@ export function createJsonGauge(): JsonGauge {
 
 /**
  * The value of a JSON text that is neither too deep nor too rich.
- * @throws SandboxError resource_exhausted; SyntaxError when it is no JSON
+ * @throws SandboxError invalid_argument, resource_exhausted; SyntaxError when it is no JSON
  */
 export function parseJson(bytes: Uint8Array): unknown {
   createJsonGauge()(bytes);
   return JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"));
-}
-
-function excess(reason: string): SandboxError {
-  return new SandboxError("resource_exhausted", `JSON is too large: its ${reason}`);
 }

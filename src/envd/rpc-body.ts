@@ -2,11 +2,13 @@
 
 import type { IncomingMessage } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { errorText } from "../common/errors.ts";
+import { SandboxError, errorText } from "../common/errors.ts";
 import { createJsonGauge, type JsonGauge } from "../common/json.ts";
 
 const JSON_TYPE = /json/i;
 const ENVELOPE_BYTES = 5;
+/** What is left of a refused message is read up to twice the length that one may have. */
+const MAX_DRAINED_BYTES = 8_388_608;
 
 /**
  * The bytes of a request as the library reads them. Its use throws a ConnectError for JSON that is
@@ -25,13 +27,26 @@ async function* judged(
   chunks: AsyncIterable<Uint8Array>,
   gauge: JsonGauge,
 ): AsyncGenerator<Uint8Array> {
+  let fault: ConnectError | undefined;
+  let left = MAX_DRAINED_BYTES;
   for await (const chunk of chunks) {
-    try {
-      gauge(chunk);
-    } catch (error) {
-      throw new ConnectError(errorText(error), Code.ResourceExhausted, undefined, undefined, error);
-    }
-    yield chunk;
+    fault ??= faultOf(gauge, chunk);
+    // A client that is still sending looks at no reply: the rest is read, but goes nowhere.
+    if (fault === undefined) yield chunk;
+    else if ((left -= chunk.length) < 0) break;
+  }
+  if (fault === undefined) return;
+  throw fault;
+}
+
+function faultOf(gauge: JsonGauge, chunk: Uint8Array): ConnectError | undefined {
+  try {
+    gauge(chunk);
+    return undefined;
+  } catch (error) {
+    const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
+    const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
+    return new ConnectError(errorText(error), code, undefined, undefined, error);
   }
 }
 

@@ -119,14 +119,19 @@ export function toClientHeaders(reply: IncomingMessage, rules: ReplyRules): stri
   return headers;
 }
 
+/** What may stand in the status line for a client; a service inside may send anything. */
+export function toClientPhrase(reply: IncomingMessage): string {
+  return (reply.statusMessage ?? "").replaceAll(/[^\t\x20-\x7e\x80-\xff]/g, "");
+}
+
 /** A sandbox may set cookies for its own host, not for the sites beside it. */
 function withoutForeignDomain(cookie: string, host: string): string {
   const own = host.replace(/:[0-9]*$/, "").toLowerCase();
   return cookie
     .split(";")
     .filter((part) => {
-      const [, domain] = /^\s*domain\s*=\s*\.?(.*?)\s*$/i.exec(part) ?? [];
-      return domain === undefined || domain.toLowerCase() === own;
+      const [name = "", domain = ""] = part.split("=", 2).map((text) => text.trim().toLowerCase());
+      return name !== "domain" || domain.replace(/^\./, "") === own;
     })
     .join(";");
 }

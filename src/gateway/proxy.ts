@@ -10,7 +10,13 @@ import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { errorText } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import { toClientHeaders, toUpstreamHeaders, type Passage, type ReplyRules } from "./headers.ts";
+import {
+  toClientHeaders,
+  toClientPhrase,
+  toUpstreamHeaders,
+  type Passage,
+  type ReplyRules,
+} from "./headers.ts";
 import { notRunning, portClosed, sendRefusal } from "./refusal.ts";
 
 /** A client that still sends this long after the answer is cut off. */
@@ -45,6 +51,11 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
   });
   upstream.on("response", (reply) => relay(reply, exchange));
   upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
+  // Nobody asked for it: such an answer would leave the client waiting for another one.
+  upstream.on("upgrade", (_reply, inner) => {
+    inner.destroy();
+    refuseUnlessBegun(exchange, new Error("the service switched protocols by itself"));
+  });
   request.on("error", () => socket.destroy());
   request.pipe(upstream);
   await over;
@@ -76,10 +87,18 @@ export function openUpstream(
 }
 
 /** Passes a reply on as it comes. */
-export function relay(reply: IncomingMessage, { response, rules }: Exchange): void {
+export function relay(reply: IncomingMessage, exchange: Exchange): void {
+  const { response, rules } = exchange;
   if (response.destroyed) return;
-  const { statusCode = 502, statusMessage = "" } = reply;
-  response.writeHead(statusCode, statusMessage, toClientHeaders(reply, rules));
+  const { statusCode = 502 } = reply;
+  try {
+    response.writeHead(statusCode, toClientPhrase(reply), toClientHeaders(reply, rules));
+  } catch (error) {
+    // The head was one that we must not send: to the client there is no service.
+    reply.destroy();
+    refuseUnlessBegun(exchange, error);
+    return;
+  }
   response.flushHeaders();
   // A premature end destroys the response and with it the client's connection.
   pipeline(reply, response, () => undefined);

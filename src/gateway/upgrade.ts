@@ -3,7 +3,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { toClientHeaders, toUpstreamHeaders } from "./headers.ts";
+import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
 import { openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
 
 /** The client's raw connection, with what was read beyond the head. */
@@ -45,8 +45,8 @@ export async function proxyUpgrade(
 }
 
 function formatHead(reply: IncomingMessage, { rules }: Exchange): string {
-  const { statusCode = 101, statusMessage = "Switching Protocols" } = reply;
-  const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`];
+  const { statusCode = 101 } = reply;
+  const lines = [`HTTP/1.1 ${statusCode} ${toClientPhrase(reply)}`];
   const headers = toClientHeaders(reply, rules);
   headers.push("connection", "Upgrade", "upgrade", reply.headers.upgrade ?? "");
   for (let index = 0; index + 1 < headers.length; index += 2) {

@@ -61,16 +61,12 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
   /** Holds the source while a reader is full, or lets it go. */
   function balance(): void {
     for (const reader of readers) markFull(reader, now());
-    if (countFull() === 0) release();
+    if (countFull(readers) === 0) release();
     else if (!isPaused) {
       isPaused = true;
       source.pause();
       timer = setInterval(reconsider, HOLD_MS);
     }
-  }
-
-  function countFull(): number {
-    return [...readers].filter((reader) => reader.fullSinceMs !== undefined).length;
   }
 
   function release(): void {
@@ -82,23 +78,13 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
 
   /** Whoever keeps up goes on, and with it the source; the next event holds it again. */
   function reconsider(): void {
-    const isAnyFree = countFull() < readers.size;
+    const isAnyFree = countFull(readers) < readers.size;
     for (const reader of readers) {
-      if (reader.fullSinceMs === undefined || !isHopeless(reader, isAnyFree)) continue;
+      if (!isHopeless(reader, { isAnyFree, nowMs: now() })) continue;
       readers.delete(reader);
-      reader.subscription.events.fail(
-        new SandboxError("resource_exhausted", "reader does not keep up with the output", {
-          hint: "Read faster, or redirect the output to a file and read that.",
-        }),
-      );
+      cut(reader);
     }
-    if (countFull() < readers.size || readers.size === 0) release();
-  }
-
-  function isHopeless(reader: Reader<T>, isAnyFree: boolean): boolean {
-    if (!isAnyFree) return now() - reader.takenAtMs >= STALL_LIMIT_MS;
-    if (reader.subscription.events.bytes >= MAX_LAG_BYTES) return true;
-    return now() - (reader.fullSinceMs ?? now()) >= LAGGARD_LIMIT_MS;
+    if (countFull(readers) < readers.size || readers.size === 0) release();
   }
 
   return {
@@ -138,6 +124,28 @@ export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
       readers.clear();
     },
   };
+}
+
+function countFull(readers: ReadonlySet<Reader<unknown>>): number {
+  return [...readers].filter((reader) => reader.fullSinceMs !== undefined).length;
+}
+
+function isHopeless(
+  reader: Reader<unknown>,
+  { isAnyFree, nowMs }: { readonly isAnyFree: boolean; readonly nowMs: number },
+): boolean {
+  if (reader.fullSinceMs === undefined) return false;
+  if (!isAnyFree) return nowMs - reader.takenAtMs >= STALL_LIMIT_MS;
+  if (reader.subscription.events.bytes >= MAX_LAG_BYTES) return true;
+  return nowMs - reader.fullSinceMs >= LAGGARD_LIMIT_MS;
+}
+
+function cut({ subscription }: Reader<unknown>): void {
+  subscription.events.fail(
+    new SandboxError("resource_exhausted", "reader does not keep up with the output", {
+      hint: "Read faster, or redirect the output to a file and read that.",
+    }),
+  );
 }
 
 function markFull(reader: Reader<unknown>, nowMs: number): void {
