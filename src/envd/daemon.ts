@@ -1,5 +1,6 @@
 /** The parts that every operation of the daemon shares. */
 
+import { createAttributes, type Attributes } from "./attributes.ts";
 import { findCarried, type Command } from "./carried.ts";
 import { createWatcherRegistry, type WatcherRegistry } from "./filesystem/watchers.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
@@ -14,6 +15,7 @@ export interface Daemon {
   readonly log: DaemonLog;
   readonly processes: ProcessTable;
   readonly watchers: WatcherRegistry;
+  readonly attributes: Attributes;
   /** The program that changes the identity of a process; undefined where none is carried. */
   readonly helper: Command | undefined;
   /** Runs what needs system calls that Node lacks. */
@@ -27,14 +29,16 @@ export function createDaemon(directory: string): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
   const perl = findCarried(directory, "perl") ?? ["perl"];
+  const attributes = createAttributes(perl);
   return {
     settings: createSettings(),
     accounts,
     log,
     processes: createProcessTable(log),
-    watchers: createWatcherRegistry(accounts),
+    watchers: createWatcherRegistry({ accounts, attributes }),
     helper: findCarried(directory, "setpriv"),
     perl,
     pipes: createPipeSource(perl),
+    attributes,
   };
 }

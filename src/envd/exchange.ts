@@ -14,6 +14,8 @@ export interface Exchange {
   readonly query: URLSearchParams;
   /** The user of the Basic header, already looked up; undefined without one. */
   readonly namedUser: User | undefined;
+  /** Joins the lines of this request in the log. */
+  readonly operationId: string;
   /** Fires when the client is gone. */
   readonly signal: AbortSignal;
 }

@@ -123,6 +123,7 @@ async function passGates(
     response,
     query,
     namedUser,
+    operationId: daemon.log.nextOperation(),
     signal: lostClientSignal(response),
   };
   await route(routes, { path, method }, exchange);

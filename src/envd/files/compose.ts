@@ -39,7 +39,7 @@ export async function compose(exchange: Exchange): Promise<void> {
   const { log } = exchange.daemon;
   log.write("info", "File compose completed", {
     logger: "envd",
-    operation_id: log.nextOperation(),
+    operation_id: exchange.operationId,
     path: plan.target,
     sources: plan.sources.length,
     size: sizeBytes,

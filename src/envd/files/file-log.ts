@@ -6,8 +6,9 @@ import { sendFault, toFault, type Exchange, type Handler } from "../exchange.ts"
 /** A handler whose failures become replies, and whose outcome is logged. */
 export function logged(message: string, route: string, handler: Handler): Handler {
   return async (exchange) => {
-    const { log } = exchange.daemon;
-    const base = { logger: "envd", method: route, operation_id: log.nextOperation() };
+    const { daemon, operationId } = exchange;
+    const { log } = daemon;
+    const base = { logger: "envd", method: route, operation_id: operationId };
     try {
       await handler(exchange);
       log.write("info", message, { ...base, ...namesOf(exchange) });

@@ -1,7 +1,9 @@
-/** Metadata headers of an upload: read and checked, for every file of the request. */
+/** Metadata of an upload: read from its headers, checked, and stored with each of its files. */
 
 import type { IncomingMessage } from "node:http";
-import { SandboxError } from "../../common/errors.ts";
+import { SandboxError, causeCode } from "../../common/errors.ts";
+import type { Attributes, Metadata } from "../attributes.ts";
+import { fileErrorText, isDiskFull } from "../errno.ts";
 
 const PREFIX = "x-metadata-";
 /** With the prefix under which it is stored, the longest name of an attribute. */
@@ -30,6 +32,34 @@ export function readMetadata(request: IncomingMessage): ReadonlyMap<string, stri
     throw fault(`total metadata size ${total} exceeds ${MAX_TOTAL_BYTES} bytes`);
   }
   return metadata;
+}
+
+/** What a file system says that keeps no attributes at all. */
+const UNSUPPORTED: ReadonlySet<string> = new Set(["ENOTSUP", "EOPNOTSUPP", "ENOSYS"]);
+
+/**
+ * Replaces the metadata of a file, and returns what it has then: none on a file system that keeps
+ * none.
+ * @throws SandboxError resource_exhausted for a full disk, internal
+ */
+export async function storeMetadata(
+  attributes: Attributes,
+  path: string,
+  metadata: ReadonlyMap<string, string>,
+): Promise<Metadata> {
+  try {
+    return await attributes.replace(path, metadata);
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    if (UNSUPPORTED.has(causeCode(error) ?? "")) return {};
+    const reason = fileErrorText("setxattr", path, error);
+    if (isDiskFull(error)) {
+      const message = `not enough space for file metadata: ${reason}`;
+      throw new SandboxError("resource_exhausted", message, { cause: error });
+    }
+    const message = `error writing file metadata: ${reason}`;
+    throw new SandboxError("internal", message, { cause: error });
+  }
 }
 
 function requirePrintable(text: string, subject: string): void {

@@ -9,7 +9,7 @@ import { baseName } from "../path.ts";
 import type { User } from "../user.ts";
 import { parseParameterized } from "./disposition.ts";
 import { readFileQuery, type FileQuery } from "./file-query.ts";
-import { readMetadata } from "./metadata.ts";
+import { readMetadata, storeMetadata } from "./metadata.ts";
 import { readParts, type Part } from "./multipart.ts";
 import { openRequestBody, type RequestBody } from "./request-body.ts";
 import { writeTarget } from "./write-target.ts";
@@ -23,9 +23,8 @@ export async function upload(exchange: Exchange): Promise<void> {
   if (query === undefined) return;
   using body = openRequestBody(exchange);
   const user = await fileUser(exchange, query.username);
-  // Checked although this file system keeps none: a wrong set must not pass here and fail there.
-  readMetadata(exchange.request);
-  const job: UploadJob = { exchange, query, body, user };
+  const metadata = readMetadata(exchange.request);
+  const job: UploadJob = { exchange, query, body, user, metadata };
   const records = await store(job);
   sendJson(exchange.response, 200, { body: records });
 }
@@ -35,6 +34,8 @@ interface UploadJob {
   readonly query: FileQuery;
   readonly body: RequestBody;
   readonly user: User;
+  /** The same for every file of the request. */
+  readonly metadata: ReadonlyMap<string, string>;
 }
 
 async function store(job: UploadJob): Promise<FileRecord[]> {
@@ -107,6 +108,18 @@ async function storeFile(
   path: string,
   chunks: AsyncIterator<Buffer>,
 ): Promise<FileRecord> {
-  await writeTarget({ path, user: job.user, announced: job.body.length }, chunks);
-  return { path, name: baseName(path), type: "file" };
+  const { user, metadata, exchange } = job;
+  const { attributes, log } = exchange.daemon;
+  const isNew = await writeTarget({ path, user, announced: job.body.length }, chunks);
+  // A new file has none to be taken away.
+  const isUntouched = isNew && metadata.size === 0;
+  const stored = isUntouched ? {} : await storeMetadata(attributes, path, metadata);
+  log.write("debug", "File processing", {
+    logger: "envd",
+    event_type: "file_processing",
+    operation_id: exchange.operationId,
+    path,
+  });
+  const hasMetadata = Object.keys(stored).length > 0;
+  return { path, name: baseName(path), type: "file", ...(hasMetadata && { metadata: stored }) };
 }

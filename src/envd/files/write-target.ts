@@ -26,10 +26,14 @@ const OPEN_FLAGS =
 const FILE_MODE = 0o666;
 
 /**
- * Replaces the content of a file. Not atomic: what was written stays when the rest fails.
+ * Replaces the content of a file; returns whether it is a new one. Not atomic: what was written
+ * stays when the rest fails.
  * @throws SandboxError invalid_argument for a folder, resource_exhausted for a full disk, internal
  */
-export async function writeTarget(target: WriteTarget, body: AsyncIterator<Buffer>): Promise<void> {
+export async function writeTarget(
+  target: WriteTarget,
+  body: AsyncIterator<Buffer>,
+): Promise<boolean> {
   const { path, user } = target;
   try {
     await ensureDirectories(parentPath(path), user);
@@ -37,15 +41,17 @@ export async function writeTarget(target: WriteTarget, body: AsyncIterator<Buffe
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
-  await refuseDirectory(path);
+  const isNew = await requireNoDirectory(path);
   await using file = await openTarget(path);
   await giveTo(file, user);
   for (let next = await body.next(); next.done !== true; next = await body.next()) {
     await writeAll(file, next.value, target);
   }
+  return isNew;
 }
 
-async function refuseDirectory(path: string): Promise<void> {
+/** True when nothing is there yet. */
+async function requireNoDirectory(path: string): Promise<boolean> {
   const stats = await stat(path).catch((error: unknown) => {
     if (causeCode(error) === "ENOENT") return undefined;
     const message = `error getting file info: ${fileErrorText("stat", path, error)}`;
@@ -54,6 +60,7 @@ async function refuseDirectory(path: string): Promise<void> {
   if (stats?.isDirectory()) {
     throw new SandboxError("invalid_argument", `path is a directory: ${path}`);
   }
+  return stats === undefined;
 }
 
 async function openTarget(path: string): Promise<FileHandle> {

@@ -6,9 +6,10 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { TimestampSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { causeCode } from "../../common/errors.ts";
 import { FileType, type EntryInfoSchema } from "../../gen/filesystem/filesystem_pb.ts";
+import type { Attributes } from "../attributes.ts";
 import { baseName } from "../path.ts";
 import { permissionBits, permissionsText } from "../permissions.ts";
-import type { Accounts } from "../user.ts";
+import type { AccountReader, Accounts } from "../user.ts";
 
 export type Entry = MessageInitShape<typeof EntryInfoSchema>;
 
@@ -33,6 +34,21 @@ export async function readEntry(path: string, accounts: Accounts): Promise<Entry
     modifiedTime: toTimestamp(stats.mtimeNs),
     ...(stats.isSymbolicLink() ? await linkFields(path) : plainFields(stats)),
   };
+}
+
+/** Where entries are read from. */
+export interface EntrySource {
+  readonly accounts: AccountReader;
+  readonly attributes: Attributes;
+}
+
+/** The entry at a path with its metadata. @throws what readEntry and Attributes.read throw */
+export async function describeEntry(path: string, source: EntrySource): Promise<Entry> {
+  const metadata = source.attributes.read([path]);
+  // Awaited below, unless the entry itself is not there: then that is what is told.
+  metadata.catch(() => undefined);
+  const entry = await readEntry(path, await source.accounts.read());
+  return { ...entry, metadata: (await metadata)[0] ?? {} };
 }
 
 function plainFields(stats: BigIntStats): Entry {

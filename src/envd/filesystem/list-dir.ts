@@ -28,15 +28,22 @@ export async function listDir(
   await requireDirectory(path);
   const listing: Listing = {
     entries: [],
+    paths: [],
     accounts: await origin.daemon.accounts.read(),
     signal: context.signal,
   };
   await collect(listing, path, Math.max(request.depth, 1));
-  return { entries: listing.entries };
+  // All at once: one question for the whole listing, however many files have none.
+  const metadata = await origin.daemon.attributes.read(listing.paths);
+  return {
+    entries: listing.entries.map((entry, index) => ({ ...entry, metadata: metadata[index] ?? {} })),
+  };
 }
 
 interface Listing {
   readonly entries: Entry[];
+  /** Of the entries, one by one. */
+  readonly paths: string[];
   readonly accounts: Accounts;
   readonly signal: AbortSignal;
 }
@@ -83,6 +90,7 @@ async function collect(listing: Listing, directory: string, depth: number): Prom
 async function append(listing: Listing, entry: Entry, depth: number): Promise<void> {
   if (listing.entries.length >= MAX_ENTRIES) throw tooMany();
   listing.entries.push(entry);
+  listing.paths.push(entry.path ?? "");
   const isFolder = entry.type === FileType.DIRECTORY && entry.symlinkTarget === undefined;
   if (depth <= 1 || !isFolder) return;
   try {

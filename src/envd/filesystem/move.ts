@@ -8,7 +8,7 @@ import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { ensureDirectories } from "../owner.ts";
 import { parentPath } from "../path.ts";
-import { readEntry, type Entry } from "./entry.ts";
+import { describeEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, invalid_argument, internal */
 export async function move(
@@ -27,8 +27,9 @@ export async function move(
   }
   await renameStrictly(source, target);
   try {
-    return { entry: await readEntry(target, await origin.daemon.accounts.read()) };
+    return { entry: await describeEntry(target, origin.daemon) };
   } catch (error) {
+    if (error instanceof SandboxError) throw error;
     const message = `error getting file info: ${fileErrorText("lstat", target, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }

@@ -5,7 +5,7 @@ import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { StatRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
-import { readEntry, type Entry } from "./entry.ts";
+import { describeEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, internal */
 export async function stat(
@@ -15,8 +15,9 @@ export async function stat(
   const origin = originOf(context);
   const path = pathFor(origin.daemon, await userOf(origin), request.path);
   try {
-    return { entry: await readEntry(path, await origin.daemon.accounts.read()) };
+    return { entry: await describeEntry(path, origin.daemon) };
   } catch (error) {
+    if (error instanceof SandboxError) throw error;
     const text = fileErrorText("lstat", path, error);
     if (causeCode(error) === "ENOENT") {
       throw new SandboxError("not_found", `file not found: ${text}`, { cause: error });

@@ -9,8 +9,7 @@ import { randomId } from "../../wire/address.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { joinPath } from "../path.ts";
 import { EventQueue } from "../queue.ts";
-import type { AccountReader } from "../user.ts";
-import { readEntry } from "./entry.ts";
+import { describeEntry, type EntrySource } from "./entry.ts";
 import { TreeWatch } from "./tree-watch.ts";
 import { WatchBacklog } from "./watch-backlog.ts";
 import { createWatchBudget } from "./watch-budget.ts";
@@ -60,7 +59,7 @@ const WITH_ENTRY: ReadonlySet<EventType> = new Set([
 ]);
 
 /** The registry of a daemon; without watches. */
-export function createWatcherRegistry(accounts: AccountReader): WatcherRegistry {
+export function createWatcherRegistry(source: EntrySource): WatcherRegistry {
   const budget = createWatchBudget();
   const backlog = new WatchBacklog<FileEvent>();
   const kept = new Map<string, FileWatch>();
@@ -73,7 +72,7 @@ export function createWatcherRegistry(accounts: AccountReader): WatcherRegistry 
       isRecursive: request.recursive,
       budget,
       async onEvent(name, type) {
-        const event = await toEvent({ name, type }, request, accounts);
+        const event = await toEvent({ name, type }, request, source);
         events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
         backlog.settle(events);
       },
@@ -182,12 +181,12 @@ function armFault(path: string, error: unknown): SandboxError {
 async function toEvent(
   event: { readonly name: string; readonly type: EventType },
   request: WatchRequest,
-  accounts: AccountReader,
+  source: EntrySource,
 ): Promise<FileEvent> {
   if (!request.includeEntry || !WITH_ENTRY.has(event.type)) return event;
   try {
     const path = joinPath(request.path, event.name);
-    return { ...event, entry: await readEntry(path, await accounts.read()) };
+    return { ...event, entry: await describeEntry(path, source) };
   } catch (error) {
     if (causeCode(error) === undefined) throw error;
     // The file is gone again: the event stays true, its entry has nothing to show.

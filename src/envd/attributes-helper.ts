@@ -1,0 +1,93 @@
+/**
+ * The system calls of extended attributes, which Node lacks, by a small perl program that answers
+ * request after request until its input ends.
+ */
+
+/** The perl program's arguments. It loads no module: a sandbox may have none, or false ones. */
+export function helperArguments(): readonly string[] {
+  return ["-f", "-e", HELPER, "--", process.arch];
+}
+
+/**
+ * Requests and replies begin with their length. A request is a letter, then fields that end in NUL:
+ * `r` and paths, or `w` and a path with names and values that become its whole set. A reply is an
+ * errno, then for each path how many names it has, then names and values, each after its length.
+ * Reading fails for no path: one that cannot be read has no names. Links are followed.
+ */
+const HELPER = String.raw`
+my %number = (
+  x64   => { set => 188, get => 191, list => 194, remove => 197 },
+  arm64 => { set => 5,   get => 8,   list => 11,  remove => 14 },
+);
+my $call = $number{$ARGV[0]} or exit 111;
+my $prefix = 'user.e2b.';
+my ($e2big, $enodata, $enotsup) = (7, 61, 95);
+# The kernel's own limit of a list and of a value; a reply is at most some hundred times as long.
+my $limit = 65536;
+my $most = 8388608;
+my ($list, $text) = ("\0" x $limit, "\0" x $limit);
+
+sub take {
+  my ($size, $bytes) = ($_[0], '');
+  while (length $bytes < $size) {
+    sysread(STDIN, $bytes, $size - length $bytes, length $bytes) or exit 0;
+  }
+  return $bytes;
+}
+sub give {
+  my $frame = pack 'N/a*', $_[0];
+  while (length $frame) {
+    my $count = syswrite STDOUT, $frame or exit 0;
+    substr $frame, 0, $count, '';
+  }
+}
+# Undefined when they cannot be read, with the reason in $!.
+sub names {
+  my $path = $_[0];
+  my $size = syscall $call->{list}, $path, $list, $limit;
+  return undef if $size < 0;
+  return [] if $size == 0;
+  return [grep { index($_, $prefix) == 0 } split /\0/, substr $list, 0, $size];
+}
+sub pairs {
+  my ($path, $reply, $found) = ($_[0], '', 0);
+  for my $name (@{names($path) || []}) {
+    my $size = syscall $call->{get}, $path, $name, $text, $limit;
+    next if $size < 0;
+    $reply .= pack 'N/a* N/a*', substr($name, length $prefix), substr($text, 0, $size);
+    $found++;
+  }
+  return pack('N', $found) . $reply;
+}
+sub replace {
+  my ($path, %wanted) = @_;
+  my $known = names($path);
+  if (!defined $known) { return $! + 0 if %wanted || $! != $enotsup; return 0 }
+  for my $name (@$known) {
+    next if exists $wanted{substr $name, length $prefix};
+    syscall($call->{remove}, $path, $name) == 0 or $! == $enodata or return $! + 0;
+  }
+  for my $key (sort keys %wanted) {
+    my ($name, $value) = ($prefix . $key, $wanted{$key});
+    syscall($call->{set}, $path, $name, $value, length $value, 0) == 0 or return $! + 0;
+  }
+  return 0;
+}
+while (1) {
+  my $request = take(unpack 'N', take(4));
+  my @field = split /\0/, substr($request, 1), -1;
+  pop @field;
+  my ($errno, $reply) = (0, '');
+  if (substr($request, 0, 1) eq 'w') {
+    $errno = replace(@field);
+    @field = ($field[0]);
+  }
+  for my $path ($errno ? () : @field) {
+    $reply .= pairs($path);
+    next if length $reply <= $most;
+    ($errno, $reply) = ($e2big, '');
+    last;
+  }
+  give(pack('N', $errno) . $reply);
+}
+`;
