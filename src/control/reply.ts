@@ -2,6 +2,7 @@
 
 import { causeCode, SandboxError } from "../common/errors.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
+import type { Sample } from "../sandboxes/meter.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Template } from "../sandboxes/templates.ts";
@@ -9,6 +10,7 @@ import type {
   ListedSandboxBody,
   ListedTemplateBody,
   LogsBody,
+  MetricBody,
   SandboxBody,
   SandboxDetailBody,
   SnapshotBody,
@@ -148,6 +150,21 @@ export function toListedTemplate(entry: {
       buildStatus: "ready",
     },
   ];
+}
+
+/** One sample of what a sandbox used. */
+export function toMetricBody(sample: Sample): MetricBody {
+  return {
+    timestamp: toTime(sample.atMs),
+    timestampUnix: Math.floor(sample.atMs / 1000),
+    cpuCount: sample.cpuCount,
+    cpuUsedPct: sample.cpuUsedPercent,
+    memUsed: sample.memoryBytes,
+    memTotal: sample.memoryTotalBytes,
+    memCache: sample.cacheBytes,
+    diskUsed: sample.diskBytes,
+    diskTotal: sample.diskTotalBytes,
+  };
 }
 
 /** The same records twice: raw, and taken apart. */

@@ -8,6 +8,7 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
 import type { LogBook } from "./log-book.ts";
+import type { Meter } from "./meter.ts";
 import { beginRun, type Run } from "./run.ts";
 import type { Secrets } from "./secrets.ts";
 import type { Templates } from "./templates.ts";
@@ -21,6 +22,7 @@ export interface Domain {
   readonly clock: Clock;
   readonly log: Logger;
   readonly logBook: LogBook;
+  readonly meter: Meter;
   readonly secrets: Secrets;
   readonly templates: Templates;
   /** The name under which rows and folders belong to this instance. */
@@ -130,6 +132,7 @@ export function updateRecord(
 export function openRun(domain: Domain, container: Container, record: SandboxRecord): Run {
   const { sandboxId, isSecured, isPrivate, network } = record;
   const maskedHost = network?.["maskRequestHost"];
+  domain.meter.note();
   return beginRun(container, {
     sandboxId,
     accessToken: isSecured ? domain.secrets.accessToken(sandboxId) : undefined,

@@ -3,7 +3,7 @@
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import type { LogLine, Store } from "../store/store.ts";
+import type { LogFilter, LogLine, Store } from "../store/store.ts";
 import { daemonLogLineSchema } from "../wire/files.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 
@@ -32,11 +32,24 @@ export interface LogBook extends Disposable {
   note(subject: LogSubject, message: string, fields?: Readonly<Record<string, unknown>>): void;
   /** A line as the daemon sent it: untrusted. Lines that are no log lines are dropped. */
   take(subject: LogSubject, text: string): void;
-  /**
-   * Oldest first, from `startMs` inclusive; by default of the last seven days.
-   * @throws SandboxError not_found when nothing is known of the sandbox.
-   */
-  read(query: { sandboxId: string; startMs?: number | undefined; limit: number }): LogLine[];
+  /** @throws SandboxError not_found when nothing is known of the sandbox. */
+  read(query: LogQuery): LogLine[];
+  /** @throws SandboxError not_found when nothing is known of the sandbox. */
+  requireKnown(sandboxId: string): void;
+}
+
+/** Bounds are inclusive; without them, the last seven days. */
+export interface LogQuery {
+  readonly sandboxId: string;
+  readonly startMs?: number | undefined;
+  readonly endMs?: number | undefined;
+  readonly limit: number;
+  /** Forward: oldest first, as by default; backward: newest first. */
+  readonly direction?: "forward" | "backward" | undefined;
+  /** The lowest level that counts. */
+  readonly level?: LogFilter["level"] | undefined;
+  /** A part of the message. */
+  readonly search?: string | undefined;
 }
 
 /** Opens the book; what is too old is forgotten now and every hour. */
@@ -77,6 +90,12 @@ export function startLogBook(options: {
     else flushTimer ??= setTimeout(tryFlush, FLUSH_MS);
   }
 
+  function requireKnown(sandboxId: string): void {
+    tryFlush();
+    if (store.logs.has(sandboxId)) return;
+    throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  }
+
   function forget(): void {
     store.logs.forgetBefore(clock.now() - RETENTION_MS);
   }
@@ -95,21 +114,28 @@ export function startLogBook(options: {
       const atMs = plausibleTime(Date.parse(parsed.timestamp), clock.now());
       add(subject.sandboxId, toLine(parsed, { subject, atMs, service: "envd" }));
     },
-    read({ sandboxId, startMs, limit }) {
-      tryFlush();
-      if (!store.logs.has(sandboxId)) {
-        throw new SandboxError("not_found", sandboxMissing(sandboxId));
-      }
-      return store.logs.read({
-        sandboxId,
-        startMs: startMs ?? clock.now() - RETENTION_MS,
-        limit: Math.min(limit, MAX_READ_LINES),
-      });
+    read(query) {
+      requireKnown(query.sandboxId);
+      return store.logs.read(toFilter(query, clock.now()));
     },
+    requireKnown,
     [Symbol.dispose]() {
       clearInterval(forgetTimer);
       tryFlush();
     },
+  };
+}
+
+function toFilter(query: LogQuery, nowMs: number): LogFilter {
+  const endMs = query.endMs ?? Number.MAX_SAFE_INTEGER;
+  return {
+    sandboxId: query.sandboxId,
+    startMs: query.startMs ?? Math.min(endMs, nowMs) - RETENTION_MS,
+    endMs,
+    limit: Math.min(query.limit, MAX_READ_LINES),
+    direction: query.direction ?? "forward",
+    level: query.level ?? "debug",
+    search: query.search ?? "",
   };
 }
 

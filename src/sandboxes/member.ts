@@ -105,5 +105,6 @@ async function end(domain: Domain, member: Member, reason: string): Promise<void
     domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
   } finally {
     domain.members.delete(sandboxId);
+    domain.meter.forget(sandboxId);
   }
 }

@@ -10,7 +10,7 @@ import type { LogLine, Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate } from "./built-ins.ts";
 import { createSandbox } from "./create-sandbox.ts";
-import { requireMember, type Domain } from "./domain.ts";
+import { requireMember, type Domain, type Member } from "./domain.ts";
 import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
@@ -22,8 +22,9 @@ import {
   type SandboxList,
 } from "./list-sandboxes.ts";
 import { endpoints, locate } from "./locate.ts";
-import { startLogBook } from "./log-book.ts";
+import { startLogBook, type LogQuery } from "./log-book.ts";
 import { endMember } from "./member.ts";
+import { startMeter, type Sample, type SampleRange } from "./meter.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
@@ -82,7 +83,13 @@ export interface Sandboxes extends AsyncDisposable {
   updateNetwork(sandboxId: string, rules: EgressRules): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
-  logs(query: { sandboxId: string; startMs?: number | undefined; limit: number }): LogLine[];
+  logs(query: LogQuery): LogLine[];
+  /**
+   * Oldest first; empty for a sandbox that is gone.
+   * @throws SandboxError not_found for one that never was.
+   */
+  metrics(sandboxId: string, range: SampleRange): Sample[];
+  latestMetric(sandboxId: string): Sample | undefined;
   /** @throws SandboxError not_found unless it runs. */
   locate(sandboxId: string): Endpoint;
   endpoints(): Endpoint[];
@@ -107,14 +114,16 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const directory = containersDirectory(home, owner);
   await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
   await mkdir(directory, { recursive: true, mode: 0o700 });
+  const members = new Map<string, Member>();
   const domain: Domain = {
     ...options,
+    meter: startMeter({ clock, log, members }),
     logBook: startLogBook({ store, clock, log }),
     secrets: await openSecrets(home, store),
     templates: await createTemplates({ ...options, layersDirectory }),
     directory,
     layersDirectory,
-    members: new Map(),
+    members,
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
     starting: 0,
@@ -143,6 +152,23 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   void track(reclaimAtStart(domain, { engine, store, home, self: owner, takesKept: false }));
 
   return {
+    ...toOperations(domain, track),
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await expiry[Symbol.asyncDispose]();
+      await domain.meter[Symbol.asyncDispose]();
+      await Promise.allSettled(pending);
+      await closeMembers(domain, options.onExit);
+      domain.logBook[Symbol.dispose]();
+    },
+  };
+}
+
+/** Runs work that must be over before the room is. */
+type Track = <T>(work: Promise<T>) => Promise<T>;
+
+function toOperations(domain: Domain, track: Track): Omit<Sandboxes, keyof AsyncDisposable> {
+  return {
     templates: domain.templates,
     create: (request, signal) => track(createSandbox(domain, request, signal)),
     get: (sandboxId) => describeMember(domain, requireMember(domain, sandboxId)),
@@ -158,17 +184,15 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     updateNetwork: (sandboxId, rules) => updateNetwork(domain, sandboxId, rules),
     listSnapshots: (query) => listSnapshots(domain, query),
     logs: (query) => domain.logBook.read(query),
+    metrics(sandboxId, range) {
+      domain.logBook.requireKnown(sandboxId);
+      return domain.meter.read(sandboxId, range);
+    },
+    latestMetric: (sandboxId) => domain.meter.latest(sandboxId),
     locate: (sandboxId) => locate(domain, sandboxId),
     endpoints: () => endpoints(domain),
     wake: (knock) => track(wakeSandbox(domain, knock)),
     sleepers: () => sleepers(domain),
-    async [Symbol.asyncDispose]() {
-      closing.abort();
-      await expiry[Symbol.asyncDispose]();
-      await Promise.allSettled(pending);
-      await closeMembers(domain, options.onExit);
-      domain.logBook[Symbol.dispose]();
-    },
   };
 }
 

@@ -2,7 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { prepare } from "./statement.ts";
-import type { LogLine, LogTable } from "./store.ts";
+import type { LogFilter, LogLine, LogTable } from "./store.ts";
 import { inTransaction } from "./transaction.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
@@ -17,16 +17,23 @@ interface Book {
   bytes: number;
 }
 
+const LEVELS: readonly LogFilter["level"][] = ["debug", "info", "warn", "error"];
+
+function selectLines(order: "ASC" | "DESC"): string {
+  return `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms BETWEEN ? AND ?
+    AND (? = 0 OR
+      CASE line ->> 'level' WHEN 'debug' THEN 0 WHEN 'warn' THEN 2 WHEN 'error' THEN 3 ELSE 1 END >= ?)
+    AND (? = '' OR instr(line ->> 'message', ?) > 0)
+    ORDER BY at_ms ${order}, line_id ${order} LIMIT ?`;
+}
+
 export function openLogs(database: DatabaseSync): LogTable {
   const insert = prepare(
     database,
     "INSERT INTO lines (sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?)",
   );
-  const select = prepare(
-    database,
-    `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms >= ?
-     ORDER BY at_ms, line_id LIMIT ?`,
-  );
+  const forward = prepare(database, selectLines("ASC"));
+  const backward = prepare(database, selectLines("DESC"));
   const drop = prepare(
     database,
     `DELETE FROM lines WHERE line_id IN
@@ -74,10 +81,13 @@ export function openLogs(database: DatabaseSync): LogTable {
     append(sandboxId, lines) {
       if (lines.length > 0) inTransaction(database, () => write(sandboxId, lines));
     },
-    read: ({ sandboxId, startMs, limit }) =>
-      select
-        .all(sandboxId, startMs, limit)
-        .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) })),
+    read({ sandboxId, startMs, endMs, limit, direction, level, search }) {
+      const rank = LEVELS.indexOf(level);
+      const select = direction === "forward" ? forward : backward;
+      return select
+        .all(sandboxId, startMs, endMs, rank, rank, search, search, limit)
+        .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) }));
+    },
     has: (sandboxId) => selectBook.get(sandboxId) !== undefined,
     forgetBefore(atMs) {
       inTransaction(database, () => {

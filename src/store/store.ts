@@ -162,11 +162,24 @@ export interface LogLine {
   readonly line: string;
 }
 
+export interface LogFilter {
+  readonly sandboxId: string;
+  /** Inclusive, as is the end. */
+  readonly startMs: number;
+  readonly endMs: number;
+  readonly limit: number;
+  /** Oldest or newest first. */
+  readonly direction: "forward" | "backward";
+  /** The lowest that counts; a line without a known level is `info`. */
+  readonly level: "debug" | "info" | "warn" | "error";
+  /** A part of the message, case counts; empty for any. */
+  readonly search: string;
+}
+
 export interface LogTable {
   /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go. */
   append(sandboxId: string, lines: readonly LogLine[]): void;
-  /** Oldest first, from `startMs` inclusive. */
-  read(query: { sandboxId: string; startMs: number; limit: number }): LogLine[];
+  read(filter: LogFilter): LogLine[];
   /** Whether anything was ever written about it and has not been forgotten. */
   has(sandboxId: string): boolean;
   /** Forgets every sandbox whose last line is older. */

@@ -8,11 +8,14 @@ import { createSandboxRoute } from "./create-sandbox.ts";
 import { createSnapshotRoute } from "./create-snapshot.ts";
 import { deleteTemplateRoute } from "./delete-template.ts";
 import { forkSandboxRoute } from "./fork-sandbox.ts";
+import { getLogsV2Route } from "./get-logs-v2.ts";
 import { getLogsRoute } from "./get-logs.ts";
+import { getMetricsRoute } from "./get-metrics.ts";
 import { getSandboxRoute } from "./get-sandbox.ts";
 import { getTemplateAliasRoute } from "./get-template-alias.ts";
 import { getTemplateRoute } from "./get-template.ts";
 import { killSandboxRoute } from "./kill-sandbox.ts";
+import { listMetricsRoute } from "./list-metrics.ts";
 import { listSandboxesV2Route } from "./list-sandboxes-v2.ts";
 import { listSandboxesRoute } from "./list-sandboxes.ts";
 import { listSnapshotsRoute } from "./list-snapshots.ts";
@@ -33,10 +36,13 @@ export const ROUTES: readonly Route[] = [
   deleteTemplateRoute,
   forkSandboxRoute,
   getLogsRoute,
+  getLogsV2Route,
+  getMetricsRoute,
   getSandboxRoute,
   getTemplateAliasRoute,
   getTemplateRoute,
   killSandboxRoute,
+  listMetricsRoute,
   listSandboxesRoute,
   listSandboxesV2Route,
   listSnapshotsRoute,

@@ -6,9 +6,6 @@ import { defineRoute, type Route } from "../route.ts";
 
 /** Method, path, and what is not available. A last segment `*` takes any rest. */
 const ROWS: readonly (readonly [Route["method"], string, string])[] = [
-  ["GET", "/sandboxes/metrics", "metrics of sandboxes"],
-  ["GET", "/sandboxes/{sandboxID}/metrics", "metrics of sandboxes"],
-  ["GET", "/v2/sandboxes/{sandboxID}/logs", "the second form of logs"],
   ["GET", "/v2/templates", "the second form of the list of templates"],
   ["PATCH", "/v2/templates/{templateID}", "publishing a template"],
   ["PATCH", "/templates/{templateID}", "publishing a template"],

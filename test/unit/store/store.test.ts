@@ -4,7 +4,12 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { openStore } from "../../../src/store/sqlite.ts";
-import type { BuildRecord, SandboxRecord, TemplateRecord } from "../../../src/store/store.ts";
+import type {
+  BuildRecord,
+  LogFilter,
+  SandboxRecord,
+  TemplateRecord,
+} from "../../../src/store/store.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
@@ -121,6 +126,34 @@ test("a key is found by its hash until it is removed", () => {
   expect(store.keys.getByHash("ff")).toBeUndefined();
 });
 
+const ANY = {
+  startMs: 0,
+  endMs: Number.MAX_SAFE_INTEGER,
+  direction: "forward",
+  level: "debug",
+  search: "",
+} as const;
+
+test("log lines are chosen by time, level and message, in either order", () => {
+  using store = openStore({ path: ":memory:" });
+  const lines = [
+    { level: "debug", message: "one" },
+    { level: "error", message: "Two" },
+    { level: "odd", message: "three" },
+    { level: "warn" },
+  ].map((line, index) => ({ atMs: index, line: JSON.stringify(line) }));
+  store.logs.append("ia", lines);
+  const read = (filter: Partial<LogFilter>) =>
+    store.logs.read({ ...ANY, sandboxId: "ia", limit: 9, ...filter }).map(({ atMs }) => atMs);
+  expect(read({ direction: "backward" })).toEqual([3, 2, 1, 0]);
+  expect(read({ direction: "backward", limit: 2, endMs: 2 })).toEqual([2, 1]);
+  expect(read({ level: "info" })).toEqual([1, 2, 3]);
+  expect(read({ level: "warn" })).toEqual([1, 3]);
+  expect(read({ level: "error" })).toEqual([1]);
+  expect(read({ search: "T" })).toEqual([1]);
+  expect(read({ search: "t" })).toEqual([2]);
+});
+
 test("log lines come oldest first, from a moment on, and are forgotten by age", () => {
   using store = openStore({ path: ":memory:" });
   store.logs.append("ia", [
@@ -130,13 +163,13 @@ test("log lines come oldest first, from a moment on, and are forgotten by age", 
   ]);
   store.logs.append("ib", [{ atMs: 5, line: "other" }]);
   const read = (startMs: number, limit: number) =>
-    store.logs.read({ sandboxId: "ia", startMs, limit }).map(({ line }) => line);
+    store.logs.read({ ...ANY, sandboxId: "ia", startMs, limit }).map(({ line }) => line);
   expect(read(0, 10)).toEqual(["first", "second", "third"]);
   expect(read(20, 1)).toEqual(["second"]);
   expect(read(0, 0)).toEqual([]);
   store.logs.forgetBefore(10);
   expect([store.logs.has("ia"), store.logs.has("ib")]).toEqual([true, false]);
-  expect(store.logs.read({ sandboxId: "ib", startMs: 0, limit: 9 })).toEqual([]);
+  expect(store.logs.read({ ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
 });
 
 test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => {
@@ -146,7 +179,7 @@ test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => 
     const lines = Array.from({ length: 100 }, (_, index) => ({ atMs: batch * 100 + index, line }));
     store.logs.append("ia", lines);
   }
-  const kept = store.logs.read({ sandboxId: "ia", startMs: 0, limit: 10_000 });
+  const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
   expect(kept.length * line.length).toBeLessThanOrEqual(10 * 1024 * 1024);
   expect(kept.at(-1)?.atMs).toBe(1499);
 });

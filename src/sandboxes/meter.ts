@@ -1,0 +1,173 @@
+/** What sandboxes use over time: one timer for all, and none while no sandbox runs. */
+
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+import type { Container } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+
+const INTERVAL_MS = 5000;
+
+/** An hour of every sample, and before it a day of one a minute: some 300 KB for each sandbox. */
+const MAX_RECENT = 720;
+const OLD_STEP_MS = 60_000;
+const MAX_OLD = 1440;
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const BYTES_PER_MB = 1024 * 1024;
+
+/** The longer the time asked for, the fewer samples of it are told. */
+const STEPS: readonly (readonly [underMs: number, stepMs: number])[] = [
+  [HOUR_MS, INTERVAL_MS],
+  [6 * HOUR_MS, 30_000],
+  [12 * HOUR_MS, 60_000],
+  [DAY_MS, 120_000],
+  [7 * DAY_MS, 300_000],
+  [Infinity, 900_000],
+];
+
+/** What a sandbox used at one moment. */
+export interface Sample {
+  readonly atMs: number;
+  readonly cpuCount: number;
+  /** 0 to 100, over all processors of the sandbox, since the sample before. */
+  readonly cpuUsedPercent: number;
+  readonly memoryBytes: number;
+  readonly memoryTotalBytes: number;
+  readonly cacheBytes: number;
+  readonly diskBytes: number;
+  readonly diskTotalBytes: number;
+}
+
+export interface SampleRange {
+  readonly startMs: number | undefined;
+  readonly endMs: number | undefined;
+}
+
+export interface Meter extends AsyncDisposable {
+  /** A run began: there is something to measure. */
+  note(): void;
+  /** Oldest first; empty for a sandbox of which nothing is known. */
+  read(sandboxId: string, range: SampleRange): Sample[];
+  latest(sandboxId: string): Sample | undefined;
+  forget(sandboxId: string): void;
+}
+
+/** A member, as far as it is measured: while it has a run. */
+interface Metered {
+  readonly container: Pick<Container, "readUsage">;
+  readonly record: Pick<SandboxRecord, "sandboxId" | "limits">;
+  readonly run: unknown;
+}
+
+interface History {
+  readonly recent: Sample[];
+  readonly old: Sample[];
+  cpuMs: number;
+}
+
+/** Measures members that run, every 5 seconds, for as long as there are any. */
+export function startMeter(options: {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly members: ReadonlyMap<string, Metered>;
+}): Meter {
+  const { clock, log, members } = options;
+  const histories = new Map<string, History>();
+  const end = new AbortController();
+  let watching: Promise<void> | undefined;
+
+  const running = () => [...members.values()].filter(({ run }) => run !== undefined);
+
+  async function watch(): Promise<void> {
+    // Whoever notes a run is just about to put its member in place.
+    await Promise.resolve();
+    while (!end.signal.aborted && running().length > 0) {
+      for (const member of running()) await measure(member);
+      await sleep(clock, end.signal);
+    }
+    watching = undefined;
+  }
+
+  async function measure(member: Metered): Promise<void> {
+    const { sandboxId } = member.record;
+    try {
+      const usage = await member.container.readUsage();
+      // It may have ended meanwhile; nothing may be remembered of it then.
+      if (members.get(sandboxId) !== member) return;
+      const history = histories.get(sandboxId) ?? { recent: [], old: [], cpuMs: usage.cpuMs };
+      histories.set(sandboxId, history);
+      const { limits } = member.record;
+      add(history, {
+        atMs: clock.now(),
+        cpuCount: limits.cpus,
+        cpuUsedPercent: percentOf(history, { ...usage, atMs: clock.now(), cpus: limits.cpus }),
+        memoryBytes: usage.memoryBytes,
+        memoryTotalBytes: limits.memoryMb * BYTES_PER_MB,
+        cacheBytes: usage.cacheBytes,
+        diskBytes: usage.diskBytes,
+        diskTotalBytes: usage.diskTotalBytes,
+      });
+      history.cpuMs = usage.cpuMs;
+    } catch (error) {
+      // A sandbox that is just ending has nothing to measure.
+      log.debug({ op: "sandbox.measure", sandboxId, err: error }, "sandbox was not measured");
+    }
+  }
+
+  return {
+    note() {
+      // Its faults are logged inside.
+      watching ??= watch();
+    },
+    read: (sandboxId, range) => select(histories.get(sandboxId), range),
+    latest: (sandboxId) => histories.get(sandboxId)?.recent.at(-1),
+    forget: (sandboxId) => void histories.delete(sandboxId),
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await watching;
+    },
+  };
+}
+
+async function sleep(clock: Clock, signal: AbortSignal): Promise<void> {
+  try {
+    await clock.sleep(INTERVAL_MS, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+function percentOf(
+  { recent, cpuMs }: History,
+  now: { readonly atMs: number; readonly cpuMs: number; readonly cpus: number },
+): number {
+  const passedMs = now.atMs - (recent.at(-1)?.atMs ?? now.atMs);
+  // A boot begins to count anew.
+  if (passedMs <= 0 || now.cpuMs < cpuMs) return 0;
+  const share = (now.cpuMs - cpuMs) / (passedMs * now.cpus);
+  return Math.round(Math.min(share, 1) * 10_000) / 100;
+}
+
+function add({ recent, old }: History, sample: Sample): void {
+  recent.push(sample);
+  if (recent.length <= MAX_RECENT) return;
+  const leaving = recent.shift();
+  const newestMs = old.at(-1)?.atMs ?? -Infinity;
+  if (leaving === undefined || leaving.atMs - newestMs < OLD_STEP_MS) return;
+  old.push(leaving);
+  if (old.length > MAX_OLD) old.shift();
+}
+
+function select(history: History | undefined, { startMs, endMs }: SampleRange): Sample[] {
+  if (history === undefined) return [];
+  const wanted = [...history.old, ...history.recent].filter(
+    ({ atMs }) => atMs >= (startMs ?? 0) && atMs <= (endMs ?? Infinity),
+  );
+  const firstMs = wanted[0]?.atMs ?? 0;
+  const spanMs = (wanted.at(-1)?.atMs ?? 0) - firstMs;
+  const stepMs = STEPS.find(([underMs]) => spanMs < underMs)?.[1] ?? INTERVAL_MS;
+  if (stepMs === INTERVAL_MS) return wanted;
+  const steps = new Map(wanted.map((sample) => [Math.floor(sample.atMs / stepMs), sample]));
+  return [...steps.values()];
+}

@@ -1,0 +1,78 @@
+/** Samples over time: when they are taken, how many are kept, which are told. */
+
+import { expect, test } from "vitest";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startMeter } from "../../../src/sandboxes/meter.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
+
+const SECOND = 1000;
+const HOUR = 3600 * SECOND;
+const ALL = { startMs: undefined, endMs: undefined };
+
+function setUp() {
+  const clock = createFakeClock(0);
+  let looks = 0;
+  const container = {
+    async readUsage() {
+      looks += 1;
+      // Half of one of two processors.
+      const cpuMs = clock.now() / 2;
+      return { cpuMs, memoryBytes: 1, cacheBytes: 2, diskBytes: 3, diskTotalBytes: 4 };
+    },
+  };
+  const record = { sandboxId: "ia", limits: { cpus: 2, memoryMb: 512, diskMb: 1, pids: 1 } };
+  const member = { container, record, run: {} };
+  const members = new Map([["ia", member]]);
+  const meter = startMeter({ clock, log: createSilentLog(), members });
+  return { clock, meter, members, member, looks: () => looks };
+}
+
+test("a sandbox that runs is measured every 5 s", async () => {
+  const { clock, meter } = setUp();
+  meter.note();
+  meter.note();
+  await clock.advance(12 * SECOND);
+  const facts = { cpuCount: 2, memoryTotalBytes: 536_870_912, diskBytes: 3, diskTotalBytes: 4 };
+  expect(meter.read("ia", ALL)).toEqual(
+    [0, 5, 10].map((second) => ({
+      ...facts,
+      atMs: second * SECOND,
+      cpuUsedPercent: second === 0 ? 0 : 25,
+      memoryBytes: 1,
+      cacheBytes: 2,
+    })),
+  );
+  expect(meter.read("ia", { startMs: 1, endMs: 6 * SECOND })).toHaveLength(1);
+  expect(meter.latest("ia")?.atMs).toBe(10 * SECOND);
+  expect([meter.read("ib", ALL), meter.latest("ib")]).toEqual([[], undefined]);
+  await meter[Symbol.asyncDispose]();
+});
+
+test("nothing is looked at while nothing runs", async () => {
+  const { clock, meter, member, looks } = setUp();
+  meter.note();
+  await clock.advance(SECOND);
+  Object.assign(member, { run: undefined });
+  await clock.advance(HOUR);
+  expect(looks()).toBe(1);
+  Object.assign(member, { run: {} });
+  meter.note();
+  await clock.advance(SECOND);
+  expect(looks()).toBe(2);
+  await meter[Symbol.asyncDispose]();
+});
+
+test("old samples thin out, and long ranges are told in long steps", async () => {
+  const { clock, meter, members } = setUp();
+  meter.note();
+  await clock.advance(3 * HOUR);
+  const whole = meter.read("ia", ALL);
+  expect(whole.length).toBeGreaterThan(200);
+  expect(whole.length).toBeLessThan(400);
+  const lastMinute = { startMs: 3 * HOUR - 60 * SECOND, endMs: undefined };
+  expect(meter.read("ia", lastMinute).length).toBeGreaterThanOrEqual(12);
+  members.clear();
+  meter.forget("ia");
+  expect(meter.read("ia", ALL)).toEqual([]);
+  await meter[Symbol.asyncDispose]();
+});
