@@ -155,6 +155,12 @@ const SETTINGS = {
     isSwitch: true,
     help: "serve: offer the template `host`, which shares this machine's /usr read-only",
   },
+  isConformance: {
+    flag: "conformance",
+    schema: flag,
+    isSwitch: true,
+    help: "serve on loopback: offer the fixtures of the MCP conformance suite, without a key",
+  },
   logLevel: {
     flag: "log-level",
     environment: "SANDBOX_MCP_LOG_LEVEL",
@@ -220,6 +226,8 @@ export interface Config {
   readonly onExit: "kill" | "leave" | undefined;
   /** Undefined: on for the embedded service, off for `serve`. */
   readonly allowHostTemplate: boolean | undefined;
+  /** Fixtures of the MCP conformance suite, and no key at `/mcp`. */
+  readonly isConformance: boolean;
   readonly log: {
     readonly level: (typeof LOG_LEVELS)[number];
     readonly file: string | undefined;
@@ -351,6 +359,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     protocol: given.protocol ?? "auto",
     onExit: given.onExit,
     allowHostTemplate: given.allowHostTemplate,
+    isConformance: given.isConformance ?? false,
     log: { level: given.logLevel ?? "info", file: given.logFile },
     json: given.json ?? false,
     ifMissing: given.ifMissing ?? false,

@@ -9,6 +9,7 @@ import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
+import { createConformanceFixtures } from "../dev/conformance-fixtures.ts";
 import { startMcpHttp } from "../mcp/http.ts";
 import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
@@ -31,6 +32,10 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     throw new SandboxError("failed_precondition", "serve runs sandboxes on this machine only", {
       hint: "unset E2B_API_KEY or give --engine local",
     });
+  }
+  if (config.isConformance && !isLoopback(config.host)) {
+    const message = `--conformance on ${config.host}, which is no loopback address`;
+    throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });
   }
   using stops = listenForStops();
   await openHome(config.home);
@@ -76,6 +81,7 @@ function startMcp({ config, log, door, keys }: McpParts): McpHandler {
       version: VERSION,
       authenticate: (token) =>
         Promise.resolve(keys.isAccepted(token) ? principalOf(token) : undefined),
+      conformance: config.isConformance ? createConformanceFixtures() : undefined,
     }),
   );
   return {

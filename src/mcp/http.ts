@@ -16,7 +16,7 @@ import {
 import { SandboxError, errorText } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { z } from "../common/schema.ts";
-import { createMcpServer } from "./server.ts";
+import { createMcpServer, type ServerExtension } from "./server.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
 
@@ -26,6 +26,8 @@ export interface McpHttpOptions {
   readonly version: string;
   /** Who holds a bearer token; undefined for nobody. */
   authenticate(token: string): Promise<string | undefined>;
+  /** Fixtures of a conformance run, in which everybody is let in. */
+  readonly conformance?: ServerExtension | undefined;
 }
 
 /** The `/mcp` endpoint of a listener, which has checked the Host already. */
@@ -53,16 +55,23 @@ interface Session {
 
 /** Starts the endpoint; its end closes every session. */
 export function startMcpHttp(options: McpHttpOptions): McpHttp {
-  const { state, tools, version } = options;
+  const { state, tools, version, conformance: extension } = options;
   const sessions = new Map<string, Session>();
   const stop = new AbortController();
   const checkOrigin = localhostOriginValidation();
   const modern = createMcpHandler(
     ({ authInfo }) => {
       const principal = authInfo?.clientId ?? "http";
-      return createMcpServer({ state, tools, version, era: "modern", isLasting: false, principal });
+      const shared = { state, tools, version, principal, extension };
+      return createMcpServer({ ...shared, era: "modern", isLasting: false });
     },
-    { legacy: "reject", responseMode: "sse", keepAliveMs: KEEP_ALIVE_MS },
+    {
+      legacy: "reject",
+      // A call whose question the client cannot answer is refused with a status, which a stream
+      // that is open cannot carry any more; the tools in normal use ask nothing.
+      responseMode: extension === undefined ? "sse" : "auto",
+      keepAliveMs: KEEP_ALIVE_MS,
+    },
   );
   const stopTelling = tellModern(modern, state);
   const sweeping = sweep(sessions, state, stop.signal);
@@ -121,6 +130,7 @@ async function authenticate(
   request: IncomingMessage,
   options: McpHttpOptions,
 ): Promise<string | undefined> {
+  if (options.conformance !== undefined) return "conformance";
   const token = /^bearer +([^\s]{1,512})$/i.exec(request.headers.authorization ?? "")?.[1];
   return token === undefined ? undefined : options.authenticate(token);
 }
@@ -148,17 +158,11 @@ interface LegacyRequest {
 
 /** Hosts of the older era: one server and one transport for each session. */
 function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
-  const { state, tools, version } = options;
+  const { state, tools, version, conformance: extension } = options;
 
   async function open(principal: string): Promise<Session> {
-    const server = createMcpServer({
-      state,
-      tools,
-      version,
-      era: "legacy",
-      isLasting: true,
-      principal,
-    });
+    const shared = { state, tools, version, principal, extension };
+    const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: () => randomUUID(),
       onsessioninitialized: (id) => void sessions.set(id, session),

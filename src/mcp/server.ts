@@ -28,6 +28,17 @@ export interface McpServerOptions {
   readonly isLasting: boolean;
   /** Who is connected. */
   readonly principal: string;
+  /** Only for a conformance run. */
+  readonly extension?: ServerExtension | undefined;
+}
+
+/** What is added to every server of a conformance run. */
+export interface ServerExtension {
+  /** Refuses state that a client carried and changed, by throwing. */
+  verifyState(state: string, ctx: ServerContext): Promise<unknown>;
+  /** Resources besides the logs that can be subscribed to. */
+  readonly subscribableUris: ReadonlySet<string>;
+  register(server: McpServer): void;
 }
 
 /** What a model must know before it calls a tool; hosts cut it at 2,048 characters. */
@@ -45,6 +56,7 @@ const TOOL_LIST_TTL_MS = 300_000;
 
 /** A server for one connection. */
 export function createMcpServer(options: McpServerOptions): McpServer {
+  const { extension } = options;
   const server = new McpServer(
     { name: "sandbox-mcp", title: "Sandboxes", version: options.version },
     {
@@ -53,7 +65,13 @@ export function createMcpServer(options: McpServerOptions): McpServer {
         resources: { subscribe: true, listChanged: true },
         completions: {},
         logging: {},
+        ...(extension !== undefined && { prompts: { listChanged: false } }),
       },
+      ...(extension !== undefined && {
+        requestState: {
+          verify: (state: string, ctx: ServerContext) => extension.verifyState(state, ctx),
+        },
+      }),
       instructions: INSTRUCTIONS,
       cacheHints: { "tools/list": { ttlMs: TOOL_LIST_TTL_MS, cacheScope: "public" } },
     },
@@ -61,6 +79,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
   for (const tool of options.tools) registerTool(server, tool, options);
   registerLog(server, options.state);
   tellChanges(server, options);
+  extension?.register(server);
   return server;
 }
 
@@ -208,7 +227,7 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   const subscribed = new Set<string>();
   server.setRequestHandler("resources/subscribe", (request) => {
     const { uri } = request.params;
-    readLog(uri, state);
+    if (options.extension?.subscribableUris.has(uri) !== true) readLog(uri, state);
     if (subscribed.size >= MAX_SUBSCRIPTIONS)
       throw new ResourceNotFoundError(uri, "too many subscriptions");
     subscribed.add(uri);

@@ -37,6 +37,7 @@ test("defaults are those of the documentation", () => {
     protocol: "auto",
     onExit: undefined,
     allowHostTemplate: undefined,
+    isConformance: false,
     log: { level: "info", file: undefined },
     json: false,
     ifMissing: false,
