@@ -1,4 +1,4 @@
-/** The body of an RPC on its way to the library: JSON that would cost too much does not get there. */
+/** The body of an RPC on its way to the library: what would cost too much does not get there. */
 
 import type { IncomingMessage } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -7,20 +7,29 @@ import { createJsonGauge, type JsonGauge } from "../common/json.ts";
 
 const JSON_TYPE = /json/i;
 const ENVELOPE_BYTES = 5;
-/** What is left of a refused message is read up to twice the length that one may have. */
+/** What is left of a refused message is read up to this, then the line is cut. */
 const MAX_DRAINED_BYTES = 8_388_608;
 
+export interface RpcBodyOptions {
+  readonly isUnary: boolean;
+  /** What one message may have. */
+  readonly maxBytes: number;
+}
+
 /**
- * The bytes of a request as the library reads them. Its use throws a ConnectError for JSON that is
- * too deep or too rich; the connection stays whole, so that a reply can be sent.
+ * The bytes of a request as the library reads them. Its use throws a ConnectError for a message
+ * that is too long, and for JSON that is too deep or too rich; the connection stays whole, so that
+ * a reply can be sent.
  */
 export function readRpcBody(
   request: IncomingMessage,
-  { isUnary }: { readonly isUnary: boolean },
+  { isUnary, maxBytes }: RpcBodyOptions,
 ): AsyncIterable<Uint8Array> {
   const chunks: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
-  if (!JSON_TYPE.test(request.headers["content-type"] ?? "")) return chunks;
-  return judged(chunks, isUnary ? createJsonGauge() : createEnvelopeGauge());
+  const isJson = JSON_TYPE.test(request.headers["content-type"] ?? "");
+  const createGauge = isJson ? createJsonGauge : () => () => undefined;
+  const create = isUnary ? createMessageGauge : createEnvelopeGauge;
+  return judged(chunks, create(createGauge, maxBytes));
 }
 
 async function* judged(
@@ -50,12 +59,27 @@ function faultOf(gauge: JsonGauge, chunk: Uint8Array): ConnectError | undefined 
   }
 }
 
+function createMessageGauge(createGauge: () => JsonGauge, maxBytes: number): JsonGauge {
+  const gauge = createGauge();
+  let size = 0;
+  return (bytes) => {
+    size += bytes.length;
+    requireSize(size, maxBytes);
+    gauge(bytes);
+  };
+}
+
+function requireSize(size: number, maxBytes: number): void {
+  if (size <= maxBytes) return;
+  throw new SandboxError("resource_exhausted", `message exceeds ${maxBytes} bytes`);
+}
+
 /** Every envelope is a text of its own. */
-function createEnvelopeGauge(): JsonGauge {
+function createEnvelopeGauge(createGauge: () => JsonGauge, maxBytes: number): JsonGauge {
   const head = Buffer.alloc(ENVELOPE_BYTES);
   let headBytes = 0;
   let messageBytes = 0;
-  let gauge = createJsonGauge();
+  let gauge = createGauge();
 
   function take(bytes: Uint8Array): number {
     if (messageBytes > 0) {
@@ -69,7 +93,8 @@ function createEnvelopeGauge(): JsonGauge {
     headBytes = (headBytes + piece.length) % ENVELOPE_BYTES;
     if (headBytes > 0) return piece.length;
     messageBytes = head.readUInt32BE(1);
-    gauge = createJsonGauge();
+    requireSize(messageBytes, maxBytes);
+    gauge = createGauge();
     return piece.length;
   }
 

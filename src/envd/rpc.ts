@@ -71,7 +71,8 @@ export function createRpcServer(): RpcServer {
       prepareHeaders(request);
       const values = createContextValues().set(callOriginKey, origin);
       const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-      const body = readRpcBody(request, { isUnary: handler.method.methodKind === "unary" });
+      const isUnary = handler.method.methodKind === "unary";
+      const body = readRpcBody(request, { isUnary, maxBytes: MAX_READ_BYTES });
       response.once("finish", () => drainRequest({ request, response }));
       const reply = await withNumericSizes(handler, await handler({ ...universal, body }));
       await universalResponseToNodeResponse(reply, response).catch(ignoreLostClient);

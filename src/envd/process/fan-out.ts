@@ -36,7 +36,7 @@ const QUEUE_BYTES = 1_048_576;
 /** A full queue counts as read again when it has shrunk to this. */
 const RESUME_BYTES = QUEUE_BYTES / 2;
 /** A reader that is this far behind the others is cut at once. Readers share what they wait for. */
-const MAX_LAG_BYTES = 2 * QUEUE_BYTES;
+const MAX_LAG_BYTES = 4 * QUEUE_BYTES;
 /** Small events cost their administration too. */
 const EVENT_BYTES = 64;
 /** A reader that takes nothing at all for this long is given up, even if it is the only one. */
@@ -44,7 +44,7 @@ const STALL_LIMIT_MS = 30_000;
 /** A reader that has been full for this long while others were not is cut. */
 const LAGGARD_LIMIT_MS = 1_000;
 /** The source waits this long for a full reader at each event: nobody else notices. */
-const HOLD_MS = 20;
+const HOLD_MS = 5;
 
 interface Reader<T> {
   readonly subscription: Subscription<T>;

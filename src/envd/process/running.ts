@@ -31,6 +31,10 @@ export interface ProcessTable extends Disposable {
 
 /** Each has two pipes and a queue; the sandbox's own limit of processes is usually lower. */
 const MAX_PROCESSES = 1_024;
+/** What List answers with, and what is kept for it: commands and environments as they were given. */
+const MAX_HELD_BYTES = 8_388_608;
+/** Tags name processes, also for a while after their end. */
+const MAX_TAG_CHARACTERS = 4_096;
 /** How long the end of a process is remembered. */
 const RETENTION_MS = 30_000;
 /** Ends remembered at one time; the oldest go first. */
@@ -43,6 +47,7 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
   const running = new Map<number, RunningProcess>();
   const ended = new Map<number, EndedProcess>();
   let starting = 0;
+  let heldBytes = 0;
 
   function remember(process: RunningProcess, outcome: Outcome): void {
     if (running.get(process.pid) === process) running.delete(process.pid);
@@ -72,14 +77,23 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
       if (running.size + starting >= MAX_PROCESSES) {
         throw new SandboxError("resource_exhausted", `more than ${MAX_PROCESSES} processes`);
       }
+      const bytes = bytesOf(options);
+      if (heldBytes + bytes > MAX_HELD_BYTES) {
+        const message = `commands of running processes exceed ${MAX_HELD_BYTES} bytes`;
+        throw new SandboxError("resource_exhausted", message);
+      }
       starting += 1;
       try {
         const started = await RunningProcess.start(options);
         running.set(started.running.pid, started.running);
         evict(started.running);
         logLife(log, started.running, options.timeoutMs);
+        heldBytes += bytes;
         // Resolves always, after the last event was given out.
-        void started.running.ended.then((outcome) => remember(started.running, outcome));
+        void started.running.ended.then((outcome) => {
+          heldBytes -= bytes;
+          return remember(started.running, outcome);
+        });
         return started;
       } finally {
         starting -= 1;
@@ -99,6 +113,16 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
       for (const process of running.values()) process.kill();
     },
   };
+}
+
+/** @throws SandboxError invalid_argument for a tag that is too long */
+function bytesOf({ config, tag = "" }: StartOptions): number {
+  if (tag.length > MAX_TAG_CHARACTERS) {
+    throw new SandboxError("invalid_argument", `tag exceeds ${MAX_TAG_CHARACTERS} characters`);
+  }
+  const words = [tag, config.cmd, config.cwd ?? "", ...config.args];
+  for (const pair of Object.entries(config.envs)) words.push(...pair);
+  return words.reduce((sum, word) => sum + word.length, 0);
 }
 
 function lookUp<T extends { readonly tag: string | undefined }>(
