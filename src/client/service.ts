@@ -116,7 +116,10 @@ export function createService(options: ServiceOptions): Service {
     expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
     portHost(sandboxId, port) {
       const domain = known.get(sandboxId)?.domain ?? options.domain;
-      return domain === undefined ? undefined : `${port}-${sandboxId}.${domain}`;
+      // Behind one base for all sandboxes no host of its own leads to any of them.
+      if (domain === undefined || options.sandboxUrl !== undefined) return undefined;
+      const publicPort = options.publicUrl === undefined ? "" : new URL(options.publicUrl).port;
+      return `${port}-${sandboxId}.${domain}${publicPort === "" ? "" : `:${publicPort}`}`;
     },
     downloadUrl(sandboxId, file) {
       const { token, domain } = known.get(sandboxId) ?? NO_ACCESS;

@@ -65,7 +65,11 @@ export interface EmbeddedOptions {
   readonly log: Logger;
   readonly clock?: Clock;
   /** Makes the handler of `/mcp`; it may call the service through its private door. */
-  readonly startMcp?: (door: PrivateDoor, keys: KeyCheck) => Promise<McpHandler>;
+  readonly startMcp?: (
+    door: PrivateDoor,
+    keys: KeyCheck,
+    ports: readonly number[],
+  ) => Promise<McpHandler>;
 }
 
 export interface Embedded extends PrivateDoor, AsyncDisposable {
@@ -114,7 +118,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     }),
   );
   const gateway = createGateway({ sandboxes, isPlatformKey: (text) => keys.isAccepted(text), log });
-  const mcp = options.startMcp && stack.use(await options.startMcp(door, keys));
+  const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
   rooms.open({
     control: createControl({ sandboxes, keys, log }),
     gateway: (request, response, target) => gateway.handle(request, response, target),

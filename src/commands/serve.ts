@@ -2,7 +2,6 @@
 
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { isIP } from "node:net";
 import { join } from "node:path";
 import { createService } from "../client/service.ts";
 import { createSystemClock } from "../common/clock.ts";
@@ -16,6 +15,7 @@ import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { createKey, listKeys, type KeyCheck } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
+import { leaveAddress, listenerUrl, reachableUrl } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import type { McpHandler, PrivateDoor } from "./embedded.ts";
 import { VERSION } from "./help.ts";
@@ -47,13 +47,20 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     allowHostTemplate: config.allowHostTemplate ?? false,
-    startMcp: (door, keys) => Promise.resolve(startMcp({ config, log, door, keys })),
+    startMcp: (door, keys, [chosen]) => {
+      const publicUrl = reachableUrl(host, chosen);
+      return Promise.resolve(startMcp({ config, log, door, keys, publicUrl }));
+    },
   });
   if (newKey !== undefined) {
     process.stderr.write(`sandbox-mcp: new API key, shown once: ${newKey}\n`);
   }
   const [port] = service.ports;
-  const url = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  const url = listenerUrl(host, port);
+  const { domain } = config;
+  const address = { publicUrl: reachableUrl(host, port), domain };
+  await using stack = new AsyncDisposableStack();
+  stack.use(await leaveAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
   process.stdout.write(`listening on ${url}\n`);
   if (!stops.signal.aborted) await once(stops.signal, "abort");
@@ -66,12 +73,14 @@ interface McpParts {
   readonly log: Logger;
   readonly door: PrivateDoor;
   readonly keys: KeyCheck;
+  /** Where others reach this service. */
+  readonly publicUrl: string;
 }
 
 /** The endpoint `/mcp`: it speaks to this service like any client, through the private door. */
-function startMcp({ config, log, door, keys }: McpParts): McpHandler {
+function startMcp({ config, log, door, keys, publicUrl }: McpParts): McpHandler {
   const stack = new AsyncDisposableStack();
-  const service = stack.use(createService(door));
+  const service = stack.use(createService({ ...door, publicUrl, domain: config.domain }));
   // A sandbox made over HTTP outlives the connection; its time to live ends it.
   const state = stack.use(startMcpState({ service, log, onExit: "leave" }));
   const endpoint = stack.use(

@@ -11,6 +11,7 @@ import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { doorPath, isAlive } from "../sandboxes/reclaim.ts";
+import { findAddress } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import { VERSION } from "./help.ts";
 import { startLocal } from "./local.ts";
@@ -88,5 +89,6 @@ function createRemoteService(config: Config): Service {
 async function createRunningService(config: Config): Promise<Service> {
   const socketPath = doorPath(config.home, SERVE_INSTANCE);
   const apiKey = await readFile(join(dirname(socketPath), "token"), "utf8");
-  return createService({ url: "http://localhost", socketPath, apiKey });
+  const address = await findAddress(config.home, SERVE_INSTANCE);
+  return createService({ url: "http://localhost", socketPath, apiKey, ...address });
 }

@@ -23,11 +23,14 @@ export interface TestClient extends AsyncDisposable {
 }
 
 /** Starts `sandbox-mcp stdio` with these flags and completes the handshake. */
-export async function startMcpClient(flags: readonly string[]): Promise<TestClient> {
+export async function startMcpClient(
+  flags: readonly string[],
+  environment: Readonly<Record<string, string>> = {},
+): Promise<TestClient> {
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [PROGRAM, "stdio", ...flags],
-    env: { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "warn" },
+    env: { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "warn", ...environment },
     stderr: "inherit",
   });
   const client = new Client({ name: "test-client", version: "1.0.0" });

@@ -1,0 +1,56 @@
+/** Where a running `serve` is reached, left in its folder for the stdio servers of the same user. */
+
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { isIP } from "node:net";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
+import { instanceDirectory } from "../sandboxes/reclaim.ts";
+
+const addressSchema = z.object({
+  publicUrl: z.url(),
+  /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
+  domain: z.string(),
+});
+
+export type ServeAddress = z.infer<typeof addressSchema>;
+
+/** The base URL of a listener on this machine. */
+export function listenerUrl(host: string, port: number | undefined): string {
+  return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+}
+
+/** As `listenerUrl`, where an address that stands for all is replaced by one that can be dialled. */
+export function reachableUrl(host: string, port: number | undefined): string {
+  if (host === "0.0.0.0") return listenerUrl("127.0.0.1", port);
+  return listenerUrl(host === "::" ? "::1" : host, port);
+}
+
+function addressPath(home: string, instance: string): string {
+  return join(instanceDirectory(home, instance), "address.json");
+}
+
+/** Leaves the address; it counts as long as the instance lives. */
+export async function leaveAddress(
+  home: string,
+  instance: string,
+  address: ServeAddress,
+): Promise<AsyncDisposable> {
+  const path = addressPath(home, instance);
+  await writeFile(path, JSON.stringify(address), { mode: 0o600 });
+  return { [Symbol.asyncDispose]: () => rm(path, { force: true }) };
+}
+
+/** The address of an instance; undefined while it has left none. */
+export async function findAddress(
+  home: string,
+  instance: string,
+): Promise<ServeAddress | undefined> {
+  try {
+    const text = await readFile(addressPath(home, instance), "utf8");
+    return addressSchema.parse(JSON.parse(text));
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
