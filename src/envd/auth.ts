@@ -38,20 +38,31 @@ export function authorizeFile(
 ): void {
   const { accessToken } = exchange.daemon.settings.current;
   if (accessToken === undefined) return;
-  const given = tokenOf(exchange.request.headers);
-  if (given !== "") {
-    if (equalSecrets(given, accessToken)) return;
-    throw refusal("access token present in header but does not match");
-  }
-  if (file.signature === undefined) throw refusal("missing signature query parameter");
-  const isValid =
-    USER_PATTERN.test(file.username) && equalSecrets(file.signature, signFile(file, accessToken));
-  if (!isValid) throw refusal("invalid signature");
-  if (file.expiration !== undefined && file.expiration < Math.floor(Date.now() / 1000)) {
-    throw refusal("signature is already expired");
-  }
+  const fault = findFault(tokenOf(exchange.request.headers), file, accessToken);
+  if (fault === undefined) return;
+  exchange.daemon.log.write("error", "error during auth validation", {
+    logger: "envd",
+    operation_id: exchange.operationId,
+    error: fault,
+  });
+  throw new SandboxError("unauthenticated", fault);
 }
 
-function refusal(message: string): SandboxError {
-  return new SandboxError("unauthenticated", message);
+/** Why a file operation is refused; undefined when it is granted. */
+function findFault(
+  given: string,
+  file: SignedFile & { readonly signature: string | undefined },
+  accessToken: string,
+): string | undefined {
+  if (given !== "") {
+    const isEqual = equalSecrets(given, accessToken);
+    return isEqual ? undefined : "access token present in header but does not match";
+  }
+  if (file.signature === undefined) return "missing signature query parameter";
+  const isValid =
+    USER_PATTERN.test(file.username) && equalSecrets(file.signature, signFile(file, accessToken));
+  if (!isValid) return "invalid signature";
+  const nowSeconds = Math.floor(Date.now() / 1000);
+  const isExpired = file.expiration !== undefined && file.expiration < nowSeconds;
+  return isExpired ? "signature is already expired" : undefined;
 }

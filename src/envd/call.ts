@@ -21,6 +21,8 @@ export interface CallOrigin {
   readonly daemon: Daemon;
   /** The user of the Basic header, already looked up; undefined without one. */
   readonly namedUser: User | undefined;
+  /** Joins the lines of this call in the log. */
+  readonly operationId: string;
 }
 
 /** Travels with each RPC from the server to its operation. */

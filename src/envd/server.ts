@@ -113,8 +113,9 @@ async function passGates(
     await sendRpcRefusal(request, response, `invalid username: '${name}'`);
     return;
   }
+  const operationId = daemon.log.nextOperation();
   if (rpc.has(path)) {
-    await rpc.handle(request, response, { path, origin: { daemon, namedUser } });
+    await rpc.handle(request, response, { path, origin: { daemon, namedUser, operationId } });
     return;
   }
   const exchange: Exchange = {
@@ -123,7 +124,7 @@ async function passGates(
     response,
     query,
     namedUser,
-    operationId: daemon.log.nextOperation(),
+    operationId,
     signal: lostClientSignal(response),
   };
   await route(routes, { path, method }, exchange);

@@ -52,6 +52,14 @@ export interface LogQuery {
   readonly search?: string | undefined;
 }
 
+interface Waiting {
+  readonly subject: LogSubject;
+  readonly lines: LogLine[];
+}
+
+/** What a reader finds in place of lines that had to go. */
+const GAP = { level: "warn", message: "older log lines dropped", logger: "sandboxes" } as const;
+
 /** Opens the book; what is too old is forgotten now and every hour. */
 export function startLogBook(options: {
   readonly store: Store;
@@ -59,7 +67,7 @@ export function startLogBook(options: {
   readonly log: Logger;
 }): LogBook {
   const { store, clock, log } = options;
-  const waiting = new Map<string, LogLine[]>();
+  const waiting = new Map<string, Waiting>();
   let waitingLines = 0;
   let flushTimer: NodeJS.Timeout | undefined;
 
@@ -69,7 +77,10 @@ export function startLogBook(options: {
     const batch = [...waiting];
     waiting.clear();
     waitingLines = 0;
-    for (const [sandboxId, lines] of batch) store.logs.append(sandboxId, lines);
+    for (const [sandboxId, { subject, lines }] of batch) {
+      const toMark = (atMs: number) => toLine(GAP, { subject, atMs, service: "sandbox-mcp" }).line;
+      store.logs.append(sandboxId, lines, toMark);
+    }
   }
 
   /** A full disk costs log lines, never the sandbox. */
@@ -81,10 +92,10 @@ export function startLogBook(options: {
     }
   }
 
-  function add(sandboxId: string, line: LogLine): void {
-    const lines = waiting.get(sandboxId);
-    if (lines === undefined) waiting.set(sandboxId, [line]);
-    else lines.push(line);
+  function add(subject: LogSubject, line: LogLine): void {
+    const known = waiting.get(subject.sandboxId);
+    if (known === undefined) waiting.set(subject.sandboxId, { subject, lines: [line] });
+    else known.lines.push(line);
     waitingLines += 1;
     if (waitingLines >= MAX_WAITING_LINES) tryFlush();
     else flushTimer ??= setTimeout(tryFlush, FLUSH_MS);
@@ -106,13 +117,13 @@ export function startLogBook(options: {
     note(subject, message, fields = {}) {
       const atMs = clock.now();
       const raw = { level: "info", message, logger: "sandboxes", ...fields };
-      add(subject.sandboxId, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
+      add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
     },
     take(subject, text) {
       const parsed = parseLine(text);
       if (parsed === undefined) return;
       const atMs = plausibleTime(Date.parse(parsed.timestamp), clock.now());
-      add(subject.sandboxId, toLine(parsed, { subject, atMs, service: "envd" }));
+      add(subject, toLine(parsed, { subject, atMs, service: "envd" }));
     },
     read(query) {
       requireKnown(query.sandboxId);
@@ -152,6 +163,7 @@ function toLine(
     instanceID: subject.sandboxId,
     templateID: subject.templateId,
     envID: subject.templateId,
+    category: "default",
   });
   return { atMs, line };
 }

@@ -2,7 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { prepare } from "./statement.ts";
-import type { LogFilter, LogLine, LogTable } from "./store.ts";
+import type { LogFilter, LogLine, LogMark, LogTable } from "./store.ts";
 import { inTransaction } from "./transaction.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
@@ -37,8 +37,8 @@ export function openLogs(database: DatabaseSync): LogTable {
   const drop = prepare(
     database,
     `DELETE FROM lines WHERE line_id IN
-       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY line_id LIMIT ?)
-     RETURNING bytes`,
+       (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY at_ms, line_id LIMIT ?)
+     RETURNING bytes, at_ms`,
   );
   const selectBook = prepare(database, "SELECT lines, bytes FROM books WHERE sandbox_id = ?");
   const upsertBook = prepare(
@@ -47,39 +47,48 @@ export function openLogs(database: DatabaseSync): LogTable {
      ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
        written_at_ms = max(written_at_ms, excluded.written_at_ms)`,
   );
-  const eraseLines = prepare(
-    database,
-    "DELETE FROM lines WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?)",
-  );
-  const eraseBooks = prepare(database, "DELETE FROM books WHERE written_at_ms < ?");
 
   function readBook(sandboxId: string): Book {
     const row = selectBook.get(sandboxId);
     return { lines: Number(row?.["lines"] ?? 0), bytes: Number(row?.["bytes"] ?? 0) };
   }
 
-  function write(sandboxId: string, lines: readonly LogLine[]): void {
-    const book = readBook(sandboxId);
-    let writtenAtMs = 0;
-    for (const { atMs, line } of lines) {
-      const bytes = Buffer.byteLength(line);
-      insert.run(sandboxId, atMs, bytes, line);
-      book.lines += 1;
-      book.bytes += bytes;
-      writtenAtMs = Math.max(writtenAtMs, atMs);
-    }
+  function add(sandboxId: string, book: Book, { atMs, line }: LogLine): void {
+    const bytes = Buffer.byteLength(line);
+    insert.run(sandboxId, atMs, bytes, line);
+    book.lines += 1;
+    book.bytes += bytes;
+  }
+
+  /** Makes room for what was added; returns the time of the newest line that had to go. */
+  function makeRoom(sandboxId: string, book: Book): number | undefined {
+    let goneMs: number | undefined;
     while (book.lines > MAX_SANDBOX_LOG_LINES || book.bytes > MAX_SANDBOX_LOG_BYTES) {
       const dropped = drop.all(sandboxId, DROPPED_LINES);
       if (dropped.length === 0) break;
       book.lines -= dropped.length;
-      for (const row of dropped) book.bytes -= Number(row["bytes"]);
+      for (const row of dropped) {
+        book.bytes -= Number(row["bytes"]);
+        goneMs = Math.max(goneMs ?? 0, Number(row["at_ms"]));
+      }
     }
+    return goneMs;
+  }
+
+  function write(sandboxId: string, lines: readonly LogLine[], toMark?: LogMark): void {
+    const book = readBook(sandboxId);
+    for (const line of lines) add(sandboxId, book, line);
+    const goneMs = makeRoom(sandboxId, book);
+    // The oldest line from now on; it goes first when the next ones have to.
+    if (goneMs !== undefined && toMark)
+      add(sandboxId, book, { atMs: goneMs, line: toMark(goneMs) });
+    const writtenAtMs = Math.max(0, ...lines.map(({ atMs }) => atMs));
     upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs);
   }
 
   return {
-    append(sandboxId, lines) {
-      if (lines.length > 0) inTransaction(database, () => write(sandboxId, lines));
+    append(sandboxId, lines, toMark) {
+      if (lines.length > 0) inTransaction(database, () => write(sandboxId, lines, toMark));
     },
     read({ sandboxId, startMs, endMs, limit, direction, level, search }) {
       const rank = LEVELS.indexOf(level);
@@ -89,11 +98,20 @@ export function openLogs(database: DatabaseSync): LogTable {
         .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) }));
     },
     has: (sandboxId) => selectBook.get(sandboxId) !== undefined,
-    forgetBefore(atMs) {
-      inTransaction(database, () => {
-        eraseLines.run(atMs);
-        eraseBooks.run(atMs);
-      });
-    },
+    forgetBefore: openForget(database),
+  };
+}
+
+function openForget(database: DatabaseSync): LogTable["forgetBefore"] {
+  const eraseLines = prepare(
+    database,
+    "DELETE FROM lines WHERE sandbox_id IN (SELECT sandbox_id FROM books WHERE written_at_ms < ?)",
+  );
+  const eraseBooks = prepare(database, "DELETE FROM books WHERE written_at_ms < ?");
+  return (atMs) => {
+    inTransaction(database, () => {
+      eraseLines.run(atMs);
+      eraseBooks.run(atMs);
+    });
   };
 }

@@ -176,9 +176,12 @@ export interface LogFilter {
   readonly search: string;
 }
 
+/** The line that stands for those that had to go, the newest of them at a moment. */
+export type LogMark = (atMs: number) => string;
+
 export interface LogTable {
-  /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go. */
-  append(sandboxId: string, lines: readonly LogLine[]): void;
+  /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
+  append(sandboxId: string, lines: readonly LogLine[], toMark?: LogMark): void;
   read(filter: LogFilter): LogLine[];
   /** Whether anything was ever written about it and has not been forgotten. */
   has(sandboxId: string): boolean;

@@ -2,25 +2,36 @@
 
 import { errorText } from "../../common/errors.ts";
 import { sendFault, toFault, type Exchange, type Handler } from "../exchange.ts";
+import type { LogFields } from "../log.ts";
 
 /** A handler whose failures become replies, and whose outcome is logged. */
 export function logged(message: string, route: string, handler: Handler): Handler {
+  return withReply(message, route, async (exchange) => {
+    await handler(exchange);
+    exchange.daemon.log.write("info", message, linesOf(exchange, route));
+  });
+}
+
+/** A handler whose failures become replies and are logged; it logs its success itself. */
+export function withReply(message: string, route: string, handler: Handler): Handler {
   return async (exchange) => {
-    const { daemon, operationId } = exchange;
-    const { log } = daemon;
-    const base = { logger: "envd", method: route, operation_id: operationId };
     try {
       await handler(exchange);
-      log.write("info", message, { ...base, ...namesOf(exchange) });
     } catch (error) {
       const fault = toFault(error);
       const details = { error: errorText(error), error_code: fault.status };
-      log.write("error", message, { ...base, ...namesOf(exchange), ...details });
+      const fields = { ...linesOf(exchange, route), ...details };
+      exchange.daemon.log.write("error", message, fields);
       // A reply that has begun can only be broken off.
       if (exchange.response.headersSent) exchange.response.destroy();
       else sendFault(exchange.response, fault.status, fault.message);
     }
   };
+}
+
+function linesOf(exchange: Exchange, route: string): LogFields {
+  const base = { logger: "envd", method: route, operation_id: exchange.operationId };
+  return { ...base, ...namesOf(exchange) };
 }
 
 function namesOf({ query }: Exchange): Readonly<Record<string, string>> {

@@ -3,7 +3,7 @@
 import type { Handler } from "../exchange.ts";
 import { compose } from "./compose.ts";
 import { download } from "./download.ts";
-import { logged } from "./file-log.ts";
+import { logged, withReply } from "./file-log.ts";
 import { upload } from "./upload.ts";
 
 export const fileRoutes = {
@@ -12,6 +12,6 @@ export const fileRoutes = {
     POST: logged("File write", "POST /files", upload),
   },
   "/files/compose": {
-    POST: logged("File compose", "POST /files/compose", compose),
+    POST: withReply("File compose", "POST /files/compose", compose),
   },
 } as const satisfies Record<string, Record<string, Handler>>;

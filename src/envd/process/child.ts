@@ -26,6 +26,8 @@ export interface StartOptions {
   readonly terminal: { readonly perl: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
+  /** Of the call that starts it; its lines in the log carry it. */
+  readonly operationId: string;
 }
 
 /** What it has printed, in bytes. */

@@ -87,7 +87,7 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
         const started = await RunningProcess.start(options);
         running.set(started.running.pid, started.running);
         evict(started.running);
-        logLife(log, started.running, options.timeoutMs);
+        logLife(log, started.running, options);
         heldBytes += bytes;
         // Resolves always, after the last event was given out.
         void started.running.ended.then((outcome) => {
@@ -143,10 +143,14 @@ function missing(selector: ProcessSelector | undefined): SandboxError {
   return new SandboxError("unimplemented", "invalid input type *process.ProcessSelector");
 }
 
-function logLife(log: DaemonLog, process: RunningProcess, timeoutMs: number | undefined): void {
+function logLife(
+  log: DaemonLog,
+  process: RunningProcess,
+  { timeoutMs, operationId }: StartOptions,
+): void {
   const { pid, config } = process;
   const command = [config.cmd, ...config.args].join(" ").slice(0, MAX_COMMAND_CHARACTERS);
-  const base = { logger: "process", pid, operation_id: log.nextOperation() };
+  const base = { logger: "process", pid, operation_id: operationId };
   log.write("info", `Process with pid ${pid} started`, {
     ...base,
     event_type: "process_start",

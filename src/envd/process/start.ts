@@ -37,6 +37,7 @@ export async function* start(
       helper,
     }),
     tag: request.tag,
+    operationId: origin.operationId,
     hasInput: request.stdin ?? true,
     pipes,
     terminal: request.pty && { perl, size: sizeOf(request.pty) },

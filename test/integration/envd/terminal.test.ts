@@ -158,13 +158,10 @@ test("keys act on the job in front, and the shell goes on", async () => {
   await expect.poll(session.screen).toContain("\r\none\r\n");
   await session.type("\x03echo after:$?\n");
   await expect.poll(session.screen).toContain("after:130");
-  await session.type("sleep 601\n");
-  await expect
-    .poll(async () => {
-      await session.type("\x1a");
-      return session.screen();
-    })
-    .toContain("Stopped");
+  await session.type("sh -c 'echo two; exec sleep 601'\n");
+  await expect.poll(session.screen).toContain("\r\ntwo\r\n");
+  await session.type("\x1a");
+  await expect.poll(session.screen).toContain("Stopped");
   await session.type("kill -9 %1; wait; echo do''ne\n");
   await expect.poll(session.screen).toContain("done");
   await session.type("\x04");
