@@ -75,6 +75,18 @@ const SETTINGS = {
     schema: integer(0, MAX_PORT),
     help: "port that serve listens on; 0 for any",
   },
+  tlsCert: {
+    flag: "tls-cert",
+    environment: "SANDBOX_MCP_TLS_CERT",
+    schema: text,
+    help: "serve: PEM file with the certificate, for HTTPS; with --tls-key",
+  },
+  tlsKey: {
+    flag: "tls-key",
+    environment: "SANDBOX_MCP_TLS_KEY",
+    schema: text,
+    help: "serve: PEM file with the key of the certificate",
+  },
   domain: {
     flag: "domain",
     environment: "SANDBOX_MCP_DOMAIN",
@@ -206,6 +218,9 @@ export interface Config {
   readonly requireIsolation: "gvisor" | "userns-container" | "container";
   readonly host: string;
   readonly port: number;
+  /** Paths of PEM files; undefined for plain HTTP. */
+  readonly tlsCert: string | undefined;
+  readonly tlsKey: string | undefined;
   readonly domain: string;
   readonly apiKey: string | undefined;
   readonly maxSandboxes: number;
@@ -342,6 +357,8 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     requireIsolation: given.requireIsolation ?? "userns-container",
     host: given.host ?? "127.0.0.1",
     port: given.port ?? 3490,
+    tlsCert: given.tlsCert,
+    tlsKey: given.tlsKey,
     domain: given.domain ?? "sandbox.localhost",
     apiKey: given.apiKey,
     maxSandboxes: given.maxSandboxes ?? 100,

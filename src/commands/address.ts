@@ -15,15 +15,17 @@ const addressSchema = z.object({
 
 export type ServeAddress = z.infer<typeof addressSchema>;
 
+type Scheme = "http" | "https";
+
 /** The base URL of a listener on this machine. */
-export function listenerUrl(host: string, port: number | undefined): string {
-  return `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+export function listenerUrl(scheme: Scheme, host: string, port: number | undefined): string {
+  return `${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
 }
 
 /** As `listenerUrl`, where an address that stands for all is replaced by one that can be dialled. */
-export function reachableUrl(host: string, port: number | undefined): string {
-  if (host === "0.0.0.0") return listenerUrl("127.0.0.1", port);
-  return listenerUrl(host === "::" ? "::1" : host, port);
+export function reachableUrl(scheme: Scheme, host: string, port: number | undefined): string {
+  if (host === "0.0.0.0") return listenerUrl(scheme, "127.0.0.1", port);
+  return listenerUrl(scheme, host === "::" ? "::1" : host, port);
 }
 
 function addressPath(home: string, instance: string): string {

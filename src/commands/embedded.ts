@@ -12,6 +12,7 @@ import { createControl } from "../control/handler.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener, type Door, type Handlers } from "../listener/listener.ts";
+import type { TlsIdentity } from "../listener/tls.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import { createKeyCheck, newKey, type KeyCheck } from "../sandboxes/keys.ts";
 import {
@@ -57,7 +58,11 @@ export interface EmbeddedOptions {
   /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
   readonly domain: string;
   /** Addresses besides the private socket. */
-  readonly tcp: readonly { readonly host: string; readonly port: number }[];
+  readonly tcp: readonly {
+    readonly host: string;
+    readonly port: number;
+    readonly tls?: TlsIdentity | undefined;
+  }[];
   /** Keys accepted besides the stored ones. */
   readonly apiKeys: readonly string[];
   /** What happens to the sandboxes at the end. */
@@ -139,7 +144,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
 }
 
 function toDoors(options: EmbeddedOptions, door: PrivateDoor): Door[] {
-  const tcp = options.tcp.map(({ host, port }) => ({ kind: "tcp" as const, host, port }));
+  const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
   return [{ kind: "unix", path: door.socketPath }, ...tcp];
 }
 

@@ -2,13 +2,15 @@
 
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createService } from "../client/service.ts";
 import { createSystemClock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import { createConformanceFixtures } from "../dev/conformance-fixtures.ts";
+import type { TlsIdentity } from "../listener/tls.ts";
 import { startMcpHttp } from "../mcp/http.ts";
 import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
@@ -39,16 +41,18 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   }
   using stops = listenForStops();
   await openHome(config.home);
+  const tls = await readTlsIdentity(config);
+  const scheme = tls === undefined ? "http" : "https";
   const newKey = ensureKey(config);
   const { host } = config;
   await using service = await startLocal(config, log, {
     instance: SERVE_INSTANCE,
-    tcp: [{ host, port: config.port }],
+    tcp: [{ host, port: config.port, tls }],
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     allowHostTemplate: config.allowHostTemplate ?? false,
     startMcp: (door, keys, [chosen]) => {
-      const publicUrl = reachableUrl(host, chosen);
+      const publicUrl = reachableUrl(scheme, host, chosen);
       return Promise.resolve(startMcp({ config, log, door, keys, publicUrl }));
     },
   });
@@ -56,9 +60,9 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     process.stderr.write(`sandbox-mcp: new API key, shown once: ${newKey}\n`);
   }
   const [port] = service.ports;
-  const url = listenerUrl(host, port);
+  const url = listenerUrl(scheme, host, port);
   const { domain } = config;
-  const address = { publicUrl: reachableUrl(host, port), domain };
+  const address = { publicUrl: reachableUrl(scheme, host, port), domain };
   await using stack = new AsyncDisposableStack();
   stack.use(await leaveAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
@@ -66,6 +70,23 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   if (!stops.signal.aborted) await once(stops.signal, "abort");
   log.info({ op: "serve" }, "stopping");
   return EXIT_OK;
+}
+
+/** @throws SandboxError failed_precondition when only one file is named or one cannot be read. */
+async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity | undefined> {
+  if (tlsCert === undefined && tlsKey === undefined) return undefined;
+  if (tlsCert === undefined || tlsKey === undefined) {
+    throw new SandboxError("failed_precondition", "TLS needs a certificate and its key", {
+      hint: "give both --tls-cert and --tls-key",
+    });
+  }
+  try {
+    return { certificate: await readFile(tlsCert, "utf8"), key: await readFile(tlsKey, "utf8") };
+  } catch (error) {
+    throw new SandboxError("failed_precondition", `TLS files: ${errorText(error)}`, {
+      cause: error,
+    });
+  }
 }
 
 interface McpParts {

@@ -75,7 +75,8 @@ function forwardingHeaders(
     "x-forwarded-host",
     host,
     "x-forwarded-proto",
-    "http",
+    // Only connections with TLS have the property.
+    "encrypted" in request.socket ? "https" : "http",
     ...(remoteAddress === undefined ? [] : ["x-forwarded-for", remoteAddress]),
   ];
 }

@@ -10,6 +10,7 @@ import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { dispatch, readHead, type Destination } from "./dispatch.ts";
+import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
 
 /** Real clients send a few hundred bytes. */
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -58,7 +59,13 @@ export interface UpgradeConnection {
 
 export type Door =
   | { readonly kind: "unix"; readonly path: string }
-  | { readonly kind: "tcp"; readonly host: string; readonly port: number };
+  | {
+      readonly kind: "tcp";
+      readonly host: string;
+      readonly port: number;
+      /** Undefined for plain HTTP. */
+      readonly tls?: TlsIdentity | undefined;
+    };
 
 export interface ListenerOptions {
   readonly doors: readonly Door[];
@@ -83,11 +90,13 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   const state = { isDraining: false };
   const sockets = new Set<Socket>();
   const servers: Server[] = [];
+  const drains: (() => void)[] = [];
 
   async function close(): Promise<void> {
     state.isDraining = true;
     const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
     const closing = servers.map((server) => closeServer(server));
+    for (const drain of drains) drain();
     // The timer must not keep the process once every door is closed.
     await Promise.race([Promise.all(closing), delay(graceMs, undefined, { ref: false })]);
     for (const socket of sockets) socket.destroy();
@@ -96,7 +105,9 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
 
   try {
     for (const door of options.doors) {
-      const server = createDoorServer(options, state, sockets);
+      const { server, drain } = createServerFor(door, options.log);
+      drains.push(drain);
+      attach(server, { options, state, sockets });
       await listen(server, door);
       servers.push(server);
     }
@@ -115,19 +126,28 @@ function isTcpAddress(address: AddressInfo | string | null): address is AddressI
   return typeof address === "object" && address !== null;
 }
 
-function createDoorServer(
-  options: ListenerOptions,
-  state: { readonly isDraining: boolean },
-  sockets: Set<Socket>,
-): Server {
-  const server = createServer({
+function createServerFor(door: Door, log: Logger): TlsServer {
+  const http = {
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // Refused by the dispatch, with a body.
     requireHostHeader: false,
-  });
+  };
+  if (door.kind === "tcp" && door.tls !== undefined) {
+    return createTlsServer({ http, identity: door.tls, log });
+  }
+  return { server: createServer(http), drain: () => undefined };
+}
+
+interface DoorParts {
+  readonly options: ListenerOptions;
+  readonly state: { readonly isDraining: boolean };
+  readonly sockets: Set<Socket>;
+}
+
+function attach(server: Server, { options, state, sockets }: DoorParts): void {
   server.maxConnections = MAX_CONNECTIONS;
   server.on("connection", (socket) => {
     sockets.add(socket);
@@ -158,7 +178,6 @@ function createDoorServer(
     });
   });
   server.on("clientError", (error, socket) => refuseBroken(error, socket));
-  return server;
 }
 
 interface Arrival {

@@ -1,0 +1,68 @@
+/** A door with TLS: HTTP/1.1 and HTTP/2, as the client asks for in the handshake. */
+
+import type { Server, ServerOptions } from "node:http";
+import { createServer } from "node:https";
+import type { Duplex } from "node:stream";
+import type { TLSSocket } from "node:tls";
+import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import { createHttp2Bridge } from "./http2-bridge.ts";
+
+/** A client that does not finish its handshake is cut off. */
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+
+/** PEM texts. */
+export interface TlsIdentity {
+  /** The certificate, with those between it and the root. */
+  readonly certificate: string;
+  readonly key: string;
+}
+
+export interface TlsServer {
+  readonly server: Server;
+  /** Lets what is under way on HTTP/2 end. */
+  readonly drain: () => void;
+}
+
+/**
+ * A server that is no different from one without TLS to whoever handles its requests.
+ * @throws SandboxError failed_precondition when certificate and key do not fit.
+ */
+export function createTlsServer(options: {
+  readonly http: ServerOptions & { readonly maxHeaderSize: number };
+  readonly identity: TlsIdentity;
+  readonly log: Logger;
+}): TlsServer {
+  const { http, identity, log } = options;
+  const server = openServer(http, identity);
+  // The server's own way to take a connection whose handshake is over.
+  const takers = server.listeners("secureConnection");
+  const serve = (connection: Duplex) => {
+    for (const take of takers) Reflect.apply(take, server, [connection]);
+  };
+  const bridge = createHttp2Bridge({ serve, maxHeaderBytes: http.maxHeaderSize, log });
+  server.removeAllListeners("secureConnection");
+  server.on("secureConnection", (socket: TLSSocket) => {
+    if (socket.alpnProtocol === "h2") bridge.accept(socket);
+    else serve(socket);
+  });
+  return { server, drain: () => bridge.drain() };
+}
+
+function openServer(http: ServerOptions, { certificate, key }: TlsIdentity) {
+  try {
+    return createServer({
+      ...http,
+      cert: certificate,
+      key,
+      minVersion: "TLSv1.2",
+      ALPNProtocols: ["h2", "http/1.1"],
+      handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+    });
+  } catch (error) {
+    throw new SandboxError("failed_precondition", "certificate and key cannot be used", {
+      cause: error,
+      hint: "both are PEM files, and the key is that of the first certificate",
+    });
+  }
+}
