@@ -22,9 +22,6 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
   if (body.iam !== undefined) {
     refuse("Sandbox IAM workload tokens are not available for your team.");
   }
-  if (body.volumeMounts !== undefined && body.volumeMounts.length > 0) {
-    refuse("Volume mounts are not enabled.");
-  }
   if (body.network !== undefined) checkNetwork(body.network);
   return {
     template: body.templateID,
@@ -36,6 +33,7 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
     network: body.network,
     metadata: body.metadata,
     environment: body.envVars ?? {},
+    volumeMounts: body.volumeMounts ?? [],
   };
 }
 

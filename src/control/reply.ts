@@ -6,6 +6,7 @@ import type { Sample } from "../sandboxes/meter.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Template } from "../sandboxes/templates.ts";
+import type { Volume } from "../sandboxes/volumes.ts";
 import type {
   ListedSandboxBody,
   ListedTemplateBody,
@@ -15,6 +16,7 @@ import type {
   SandboxDetailBody,
   SnapshotBody,
   TemplateBody,
+  VolumeBody,
 } from "../wire/control.ts";
 import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";
 import { CONTROL_STATUS } from "../wire/status.ts";
@@ -67,7 +69,7 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
     state: sandbox.state,
     envdVersion: ENVD_VERSION,
     ...(sandbox.metadata !== undefined && { metadata: { ...sandbox.metadata } }),
-    volumeMounts: [],
+    volumeMounts: sandbox.volumeMounts.map(({ name, path }) => ({ name, path })),
   };
 }
 
@@ -150,6 +152,10 @@ export function toListedTemplate(entry: {
       buildStatus: "ready",
     },
   ];
+}
+
+export function toVolumeBody({ volumeId, name, token }: Volume): VolumeBody {
+  return { volumeID: volumeId, name, token };
 }
 
 /** One sample of what a sandbox used. */

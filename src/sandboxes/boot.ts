@@ -9,6 +9,7 @@ import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
 import { toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
+import { volumeDirectory } from "./volumes.ts";
 
 /** A daemon that does not answer within this time is taken for broken. */
 const INIT_TIMEOUT_MS = 10_000;
@@ -17,12 +18,18 @@ const HEALTH_TIMEOUT_MS = 10_000;
 /** The container of a sandbox. */
 export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord): ContainerSpec {
   const { sandboxId, limits } = record;
+  const binds = record.volumeMounts.map(({ path, volumeId }) => ({
+    source: volumeDirectory(domain, volumeId),
+    path,
+  }));
   return {
     id: sandboxId,
     directory: join(domain.directory, sandboxId),
     layers: toLayers(domain.layersDirectory, build),
     limits,
     hostname: sandboxId,
+    // A folder comes before what is mounted below it.
+    binds: binds.toSorted((left, right) => left.path.length - right.path.length),
   };
 }
 

@@ -13,6 +13,7 @@ import { admitMember, followMember } from "./member.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
+import { resolveMounts } from "./volumes.ts";
 
 /**
  * Starts a sandbox; it answers when this resolves. After a fault nothing of it is left.
@@ -30,13 +31,15 @@ export async function createSandbox(
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
-  return startSandbox(domain, { options, resolved }, bounded);
+  const mounts = resolveMounts(domain, options.volumeMounts);
+  return startSandbox(domain, { options, resolved, mounts }, bounded);
 }
 
 /** What a sandbox is started from. */
 export interface Plan {
   readonly options: CreateOptions;
   readonly resolved: ResolvedTemplate;
+  readonly mounts: SandboxRecord["volumeMounts"];
 }
 
 /**
@@ -126,6 +129,7 @@ function toIntent(domain: Domain, plan: Plan): SandboxRecord {
     allowsInternet: options.allowsInternet ?? null,
     network: options.network ?? null,
     metadata: options.metadata ?? null,
+    volumeMounts: plan.mounts,
     sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
   };
 }

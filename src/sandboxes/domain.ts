@@ -31,6 +31,7 @@ export interface Domain {
   readonly directory: string;
   /** Folder of template and snapshot layers. */
   readonly layersDirectory: string;
+  readonly volumesDirectory: string;
   readonly limits: ContainerLimits;
   /** Sandboxes at once, the paused ones included: they keep their memory. */
   readonly maxSandboxes: number;

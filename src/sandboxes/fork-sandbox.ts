@@ -123,6 +123,7 @@ function toPlan(
   }
   return {
     resolved: { template, build },
+    mounts: source.volumeMounts,
     options: {
       template: source.templateId,
       timeoutSeconds,
@@ -133,6 +134,7 @@ function toPlan(
       allowsInternet: source.allowsInternet ?? undefined,
       network: source.network === null ? undefined : networkSchema.parse(source.network),
       metadata: source.metadata ?? undefined,
+      volumeMounts: source.volumeMounts,
       environment: openEnvironment(domain.secrets, source.sealedEnvironment),
     },
   };

@@ -132,11 +132,22 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
 /** Removes the layers of snapshots that no build names: half made, or half deleted. */
 async function removeOrphans({ store, home }: ReclaimOptions): Promise<Reclaimed[]> {
   forgetForkBuilds(store, Date.now());
+  await removeLostVolumes(store, home);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
   const orphans = findOrphans(folders, store.builds.all());
   for (const name of orphans) await rm(join(directory, name), { recursive: true, force: true });
   return orphans.map((name) => ({ kind: "layer", name }));
+}
+
+/** Removes folders of volumes that were being removed when their service died. */
+async function removeLostVolumes(store: Store, home: string): Promise<void> {
+  const directory = join(home, "volumes");
+  // A new volume has its row before its folder.
+  for (const volumeId of await listFolder(directory)) {
+    if (store.volumes.get(volumeId) !== undefined) continue;
+    await rm(join(directory, volumeId), { recursive: true, force: true });
+  }
 }
 
 /** Forgets the snapshots that an instance never finished; their layers are orphans then. */

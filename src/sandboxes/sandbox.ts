@@ -4,6 +4,7 @@ import type { ContainerLimits } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { Secrets } from "./secrets.ts";
+import type { MountWish } from "./volumes.ts";
 
 /** A sandbox at one moment. */
 export interface Sandbox {
@@ -25,6 +26,7 @@ export interface Sandbox {
   readonly allowsInternet: boolean | undefined;
   readonly network: Network | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
+  readonly volumeMounts: readonly MountWish[];
 }
 
 export interface CreateOptions {
@@ -41,6 +43,7 @@ export interface CreateOptions {
   readonly network: Network | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
   readonly environment: Readonly<Record<string, string>>;
+  readonly volumeMounts: readonly MountWish[];
 }
 
 /** The public description of a record. */
@@ -61,5 +64,6 @@ export function toSandbox(record: SandboxRecord, secrets: Secrets): Sandbox {
     allowsInternet: record.allowsInternet ?? undefined,
     network: record.network === null ? undefined : networkSchema.parse(record.network),
     metadata: record.metadata ?? undefined,
+    volumeMounts: record.volumeMounts.map(({ name, path }) => ({ name, path })),
   };
 }

@@ -41,6 +41,7 @@ import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from
 import { createTemplates, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork, type EgressRules } from "./update-network.ts";
+import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
 import { sleepers, wakeSandbox, type Knock, type Sleeper } from "./wake.ts";
 
 /** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
@@ -81,6 +82,13 @@ export interface Sandboxes extends AsyncDisposable {
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRules): Promise<void>;
+  /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
+  createVolume(name: string): Promise<Volume>;
+  listVolumes(): Volume[];
+  /** @throws SandboxError invalid_argument for no identifier, not_found. */
+  getVolume(volumeId: string): Volume;
+  /** @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it. */
+  removeVolume(volumeId: string): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
   logs(query: LogQuery): LogLine[];
@@ -111,6 +119,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const { store, home, owner, clock, log, engine } = options;
   const closing = new AbortController();
   const layersDirectory = join(home, "layers");
+  const volumesDirectory = join(home, "volumes");
+  await mkdir(volumesDirectory, { recursive: true, mode: 0o700 });
   const directory = containersDirectory(home, owner);
   await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -123,6 +133,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     templates: await createTemplates({ ...options, layersDirectory }),
     directory,
     layersDirectory,
+    volumesDirectory,
     members,
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
@@ -182,6 +193,10 @@ function toOperations(domain: Domain, track: Track): Omit<Sandboxes, keyof Async
     snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
     fork: (sandboxId, request) => track(forkSandbox(domain, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(domain, sandboxId, rules),
+    createVolume: (name) => track(createVolume(domain, name)),
+    listVolumes: () => listVolumes(domain),
+    getVolume: (volumeId) => getVolume(domain, volumeId),
+    removeVolume: (volumeId) => track(removeVolume(domain, volumeId)),
     listSnapshots: (query) => listSnapshots(domain, query),
     logs: (query) => domain.logBook.read(query),
     metrics(sandboxId, range) {

@@ -15,6 +15,7 @@ export interface Secrets {
   /** Sixty-four hex digits, the same for the whole life of a sandbox, different for each. */
   accessToken(sandboxId: string): string;
   trafficToken(sandboxId: string): string;
+  volumeToken(volumeId: string): string;
   seal(text: string): string;
   /** @throws SandboxError internal when it was sealed under another seed. */
   unseal(sealed: string): string;
@@ -44,6 +45,7 @@ export function createSecrets(seed: Buffer): Secrets {
   return {
     accessToken: (sandboxId) => derive(seed, `envd|1|${sandboxId}`).toString("hex"),
     trafficToken: (sandboxId) => derive(seed, `traffic|1|${sandboxId}`).toString("hex"),
+    volumeToken: (volumeId) => derive(seed, `volume|1|${volumeId}`).toString("hex"),
     seal(text) {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv("aes-256-gcm", key, nonce);

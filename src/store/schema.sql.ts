@@ -45,6 +45,13 @@ export const STATE_STEPS: readonly string[] = [
     value TEXT NOT NULL
   ) STRICT;
   `,
+  `
+  CREATE TABLE volumes (
+    volume_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL
+  ) STRICT;
+  `,
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */

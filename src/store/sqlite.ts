@@ -13,6 +13,7 @@ import { translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openTemplates } from "./templates.ts";
 import { inTransaction } from "./transaction.ts";
+import { openVolumes } from "./volumes.ts";
 
 const MEMORY = ":memory:";
 
@@ -33,6 +34,7 @@ export function openStore(options: { readonly path: string }): Store {
     sandboxes: openSandboxes(state),
     templates: openTemplates(state),
     builds: openBuilds(state),
+    volumes: openVolumes(state),
     keys: openKeys(state),
     facts: openFacts(state),
     logs: openLogs(logs),

@@ -52,6 +52,9 @@ export const sandboxRecordSchema = z.object({
   allowsInternet: z.boolean().nullable(),
   network: z.record(z.string(), z.unknown()).nullable(),
   metadata: stringMap.nullable(),
+  volumeMounts: z
+    .array(z.object({ name: z.string(), path: z.string(), volumeId: z.string() }))
+    .default([]),
   /** The environment given at creation, sealed under the seed of the home. */
   sealedEnvironment: z.string().nullable(),
 });
@@ -103,6 +106,25 @@ export const keyRecordSchema = z.object({
 });
 
 export type KeyRecord = z.infer<typeof keyRecordSchema>;
+
+export const volumeRecordSchema = z.object({
+  volumeId: z.string(),
+  name: z.string(),
+  createdAtMs: atMs,
+});
+
+export type VolumeRecord = z.infer<typeof volumeRecordSchema>;
+
+export interface VolumeTable {
+  /** @throws SandboxError already_exists when a volume of that name is there. */
+  add(record: VolumeRecord): void;
+  get(volumeId: string): VolumeRecord | undefined;
+  getByName(name: string): VolumeRecord | undefined;
+  all(): VolumeRecord[];
+  remove(volumeId: string): void;
+  /** In sandboxes of every owner. */
+  countMounts(volumeId: string): number;
+}
 
 export interface SandboxTable {
   get(sandboxId: string): SandboxRecord | undefined;
@@ -199,6 +221,7 @@ export interface Store extends Disposable {
   readonly sandboxes: SandboxTable;
   readonly templates: TemplateTable;
   readonly builds: BuildTable;
+  readonly volumes: VolumeTable;
   readonly keys: KeyTable;
   readonly logs: LogTable;
   readonly facts: FactTable;

@@ -142,6 +142,18 @@ export const forkResultSchema = z.object({
 
 export type ForkResultBody = z.infer<typeof forkResultSchema>;
 
+/** Body of `POST /volumes`. */
+export const volumeRequestSchema = z.object({ name: z.string() });
+
+/** Reply of `POST /volumes` and `GET /volumes/{volumeID}`. */
+export const volumeSchema = z.object({
+  volumeID: z.string(),
+  name: z.string(),
+  token: z.string(),
+});
+
+export type VolumeBody = z.infer<typeof volumeSchema>;
+
 /** One sample of `GET /sandboxes/{sandboxID}/metrics`. */
 export const metricSchema = z.object({
   timestamp: z.string(),

@@ -35,6 +35,9 @@ export const MESSAGES = {
     "This sandbox can't be resumed with the credentials provided. Check your access token and try again.",
   stillChanging: "The sandbox is still transitioning. Try again in a moment.",
   forkTooFew: "Count must be at least 1",
+  volumeNameWrong: "Invalid volume name",
+  volumeIdWrong: "Invalid volume ID",
+  volumeMissing: "Volume not found",
   signatureWrong: "invalid signature",
   signatureExpired: "signature is already expired",
 } as const;

@@ -121,7 +121,7 @@ test.for<{ call: Call; expected: { code: number; message: string } }>([
   },
   {
     call: create({ volumeMounts: [{ name: "a", path: "/a" }] }),
-    expected: fault(400, "Volume mounts are not enabled."),
+    expected: fault(400, "invalid mounts:\n\t- volume mount #0: volume 'a' not found"),
   },
   {
     call: post(`/v2/sandboxes/${MISSING}/connect`, { timeout: 0 }),
@@ -160,8 +160,11 @@ test.for<{ call: Call; expected: { code: number; message: string } }>([
     expected: fault(404, "template 'nope' not found"),
   },
   {
-    call: { path: "/volumes" },
-    expected: fault(501, "not available in this service: volumes"),
+    call: { path: `/volumecontent/${MISSING}/path` },
+    expected: fault(
+      501,
+      "not available in this service: content of volumes from outside a sandbox",
+    ),
   },
   {
     call: post(`/sandboxes/${MISSING}/fork`),

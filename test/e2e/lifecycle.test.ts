@@ -1,7 +1,7 @@
 /** What outlives a fork, a pause without memory and a killed service, on real containers. */
 
 import assert from "node:assert/strict";
-import { Sandbox, type SandboxOpts } from "e2b";
+import { Sandbox, Volume, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { takeCensus, type Census } from "../support/census.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
@@ -64,5 +64,45 @@ test("a folder that became a link does not boot, and can be killed", async () =>
   await sandbox.pause({ keepMemory: false });
   await expect(sandbox.connect()).rejects.toThrow("/mnt of the template is not a real folder");
   expect(await Sandbox.getInfo(sandbox.sandboxId, options)).toMatchObject({ state: "paused" });
+  await sandbox.kill();
+});
+
+test("a volume is shared by sandboxes, outlives them and keeps its owners", async () => {
+  const volume = await Volume.create("shared", options);
+  const withVolume = { ...options, volumeMounts: { "/mnt/deep/data": volume } };
+  const first = await Sandbox.create("base", withVolume);
+  const second = await Sandbox.create("base", withVolume);
+  await first.commands.run("cd /mnt/deep/data; echo hello > mine; sudo cp /bin/true theirs");
+  await first.commands.run("sudo chmod 4755 /mnt/deep/data/theirs");
+  const look = "cd /mnt/deep/data; cat mine; stat -c %U:%G mine theirs";
+  const expected = "hello\nuser:user\nroot:root\n";
+  expect((await second.commands.run(look)).stdout).toBe(expected);
+  await second.pause({ keepMemory: false });
+  await second.connect();
+  expect((await second.commands.run(look)).stdout).toBe(expected);
+  await Promise.all([first.kill(), second.kill()]);
+  const third = await Sandbox.create("base", withVolume);
+  expect((await third.commands.run(look)).stdout).toBe(expected);
+  expect((await third.commands.run("cat /proc/mounts | grep deep")).stdout).toMatch(
+    /nosuid.*nodev|nodev.*nosuid/,
+  );
+  await third.kill();
+  expect(await Volume.destroy(volume.volumeId, options)).toBe(true);
+});
+
+test("metrics tell what a sandbox uses", async () => {
+  const sandbox = await Sandbox.create("base", options);
+  await sandbox.commands.run("dd if=/dev/zero of=big bs=1M count=50 status=none");
+  const busy = await sandbox.commands.run("while :; do :; done", { background: true });
+  const newest = async () => (await sandbox.getMetrics()).at(-1);
+  await expect
+    .poll(async () => (await newest())?.cpuUsedPct, { timeout: 15_000 })
+    .toBeGreaterThan(5);
+  expect(await newest()).toMatchObject({ cpuCount: 2, memTotal: 536_870_912 });
+  const { diskUsed = 0, diskTotal = 0, memUsed = 0 } = (await newest()) ?? {};
+  expect(diskUsed).toBeGreaterThan(50 * 1024 * 1024);
+  expect(diskTotal).toBeGreaterThan(1024 ** 3);
+  expect(memUsed).toBeGreaterThan(1024 * 1024);
+  await busy.kill();
   await sandbox.kill();
 });

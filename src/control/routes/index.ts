@@ -26,6 +26,12 @@ import { refreshSandboxRoute } from "./refresh-sandbox.ts";
 import { resumeSandboxRoute } from "./resume-sandbox.ts";
 import { setTimeoutRoute } from "./set-timeout.ts";
 import { updateNetworkRoute } from "./update-network.ts";
+import {
+  createVolumeRoute,
+  deleteVolumeRoute,
+  getVolumeRoute,
+  listVolumesRoute,
+} from "./volumes.ts";
 
 export const ROUTES: readonly Route[] = [
   connectSandboxRoute,
@@ -52,5 +58,9 @@ export const ROUTES: readonly Route[] = [
   resumeSandboxRoute,
   setTimeoutRoute,
   updateNetworkRoute,
+  createVolumeRoute,
+  deleteVolumeRoute,
+  getVolumeRoute,
+  listVolumesRoute,
   ...notOfferedRoutes,
 ];

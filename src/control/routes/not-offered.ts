@@ -21,10 +21,11 @@ const ROWS: readonly (readonly [Route["method"], string, string])[] = [
   ["POST", "/templates/tags", "tagging a template"],
   ["DELETE", "/templates/tags", "tagging a template"],
   ["GET", "/templates/{templateID}/tags", "tags of a template"],
-  ["GET", "/volumes", "volumes"],
-  ["POST", "/volumes", "volumes"],
-  ["GET", "/volumes/{volumeID}", "volumes"],
-  ["DELETE", "/volumes/{volumeID}", "volumes"],
+  ["GET", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
+  ["POST", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
+  ["PUT", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
+  ["PATCH", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
+  ["DELETE", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
 ];
 
 export const notOfferedRoutes: readonly Route[] = ROWS.map(([method, path, subject]) =>

@@ -29,6 +29,7 @@ const SANDBOX: SandboxRecord = {
   keepsMemory: true,
   hasMemory: true,
   bootId: "",
+  volumeMounts: [],
   startedAtMs: 1000,
   endAtMs: 2000,
   limits: LIMITS,

@@ -1,0 +1,139 @@
+/** Named folders that outlive sandboxes and that several of them may have at once. */
+
+import { randomUUID } from "node:crypto";
+import { chown, mkdir, rm } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import { requireDiskSpace } from "./disk-space.ts";
+import type { Domain } from "./domain.ts";
+
+/** Each is a mount in the kernel's tables. */
+const MAX_MOUNTS = 32;
+
+const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
+const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** A new volume belongs to the user whom templates make for programs. */
+const OWNER_ID = 1000;
+
+/** Inside these the sandbox has mounts of its own. */
+const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))/;
+
+/** A volume, and the token for its content. */
+export interface Volume extends VolumeRecord {
+  readonly token: string;
+}
+
+/** A volume by name, and where it is seen. */
+export interface MountWish {
+  readonly name: string;
+  readonly path: string;
+}
+
+/** Where a volume is on the host. */
+export function volumeDirectory(domain: Domain, volumeId: string): string {
+  return join(domain.volumesDirectory, volumeId);
+}
+
+/** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
+export async function createVolume(domain: Domain, name: string): Promise<Volume> {
+  const { store, clock } = domain;
+  if (!NAME_PATTERN.test(name)) {
+    throw new SandboxError("invalid_argument", MESSAGES.volumeNameWrong);
+  }
+  await requireDiskSpace(domain.volumesDirectory);
+  const volume = { volumeId: randomUUID(), name, createdAtMs: clock.now() };
+  store.transaction(() => {
+    if (store.volumes.getByName(name) !== undefined) {
+      throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
+    }
+    store.volumes.add(volume);
+  });
+  await makeFolder(domain, volume.volumeId);
+  return withToken(domain, volume);
+}
+
+/** Oldest first. */
+export function listVolumes(domain: Domain): Volume[] {
+  return domain.store.volumes
+    .all()
+    .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
+    .map((volume) => withToken(domain, volume));
+}
+
+/** @throws SandboxError invalid_argument for no identifier, not_found when there is none. */
+export function getVolume(domain: Domain, volumeId: string): Volume {
+  if (!ID_PATTERN.test(volumeId)) {
+    throw new SandboxError("invalid_argument", MESSAGES.volumeIdWrong);
+  }
+  const volume = domain.store.volumes.get(volumeId);
+  if (volume === undefined) throw new SandboxError("not_found", MESSAGES.volumeMissing);
+  return withToken(domain, volume);
+}
+
+/**
+ * Removes a volume with everything in it.
+ * @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it.
+ */
+export async function removeVolume(domain: Domain, volumeId: string): Promise<void> {
+  const { store } = domain;
+  store.transaction(() => {
+    getVolume(domain, volumeId);
+    if (store.volumes.countMounts(volumeId) > 0) {
+      throw new SandboxError("failed_precondition", "Volume is mounted in a sandbox");
+    }
+    store.volumes.remove(volumeId);
+  });
+  await rm(volumeDirectory(domain, volumeId), { recursive: true, force: true });
+}
+
+/**
+ * The volumes that are wished for.
+ * @throws SandboxError invalid_argument with every fault of the list.
+ */
+export function resolveMounts(
+  domain: Domain,
+  wishes: readonly MountWish[],
+): SandboxRecord["volumeMounts"] {
+  if (wishes.length > MAX_MOUNTS) {
+    throw new SandboxError("invalid_argument", `at most ${MAX_MOUNTS} volumes can be mounted`);
+  }
+  const paths = new Set<string>();
+  const faults: string[] = [];
+  const mounts = wishes.flatMap(({ name, path }, index) => {
+    const volume = domain.store.volumes.getByName(name);
+    const clean = posix.normalize(path).replace(/(?<=.)\/$/, "");
+    const reason =
+      volume === undefined ? `volume '${name}' not found` : findPathFault(path, clean, paths);
+    if (reason !== undefined) faults.push(`\t- volume mount #${index}: ${reason}`);
+    paths.add(clean);
+    return volume === undefined ? [] : [{ name, path: clean, volumeId: volume.volumeId }];
+  });
+  if (faults.length === 0) return mounts;
+  throw new SandboxError("invalid_argument", ["invalid mounts:", ...faults].join("\n"));
+}
+
+function findPathFault(path: string, clean: string, used: ReadonlySet<string>): string | undefined {
+  if (path === "") return "path cannot be empty";
+  if (!path.startsWith("/")) return "path must be absolute";
+  if (path.split("/").some((part) => part === "." || part === "..")) {
+    return "path must not contain any '.' or '..' components";
+  }
+  if (used.has(clean)) return `path '${path}' is already used`;
+  return RESERVED_PATTERN.test(clean) || path.includes("\0")
+    ? `path '${path}' is reserved`
+    : undefined;
+}
+
+async function makeFolder(domain: Domain, volumeId: string): Promise<void> {
+  const directory = volumeDirectory(domain, volumeId);
+  await mkdir(directory, { recursive: true, mode: 0o755 });
+  // Without the right to give files away there is no engine that maps their owners either.
+  if (process.getuid?.() === 0) await chown(directory, OWNER_ID, OWNER_ID);
+}
+
+function withToken({ secrets }: Domain, volume: VolumeRecord): Volume {
+  return { ...volume, token: secrets.volumeToken(volume.volumeId) };
+}
