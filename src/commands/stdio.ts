@@ -9,7 +9,9 @@ import type { Config } from "../config.ts";
 import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
+import type { Tool } from "../mcp/tool.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
+import { withoutService } from "../mcp/unserved.ts";
 import { doorPath, isAlive } from "../sandboxes/reclaim.ts";
 import { findAddress } from "./address.ts";
 import type { CommandContext } from "./command.ts";
@@ -24,11 +26,14 @@ const DEFAULT_REMOTE_DOMAIN = "e2b.app";
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
   using stops = listenForStops();
   await using stack = new AsyncDisposableStack();
-  const { service, onExit } = await openService(config, log, stack);
+  const selected = selectTools(TOOLS, config.tools);
+  const { service, onExit, tools } = canServe(config)
+    ? { ...(await openService(config, log, stack)), tools: selected }
+    : openNoService(selected, stack);
   const state = stack.use(startMcpState({ service, log, onExit }));
   const end = await serveMcpStdio({
     state,
-    tools: selectTools(TOOLS, config.tools),
+    tools,
     version: VERSION,
     protocol: config.protocol,
     stdin: process.stdin,
@@ -40,6 +45,25 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   // Whatever the host still sends must not keep the process alive.
   process.stdin.destroy();
   return EXIT_OK;
+}
+
+/** Containers are a thing of Linux. */
+function canServe(config: Config): boolean {
+  return config.engine === "remote" || process.platform === "linux";
+}
+
+/** A server that starts all the same: the tools themselves say what is missing. */
+function openNoService(selected: readonly Tool[], stack: AsyncDisposableStack) {
+  // Nothing is ever sent to it.
+  const service = stack.use(createService({ url: "http://localhost", apiKey: "" }));
+  const tools = withoutService(selected, {
+    reason: `sandboxes run on Linux only, this is ${process.platform}`,
+    hint:
+      "Tell the user the two ways on: set E2B_API_KEY to the key of an E2B-compatible service, " +
+      "or run `npx -y sandbox-mcp serve` on a Linux machine or VM and set E2B_API_URL, " +
+      "E2B_SANDBOX_URL and E2B_API_KEY to what it prints.",
+  });
+  return { service, onExit: "leave" as const, tools };
 }
 
 interface OpenService {

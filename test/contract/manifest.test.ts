@@ -26,3 +26,13 @@ test("the README names every listed tool and no other", async () => {
   const manifest: { tools: { name: string }[] } = JSON.parse(await readRoot("tools.manifest.json"));
   expect(named.toSorted()).toEqual(manifest.tools.map((tool) => tool.name));
 });
+
+test("the registry's entry has name and version of the package", async () => {
+  const about: Record<string, unknown> = JSON.parse(await readRoot("package.json"));
+  const entry: unknown = JSON.parse(await readRoot("server.json"));
+  expect(entry).toMatchObject({
+    name: about["mcpName"],
+    version: about["version"],
+    packages: [{ identifier: about["name"], version: about["version"] }],
+  });
+});
