@@ -23,6 +23,7 @@ const PACKAGES = [
   "gzip",
   "passwd",
   "procps",
+  "python-is-python3",
   "python3",
   "sed",
   "sudo",

@@ -27,10 +27,22 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
 
   test("no room for content: a class of its own, and room again after a removal", async () => {
     await sandbox.files.write("here-before", "some text that is here");
-    await sandbox.commands.run("cat /dev/zero > filler; true", { user: "root" });
+    // The file system holds blocks back until it knows where they go; then they can be taken too.
+    const fill = "for n in 1 2 3; do cat /dev/zero >> filler; sync; done 2>/dev/null; true";
+    await sandbox.commands.run(fill, { user: "root" });
     const upload = sandbox.files.write("too-much", "x".repeat(100_000), { useOctetStream: true });
     await expect(upload).rejects.toThrow(sdk.NotEnoughSpaceError);
     await expect(upload).rejects.toThrow("not enough disk space available");
+    const url = await sandbox.uploadUrl("little");
+    const headers = { "content-type": "application/octet-stream" };
+    const reply = await fetch(url, { method: "POST", headers, body: "x".repeat(2048) });
+    expect([reply.status, await reply.json()]).toEqual([
+      507,
+      {
+        code: 507,
+        message: "attempted to write 2048 bytes: not enough disk space available",
+      },
+    ]);
     await sandbox.files.write("here-before", "other text");
     expect(await sandbox.files.read("here-before")).toBe("other text");
     await sandbox.files.remove("filler", { user: "root" });

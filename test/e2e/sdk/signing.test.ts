@@ -198,10 +198,10 @@ describe.each(RELEASES)("e2b $release, secured", ({ sdk }) => {
     }
   });
 
-  test("commands work on a secured sandbox, and a pause changes neither token nor files", async () => {
+  test.for([true, false])("a pause changes neither token nor files (memory: %s)", async (keep) => {
     expect((await sandbox.commands.run("echo secured")).stdout).toBe("secured\n");
     await sandbox.files.write("kept.txt", "kept");
-    await sandbox.pause();
+    await sandbox.pause({ keepMemory: keep });
     expect(await sandbox.isRunning()).toBe(false);
     await sandbox.connect();
     expect(await sandbox.isRunning()).toBe(true);

@@ -204,6 +204,21 @@ async def case_folders_moves_and_removals(sandbox):
     equal(await done(files.exists("made")), False)
 
 
+async def case_metadata(sandbox):
+    files = sandbox.files
+    for is_raw in [False, True]:
+        given = {"author": "somebody", "Kind": "a draft"}
+        stored = {"author": "somebody", "kind": "a draft"}
+        info = await done(files.write("meta", "x", metadata=given, use_octet_stream=is_raw))
+        equal(info.metadata, stored)
+        equal((await done(files.get_info("meta"))).metadata, stored)
+        await done(files.write("meta", "x"))
+        equal((await done(files.get_info("meta"))).metadata or {}, {})
+    await refused(
+        e2b.InvalidArgumentException, lambda: files.write("never", "x", metadata={"a b": "x"})
+    )
+
+
 async def case_a_watched_folder(sandbox):
     files = sandbox.files
     await done(files.make_dir("watched/below"))

@@ -1,0 +1,40 @@
+/** What the users of the public clients expect inside a sandbox: programs, accounts, files. */
+
+import { Sandbox } from "e2b";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startSdkServe, type SdkServe } from "../../support/sdk.ts";
+
+let service: SdkServe;
+let sandbox: Sandbox;
+
+beforeAll(async () => {
+  service = await startSdkServe();
+  sandbox = await Sandbox.create("base", service.options);
+});
+
+afterAll(async () => {
+  await sandbox.kill();
+  await service[Symbol.asyncDispose]();
+});
+
+async function say(script: string): Promise<string> {
+  return (await sandbox.commands.run(script)).stdout.trimEnd();
+}
+
+test.for(["bash", "cat", "sudo", "python3", "git", "tput", "curl", "findmnt"])(
+  "the program %s is there",
+  async (program) => {
+    expect(await say(`command -v ${program}`)).toMatch(/^\//);
+  },
+);
+
+test("git can serve repositories by itself", async () => {
+  expect(await say(`test -x "$(git --exec-path)/git-daemon" && echo yes`)).toBe("yes");
+});
+
+test("the accounts: root, and a user with a shell who may become root without a password", async () => {
+  expect(await say("getent passwd root user | cut -d: -f1,6,7")).toBe(
+    "root:/root:/bin/bash\nuser:/home/user:/bin/bash",
+  );
+  expect(await say("id -gn; sudo -n id -u")).toBe("user\n0");
+});

@@ -1,0 +1,82 @@
+/** What uploads say of their files: kept as attributes of the files themselves. */
+
+import type { Sandbox } from "e2b";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+
+let service: SdkServe;
+
+beforeAll(async () => {
+  service = await startSdkServe();
+});
+
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+});
+
+describe.each(RELEASES)("e2b $release", ({ sdk }) => {
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    sandbox = await sdk.Sandbox.create("base", service.options);
+  });
+
+  afterAll(async () => {
+    await sandbox.kill();
+  });
+
+  async function metadataOf(path: string) {
+    return (await sandbox.files.getInfo(path)).metadata;
+  }
+
+  test.for([false, true])("it comes back with the file (raw upload: %s)", async (isRaw) => {
+    const metadata = { author: "somebody", "content-kind": "a draft; v=2" };
+    const options = { metadata, useOctetStream: isRaw };
+    const path = `kept-${isRaw}.txt`;
+    expect(await sandbox.files.write(path, "x", options)).toMatchObject({ metadata });
+    expect(await metadataOf(path)).toEqual(metadata);
+    const listed = await sandbox.files.list(".");
+    expect(listed.find((entry) => entry.name === path)?.metadata).toEqual(metadata);
+    const moved = await sandbox.files.rename(path, `${path}.moved`);
+    expect(moved.metadata).toEqual(metadata);
+  });
+
+  test("several files of one call share it, and keys become lower case", async () => {
+    const files = ["a", "b"].map((name) => ({ path: `shared/${name}`, data: name }));
+    await sandbox.files.write(files, { metadata: { MixedCase: "yes" } });
+    expect(await metadataOf("shared/a")).toEqual({ mixedcase: "yes" });
+    expect(await metadataOf("shared/b")).toEqual({ mixedcase: "yes" });
+  });
+
+  test("each upload replaces all of it; one without any clears it", async () => {
+    await sandbox.files.write("replaced", "1", { metadata: { a: "1", b: "1" } });
+    await sandbox.files.write("replaced", "2", { metadata: { c: "3" } });
+    expect(await metadataOf("replaced")).toEqual({ c: "3" });
+    await sandbox.files.write("replaced", "3");
+    expect(await metadataOf("replaced")).toBeUndefined();
+  });
+
+  test("an attribute that a program sets is seen, and the other way round", async () => {
+    await sandbox.files.write("both", "x", { metadata: { wire: "outside" } });
+    const script = `import os
+os.setxattr("both", "user.e2b.inside", b"python")
+print(os.getxattr("both", "user.e2b.wire").decode())`;
+    await sandbox.files.write("set.py", script);
+    expect((await sandbox.commands.run("python3 set.py")).stdout).toBe("outside\n");
+    expect(await metadataOf("both")).toEqual({ wire: "outside", inside: "python" });
+  });
+
+  test.for([
+    ["an empty key", { "": "x" }],
+    ["a key with a space", { "a b": "x" }],
+    ["a key beyond ASCII", { ä: "x" }],
+    ["a value with a line break", { a: "x\ny" }],
+    ["a value beyond ASCII", { a: "ä" }],
+    ["a key that is too long", { ["k".repeat(247)]: "x" }],
+    ["more than fits", { a: "x".repeat(4096) }],
+  ] as const)("%s is refused, and no file is made", async ([, metadata]) => {
+    const upload = sandbox.files.write("never", "x", { metadata: { ...metadata } });
+    await expect(upload).rejects.toThrow(sdk.InvalidArgumentError);
+    expect(await sandbox.files.exists("never")).toBe(false);
+  });
+});
