@@ -70,6 +70,12 @@ export function isSameObject(left: Seen, right: Seen): boolean {
   return left.dev === right.dev && left.ino === right.ino && left.birthMs === right.birthMs;
 }
 
+/** Whether a file has other content than was known; of folders the news of their entries tell. */
+export function isRewritten(known: Seen, now: Seen): boolean {
+  if (now.isDirectory) return false;
+  return known.size !== now.size || known.modifiedMs !== now.modifiedMs;
+}
+
 /**
  * The meaning of `rename`. `isRepeated` says that the same name has more of them waiting, so that
  * what is there now may be the work of a later one.
@@ -107,7 +113,7 @@ export function inferChange(
   if (known === undefined) return { events: [EventType.CREATE], seen: toNewcomer(now) };
   if (known === GHOST) return { events: [], seen: known };
   if (now.isDirectory) return { events: [EventType.CHMOD], seen: now };
-  const isWritten = known.isFresh || known.size !== now.size || known.modifiedMs !== now.modifiedMs;
+  const isWritten = known.isFresh || isRewritten(known, now);
   const hasNewOwner = known.mode !== now.mode || known.uid !== now.uid || known.gid !== now.gid;
   const isTouched = hasNewOwner || (!isWritten && known.changedMs !== now.changedMs);
   const isRecent = !isTouched && nowMs - now.modifiedMs < RECENT_WRITE_MS;

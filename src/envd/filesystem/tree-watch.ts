@@ -11,7 +11,15 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import { EventType } from "../../gen/filesystem/filesystem_pb.ts";
 import { baseName, joinPath } from "../path.ts";
-import { inferChange, inferRename, isSameObject, toNewcomer, toSeen, type Seen } from "./infer.ts";
+import {
+  inferChange,
+  inferRename,
+  isRewritten,
+  isSameObject,
+  toNewcomer,
+  toSeen,
+  type Seen,
+} from "./infer.ts";
 import { RawEvents, type RawEvent } from "./raw-events.ts";
 import type { WatchBudget } from "./watch-budget.ts";
 
@@ -227,7 +235,18 @@ export class TreeWatch implements Disposable {
     }
     const remembered = how.remembered?.get("");
     for (const [name, seen] of remembered ?? []) this.#rememberIn(folder, name, seen);
-    await this.#scan(folder, how);
+    const names = await this.#scan(folder, how);
+    // News that came while the folder was on its way were told of its old place, and are lost.
+    if (remembered !== undefined) await this.#tellMissing(folder, names);
+  }
+
+  /** Reports what is known of a folder and is not there any more. */
+  async #tellMissing(folder: string, names: ReadonlySet<string>): Promise<void> {
+    const known = [...(this.#folders.get(folder)?.known.keys() ?? [])];
+    for (const name of known.filter((candidate) => !names.has(candidate))) {
+      const event: RawEvent = { folder, name, kind: "rename" };
+      await this.#handle(event, { now: undefined, next: undefined });
+    }
   }
 
   #rememberIn(folder: string, name: string, seen: Seen): void {
@@ -259,9 +278,13 @@ export class TreeWatch implements Disposable {
     const { name, now } = item;
     const watched = this.#folders.get(folder);
     if (watched === undefined || now === undefined) return;
-    if (!watched.known.has(name)) {
+    const known = watched.known.get(name);
+    if (known === undefined || !isSameObject(known, now)) {
       this.#remember(watched, name, how.isReported ? toNewcomer(now) : now);
       if (how.isReported) await this.#options.onEvent(joinPath(folder, name), EventType.CREATE);
+    } else if (isRewritten(known, now)) {
+      this.#remember(watched, name, now);
+      await this.#options.onEvent(joinPath(folder, name), EventType.WRITE);
     }
     if (!now.isDirectory || !this.#options.isRecursive) return;
     const below = how.remembered && subtree(how.remembered, name);
@@ -287,12 +310,8 @@ export class TreeWatch implements Disposable {
   /** Compares every folder with what is known of it, in case the kernel dropped events. */
   async #afterBurst(): Promise<void> {
     if (this.#raw.takeBurst() < BURST) return;
-    for (const [folder, watched] of this.#folders) {
-      const names = await this.#scan(folder, { isReported: true });
-      for (const name of [...watched.known.keys()].filter((known) => !names.has(known))) {
-        const event: RawEvent = { folder, name, kind: "rename" };
-        await this.#handle(event, { now: undefined, next: undefined });
-      }
+    for (const folder of this.#folders.keys()) {
+      await this.#tellMissing(folder, await this.#scan(folder, { isReported: true }));
     }
   }
 
