@@ -1,0 +1,159 @@
+/** A day's work in small: tasks of an agent, each done with nothing but what the tools return. */
+
+import { createHash } from "node:crypto";
+import { expect, test } from "vitest";
+import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
+import { openTestHome } from "../support/home.ts";
+import { startMcpClient } from "../support/mcp-client.ts";
+import { startServe } from "../support/serve.ts";
+
+/** An agent whose sandboxes end with it. */
+async function startAgent() {
+  await using stack = new AsyncDisposableStack();
+  const home = stack.use(await openTestHome());
+  const flags = ["--toolsets", "all", "--home", home.path];
+  const client = stack.use(await startMcpClient(flags));
+  const owned = stack.move();
+  return {
+    agent: createAgent(client),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** Every reply about a command until its end, however often its output must be asked for. */
+async function finish(agent: Agent, started: string, sandbox: object): Promise<string[]> {
+  let text = started;
+  const replies = [text];
+  for (let turn = 0; turn < 30 && text.includes("status: running"); turn += 1) {
+    const input = {
+      ...sandbox,
+      process_id: read(text, /process_id: (p_\d+)/),
+      cursor: Number(read(text, /next_cursor: (\d+)/)),
+      wait_seconds: 2,
+    };
+    // oxlint-disable-next-line no-await-in-loop
+    text = await agent.do("get_process_output", input);
+    replies.push(text);
+  }
+  return replies;
+}
+
+test("a failing Python test is found, mended by edit_file, and passes", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  const source = "def double(number):\n    return number + number + 1\n";
+  await agent.do("write_file", { ...sandbox, path: "work/double.py", content: source });
+  const check = "import double\nassert double.double(2) == 4, double.double(2)\n";
+  await agent.do("write_file", { ...sandbox, path: "work/check.py", content: check });
+  const run = { ...sandbox, cmd: "python3 check.py", cwd: "/home/user/work" };
+  const failed = await agent.do("run_process", run);
+  expect(read(failed, /exit_code: (\d+)/)).toBe("1");
+  expect(failed).toContain("AssertionError: 5");
+  const wrong = read(
+    await agent.do("read_file", { ...sandbox, path: "work/double.py" }),
+    /(return .*)/,
+  );
+  const edit = { path: "work/double.py", old_string: wrong, new_string: "return number + number" };
+  await agent.do("edit_file", { ...sandbox, ...edit });
+  expect(read(await agent.do("run_process", run), /exit_code: (\d+)/)).toBe("0");
+});
+
+test("a build longer than one wait is followed to its end by bounded waits", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  const cmd = "for step in 1 2 3 4 5; do echo step $step; sleep 1; done; exit 7";
+  const first = await agent.do("run_process", { ...sandbox, cmd, wait_seconds: 1 });
+  expect(first).toContain("status: running");
+  const replies = await finish(agent, first, sandbox);
+  expect(read(replies.at(-1) ?? "", /exit_code: (\d+)/)).toBe("7");
+  const steps = [...replies.join("\n").matchAll(/^step (\d)$/gm)].map(([, step]) => step);
+  expect(steps).toEqual(["1", "2", "3", "4", "5"]);
+});
+
+test("an expired sandbox is replaced by following the error alone", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", { timeout_seconds: 1 }));
+  const work = { cmd: "echo done" };
+  const said = async () => (await agent.ask("run_process", { ...sandbox, ...work })).text;
+  await expect.poll(said, { interval: 500 }).toMatch(/^not_found: /);
+  const next = read(await said(), /Call (create_sandbox)/);
+  const fresh = sandboxOf(await agent.do(next, {}));
+  expect(await agent.do("run_process", { ...fresh, ...work })).toContain("\ndone\n");
+});
+
+test("copies of a sandbox go different ways and are compared", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  await agent.do("write_file", { ...sandbox, path: "data.txt", content: "3\n1\n2\n" });
+  const copies = await agent.do("fork_sandbox", { ...sandbox, count: 2 });
+  const ids = [...copies.matchAll(/"sandbox_id":"([a-z0-9]+)"/g)].map(([, id]) => id);
+  const results = await Promise.all(
+    ["sort", "sort -r"].map((sort, index) =>
+      agent.do("run_process", { sandbox_id: ids[index], cmd: `${sort} data.txt | tr '\\n' ,` }),
+    ),
+  );
+  expect(results.map((text) => read(text, /--- stdout\n(.*)\n/))).toEqual(["1,2,3,", "3,2,1,"]);
+});
+
+test("a change that a watch tells is built", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  await agent.do("make_directory", { ...sandbox, path: "src" });
+  const watch = await agent.do("watch_path", { ...sandbox, path: "src", wait_seconds: 0 });
+  const watcher = { ...sandbox, watcher_id: read(watch, /watcher_id: (\S+)/) };
+  await agent.do("write_file", { ...sandbox, path: "src/page.txt", content: "new" });
+  const events = await agent.do("watch_path", { ...watcher, wait_seconds: 20 });
+  const name = read(events, /(?:create|write) (\S+)/);
+  const cmd = `tr a-z A-Z < src/${name} > built.txt && cat built.txt`;
+  expect(await agent.do("run_process", { ...sandbox, cmd })).toContain("\nNEW\n");
+  await agent.do("watch_path", { ...watcher, wait_seconds: 0, close: true });
+});
+
+test("two sandboxes pass a result on through their client", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const one = sandboxOf(await agent.do("create_sandbox", {}));
+  const other = sandboxOf(await agent.do("create_sandbox", {}));
+  await agent.do("run_process", { ...one, cmd: "seq 1 5 > numbers.txt" });
+  const text = await agent.do("read_file", { ...one, path: "numbers.txt" });
+  const content = read(text, /--- content\n([^]*?)--- end/);
+  await agent.do("write_file", { ...other, path: "numbers.txt", content });
+  const cmd = "python3 -c 'print(sum(map(int, open(\"numbers.txt\"))))'";
+  expect(await agent.do("run_process", { ...other, cmd })).toContain("\n15\n");
+});
+
+const PART_BYTES = 2_000_000;
+const PARTS = 25;
+
+test("a file of 50 MB goes in by parts, is composed, and comes out by its link", async () => {
+  await using serve = await startServe();
+  await using client = await startMcpClient(["--toolsets", "all", "--home", serve.home]);
+  const agent = createAgent(client);
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  const hash = createHash("sha256");
+  const sources: string[] = [];
+  for (let part = 0; part < PARTS; part += 1) {
+    const content = `${part} `.repeat(PART_BYTES).slice(0, PART_BYTES);
+    hash.update(content);
+    const path = `parts/${part}`;
+    sources.push(path);
+    // oxlint-disable-next-line no-await-in-loop
+    await agent.do("write_file", { ...sandbox, path, content });
+  }
+  const wanted = hash.digest("hex");
+  await agent.do("compose_files", { ...sandbox, sources, destination: "whole" });
+  const sum = await agent.do("run_process", { ...sandbox, cmd: "sha256sum whole" });
+  expect(read(sum, /--- stdout\n(\S+)/)).toBe(wanted);
+  const link = read(await agent.do("download_url", { ...sandbox, path: "whole" }), /url: (\S+)/);
+  const bytes = Buffer.from(await (await fetch(link)).arrayBuffer());
+  expect([bytes.length, createHash("sha256").update(bytes).digest("hex")]).toEqual([
+    PARTS * PART_BYTES,
+    wanted,
+  ]);
+  await agent.do("kill_sandbox", sandbox);
+});
