@@ -9,6 +9,7 @@ import { causeCode, SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { createControl } from "../control/handler.ts";
+import { createRateLimit } from "../control/rate-limit.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener, type Door, type Handlers } from "../listener/listener.ts";
@@ -125,7 +126,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const gateway = createGateway({ sandboxes, isPlatformKey: (text) => keys.isAccepted(text), log });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
   rooms.open({
-    control: createControl({ sandboxes, keys, log }),
+    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), log }),
     gateway: (request, response, target) => gateway.handle(request, response, target),
     upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
     mcp: async (request, response) =>

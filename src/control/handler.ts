@@ -1,5 +1,6 @@
 /** The control API: key, path, schema, operation, reply, in this order. */
 
+import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
@@ -7,8 +8,10 @@ import { parseJson } from "../common/json.ts";
 import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { API_KEY_HEADER } from "../wire/headers.ts";
 import { requireKey } from "./auth.ts";
 import { matchRoute, type Match } from "./match.ts";
+import { RATE_LIMIT, type RateLimit } from "./rate-limit.ts";
 import { toFault } from "./reply.ts";
 import type { ControlContext, RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
@@ -16,12 +19,14 @@ import { ROUTES } from "./routes/index.ts";
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const TOO_LARGE_STATUS = 413;
+const TOO_MANY_STATUS = 429;
 const INTERNAL_STATUS = 500;
 
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
 export interface ControlOptions extends ControlContext {
   readonly keys: KeyCheck;
+  readonly rateLimit: RateLimit;
 }
 
 export type ControlHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
@@ -85,11 +90,32 @@ async function answer(
       body,
       contentType: request.headers["content-type"],
     });
+    const waitSeconds = options.rateLimit.take(
+      identify(request),
+      match.route.makes?.(parsed.body) ?? 0,
+    );
+    if (waitSeconds > 0) return { ...facts, reply: toBusyReply(waitSeconds) };
     return { ...facts, reply: await match.route.handle({ ...parsed, signal }, options) };
   } catch (error) {
     const { status, message } = toFault(error);
     return { ...facts, reply: toFaultReply(status, message), error };
   }
+}
+
+/** The caller, told from others by a hash of its key; nothing is kept of the key itself. */
+function identify({ headers }: IncomingMessage): string {
+  return createHash("sha256").update(String(headers[API_KEY_HEADER])).digest("base64");
+}
+
+/** Clients wait as long as they are told and try again. */
+function toBusyReply(waitSeconds: number): Answer["reply"] {
+  const headers = {
+    "retry-after": String(waitSeconds),
+    "ratelimit-limit": String(RATE_LIMIT),
+    "ratelimit-remaining": "0",
+    "ratelimit-reset": String(waitSeconds),
+  };
+  return { ...toFaultReply(TOO_MANY_STATUS, "Rate limit exceeded"), headers };
 }
 
 function toFaultReply(status: number, message: string): Answer["reply"] {

@@ -30,6 +30,8 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   /** Segments in braces are parameters; a last segment `*` takes any rest. */
   readonly path: string;
   readonly auth: "key" | "none";
+  /** How many sandboxes it makes; keys may make only so many in a time. */
+  makes?(body: Body): number;
   readonly params: z.ZodType<Params>;
   readonly query: z.ZodType<Query>;
   /** An absent or empty body is undefined here; the schema says whether that will do. */

@@ -75,7 +75,7 @@ export function timeoutTooLong(hours: number): string {
 }
 
 export function tooManySandboxes(limit: number): string {
-  return `you have reached the maximum number of concurrent sandboxes (${limit})`;
+  return `you have reached the maximum number of concurrent E2B sandboxes (${limit}). If you need more, raise --max-sandboxes`;
 }
 
 export function tooManyConnections(limit: number): string {

@@ -12,6 +12,8 @@ import { startProgram } from "../support/program.ts";
 
 const KEY = `e2b_${randomBytes(20).toString("hex")}`;
 const SHORT_LIFE_MS = 2000;
+/** What a client may have to wait for a service that was started anew. */
+const MAX_START_MS = 5000;
 const SNAPSHOT_PATTERN = /^[0-9a-f-]{36}$/;
 
 /** A home whose end also removes what a failed test left in it. */
@@ -49,16 +51,26 @@ test("a service that was killed finds its sandboxes again, each in its state", a
   await running.files.write("kept.txt", "kept");
   const command = await running.commands.run("exec sleep 600", { background: true });
   await paused.pause();
+  const halted = await Sandbox.create("base", first.options);
+  await halted.files.write("kept.txt", "halted");
+  await halted.pause({ keepMemory: false });
+  const { endAt } = await Sandbox.getInfo(running.sandboxId, first.options);
   first.program.child.kill("SIGKILL");
   const [stream] = await Promise.allSettled([command.wait(), first.program.exited()]);
   expect(stream.status).toBe("rejected");
 
+  const restartedMs = performance.now();
   const { program, options } = await startService(home);
+  expect(await Sandbox.getInfo(running.sandboxId, options)).toMatchObject({ endAt });
+  expect(performance.now() - restartedMs).toBeLessThan(MAX_START_MS);
   const found = await Sandbox.connect(running.sandboxId, options);
   expect(await found.files.read("kept.txt")).toBe("kept");
   expect((await found.commands.list()).map(({ pid }) => pid)).toContain(command.pid);
   expect((await found.commands.run("echo $NAME")).stdout).toBe("value\n");
   expect(await Sandbox.getInfo(paused.sandboxId, options)).toMatchObject({ state: "paused" });
+  expect(await Sandbox.getInfo(halted.sandboxId, options)).toMatchObject({ state: "paused" });
+  const booted = await Sandbox.connect(halted.sandboxId, options);
+  expect(await booted.files.read("kept.txt")).toBe("halted");
   const resumed = await Sandbox.connect(paused.sandboxId, options);
   expect(await resumed.isRunning()).toBe(true);
   await expect
@@ -66,7 +78,7 @@ test("a service that was killed finds its sandboxes again, each in its state", a
       timeout: SHORT_LIFE_MS * 2,
     })
     .toMatch(/not found/);
-  await Promise.all([found.kill(), resumed.kill()]);
+  await Promise.all([found.kill(), resumed.kill(), booted.kill()]);
   await program[Symbol.asyncDispose]();
   const { processes, mounts, loopDevices, sockets } = await takeCensus({ home: home.path });
   expect({ processes, mounts, loopDevices, sockets }).toEqual({

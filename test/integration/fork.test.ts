@@ -108,7 +108,8 @@ test("forks beyond the limit say so, each for itself", async () => {
   expect(results.flatMap(({ error }) => error ?? [])).toEqual(
     [1, 2].map(() => ({
       code: 429,
-      message: "you have reached the maximum number of concurrent sandboxes (6)",
+      message:
+        "you have reached the maximum number of concurrent E2B sandboxes (6). If you need more, raise --max-sandboxes",
     })),
   );
   await endAll();

@@ -155,7 +155,8 @@ test("there are at most as many as were allowed", async () => {
   expect(sorted(replies.map(({ status }) => status))).toEqual([201, 201, 429, 429]);
   expect(replies.find(({ status }) => status === 429)?.body).toEqual({
     code: 429,
-    message: "you have reached the maximum number of concurrent sandboxes (2)",
+    message:
+      "you have reached the maximum number of concurrent E2B sandboxes (2). If you need more, raise --max-sandboxes",
   });
 });
 

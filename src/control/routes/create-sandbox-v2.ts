@@ -13,6 +13,7 @@ export const createSandboxV2Route = defineRoute({
   method: "POST",
   path: "/v2/sandboxes",
   auth: "key",
+  makes: () => 1,
   params: ignored,
   query: ignored,
   // A stray `secure` of whatever type is ignored.

@@ -12,6 +12,7 @@ export const createSandboxRoute = defineRoute({
   method: "POST",
   path: "/sandboxes",
   auth: "key",
+  makes: () => 1,
   params: ignored,
   query: ignored,
   body: createRequestSchema,

@@ -7,11 +7,14 @@ import { defineRoute } from "../route.ts";
 
 const DEFAULT_TIMEOUT_SECONDS = 15;
 const DEFAULT_COUNT = 1;
+/** More is refused by the operation itself. */
+const MAX_COUNT = 100;
 
 export const forkSandboxRoute = defineRoute({
   method: "POST",
   path: "/sandboxes/{sandboxID}/fork",
   auth: "key",
+  makes: ({ count }) => Math.min(Math.max(count ?? DEFAULT_COUNT, 1), MAX_COUNT),
   params: sandboxParams,
   query: ignored,
   body: forkRequestSchema.default({}),
