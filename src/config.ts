@@ -190,7 +190,7 @@ const SETTINGS = {
     flag: "if-missing",
     schema: flag,
     isSwitch: true,
-    help: "template pull: do nothing when the template is there",
+    help: "template pull: do nothing when the template is there and up to date",
   },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },

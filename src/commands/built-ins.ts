@@ -4,7 +4,7 @@ import { access, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
-import { buildBase } from "../engine/template-base.ts";
+import { BASE_RECIPE, buildBase } from "../engine/template-base.ts";
 import { buildHost, hostLayers } from "../engine/template-host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
@@ -12,7 +12,8 @@ import type { Store } from "../store/store.ts";
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do. */
 const HOST_STATE = "/usr/lib";
-const NAME_PATTERN = /^base-[0-9]{13}$/;
+/** When it was built, and from which list of packages. */
+const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
 
 export interface BaseBuild {
   readonly home: string;
@@ -56,9 +57,15 @@ export async function findBase(home: string): Promise<readonly Layer[] | undefin
   return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
 }
 
+/** Whether the newest base template was built from today's list of packages. */
+export async function isBaseCurrent(home: string): Promise<boolean> {
+  const newest = (await listBases(home)).at(-1) ?? "";
+  return NAME_PATTERN.exec(newest)?.[1] === BASE_RECIPE;
+}
+
 /** Builds a new base template beside what is there; services use it from their next start on. */
 export async function buildNewBase(build: BaseBuild): Promise<void> {
-  const directory = join(build.home, "layers", `base-${Date.now()}`);
+  const directory = join(build.home, "layers", `base-${Date.now()}-${BASE_RECIPE}`);
   await buildBase({ ...build, directory });
 }
 

@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openStore } from "../store/sqlite.ts";
-import { buildNewBase, findBase, pruneBases } from "./built-ins.ts";
+import { buildNewBase, findBase, isBaseCurrent, pruneBases } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { listenForStops } from "./stops.ts";
@@ -35,7 +35,7 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
 
 async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
   if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
-  if (config.ifMissing && (await findBase(config.home)) !== undefined) return EXIT_OK;
+  if (config.ifMissing && (await isBaseCurrent(config.home))) return EXIT_OK;
   using stops = listenForStops();
   await mkdir(join(config.home, "layers"), { recursive: true, mode: 0o700 });
   process.stdout.write("building base from this system's package mirror\n");

@@ -1,5 +1,6 @@
 /** The `base` template: a Debian root file system of its own, made once by mmdebstrap. */
 
+import { createHash } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
@@ -30,6 +31,12 @@ const PACKAGES = [
   "tar",
   "util-linux",
 ] as const;
+
+/** Names the list above: a base that was built from another one is out of date. */
+export const BASE_RECIPE: string = createHash("sha256")
+  .update(PACKAGES.join(" "), "utf8")
+  .digest("hex")
+  .slice(0, 8);
 
 /** Where a Debian or a child of it says what its mirror is; the first one that is there counts. */
 const SOURCES = [

@@ -20,12 +20,16 @@ export async function mainJob(client: TestClient, steps: Steps): Promise<void> {
   await watchFolder(client, steps, first);
   await signalProcess(client, steps, first);
   await readLog(client, steps, first);
-  const second = await startFromSnapshot(client, steps, first);
+  const { snapshot, second } = await startFromSnapshot(client, steps, first);
   for (const id of [first, second].filter((known) => known !== undefined)) {
     await steps.run("kill_sandbox", async () => {
       await ok(client.call("kill_sandbox", { sandbox_id: id }));
     });
   }
+  if (snapshot === undefined) return;
+  await steps.run("delete_snapshot", async () => {
+    await ok(client.call("delete_snapshot", { snapshot_id: snapshot }));
+  });
 }
 
 async function ok(pending: Promise<ToolReply>): Promise<ToolReply> {
@@ -198,21 +202,21 @@ async function startFromSnapshot(
   client: TestClient,
   steps: Steps,
   sandbox: string,
-): Promise<string | undefined> {
+): Promise<{ readonly snapshot: string | undefined; readonly second: string | undefined }> {
   let snapshot: string | undefined;
   await steps.run("snapshot", async () => {
     const reply = await ok(client.call("snapshot", { sandbox_id: sandbox }));
     snapshot = field(reply, "snapshot_id");
     return snapshot;
   });
-  if (snapshot === undefined) return undefined;
+  if (snapshot === undefined) return { snapshot, second: undefined };
   const second = await create(client, steps, { template: snapshot });
-  if (second === undefined) return undefined;
+  if (second === undefined) return { snapshot, second };
   await steps.run("the second sandbox has the files of the first", async () => {
     const reply = await ok(
       client.call("read_file", { sandbox_id: second, path: "parts/whole.txt" }),
     );
     assert.match(reply.text, /one\ntwo\n/);
   });
-  return second;
+  return { snapshot, second };
 }

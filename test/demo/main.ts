@@ -1,5 +1,6 @@
 /** The demo: the main job of the product, step by step, by an independent MCP client. */
 
+import { isDeepStrictEqual } from "node:util";
 import { takeCensus } from "../support/census.ts";
 import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
 import { mainJob } from "./main-job.ts";
@@ -9,7 +10,7 @@ const before = await takeCensus();
 const steps = createSteps();
 let client: TestClient | undefined;
 await steps.run("start the server over stdio", async () => {
-  client = await startMcpClient([]);
+  client = await startMcpClient(["--toolsets", "all"]);
 });
 if (client !== undefined) {
   const connected = client;
@@ -18,8 +19,11 @@ if (client !== undefined) {
 }
 await steps.run("nothing is left on the machine", async () => {
   const after = await takeCensus();
-  if (JSON.stringify(after) !== JSON.stringify(before)) {
-    throw new Error(`before ${JSON.stringify(before)}\nafter ${JSON.stringify(after)}`);
-  }
+  if (isDeepStrictEqual(after, before)) return;
+  const known = new Set(Object.values(before).flat());
+  const left = Object.values(after)
+    .flat()
+    .filter((entry) => !known.has(entry));
+  throw new Error(`left: ${left.join(", ")}`);
 });
 process.exitCode = steps.report();

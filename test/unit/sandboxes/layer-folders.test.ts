@@ -31,7 +31,7 @@ test("a snapshot's layer stays while a build stands on it or is being made", () 
   const builds = [
     build(CHILD, {
       layers: [
-        { root: "base-1700000000000/root" },
+        { root: "base-1700000000000-0011aabb/root" },
         { root: "host-1/over/root", usr: "/usr" },
         { root: `${PARENT}/root` },
         { root: `${CHILD}/root` },
@@ -40,8 +40,8 @@ test("a snapshot's layer stays while a build stands on it or is being made", () 
     build(UNFINISHED, { status: "building" }),
   ];
   const folders = [
-    "base-1700000000000",
-    "base-1600000000000",
+    "base-1700000000000-0011aabb",
+    "base-1600000000000-0011aabb",
     "host-1",
     "notes",
     PARENT,
