@@ -15,10 +15,17 @@ export interface FileState {
   readonly modifiedMs: number;
 }
 
-/** Whole file, a part of it (both ends included), or only a status. */
+/** A part of a file, both ends included. */
+export interface Part {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Whole file, one or several parts of it, or only a status. */
 export type Delivery =
   | { readonly kind: "whole" }
-  | { readonly kind: "part"; readonly start: number; readonly end: number }
+  | ({ readonly kind: "part" } & Part)
+  | { readonly kind: "parts"; readonly parts: readonly Part[] }
   | { readonly kind: "none"; readonly status: 304 | 412 | 416 };
 
 /** Files here have no entity tag: only `*` matches, and dates count in whole seconds. */
@@ -56,26 +63,38 @@ function toSeconds(date: string | undefined): number | undefined {
 
 const RANGE_PATTERN = /^([0-9]{0,15})\s*-\s*([0-9]{0,15})$/;
 
-/**
- * One range as a part. Several are answered by the whole file, which is allowed and which no
- * client of this wire asks for.
- */
+/** More are answered by the whole file: each costs a read and a head of its own. */
+const MAX_PARTS = 256;
+
+/** Ranges as parts; those outside the file do not count, and parts larger than it are the whole. */
 function parseRange(header: string, size: number): Delivery {
   const unsatisfiable: Delivery = { kind: "none", status: 416 };
   if (!header.startsWith("bytes=")) return unsatisfiable;
-  const specs = header.slice("bytes=".length).split(",");
-  if (specs.length > 1) return { kind: "whole" };
-  const match = RANGE_PATTERN.exec(specs[0]?.trim() ?? "");
-  const [, first = "", last = ""] = match ?? [];
-  if (match === null || (first === "" && last === "")) return unsatisfiable;
-  if (size === 0) return { kind: "whole" };
-  if (first === "") return suffix(Number(last), size) ?? unsatisfiable;
-  const start = Number(first);
-  const end = last === "" ? size - 1 : Math.min(Number(last), size - 1);
-  return start > end ? unsatisfiable : { kind: "part", start, end };
+  const specs = header
+    .slice("bytes=".length)
+    .split(",")
+    .map((spec) => spec.trim());
+  const wanted = specs.filter((spec) => spec !== "").map((spec) => parseSpec(spec, size));
+  if (wanted.includes("invalid")) return unsatisfiable;
+  if (size === 0 || wanted.length > MAX_PARTS) return { kind: "whole" };
+  const parts = wanted.filter((part) => typeof part === "object");
+  const [first] = parts;
+  if (first === undefined) return unsatisfiable;
+  const total = parts.reduce((sum, part) => sum + part.end - part.start + 1, 0);
+  if (total > size) return { kind: "whole" };
+  return parts.length === 1 ? { kind: "part", ...first } : { kind: "parts", parts };
 }
 
-function suffix(length: number, size: number): Delivery | undefined {
-  if (length === 0) return undefined;
-  return { kind: "part", start: Math.max(size - length, 0), end: size - 1 };
+function parseSpec(spec: string, size: number): Part | "outside" | "invalid" {
+  const match = RANGE_PATTERN.exec(spec);
+  const [, first = "", last = ""] = match ?? [];
+  if (match === null || (first === "" && last === "")) return "invalid";
+  if (first === "") {
+    const length = Number(last);
+    return length === 0 ? "outside" : { start: Math.max(size - length, 0), end: size - 1 };
+  }
+  const start = Number(first);
+  if (last !== "" && Number(last) < start) return "invalid";
+  if (start >= size) return "outside";
+  return { start, end: last === "" ? size - 1 : Math.min(Number(last), size - 1) };
 }

@@ -10,7 +10,8 @@ import { fileErrorText } from "../errno.ts";
 import { fileUser, sendFault, sendStatus, type Exchange } from "../exchange.ts";
 import { baseName } from "../path.ts";
 import { selectCoding } from "./accept-encoding.ts";
-import { decideDelivery, type ConditionHeaders } from "./conditions.ts";
+import { layOutRanges } from "./byte-ranges.ts";
+import { decideDelivery, type ConditionHeaders, type Part } from "./conditions.ts";
 import { inlineDisposition } from "./disposition.ts";
 import { readFileQuery } from "./file-query.ts";
 import { typeByContent, typeByName, UNKNOWN_TYPE } from "./media-type.ts";
@@ -163,35 +164,45 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
   response.setHeader("content-type", content.type ?? typeByContent(start));
   // Files of the kernel say that they are empty and are not; their length is known at the end.
   if (stats.size === 0 && start.length > 0) {
-    await sendPart(content, { start: 0, end: Number.POSITIVE_INFINITY });
+    await sendParts(content, [{ part: { start: 0, end: Number.POSITIVE_INFINITY } }]);
   } else if (delivery.kind === "whole") {
     response.setHeader("content-length", stats.size);
-    await sendPart(content, { start: 0, end: stats.size - 1 });
-  } else {
+    await sendParts(content, [{ part: { start: 0, end: stats.size - 1 } }]);
+  } else if (delivery.kind === "part") {
     const range = `bytes ${delivery.start}-${delivery.end}/${stats.size}`;
     response.setHeader("content-range", range);
     response.setHeader("content-length", delivery.end - delivery.start + 1);
     response.statusCode = 206;
-    await sendPart(content, delivery);
+    await sendParts(content, [{ part: delivery }]);
+  } else {
+    const type = content.type ?? typeByContent(start);
+    const ranges = layOutRanges(delivery.parts, { type, size: stats.size });
+    response.setHeader("content-type", ranges.contentType);
+    response.setHeader("content-length", ranges.contentLength);
+    response.statusCode = 206;
+    await sendParts(content, ranges.parts, ranges.tail);
   }
 }
 
-async function sendPart(
-  { exchange, file }: Content,
-  part: { readonly start: number; readonly end: number },
+async function sendParts(
+  { exchange: { response, signal }, file }: Content,
+  parts: readonly { readonly head?: string; readonly part: Part }[],
+  tail = "",
 ): Promise<void> {
-  const { response, signal } = exchange;
-  if (part.end < part.start) {
-    response.end();
-    return;
+  for (const { head, part } of parts) {
+    if (head !== undefined) response.write(head);
+    if (part.end < part.start) continue;
+    const options = { ...part, highWaterMark: READ_BYTES, autoClose: false };
+    const source = file.createReadStream(options);
+    await pipeline(source, response, { signal, end: false });
+    const isShort = Number.isFinite(part.end) && source.bytesRead < part.end - part.start + 1;
+    // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
+    if (isShort) {
+      response.destroy();
+      return;
+    }
   }
-  const options = { ...part, highWaterMark: READ_BYTES, autoClose: false };
-  const source = file.createReadStream(options);
-  await pipeline(source, response, { signal, end: false });
-  const isShort = Number.isFinite(part.end) && source.bytesRead < part.end - part.start + 1;
-  // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
-  if (isShort) response.destroy();
-  else response.end();
+  response.end(tail);
 }
 
 function appended(value: number | string | readonly string[] | undefined, item: string): string {

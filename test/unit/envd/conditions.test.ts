@@ -21,7 +21,22 @@ test.for([
   ["bytes=-3", { kind: "part", start: 7, end: 9 }],
   ["bytes=-99", { kind: "part", start: 0, end: 9 }],
   ["bytes=8-99", { kind: "part", start: 8, end: 9 }],
-  ["bytes=0-1,4-5", { kind: "whole" }],
+  [
+    "bytes=0-1, 4-5,,-1",
+    {
+      kind: "parts",
+      parts: [
+        { start: 0, end: 1 },
+        { start: 4, end: 5 },
+        { start: 9, end: 9 },
+      ],
+    },
+  ],
+  ["bytes=0-1,10-", { kind: "part", start: 0, end: 1 }],
+  ["bytes=0-6,5-", { kind: "whole" }],
+  ["bytes=0-1,x", { kind: "none", status: 416 }],
+  ["bytes=10-,20-30", { kind: "none", status: 416 }],
+  ["bytes=", { kind: "none", status: 416 }],
   ["bytes=10-", { kind: "none", status: 416 }],
   ["bytes=-0", { kind: "none", status: 416 }],
   ["bytes=5-4", { kind: "none", status: 416 }],

@@ -1,0 +1,44 @@
+/** Several parts of a file in one download. */
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { startTestDaemon } from "../../support/envd.ts";
+
+test("several parts of a file come as one body, each with its place", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "digits");
+  await writeFile(path, "0123456789");
+  const reply = await daemon.http(`/files?path=${path}`, {
+    headers: { range: "bytes=0-2,-2,50-", "accept-encoding": "gzip" },
+  });
+  const type = reply.headers["content-type"] ?? "";
+  expect([reply.status, type]).toEqual([
+    206,
+    expect.stringMatching(/^multipart\/byteranges; boundary=[0-9a-f]{40}$/),
+  ]);
+  expect(reply.headers["content-length"]).toBe(String(reply.bytes.length));
+  const boundary = type.slice(type.indexOf("=") + 1);
+  const part = (range: string, text: string) =>
+    `--${boundary}\r\nContent-Range: bytes ${range}/10\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n${text}\r\n`;
+  expect(reply.text).toBe(`${part("0-2", "012")}${part("8-9", "89")}--${boundary}--\r\n`);
+});
+
+test("parts that are larger than the file together are the whole of it", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "digits");
+  await writeFile(path, "0123456789");
+  const get = async (range: string) => {
+    const reply = await daemon.http(`/files?path=${path}`, { headers: { range } });
+    return [reply.status, reply.headers["content-range"], reply.text];
+  };
+  expect([
+    await get("bytes=0-8,1-9"),
+    await get("bytes=1-2,40-"),
+    await get("bytes=40-,50-"),
+  ]).toEqual([
+    [200, undefined, "0123456789"],
+    [206, "bytes 1-2/10", "12"],
+    [416, "bytes */10", ""],
+  ]);
+});
