@@ -32,7 +32,7 @@ export type LauncherStep =
   | readonly ["enter", path: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */
   | readonly ["opaque", path: string]
-  /** Points a descriptor at /dev/null; a reader of its pipe sees the end then. */
+  /** Points a descriptor at an empty file in memory; a reader of its pipe sees the end then. */
   | readonly ["null", descriptor: "0" | "1" | "2"]
   | readonly ["exec", file: string, ...args: string[]];
 
@@ -47,8 +47,8 @@ export function launcherCommand(steps: readonly LauncherStep[]): [string, ...str
 const LAUNCHER = String.raw`
 use strict;
 my %number = (
-  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157 },
-  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167 },
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279 },
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
 my ($new_mounts, $new_user) = (0x20000, 0x10000000);
@@ -140,10 +140,16 @@ sub to_null {
     open(my $copy, '>&', \*STDERR) or fail('dup');
     $report = $copy;
   }
-  my $opened = $descriptor == 0 ? open(STDIN, '<', '/dev/null')
-    : $descriptor == 1 ? open(STDOUT, '>', '/dev/null')
-    : open(STDERR, '>', '/dev/null');
-  $opened or fail('/dev/null');
+  # Not /dev/null: a runtime gives its standard streams to the container's root, and the container
+  # sees the host's own null device, which its root could then close to everybody.
+  my $name = 'null';
+  my $file = syscall($call->{memfd}, $name, 1);
+  $file >= 0 or fail('memfd');
+  open(my $handle, '+<&=', $file) or fail('memfd');
+  my $opened = $descriptor == 0 ? open(STDIN, '<&', $handle)
+    : $descriptor == 1 ? open(STDOUT, '>&', $handle)
+    : open(STDERR, '>&', $handle);
+  $opened or fail('memfd');
 }
 
 sub enter_cgroup {
