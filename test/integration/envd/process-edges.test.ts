@@ -1,0 +1,88 @@
+/** Rarer turns in the life of a process. */
+
+import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { collect, runScript } from "../../support/collect.ts";
+import { startTestDaemon } from "../../support/envd.ts";
+import { faultOf } from "../../support/fault-of.ts";
+
+test("a process that ended but whose output is held is listed, and cannot be signalled", async () => {
+  await using daemon = await startTestDaemon();
+  const result = collect(
+    daemon.processes.start({
+      process: {
+        cmd: "/bin/sh",
+        args: ["-c", "(read line </dev/tty; sleep 604) 2>/dev/null & sleep 605 & exit 6"],
+      },
+      tag: "held",
+    }),
+  );
+  const process = { selector: { case: "tag", value: "held" } } as const;
+  await expect
+    .poll(async () => (await daemon.processes.list({})).processes.map(({ tag }) => tag))
+    .toEqual(["held"]);
+  await expect
+    .poll(async () => faultOf(daemon.processes.sendSignal({ process, signal: 15 })))
+    .toEqual(["Internal", "error sending signal: os: process already finished"]);
+  expect((await daemon.processes.list({})).processes).toHaveLength(1);
+  await runScript(daemon.processes, "pkill -fx 'sleep 605'; pkill -fx 'sleep 604'; true");
+  expect((await result).end.exitCode).toBe(6);
+});
+
+test("a deadline that comes after the exit is told with the exit", async () => {
+  await using daemon = await startTestDaemon();
+  const call = { process: { cmd: "/bin/sh", args: ["-c", "sleep 606 & exit 6"] }, tag: "late" };
+  const [code] = await faultOf(collect(daemon.processes.start(call, { timeoutMs: 500 })));
+  const process = { selector: { case: "tag", value: "late" } } as const;
+  await expect.poll(async () => (await daemon.processes.list({})).processes).toEqual([]);
+  const ended = await collect(daemon.processes.connect({ process }));
+  expect([code, ended.end]).toEqual([
+    "DeadlineExceeded",
+    { exitCode: 6, exited: true, status: "exit status 6", error: "context deadline exceeded" },
+  ]);
+  await runScript(daemon.processes, "pkill -fx 'sleep 606'; true");
+});
+
+test("input to a process that reads no more is told", async () => {
+  await using daemon = await startTestDaemon();
+  const started = Promise.withResolvers<number>();
+  const result = (async () => {
+    const stream = daemon.processes.start({
+      process: { cmd: "/bin/sh", args: ["-c", "exec <&-; echo closed; sleep 607"] },
+    });
+    let pid = 0;
+    for await (const { event } of stream) {
+      if (event?.event.case === "start") pid = event.event.value.pid;
+      if (event?.event.case === "data") started.resolve(pid);
+    }
+  })();
+  const pid = await started.promise;
+  const process = { selector: { case: "pid", value: pid } } as const;
+  const input = { input: { case: "stdin", value: Buffer.from("x") } } as const;
+  expect(await faultOf(daemon.processes.sendInput({ process, input }))).toEqual([
+    "Internal",
+    `error writing to stdin: error writing to stdin of process '${pid}': broken pipe`,
+  ]);
+  await daemon.processes.sendSignal({ process, signal: 9 });
+  await result;
+});
+
+test("a command is found by the PATH of its own environment", async () => {
+  await using daemon = await startTestDaemon();
+  const bin = join(daemon.folder, "bin");
+  await mkdir(bin);
+  await writeFile(join(bin, "only-here"), "#!/bin/sh\necho found $0; umask\n");
+  await chmod(join(bin, "only-here"), 0o755);
+  for (const pty of [undefined, { size: { cols: 80, rows: 24 } }]) {
+    const result = await collect(
+      daemon.processes.start({
+        process: { cmd: "only-here", envs: { PATH: `${bin}:/usr/bin:/bin` } },
+        ...(pty && { pty }),
+      }),
+    );
+    expect((result.stdout + result.pty).replaceAll("\r", "")).toBe(
+      `found ${bin}/only-here\n0022\n`,
+    );
+  }
+});
