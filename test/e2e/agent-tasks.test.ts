@@ -1,6 +1,7 @@
 /** A day's work in small: tasks of an agent, each done with nothing but what the tools return. */
 
 import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import { expect, test } from "vitest";
 import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
 import { openTestHome } from "../support/home.ts";
@@ -57,6 +58,39 @@ test("a failing Python test is found, mended by edit_file, and passes", async ()
   const edit = { path: "work/double.py", old_string: wrong, new_string: "return number + number" };
   await agent.do("edit_file", { ...sandbox, ...edit });
   expect(read(await agent.do("run_process", run), /exit_code: (\d+)/)).toBe("0");
+});
+
+/** The template `host` has what this machine has. */
+const HAS_COMPILER = existsSync("/usr/bin/cc") && existsSync("/usr/bin/make");
+
+test.skipIf(!HAS_COMPILER)("a small C project is built, tested and mended", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", { template: "host" }));
+  const files = {
+    "sum.c": "int sum(int a, int b) { return a - b; }\n",
+    "test.c":
+      '#include <stdio.h>\nint sum(int, int);\nint main(void) { printf("%d\\n", sum(2, 3)); return sum(2, 3) == 5 ? 0 : 1; }\n',
+    Makefile:
+      "check: test\n\t./test\ntest: test.c sum.c\n\tcc -Wall -Werror -o test test.c sum.c\n",
+  };
+  for (const [name, content] of Object.entries(files)) {
+    // oxlint-disable-next-line no-await-in-loop
+    await agent.do("write_file", { ...sandbox, path: `project/${name}`, content });
+  }
+  const run = { ...sandbox, cmd: "make check", cwd: "/home/user/project", wait_seconds: 50 };
+  const failed = await agent.do("run_process", run);
+  expect([read(failed, /exit_code: (\d+)/), failed]).toEqual([
+    "2",
+    expect.stringContaining("\n-1\n"),
+  ]);
+  const edit = { path: "project/sum.c", old_string: "a - b", new_string: "a + b" };
+  await agent.do("edit_file", { ...sandbox, ...edit });
+  const passed = await agent.do("run_process", run);
+  expect([read(passed, /exit_code: (\d+)/), passed]).toEqual([
+    "0",
+    expect.stringContaining("\n5\n"),
+  ]);
 });
 
 test("a build longer than one wait is followed to its end by bounded waits", async () => {
