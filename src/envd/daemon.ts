@@ -16,6 +16,8 @@ export interface Daemon {
   readonly processes: ProcessTable;
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
+  /** Where programs look for their sandbox; undefined where the daemon shares its world. */
+  readonly identityDirectory: string | undefined;
   /** The program that changes the identity of a process; undefined where none is carried. */
   readonly helper: Command | undefined;
   /** Runs what needs system calls that Node lacks. */
@@ -24,19 +26,23 @@ export interface Daemon {
   readonly pipes: PipeSource;
 }
 
+const IDENTITY_DIRECTORY = "/run/e2b";
+
 /** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
 export function createDaemon(directory: string): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
   const perl = findCarried(directory, "perl") ?? ["perl"];
   const attributes = createAttributes(perl);
+  const helper = findCarried(directory, "setpriv");
   return {
     settings: createSettings(),
     accounts,
     log,
     processes: createProcessTable(log),
     watchers: createWatcherRegistry({ accounts, attributes }),
-    helper: findCarried(directory, "setpriv"),
+    helper,
+    identityDirectory: helper === undefined ? undefined : IDENTITY_DIRECTORY,
     perl,
     pipes: createPipeSource(perl),
     attributes,

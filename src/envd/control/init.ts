@@ -6,6 +6,7 @@ import { faultsOf } from "../../common/schema.ts";
 import { initRequestSchema, type InitRequest } from "../../wire/files.ts";
 import { ENVD_VERSION } from "../../wire/headers.ts";
 import { sendStatus } from "../exchange.ts";
+import { writeIdentity } from "../identity.ts";
 import type { ControlExchange } from "./exchange.ts";
 
 /** Environment variables and a token; the host itself takes no larger request. */
@@ -14,7 +15,11 @@ const MAX_BODY_BYTES = 16_777_216;
 /** @throws SandboxError invalid_argument */
 export async function init({ daemon, request, response, open }: ControlExchange): Promise<void> {
   const body = await readBody(request, MAX_BODY_BYTES);
-  daemon.settings.apply(parseInit(body.toString("utf8")));
+  const isNews = daemon.settings.apply(parseInit(body.toString("utf8")));
+  const { identityDirectory: directory, log } = daemon;
+  if (isNews && directory !== undefined) {
+    await writeIdentity({ directory, variables: daemon.settings.current.envVars, log });
+  }
   await open();
   sendStatus(response, 204, { "cache-control": "no-store", "x-envd-version": ENVD_VERSION });
 }

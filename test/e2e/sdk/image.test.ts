@@ -38,3 +38,8 @@ test("the accounts: root, and a user with a shell who may become root without a 
   );
   expect(await say("id -gn; sudo -n id -u")).toBe("user\n0");
 });
+
+test("files tell which sandbox this is", async () => {
+  const script = "cd /run/e2b && cat .E2B_SANDBOX && echo && cat .E2B_SANDBOX_ID";
+  expect(await say(script)).toBe(`true\n${sandbox.sandboxId}`);
+});

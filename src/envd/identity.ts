@@ -1,0 +1,34 @@
+/** Files by which programs learn which sandbox they are in, whatever their environment is. */
+
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { errorText } from "../common/errors.ts";
+import type { DaemonLog } from "./log.ts";
+
+/** Of all that the host sets, these are told as files too, by their names with a leading dot. */
+const TOLD = ["E2B_SANDBOX", "E2B_SANDBOX_ID", "E2B_TEMPLATE_ID"] as const;
+
+export interface Identity {
+  /** Absolute; made when it is missing. */
+  readonly directory: string;
+  readonly variables: ReadonlyMap<string, string>;
+  readonly log: DaemonLog;
+}
+
+/**
+ * Writes the files anew. What stands in the way goes; where that is not enough, the sandbox has
+ * spoiled its own folder, and only its log says so.
+ */
+export async function writeIdentity({ directory, variables, log }: Identity): Promise<void> {
+  try {
+    await mkdir(directory, { recursive: true, mode: 0o755 });
+    for (const name of TOLD) {
+      const path = join(directory, `.${name}`);
+      await rm(path, { recursive: true, force: true });
+      // Only a new file: whatever was left there might lead elsewhere, or wait for a reader.
+      await writeFile(path, variables.get(name) ?? "", { flag: "wx", mode: 0o644 });
+    }
+  } catch (error) {
+    log.write("warn", "identity files not written", { logger: "envd", error: errorText(error) });
+  }
+}
