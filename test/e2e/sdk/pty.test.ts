@@ -98,7 +98,9 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
   test("ctrl-C reaches what runs in front, and the shell goes on", async () => {
     const screen = createScreen();
     const terminal = await sandbox.pty.create({ ...SIZE, onData: screen.onData });
-    await sandbox.pty.sendInput(terminal.pid, keys("sleep 600 && echo nev''er; echo sta''rted\n"));
+    // A shell that has not begun to read yet would itself be what the key ends.
+    await sandbox.pty.sendInput(terminal.pid, keys("echo sta''rted; sleep 600 && echo nev''er\n"));
+    await expect.poll(screen.text).toContain("started");
     await sandbox.pty.sendInput(terminal.pid, keys("\u{3}"));
     await sandbox.pty.sendInput(terminal.pid, keys("echo ali''ve\n"));
     await expect.poll(screen.text).toContain("alive");
