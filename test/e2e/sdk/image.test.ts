@@ -21,7 +21,7 @@ async function say(script: string): Promise<string> {
   return (await sandbox.commands.run(script)).stdout.trimEnd();
 }
 
-test.for(["bash", "cat", "sudo", "python3", "git", "tput", "curl", "findmnt"])(
+test.for(["bash", "cat", "sudo", "python", "python3", "git", "tput", "curl", "findmnt"])(
   "the program %s is there",
   async (program) => {
     expect(await say(`command -v ${program}`)).toMatch(/^\//);
