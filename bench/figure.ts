@@ -2,7 +2,7 @@
 
 export interface Figure {
   readonly name: string;
-  readonly unit: "ms" | "MB/s";
+  readonly unit: "ms" | "MB/s" | "MiB";
   readonly ours: number;
   /** What the same work costs without us: the limit of this machine. */
   readonly floor: number;
@@ -30,6 +30,8 @@ export interface Pair {
   readonly name: string;
   readonly floorName: string;
   readonly samples: number;
+  /** Megabytes that each piece of work moves: the figure is then their rate. */
+  readonly megabytes?: number;
   /** Each returns milliseconds; they run in turns, after one of each that does not count. */
   ours(): Promise<number>;
   floor(): Promise<number>;
@@ -45,6 +47,11 @@ export async function measurePair(pair: Pair): Promise<Figure> {
     ours.push(await pair.ours());
     floor.push(await pair.floor());
   }
-  const { name, floorName, samples } = pair;
-  return { name, unit: "ms", ours: median(ours), floor: median(floor), floorName, samples };
+  const { name, floorName, samples, megabytes } = pair;
+  const base = { name, floorName, samples };
+  if (megabytes === undefined) {
+    return { ...base, unit: "ms", ours: median(ours), floor: median(floor) };
+  }
+  const rate = (ms: readonly number[]) => (megabytes * 1000) / median(ms);
+  return { ...base, unit: "MB/s", ours: rate(ours), floor: rate(floor) };
 }

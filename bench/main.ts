@@ -8,12 +8,14 @@ import type { Figure } from "./figure.ts";
 import { measureFiles } from "./files.ts";
 import { measureProcesses } from "./process.ts";
 import { measureStart } from "./start.ts";
+import { measureWire } from "./wire.ts";
 
 await using home = await openTestHome();
 const figures: Figure[] = [
   ...(await measureStart(home.path)),
   ...(await measureProcesses(home.path)),
   ...(await measureFiles()),
+  ...(await measureWire()),
 ];
 const machine = {
   cpu: cpus()[0]?.model ?? "unknown",
@@ -26,7 +28,7 @@ const rows = figures.map((figure) =>
     figure.name.padEnd(42),
     `${figure.ours.toFixed(1)} ${figure.unit}`.padStart(12),
     `${figure.floor.toFixed(1)} ${figure.unit}`.padStart(12),
-    `${(figure.ours / figure.floor).toFixed(1)} x`.padStart(9),
+    (figure.floor === 0 ? "" : `${(figure.ours / figure.floor).toFixed(1)} x`).padStart(9),
     `  ${figure.floorName}, ${figure.samples} samples`,
   ].join(""),
 );

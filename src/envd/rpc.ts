@@ -97,9 +97,13 @@ function isWellFormed(
   return false;
 }
 
-/** Takes out what could make the library fail: a Host that is no host, a timer's overflow. */
+/**
+ * Takes out what could make the library fail: a Host that is no host, a timer's overflow, and a
+ * length for which it would answer before the client has sent all.
+ */
 function prepareHeaders(request: IncomingMessage): void {
   request.headers.host = "localhost";
+  delete request.headers["content-length"];
   const timeout = request.headers[TIMEOUT_HEADER];
   if (typeof timeout === "string" && /^[0-9]{10}$/.test(timeout)) {
     request.headers[TIMEOUT_HEADER] = String(Math.min(Number(timeout), MAX_TIMEOUT_MS));
