@@ -65,8 +65,8 @@ export async function checkLayers(layers: readonly Layer[]): Promise<void> {
   for (const name of REAL_FOLDERS) await checkFolder(name, layers);
 }
 
-/** Inside these a runtime or the engine mounts things of its own. */
-const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))/;
+/** Inside these a runtime or the engine mounts things of its own; and no path ends in a slash. */
+const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))|\/$/;
 
 /**
  * Refuses binds whose path, or a folder on the way to it, is a link or a file in the layers.

@@ -3,7 +3,7 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { checkLayers, stageSteps } from "../../../src/engine/rootfs.ts";
+import { checkBinds, checkLayers, stageSteps } from "../../../src/engine/rootfs.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FOLDERS = ["dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var"];
@@ -107,4 +107,46 @@ test("a container without layers stands on an empty folder", () => {
       "lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,redirect_dir=on,metacopy=off,index=off",
     ],
   ]);
+});
+
+describe("a folder that is bound into the root file system", () => {
+  test("may be new or a real folder, at any depth", async () => {
+    await using folder = await makeTempFolder();
+    await mkdir(join(folder.path, "mnt"));
+    const layers = [{ root: folder.path }];
+    const binds = ["/mnt", "/mnt/deep/data", "/new/data"].map((path) => ({
+      source: folder.path,
+      path,
+    }));
+    await expect(checkBinds(binds, layers)).resolves.toBeUndefined();
+  });
+
+  test("is refused where a link or a file is on the way", async () => {
+    await using folder = await makeTempFolder();
+    await symlink("/etc", join(folder.path, "link"));
+    await writeFile(join(folder.path, "file"), "");
+    const layers = [{ root: folder.path }];
+    for (const path of ["/link", "/link/data", "/file/data"]) {
+      await expect(checkBinds([{ source: folder.path, path }], layers)).rejects.toMatchObject({
+        code: "invalid_argument",
+      });
+    }
+  });
+
+  test.for(["/", "/proc", "/proc/self", "/dev/x", "/run/x", "/usr", "data", "/a/../b", "/a/"])(
+    "is refused at %s",
+    async (path) => {
+      await expect(checkBinds([{ source: "/", path }], [])).rejects.toMatchObject({
+        message: `nothing can be mounted at ${path}`,
+      });
+    },
+  );
+
+  test("is shared with the ids of the container, writable", () => {
+    const binds = [{ source: "/volumes/a", path: "/data" }];
+    const steps = stageSteps({ layers: [], binds, idBase: 7, disk: "/d", daemon: "/e" });
+    expect(steps.filter(([name]) => name === "share")).toEqual([
+      ["share", "/volumes/a", "/run/sandbox-mcp/b0"],
+    ]);
+  });
 });
