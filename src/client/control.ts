@@ -162,6 +162,22 @@ function createCaller(options: ControlOptions): Caller {
   };
 }
 
+/** Answers that a service gives for a path it does not know; 404 also for what is not there. */
+const UNKNOWN_STATUSES: ReadonlySet<number> = new Set([404, 405, 501]);
+
+/**
+ * The reply of a route that has two generations, of which a service may know only one. Where both
+ * refuse, what the older one said stands.
+ */
+async function askEither(send: Caller["send"], call: Call): Promise<HttpReply> {
+  const older = await send(call);
+  const isUnknown = UNKNOWN_STATUSES.has(older.status);
+  const newer = isUnknown ? await send({ ...call, path: `/v2${call.path}` }) : older;
+  const reply = UNKNOWN_STATUSES.has(newer.status) ? older : newer;
+  if (reply.status >= 300) throw replyError(call.subject, reply);
+  return reply;
+}
+
 const READING = { method: "GET", isIdempotent: true } as const;
 const WRITING = { method: "POST", isIdempotent: false } as const;
 const REPEATABLE = { method: "POST", isIdempotent: true } as const;
@@ -177,7 +193,8 @@ function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
   return {
     async create(request, signal) {
       const subject = `create from ${request.templateID}`;
-      const reply = await ask({ ...WRITING, path: "/sandboxes", json: request, signal, subject });
+      const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject };
+      const reply = await askEither(send, call);
       return parse(reply, sandboxSchema, subject);
     },
 
@@ -199,7 +216,7 @@ function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
       const subject = `connect ${sandboxId}`;
       const path = `${pathOf(sandboxId)}/connect`;
       const json = { timeout: timeoutSeconds };
-      const reply = await ask({ ...REPEATABLE, path, json, signal, subject });
+      const reply = await askEither(send, { ...REPEATABLE, path, json, signal, subject });
       return { sandbox: parse(reply, sandboxSchema, subject), wasResumed: reply.status === 201 };
     },
 

@@ -63,6 +63,33 @@ test.for([
   });
 });
 
+test.for([
+  { knows: "/v2/sandboxes", otherwise: 404 },
+  { knows: "/v2/sandboxes", otherwise: 405 },
+  { knows: "/sandboxes", otherwise: 404 },
+])("both generations of a route are known: $knows, else $otherwise", async (row) => {
+  await using started = await startService(({ url }, response) => {
+    const isKnown = url.startsWith(`/prefix${row.knows}`);
+    const body = isKnown ? SANDBOX : { code: row.otherwise, message: "no such path" };
+    answerJson(response, isKnown ? 201 : row.otherwise, { body });
+  });
+  const { control } = started.service;
+  const created = await control.create({ templateID: "base" }, signal);
+  const { wasResumed } = await control.connect("i1", 60, signal);
+  expect([created.sandboxID, wasResumed]).toEqual(["i1", true]);
+});
+
+test("a template that neither generation knows is refused in the older one's words", async () => {
+  await using started = await startService(({ url }, response) =>
+    answerJson(response, 404, { body: { code: 404, message: `no template at ${url}` } }),
+  );
+  const creating = started.service.control.create({ templateID: "absent" }, signal);
+  await expect(creating).rejects.toMatchObject({
+    code: "not_found",
+    message: 'create from absent: the service answered 404 "no template at /prefix/sandboxes"',
+  });
+});
+
 test("a service that is not there is unavailable", async () => {
   const recorder = await startRecorder(() => undefined);
   await recorder[Symbol.asyncDispose]();
