@@ -87,7 +87,10 @@ async function playEveryTool(host: TestClient, name: string): Promise<readonly O
   const processId = /process_id: (p_\d+)/.exec(started.text)?.[1] ?? "";
   await inside("list_processes");
   await inside("send_input", { process_id: processId, data: "typed\n", close: true });
-  await inside("get_process_output", { process_id: processId, wait_seconds: 10 });
+  // Beyond what it says there is only its end to wait for.
+  const end = { process_id: processId, cursor: "typed\n".length, wait_seconds: 10 };
+  await inside("get_process_output", end);
+  await inside("get_process_output", { process_id: processId });
   const sleeping = await inside("run_process", { cmd: "sleep", args: ["99"], wait_seconds: 0 });
   const sleeperId = /process_id: (p_\d+)/.exec(sleeping.text)?.[1] ?? "";
   await inside("send_signal", { process_id: sleeperId, signal: "SIGKILL" });
