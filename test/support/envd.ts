@@ -11,6 +11,8 @@ import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
 
 const MAIN = resolve(import.meta.dirname, "../../src/envd/main.ts");
+/** As in a sandbox: what needs more memory there shows here. */
+const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
 /** A world in which only one folder can be written, whatever paths the daemon is asked for. */
 const SEAL = `mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro / &&
   shift && exec "$@"`;
@@ -108,13 +110,7 @@ async function commandOf(
   { isSealed = false }: TestDaemonOptions,
   writable: string,
 ): Promise<[string, ...string[]]> {
-  const command: [string, ...string[]] = [
-    process.execPath,
-    "--v8-pool-size=0",
-    "--max-semi-space-size=1",
-    "--max-old-space-size=128",
-    MAIN,
-  ];
+  const command: [string, ...string[]] = [process.execPath, ...NODE_FLAGS, MAIN];
   if (!isSealed || userInfo().uid !== 0) return command;
   await mkdir(writable);
   return ["unshare", "--mount", "/bin/sh", "-c", SEAL, "sh", writable, ...command];
