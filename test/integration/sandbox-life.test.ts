@@ -98,8 +98,8 @@ test("a sandbox killed from outside is gone within 2 s", async () => {
   const created = await service.create();
   await killDaemon(service, created.sandboxID);
   await expect.poll(() => stateOf(service, created.sandboxID), { timeout: 2000 }).toBe(404);
-  const log = await service.call({ path: `/sandboxes/${created.sandboxID}/logs` });
-  expect(log.text).toContain("Sandbox stopped");
+  const path = `/sandboxes/${created.sandboxID}/logs`;
+  await expect.poll(async () => (await service.call({ path })).text).toContain("Sandbox stopped");
 });
 
 test("kill ends it for good, and its log stays", async () => {
