@@ -152,6 +152,8 @@ function createBareContainer(
     id: spec.id,
     exit,
     level: "none",
+    network: "host",
+    setEgress: async () => undefined,
     dial: async (port, signal) => dialPort(spec.directory, port, signal),
     dialControl: async (signal) => dialControlSocket(spec.directory, signal),
     pause: async () => void run?.child.kill("SIGSTOP"),

@@ -11,6 +11,8 @@ import { makeLayer } from "./layers.ts";
 import { dialControlSocket, dialPort } from "./network.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
 import { haltContainer, removeContainer } from "./removal.ts";
+import type { Outside } from "./router.ts";
+import { setEgress } from "./set-egress.ts";
 import { copyUpper } from "./snapshot.ts";
 
 /** The kernel tells of the end at once where it can; this is for hosts where it cannot. */
@@ -24,6 +26,8 @@ export interface ContainerParts {
   readonly cgroup: Cgroup;
   /** Starts the container anew on the disk in its folder; the record of the new run. */
   boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
+  /** Undefined where containers have loopback alone. */
+  readonly outside: Outside | undefined;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
@@ -38,6 +42,8 @@ export function openContainer(parts: ContainerParts): Container {
     id: record.id,
     exit,
     level: record.level,
+    network: parts.outside === undefined ? "loopback" : "routed",
+    setEgress: async (egress) => setEgress({ directory, record, outside: parts.outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),
     dialControl: async (signal) => dialControlSocket(directory, signal),
     pause: async () => cgroup.freeze(),

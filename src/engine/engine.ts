@@ -48,6 +48,20 @@ export interface Usage {
   readonly diskTotalBytes: number;
 }
 
+/** Networks as `192.0.2.0/24` or an address alone; IPv4 only, there is no IPv6 in a container. */
+export interface EgressRules {
+  /** Reached even where `deny` names it. */
+  readonly allow: readonly string[];
+  /** Not reached; what no list names is reached. */
+  readonly deny: readonly string[];
+}
+
+/**
+ * What a container may reach outside. The host, other containers and every private range are out
+ * of reach under any rule. `none`: there is no link, so not one packet leaves.
+ */
+export type Egress = "none" | EgressRules;
+
 export interface ContainerSpec {
   /** `[a-z0-9]{1,64}`, unique on this machine; names the container and its cgroup. */
   readonly id: string;
@@ -59,6 +73,7 @@ export interface ContainerSpec {
   readonly binds?: readonly Bind[];
   readonly limits: ContainerLimits;
   readonly hostname: string;
+  readonly egress: Egress;
 }
 
 export interface ContainerExit {
@@ -72,6 +87,17 @@ export interface Container extends AsyncDisposable {
   readonly exit: Promise<ContainerExit>;
   /** Whether this engine proved the separation, and how strong it is. */
   readonly level: IsolationLevel;
+  /**
+   * What rules of egress mean here: `routed`, they hold; `loopback`, this machine gives no way out
+   * and nothing is reached; `host`, no isolation at all and every rule is ignored.
+   */
+  readonly network: "routed" | "loopback" | "host";
+  /**
+   * Replaces the rules of egress in one moment, for connections that exist too. A halted container
+   * takes its rules when it boots.
+   * @throws SandboxError invalid_argument for what is no IPv4 network; the old rules stay then.
+   */
+  setEgress(egress: Egress): Promise<void>;
   /**
    * A byte stream to a TCP port inside the container; for the daemon's port to its public socket.
    * @throws SandboxError unavailable when nothing listens there or the container is gone.

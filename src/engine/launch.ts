@@ -1,13 +1,13 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, writeFile } from "node:fs/promises";
 import { isAbsolute, join, normalize } from "node:path";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { createBundle } from "./bundle.ts";
 import { isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
-import { DISK_NAMES, makeDisk, mountDisk, STACKS } from "./disk.ts";
+import { DISK_NAMES, makeDisk, mountDisk, STACKS, type DiskOptions } from "./disk.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { claimIds } from "./ids.ts";
@@ -16,6 +16,9 @@ import { SOCKET_NAMES } from "./network.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./removal.ts";
 import { checkBinds, checkLayers, hasUsr, STAGED, stagedBind, stageSteps } from "./rootfs.ts";
+import { nameServers } from "./router-rules.ts";
+import type { Outside } from "./router.ts";
+import { setEgress } from "./set-egress.ts";
 import { runTool } from "./tool.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
@@ -37,6 +40,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly cgroups: CgroupHost;
   /** The daemon's folder on the host. */
   readonly daemon: string;
+  /** Undefined where containers have loopback alone. */
+  readonly outside: Outside | undefined;
 }
 
 /**
@@ -55,7 +60,7 @@ export async function startContainer(
   await makeFolder(spec.directory);
   try {
     const idBase = await claimIds(spec.directory);
-    const disk = makeDisk({
+    const disk = makeFirstDisk(context, {
       directory: spec.directory,
       sizeMb: spec.limits.diskMb,
       idBase,
@@ -64,9 +69,10 @@ export async function startContainer(
     });
     const claim = { spec, idBase, cgroup };
     const record = await launch(context, { claim, disk }, signal);
+    const { outside } = context;
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { spec: anew, idBase, cgroup }, limit);
-    return openContainer({ directory: spec.directory, record, cgroup, boot });
+    return openContainer({ directory: spec.directory, record, cgroup, boot, outside });
   } catch (error) {
     await cleanUp(spec.directory, { cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
@@ -112,6 +118,8 @@ async function launch(
   const { level } = context;
   const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false };
   await writeRecord(spec.directory, record);
+  const { outside } = context;
+  await setEgress({ directory: spec.directory, record, outside }, spec.egress);
   return record;
 }
 
@@ -165,6 +173,21 @@ async function makeFolder(directory: string): Promise<void> {
     if (causeCode(error) !== "EEXIST") throw error;
     throw new SandboxError("already_exists", `folder exists: ${directory}`, { cause: error });
   }
+}
+
+/**
+ * A disk with the name servers in it: what a template says of them is void. Only a disk that no
+ * program inside has seen is written to, so no link can lead elsewhere.
+ */
+async function makeFirstDisk({ outside }: LaunchContext, options: DiskOptions): Promise<void> {
+  await makeDisk(options);
+  if (outside === undefined) return;
+  const folder = join(options.directory, DISK_NAMES.mount, STACKS.root.upper, "etc");
+  const file = join(folder, "resolv.conf");
+  const servers = nameServers(outside.resolvers.length).map((server) => `nameserver ${server}\n`);
+  await mkdir(folder, { mode: 0o755 });
+  await writeFile(file, servers.join(""), { mode: 0o644 });
+  for (const path of [folder, file]) await chown(path, options.idBase, options.idBase);
 }
 
 /** A container that is being started, and what it has already. */

@@ -30,6 +30,10 @@ export type LauncherStep =
   | readonly ["unmount", path: string]
   /** Moves this process into a cgroup, by the path of its `cgroup.procs`. */
   | readonly ["enter", path: string]
+  /** Moves this process into the network namespace of a file. */
+  | readonly ["netns", path: string]
+  /** Writes a text into a file that is there. */
+  | readonly ["write", path: string, text: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */
   | readonly ["opaque", path: string]
   /** Points a descriptor at an empty file in memory; a reader of its pipe sees the end then. */
@@ -47,11 +51,11 @@ export function launcherCommand(steps: readonly LauncherStep[]): [string, ...str
 const LAUNCHER = String.raw`
 use strict;
 my %number = (
-  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319 },
-  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279 },
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319, setns => 308 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279, setns => 268 },
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
-my ($new_mounts, $new_user) = (0x20000, 0x10000000);
+my ($new_mounts, $new_user, $new_network) = (0x20000, 0x10000000, 0x40000000);
 my ($bad_status, $cwd, $backlog) = (111, -100, 512);
 
 my $report = \*STDERR;
@@ -152,9 +156,15 @@ sub to_null {
   $opened or fail('memfd');
 }
 
-sub enter_cgroup {
-  open(my $file, '>', $_[0]) or fail($_[0]);
-  syswrite($file, "$$") or fail($_[0]);
+sub write_file {
+  my ($path, $text) = @_;
+  open(my $file, '>', $path) or fail($path);
+  syswrite($file, $text) or fail($path);
+}
+
+sub enter_network {
+  open(my $file, '<', $_[0]) or fail($_[0]);
+  syscall($call->{setns}, fileno $file, $new_network) == 0 or fail("network $_[0]");
 }
 
 my %step = (
@@ -169,7 +179,9 @@ my %step = (
   mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],
   mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0, $_[2]) }],
   unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],
-  enter   => [1, \&enter_cgroup],
+  enter   => [1, sub { write_file($_[0], "$$") }],
+  netns   => [1, \&enter_network],
+  write   => [2, \&write_file],
   opaque  => [1, sub {
     my ($path, $name, $value) = ($_[0], 'trusted.overlay.opaque', 'y');
     syscall($call->{setxattr}, $path, $name, $value, 1, 0) == 0 or fail("opaque $path");

@@ -5,6 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { checkId, openContainer, type ContainerParts } from "./container.ts";
 import { prepareDaemon } from "./daemon.ts";
+import { findEgress, type EgressOptions, type EgressSupport } from "./egress-support.ts";
 import type { Container, ContainerSpec, Engine } from "./engine.ts";
 import { holdIds } from "./ids.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
@@ -12,12 +13,18 @@ import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
 import { readRecord, readStartTicks } from "./record.ts";
 import { haltContainer, removeContainer } from "./removal.ts";
 
+export interface OciEngineOptions extends ProbeOptions {
+  /** Undefined: containers have loopback alone. */
+  readonly egress?: EgressOptions | undefined;
+}
+
 /** An engine for this machine. Nothing is started or looked at before the first call. */
-export function createOciEngine(options: ProbeOptions): Engine {
+export function createOciEngine(options: OciEngineOptions): Engine {
+  const { egress: egressOptions, ...probing } = options;
   let known: Promise<ProbeResult> | undefined;
   const probe = async (freshness: "cached" | "fresh"): Promise<ProbeResult> => {
     if (freshness === "fresh") known = undefined;
-    const running = (known ??= probeMachine(options, freshness));
+    const running = (known ??= probeMachine(probing, freshness));
     try {
       const result = await running;
       // A machine that is mended meanwhile is looked at again.
@@ -28,15 +35,25 @@ export function createOciEngine(options: ProbeOptions): Engine {
       throw error;
     }
   };
+  let egress: Promise<EgressSupport> | undefined;
+  const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
+    if (freshness === "fresh") egress = undefined;
+    return (egress ??= findEgress(egressOptions));
+  };
   const launchContext = async (): Promise<LaunchContext> => {
     const { choice, report } = await probe("cached");
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
     const daemon = await prepareDaemon(options.home, options.daemon);
-    return { ...choice, cgroups: await readCgroupHost(), daemon };
+    const { outside } = await support();
+    return { ...choice, cgroups: await readCgroupHost(), daemon, outside };
   };
   return {
     name: "oci",
-    probe: async (freshness = "cached") => (await probe(freshness)).report,
+    probe: async (freshness = "cached") => {
+      const { report } = await probe(freshness);
+      const { check } = await support(freshness);
+      return { ...report, checks: [...report.checks, check] };
+    },
     create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
     adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
     remove: async (id, directory) => {
@@ -67,9 +84,10 @@ async function adoptContainer(
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
   const cgroup = openCgroup(await readCgroupHost(), id);
+  const { outside } = await launchContext();
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
-  const parts = { directory, record, cgroup, boot };
+  const parts = { directory, record, cgroup, boot, outside };
   if (record.isHalted) return adoptHalted(parts);
   if ((await readStartTicks(record.pid)) !== record.startTicks) return undefined;
   return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;

@@ -128,7 +128,12 @@ async function tryRuntime(
   const choice = { runtime, level };
   try {
     const daemon = await prepareDaemon(options.home, options.daemon);
-    const proof = await runTinyContainer(options.home, { ...choice, cgroups, daemon });
+    const proof = await runTinyContainer(options.home, {
+      ...choice,
+      cgroups,
+      daemon,
+      outside: undefined,
+    });
     return { choice, version, check: { name, outcome: "ok", detail: `${version}: ${proof}` } };
   } catch (error) {
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
@@ -149,7 +154,14 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<s
   const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids: 32 };
   // Any folder of the home does: what counts is that its file system can be mounted with other ids.
   const layers = [{ root: context.daemon }];
-  const spec = { id, directory: join(home, id), layers, limits, hostname: "probe" };
+  const spec = {
+    id,
+    directory: join(home, id),
+    layers,
+    limits,
+    hostname: "probe",
+    egress: "none" as const,
+  };
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
   const cgroup = openCgroup(context.cgroups, id);

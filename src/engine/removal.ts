@@ -9,6 +9,7 @@ import { draftOf, removeEmpty } from "./files.ts";
 import { releaseIds } from "./ids.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { RECORD_NAME } from "./record.ts";
+import { disconnectSender } from "./router.ts";
 import { runTool } from "./tool.ts";
 
 /** Gigabytes may have to reach a slow disk. */
@@ -32,6 +33,7 @@ const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME), DISK_NAMES.im
 export async function haltContainer(directory: string, cgroup: Cgroup): Promise<void> {
   try {
     await cgroup.kill();
+    await disconnectSender(directory);
     await unmountBelow(directory);
     await runTool(["sync", join(directory, DISK_NAMES.image)], { timeoutMs: SYNC_TIMEOUT_MS });
     await cgroup.remove();
@@ -49,6 +51,8 @@ export async function haltContainer(directory: string, cgroup: Cgroup): Promise<
 export async function removeContainer(directory: string, cgroup: Cgroup): Promise<void> {
   try {
     await cgroup.kill();
+    // After the last process, and before the number of its ids is free for another container.
+    await disconnectSender(directory);
     await unmountBelow(directory);
     await cgroup.remove();
     for (const name of REMOVABLE) {

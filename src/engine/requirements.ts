@@ -8,7 +8,8 @@ import type { EngineCheck } from "./engine.ts";
 import { TOOL_ENVIRONMENT } from "./tool.ts";
 
 /** The packages by their Debian names; other distributions call most of them the same. */
-export const INSTALL = "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base";
+export const INSTALL =
+  "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base nftables iproute2";
 
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "mount", "umount", "mkfs.ext4", "setpriv", "cp", "sync", "ldd"] as const;

@@ -9,7 +9,7 @@ import { causeCode, SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "./bundle.ts";
 import { STACKS } from "./disk.ts";
 import type { Bind, Layer } from "./engine.ts";
-import { RUN_DIRECTORY } from "./ids.ts";
+import { RUN_DIRECTORY } from "./claims.ts";
 import type { LauncherStep } from "./launcher.ts";
 
 /**

@@ -3,8 +3,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ID_RANGE } from "./bundle.ts";
+import { RUN_DIRECTORY } from "./claims.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
-import { RUN_DIRECTORY } from "./ids.ts";
 import { launcherCommand } from "./launcher.ts";
 import { TREES } from "./layers.ts";
 import { runTool } from "./tool.ts";

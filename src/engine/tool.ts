@@ -18,6 +18,8 @@ export interface ToolOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
   readonly cwd?: string;
+  /** What it reads from its standard input; nothing by default. */
+  readonly input?: string;
   /** Called with each line of its standard error as it comes. */
   onLine?(line: string): void;
 }
@@ -37,7 +39,7 @@ export async function runTool(
   const child = spawn(file, args, {
     cwd: options.cwd,
     env: TOOL_ENVIRONMENT,
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe"],
     // A group of its own: at the deadline its helpers end with it.
     detached: true,
   });
@@ -45,6 +47,8 @@ export async function runTool(
   const stderr = createTail();
   child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
   child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
+  // A program that ends without reading it all has said why in its own words.
+  child.stdin.on("error", () => undefined).end(options.input ?? "");
   if (options.onLine !== undefined) forwardLines(child.stderr, options.onLine.bind(options));
   const end = endOf(child);
   const kill = () => killGroup(child.pid);

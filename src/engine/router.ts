@@ -1,0 +1,208 @@
+/**
+ * The way of containers to the internet: one router for all containers of one folder, a network
+ * namespace of its own that is made for the first of them and goes with the last. Everything is
+ * found again by name, so another process can change and remove what this one made.
+ */
+
+import { randomInt } from "node:crypto";
+import { rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
+import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "./claims.ts";
+import type { EgressRules } from "./engine.ts";
+import { draftOf, readIfThere, writeWhole } from "./files.ts";
+import { slotsOf } from "./ids.ts";
+import { readMounts } from "./mounts.ts";
+import {
+  applyRules,
+  changeLinks,
+  listLinks,
+  writeSettings,
+  type NetworkPath,
+} from "./namespace.ts";
+import {
+  linkName,
+  MAX_ROUTERS,
+  ROUTER_SETTINGS,
+  routerLinks,
+  routerRules,
+  sandboxLinks,
+  senderLinks,
+  senderRemoval,
+  senderRules,
+} from "./router-rules.ts";
+import { runTool } from "./tool.ts";
+import { closeUplink, openUplink } from "./uplink.ts";
+
+const ROUTERS = join(RUN_DIRECTORY, "routers");
+const MAX_ATTEMPTS = 1_000;
+
+/** What a router is made with, kept for whoever removes it. */
+const factsSchema = z.object({
+  /** File of the namespace that leads outside; null for the one of its maker. */
+  outside: z.string().nullable(),
+  resolvers: z.array(z.ipv4()),
+  /** False until every part of it is there. */
+  isReady: z.boolean(),
+});
+
+type RouterFacts = z.infer<typeof factsSchema>;
+
+interface Router extends RouterFacts {
+  readonly slot: number;
+  /** File of its namespace. */
+  readonly path: string;
+}
+
+/** A container as its router knows it. */
+export interface Sender {
+  readonly directory: string;
+  /** The number of its id range. */
+  readonly slot: number;
+  /** PID of its first process. */
+  readonly pid: number;
+}
+
+/** Where a new router leads. */
+export interface Outside {
+  readonly path: NetworkPath;
+  /** IPv4 addresses of name servers that can be reached there. */
+  readonly resolvers: readonly string[];
+}
+
+/** Gives a container these rules, and its link if it has none yet. The rules are there first. */
+export async function connectSender(
+  sender: Sender,
+  rules: EgressRules,
+  outside: Outside,
+): Promise<void> {
+  const { directory, slot, pid } = sender;
+  await inTurn(dirname(directory), async () => {
+    const router = await ensureRouter(dirname(directory), outside);
+    await applyRules(router.path, senderRules(slot, rules));
+    if ((await listLinks(router.path)).includes(linkName(slot))) return;
+    const network = `/proc/${pid}/ns/net`;
+    await changeLinks(router.path, senderLinks(slot, network));
+    await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
+  });
+}
+
+/** Takes every link and rule of a container's folder away, and the last one's router. Idempotent. */
+export async function disconnectSender(directory: string): Promise<void> {
+  const owner = dirname(directory);
+  if ((await claimsOf(ROUTERS, owner)).length === 0) return;
+  await inTurn(owner, async () => {
+    const senders = await slotsOf(directory);
+    for (const router of await routersOf(owner)) {
+      if (!(await takeSenders(router, senders))) await removeRouter(router);
+    }
+  });
+}
+
+/** Says whether others are left. A router that was never finished has none. */
+async function takeSenders(router: Router, senders: readonly number[]): Promise<boolean> {
+  if (!router.isReady) return false;
+  const names = new Set(senders.map((slot) => linkName(slot)));
+  const links = await listLinks(router.path);
+  for (const name of links.filter((link) => names.has(link))) {
+    await changeLinks(router.path, `link delete ${name}\n`);
+  }
+  for (const slot of senders) await applyRules(router.path, senderRemoval(slot));
+  return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
+}
+
+const turns = new Map<string, Promise<void>>();
+
+/** Routers are made and removed one step at a time: the last container must not take a new one's. */
+async function inTurn(owner: string, work: () => Promise<void>): Promise<void> {
+  const before = turns.get(owner) ?? Promise.resolve();
+  const turn = before.then(work);
+  const settled = turn.catch(() => undefined);
+  turns.set(owner, settled);
+  try {
+    await turn;
+  } finally {
+    if (turns.get(owner) === settled) turns.delete(owner);
+  }
+}
+
+async function ensureRouter(owner: string, outside: Outside): Promise<Router> {
+  for (const router of await routersOf(owner)) {
+    if (router.isReady) return router;
+    await removeRouter(router);
+  }
+  const slot = await claimSlot(owner);
+  const router = {
+    slot,
+    path: join(ROUTERS, `${slot}.net`),
+    outside: outside.path ?? null,
+    resolvers: [...outside.resolvers],
+    isReady: false,
+  };
+  try {
+    await writeFacts(router);
+    await makeRouter(router);
+    await writeFacts({ ...router, isReady: true });
+    return router;
+  } catch (error) {
+    await removeRouter(router);
+    throw error;
+  }
+}
+
+async function claimSlot(owner: string): Promise<number> {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    const slot = randomInt(MAX_ROUTERS);
+    if (await tryClaim(ROUTERS, slot, owner)) return slot;
+  }
+  throw new SandboxError("resource_exhausted", "no number is free for a router", {
+    hint: `remove the links in ${ROUTERS} whose folder does not exist`,
+  });
+}
+
+async function makeRouter(router: Router): Promise<void> {
+  const { path } = router;
+  await writeFile(path, "", { mode: 0o600 });
+  await runTool(["unshare", `--net=${path}`, "true"]);
+  await applyRules(path, routerRules(router));
+  await writeSettings(path, ROUTER_SETTINGS);
+  await openUplink(router.outside ?? undefined, router, path);
+  await changeLinks(path, routerLinks(router));
+}
+
+async function removeRouter(router: Router): Promise<void> {
+  const { slot, path, outside } = router;
+  // A namespace outside that is gone took its side of the link and its rules along.
+  if (outside === null || (await isMounted(outside))) await closeUplink(outside ?? undefined, slot);
+  if (await isMounted(path)) await runTool(["umount", path]);
+  await rm(path, { force: true });
+  await rm(draftOf(factsPath(slot)), { force: true });
+  await rm(factsPath(slot), { force: true });
+  await releaseClaim(ROUTERS, slot);
+}
+
+async function isMounted(path: string): Promise<boolean> {
+  return (await readMounts()).some(({ target }) => target === path);
+}
+
+async function routersOf(owner: string): Promise<Router[]> {
+  const slots = await claimsOf(ROUTERS, owner);
+  return Promise.all(slots.map(async (slot) => readRouter(slot)));
+}
+
+/** A claim without facts is a router of which nothing was made yet. */
+async function readRouter(slot: number): Promise<Router> {
+  const text = await readIfThere(factsPath(slot));
+  const unmade: RouterFacts = { outside: null, resolvers: [], isReady: false };
+  const facts = text === undefined ? unmade : factsSchema.parse(JSON.parse(text));
+  return { slot, path: join(ROUTERS, `${slot}.net`), ...facts };
+}
+
+async function writeFacts({ slot, outside, resolvers, isReady }: Router): Promise<void> {
+  await writeWhole(factsPath(slot), JSON.stringify({ outside, resolvers, isReady }));
+}
+
+function factsPath(slot: number): string {
+  return join(ROUTERS, `${slot}.json`);
+}

@@ -1,0 +1,97 @@
+/**
+ * The side of a router that lies in the outside: one link, one table of rules, and forwarding for
+ * the link of the default route where nothing forwarded before. All of it ends with the router.
+ */
+
+import {
+  applyRules,
+  changeLinks,
+  defaultLink,
+  listLinks,
+  listTables,
+  readSetting,
+  readTable,
+  writeSettings,
+  type NetworkPath,
+} from "./namespace.ts";
+import { uplinkLinks, uplinkName, uplinkRules, uplinkTable, type Uplink } from "./router-rules.ts";
+
+/** This table says which link forwards because of us, and keeps it from forwarding for others. */
+const FORWARDING_TABLE = "sandbox_mcp_forwarding";
+/** Another instance may begin or end at the same moment; whoever looks last is right. */
+const MAX_ROUNDS = 5;
+
+/** Makes the link into the router's namespace; the rules are there before it. */
+export async function openUplink(
+  outside: NetworkPath,
+  uplink: Uplink,
+  router: string,
+): Promise<void> {
+  const { slot } = uplink;
+  await applyRules(outside, uplinkRules(uplink));
+  await changeLinks(outside, uplinkLinks(slot, router));
+  const path = forwardingPath(uplinkName(slot));
+  await writeSettings(outside, [["write", path, "1"]]);
+  await settleForwarding(outside);
+}
+
+/** Takes the link away, then its rules. Idempotent. */
+export async function closeUplink(outside: NetworkPath, slot: number): Promise<void> {
+  const name = uplinkName(slot);
+  if ((await listLinks(outside)).includes(name)) {
+    await changeLinks(outside, `link delete ${name}\n`);
+  }
+  const table = uplinkTable(slot);
+  await applyRules(outside, `add table inet ${table}\ndelete table inet ${table}\n`);
+  await settleForwarding(outside);
+}
+
+/** Forwarding is on while any router has a link here; what was off before is off again after. */
+async function settleForwarding(outside: NetworkPath): Promise<void> {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const isUsed = await hasRouters(outside);
+    if (isUsed) await switchOn(outside);
+    else await switchOff(outside);
+    if ((await hasRouters(outside)) === isUsed) return;
+  }
+}
+
+async function hasRouters(outside: NetworkPath): Promise<boolean> {
+  return (await listLinks(outside)).some((name) => /^sbm\d+$/.test(name));
+}
+
+async function switchOn(outside: NetworkPath): Promise<void> {
+  const link = await defaultLink(outside);
+  if (link === undefined) return;
+  if ((await readSetting(outside, forwardingPath(link))) === "1") return;
+  await applyRules(
+    outside,
+    `add table inet ${FORWARDING_TABLE}
+delete table inet ${FORWARDING_TABLE}
+table inet ${FORWARDING_TABLE} {
+  chain forward {
+    type filter hook forward priority -20; policy accept;
+    iifname "${link}" oifname != "sbm*" drop
+  }
+}
+`,
+  );
+  await writeSettings(outside, [["write", forwardingPath(link), "1"]]);
+}
+
+async function switchOff(outside: NetworkPath): Promise<void> {
+  if (!(await listTables(outside)).includes(FORWARDING_TABLE)) return;
+  const text = await readTable(outside, FORWARDING_TABLE);
+  const link = /iifname "([^"/]+)"/.exec(text)?.[1];
+  if (link !== undefined && (await listLinks(outside)).includes(link)) {
+    await writeSettings(outside, [["write", forwardingPath(link), "0"]]);
+  }
+  await applyRules(
+    outside,
+    `add table inet ${FORWARDING_TABLE}\ndelete table inet ${FORWARDING_TABLE}\n`,
+  );
+}
+
+function forwardingPath(link: string): string {
+  return `/proc/sys/net/ipv4/conf/${link}/forwarding`;
+}

@@ -1,0 +1,43 @@
+/** From what a client asked for to what a container may reach. */
+
+import { isIP, isIPv6 } from "node:net";
+import { SandboxError } from "../common/errors.ts";
+import type { Egress } from "../engine/engine.ts";
+import type { Network } from "../wire/control.ts";
+
+const ALL_TRAFFIC = "0.0.0.0/0";
+
+export interface EgressWish {
+  readonly allowsInternet: boolean | null | undefined;
+  readonly allowOut: Network["allowOut"];
+  readonly denyOut: Network["denyOut"];
+}
+
+/**
+ * Entries for IPv6 have no effect, since sandboxes have no IPv6.
+ * @throws SandboxError unimplemented for a domain, invalid_argument for an IPv4 address in IPv6.
+ */
+export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressWish): Egress {
+  const domain = allowOut.find((entry) => isIP(addressOf(entry)) === 0);
+  if (domain !== undefined) {
+    throw new SandboxError(
+      "unimplemented",
+      `domains in allowOut are not available yet: ${JSON.stringify(domain)}`,
+      { hint: "name addresses or networks such as 192.0.2.0/24" },
+    );
+  }
+  const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];
+  return { allow: onlyIpv4(allowOut), deny: [...onlyIpv4(denyOut), ...everything] };
+}
+
+function onlyIpv4(entries: readonly string[]): string[] {
+  const hidden = entries.find((entry) => isIPv6(addressOf(entry)) && entry.includes("."));
+  if (hidden !== undefined) {
+    throw new SandboxError("invalid_argument", `write ${hidden} as an IPv4 network`);
+  }
+  return entries.filter((entry) => !isIPv6(addressOf(entry)));
+}
+
+function addressOf(entry: string): string {
+  return entry.split("/")[0] ?? "";
+}
