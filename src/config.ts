@@ -24,6 +24,8 @@ function integer(min: number, max: number) {
     .pipe(z.int().min(min).max(max));
 }
 
+const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
+
 interface Setting {
   /** The flag without its dashes; absent for settings that only the environment gives. */
   readonly flag?: string;
@@ -129,6 +131,18 @@ const SETTINGS = {
     schema: integer(32, MAX_PIDS),
     help: "processes of each sandbox",
   },
+  egress: {
+    flag: "egress",
+    environment: "SANDBOX_MCP_EGRESS",
+    schema: z.string().regex(/^(?:on|off|\/[^\s]+)$/, "expected on, off or an absolute path"),
+    help: "on, off or the file of a network namespace: how sandboxes reach the internet",
+  },
+  dns: {
+    flag: "dns",
+    environment: "SANDBOX_MCP_DNS",
+    schema: addresses,
+    help: "name servers of sandboxes, at most 3 IPv4 addresses joined by commas",
+  },
   toolset: {
     flag: "toolsets",
     environment: "SANDBOX_MCP_TOOLSETS",
@@ -207,6 +221,13 @@ export interface RemoteConfig {
   readonly sandboxUrl: string | undefined;
 }
 
+export interface EgressConfig {
+  /** File of the network namespace that leads outside; undefined for this process's own. */
+  readonly namespace: string | undefined;
+  /** Undefined: those of this machine. */
+  readonly resolvers: readonly string[] | undefined;
+}
+
 export interface Config {
   /** The words that are no flags, the command first. */
   readonly words: readonly string[];
@@ -230,6 +251,8 @@ export interface Config {
     readonly diskMb: number;
     readonly pids: number;
   };
+  /** Undefined: sandboxes have loopback alone. */
+  readonly egress: EgressConfig | undefined;
   readonly tools: {
     readonly toolset: "core" | "all";
     /** Exactly these, whatever their toolset. */
@@ -368,6 +391,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
       diskMb: given.diskMb ?? 2048,
       pids: given.pids ?? 512,
     },
+    egress: toEgressConfig(given),
     tools: {
       toolset: given.toolset ?? "core",
       names: given.tools?.split(","),
@@ -383,6 +407,11 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     help: given.help ?? false,
     version: given.version ?? false,
   };
+}
+
+function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {
+  if (egress === "off") return undefined;
+  return { namespace: egress === "on" ? undefined : egress, resolvers: dns };
 }
 
 function defaultHome(environment: Environment): string {

@@ -19,5 +19,6 @@ export function createLocalEngine(config: Config): Engine {
     runtime: config.runtime,
     daemon: { node: process.execPath, bundle: findDaemonBundle() },
     requireLevel: config.requireIsolation,
+    egress: config.egress,
   });
 }

@@ -81,7 +81,20 @@ async function tryRules(): Promise<void> {
   ];
   await Promise.all([
     runTool(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
-    runTool(["unshare", "--net", "ip", "link", "add", "a", "type", "veth", "peer", "name", "b"]),
+    runTool([
+      "unshare",
+      "--net",
+      "ip",
+      "link",
+      "add",
+      "name",
+      "one",
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "other",
+    ]),
   ]);
 }
 

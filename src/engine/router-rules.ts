@@ -79,7 +79,7 @@ export function routerRules({ resolvers }: Uplink): string {
   }
   chain guard {
     type filter hook prerouting priority raw; policy drop;
-    iifname { "lo", "up" } accept
+    iifname { "lo", "wan" } accept
     iifname . ip saddr vmap @senders
   }
   chain translate {
@@ -92,15 +92,15 @@ export function routerRules({ resolvers }: Uplink): string {
   chain forward {
     type filter hook forward priority filter; policy drop;
     ct state invalid drop
-    iifname "up" oifname "s*" ct state established,related accept
-    iifname "s*" oifname "up" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
-    iifname "s*" oifname "up" ct status dnat accept
-    iifname "s*" oifname "up" ip daddr @never drop
-    iifname "s*" oifname "up" accept
+    iifname "wan" oifname "s*" ct state established,related accept
+    iifname "s*" oifname "wan" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" oifname "wan" ct status dnat accept
+    iifname "s*" oifname "wan" ip daddr @never drop
+    iifname "s*" oifname "wan" accept
   }
   chain source {
     type nat hook postrouting priority srcnat; policy accept;
-    oifname "up" masquerade
+    oifname "wan" masquerade
   }
 }
 `;
@@ -120,10 +120,10 @@ export const ROUTER_SETTINGS = [
 export function uplinkLinks(slot: number, router: string): string {
   const name = uplinkName(slot);
   return lines([
-    `link add ${name} type veth peer name up netns ${router}`,
-    `link set ${name} addrgenmode none`,
+    `link add name ${name} type veth peer name wan netns ${router}`,
+    `link set dev ${name} addrgenmode none`,
     `addr add ${uplinkAddresses(slot).outer}/30 dev ${name}`,
-    `link set ${name} up`,
+    `link set dev ${name} up`,
   ]);
 }
 
@@ -132,11 +132,11 @@ export function routerLinks({ slot, resolvers }: Uplink): string {
   const { inner, outer } = uplinkAddresses(slot);
   const own = nameServers(Math.max(1, resolvers.length));
   return lines([
-    "link set lo up",
+    "link set dev lo up",
     ...own.map((address) => `addr add ${address}/32 dev lo`),
-    "link set up addrgenmode none",
-    `addr add ${inner}/30 dev up`,
-    "link set up up",
+    "link set dev wan addrgenmode none",
+    `addr add ${inner}/30 dev wan`,
+    "link set dev wan up",
     `route add default via ${outer}`,
   ]);
 }
@@ -235,9 +235,9 @@ function sender(slot: number): string {
 export function senderLinks(slot: number, network: string): string {
   const name = linkName(slot);
   return lines([
-    `link add ${name} type veth peer name ${SANDBOX_LINK} netns ${network}`,
-    `link set ${name} addrgenmode none`,
-    `link set ${name} up`,
+    `link add name ${name} type veth peer name ${SANDBOX_LINK} netns ${network}`,
+    `link set dev ${name} addrgenmode none`,
+    `link set dev ${name} up`,
     `route add ${sandboxAddress(slot)}/32 dev ${name}`,
   ]);
 }
@@ -246,9 +246,9 @@ export function senderLinks(slot: number, network: string): string {
 export function sandboxLinks(slot: number, resolverCount: number): string {
   const [gateway, ...others] = nameServers(Math.max(1, resolverCount));
   return lines([
-    `link set ${SANDBOX_LINK} addrgenmode none`,
+    `link set dev ${SANDBOX_LINK} addrgenmode none`,
     `addr add ${sandboxAddress(slot)}/32 dev ${SANDBOX_LINK}`,
-    `link set ${SANDBOX_LINK} up`,
+    `link set dev ${SANDBOX_LINK} up`,
     `route add ${gateway} dev ${SANDBOX_LINK} scope link`,
     `route add default via ${gateway}`,
     ...others.map((address) => `route add ${address} via ${gateway}`),

@@ -62,6 +62,7 @@ export interface Sender {
   readonly slot: number;
   /** PID of its first process. */
   readonly pid: number;
+  isOver(): Promise<boolean>;
 }
 
 /** Where a new router leads. */
@@ -79,6 +80,8 @@ export async function connectSender(
 ): Promise<void> {
   const { directory, slot, pid } = sender;
   await inTurn(dirname(directory), async () => {
+    // Asked in turn: after a removal nothing may be made that nobody would remove.
+    if (await sender.isOver()) throw new SandboxError("unavailable", "container is gone");
     const router = await ensureRouter(dirname(directory), outside);
     await applyRules(router.path, senderRules(slot, rules));
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
@@ -106,7 +109,7 @@ async function takeSenders(router: Router, senders: readonly number[]): Promise<
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
   for (const name of links.filter((link) => names.has(link))) {
-    await changeLinks(router.path, `link delete ${name}\n`);
+    await changeLinks(router.path, `link delete dev ${name}\n`);
   }
   for (const slot of senders) await applyRules(router.path, senderRemoval(slot));
   return links.some((name) => /^s\d+$/.test(name) && !names.has(name));

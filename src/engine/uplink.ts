@@ -39,7 +39,7 @@ export async function openUplink(
 export async function closeUplink(outside: NetworkPath, slot: number): Promise<void> {
   const name = uplinkName(slot);
   if ((await listLinks(outside)).includes(name)) {
-    await changeLinks(outside, `link delete ${name}\n`);
+    await changeLinks(outside, `link delete dev ${name}\n`);
   }
   const table = uplinkTable(slot);
   await applyRules(outside, `add table inet ${table}\ndelete table inet ${table}\n`);

@@ -7,6 +7,7 @@ import type { InitRequest } from "../wire/files.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
+import { egressOf } from "./egress.ts";
 import { toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
 import { volumeDirectory } from "./volumes.ts";
@@ -30,6 +31,7 @@ export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord
     hostname: sandboxId,
     // A folder comes before what is mounted below it.
     binds: binds.toSorted((left, right) => left.path.length - right.path.length),
+    egress: egressOf(record),
   };
 }
 

@@ -71,10 +71,11 @@ export async function startSandbox(
 
 async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
   const intent = toIntent(domain, plan);
+  const spec = toSpec(domain, intent, plan.resolved.build);
   domain.store.sandboxes.put(intent);
   let container: Container | undefined;
   try {
-    container = await domain.engine.create(toSpec(domain, intent, plan.resolved.build), signal);
+    container = await domain.engine.create(spec, signal);
     await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
     await awaitHealth(container, signal);
     signal.throwIfAborted();
@@ -83,12 +84,20 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
     domain.store.sandboxes.remove(intent.sandboxId);
     throw toStartFault(error);
   }
-  const record = commitStart(domain, plan, intent);
+  const record = commitStart(domain, plan, describeNetwork(intent, container));
   const member = admitMember(domain, container, record);
   followMember(domain, member, { isInitialized: true });
   domain.logBook.note(record, "Sandbox created");
+  if (record.allowsInternet !== intent.allowsInternet) {
+    domain.logBook.note(record, "This machine gives sandboxes no way to the internet");
+  }
   domain.noteExpiry();
   return toSandbox(record, domain.secrets);
+}
+
+/** What is described is what is: where nothing leads outside, no internet is promised. */
+function describeNetwork(intent: SandboxRecord, container: Container): SandboxRecord {
+  return container.network === "loopback" ? { ...intent, allowsInternet: false } : intent;
 }
 
 /** What the engine finds wrong with our own request is no fault of the client. */

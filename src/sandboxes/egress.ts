@@ -3,14 +3,15 @@
 import { isIP, isIPv6 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
 import type { Egress } from "../engine/engine.ts";
-import type { Network } from "../wire/control.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { networkSchema, type Network } from "../wire/control.ts";
 
 const ALL_TRAFFIC = "0.0.0.0/0";
 
 export interface EgressWish {
   readonly allowsInternet: boolean | null | undefined;
-  readonly allowOut: Network["allowOut"];
-  readonly denyOut: Network["denyOut"];
+  readonly allowOut?: Network["allowOut"];
+  readonly denyOut?: Network["denyOut"];
 }
 
 /**
@@ -28,6 +29,11 @@ export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: Egress
   }
   const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];
   return { allow: onlyIpv4(allowOut), deny: [...onlyIpv4(denyOut), ...everything] };
+}
+
+/** The same for a sandbox as it is on record. @throws SandboxError as {@link toEgress} */
+export function egressOf({ network, allowsInternet }: SandboxRecord): Egress {
+  return toEgress({ ...(network !== null && networkSchema.parse(network)), allowsInternet });
 }
 
 function onlyIpv4(entries: readonly string[]): string[] {

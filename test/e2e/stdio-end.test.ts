@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { expect, test } from "vitest";
 import { takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
-import { PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
+import { OFFLINE, PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
 import { openRawStdio, type RawStdio } from "../support/raw-stdio.ts";
 
 const END_LIMIT_MS = 3000;
@@ -69,7 +69,7 @@ test("a vanished parent ends the server although its pipes stay open", async () 
   const words = [process.execPath, PROGRAM, "stdio", "--home", home.path];
   const parent = spawn("sh", ["-c", script, "sh", ...words], {
     stdio: ["pipe", "pipe", "inherit", "pipe"],
-    env: { PATH: process.env["PATH"] ?? "", ...QUIET },
+    env: { PATH: process.env["PATH"] ?? "", ...OFFLINE, ...QUIET },
   });
   const [stdin, stdout, , pidPipe] = parent.stdio;
   assert.ok(stdin !== null && stdout !== null && pidPipe && "setEncoding" in pidPipe);

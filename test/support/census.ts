@@ -7,6 +7,7 @@ import { readdir, readFile, readlink, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 
 const CLAIMS = "/run/sandbox-mcp/ids";
+const ROUTERS = "/run/sandbox-mcp/routers";
 /** Containers, sockets and half-made layers lie at most this deep below a home. */
 const MAX_DEPTH = 5;
 /** Their contents are kept on purpose. */
@@ -19,6 +20,8 @@ export interface Census {
   readonly loopDevices: readonly string[];
   readonly cgroups: readonly string[];
   readonly idClaims: readonly string[];
+  /** Numbers and namespaces of routers, and their links in this namespace. */
+  readonly routers: readonly string[];
   readonly folders: readonly string[];
   readonly sockets: readonly string[];
 }
@@ -41,6 +44,7 @@ export async function takeCensus(scope: CensusScope = {}): Promise<Census> {
     loopDevices: await listLoopDevices(scope.home),
     cgroups: await listCgroups(scope.idPrefix ?? ""),
     idClaims: await listClaims(scope.home ?? "/"),
+    routers: await listRouters(scope.home ?? "/"),
     folders: files.filter(({ kind }) => kind === "folder").map(({ path }) => path),
     sockets: files.filter(({ kind }) => kind === "socket").map(({ path }) => path),
   };
@@ -101,6 +105,15 @@ async function listCgroups(idPrefix: string): Promise<string[]> {
     if (basename(path).startsWith(idPrefix) && (await isFolder(path))) containers.push(path);
   }
   return containers.toSorted();
+}
+
+async function listRouters(home: string): Promise<string[]> {
+  const names = await list(ROUTERS);
+  const owners = await Promise.all(
+    names.map(async (name) => readlink(join(ROUTERS, name)).catch(() => home)),
+  );
+  const links = (await list("/sys/class/net")).filter((name) => name.startsWith("sbm"));
+  return [...names.filter((_name, index) => owners[index]?.startsWith(home)), ...links].toSorted();
 }
 
 async function listClaims(home: string): Promise<string[]> {

@@ -66,6 +66,7 @@ export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<
       layers: [],
       limits: { memoryMb: 128, cpus: 1, diskMb: 1, pids: 64 },
       hostname: "test",
+      egress: "none" as const,
     },
     AbortSignal.timeout(20_000),
   );

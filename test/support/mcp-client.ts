@@ -3,7 +3,7 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import type { Progress } from "@modelcontextprotocol/sdk/types.js";
-import { PROGRAM } from "./program.ts";
+import { OFFLINE, PROGRAM } from "./program.ts";
 
 export interface ToolReply {
   readonly text: string;
@@ -30,7 +30,7 @@ export async function startMcpClient(
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [PROGRAM, "stdio", ...flags],
-    env: { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "warn", ...environment },
+    env: { PATH: process.env["PATH"] ?? "", ...OFFLINE, SANDBOX_MCP_LOG_LEVEL: "warn", ...environment },
     stderr: "inherit",
   });
   const client = new Client({ name: "test-client", version: "1.0.0" });

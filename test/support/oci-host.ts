@@ -47,7 +47,14 @@ export async function startOciHost(runtime: string): Promise<OciHost> {
       const id = `${idPrefix}${randomBytes(4).toString("hex")}`;
       const { layers = [], signal = new AbortController().signal } = options;
       const limits = { ...LIMITS, ...options.limits };
-      const spec = { id, directory: directoryOf(id), layers, limits, hostname: "sandbox" };
+      const spec = {
+        id,
+        directory: directoryOf(id),
+        layers,
+        limits,
+        hostname: "sandbox",
+        egress: "none" as const,
+      };
       return engine.create(spec, signal);
     },
     [Symbol.asyncDispose]: async () => {

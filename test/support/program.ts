@@ -17,6 +17,9 @@ export interface TestProgram extends AsyncDisposable {
   exited(): Promise<number | string>;
 }
 
+/** Tests send nothing to real networks; those about the way out bring a network of their own. */
+export const OFFLINE = { SANDBOX_MCP_EGRESS: "off" };
+
 /** Starts `sandbox-mcp` with only the environment that is given. */
 export function startProgram(
   words: readonly string[],
@@ -24,7 +27,7 @@ export function startProgram(
 ): TestProgram {
   const child = spawn(process.execPath, [PROGRAM, ...words], {
     stdio: ["pipe", "pipe", "pipe"],
-    env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent", ...environment },
+    env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent", ...OFFLINE, ...environment },
   });
   let errors = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {

@@ -33,6 +33,7 @@ test("defaults are those of the documentation", () => {
     apiKey: undefined,
     maxSandboxes: 100,
     limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
+    egress: { namespace: undefined, resolvers: undefined },
     tools: { toolset: "core", names: undefined, isReadOnly: false },
     protocol: "auto",
     onExit: undefined,
@@ -90,4 +91,15 @@ test.for([
 ] as const)("%s refuses %s", ([name, value]) => {
   const loaded = loadConfig({ [name]: value }, []);
   expect("faults" in loaded && loaded.faults).toEqual([expect.stringContaining(name)]);
+});
+
+test("the way out is on, off, or a namespace, with name servers of one's own", () => {
+  const flags = ["--egress", "/run/netns/vpn", "--dns", "192.0.2.1,192.0.2.2"];
+  expect(configOf({}, flags).egress).toEqual({
+    namespace: "/run/netns/vpn",
+    resolvers: ["192.0.2.1", "192.0.2.2"],
+  });
+  expect(configOf({ SANDBOX_MCP_EGRESS: "off" }, []).egress).toBeUndefined();
+  const faulty = loadConfig({}, ["--egress", "maybe", "--dns", "localhost"]);
+  expect(faulty).toMatchObject({ exitCode: 64 });
 });

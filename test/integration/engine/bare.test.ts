@@ -28,7 +28,14 @@ const LIMITS = { memoryMb: 64, cpus: 1, diskMb: 64, pids: 64 };
 
 async function startContainer(directory: string, daemon = DAEMON) {
   const engine = createBareEngine({ command: [process.execPath, "-e", daemon] });
-  const spec = { id: "one", directory, layers: [], limits: LIMITS, hostname: "sandbox" };
+  const spec = {
+    id: "one",
+    directory,
+    layers: [],
+    limits: LIMITS,
+    hostname: "sandbox",
+    egress: "none" as const,
+  };
   return engine.create(spec, new AbortController().signal);
 }
 

@@ -1,0 +1,131 @@
+/**
+ * A small internet of the test's own: a namespace that stands for the machine with its listeners,
+ * and one with a public host, a private one, a name server and a metadata service behind it.
+ * Nothing in it leads to a real network.
+ */
+
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { makeTempFolder } from "./temp-folder.ts";
+
+const run = promisify(execFile);
+
+/** Addresses for documentation (RFC 5737), and those that must stay out of reach. */
+export const LAB = {
+  machine: "203.0.113.1",
+  publicHost: "203.0.113.10",
+  otherHost: "198.51.100.7",
+  nameServer: "203.0.113.53",
+  unreachable: [
+    "10.1.2.3",
+    "172.16.5.4",
+    "192.168.7.7",
+    "100.64.0.9",
+    "100.100.100.200",
+    "169.254.169.254",
+    "192.0.0.8",
+  ],
+  port: 8080,
+} as const;
+
+const SERVICES = resolve(import.meta.dirname, "lab-services.ts");
+
+export interface Lab extends AsyncDisposable {
+  /** File of the namespace that stands for the machine. */
+  readonly namespace: string;
+  /** Packets that came from sandboxes to the far side, whatever their kind. */
+  received(): Promise<number>;
+  /** Runs a program in the namespace of the machine. */
+  onMachine(command: string): Promise<string>;
+  /** What of ours is on the machine: links, rules, forwarding. */
+  traces(): Promise<readonly string[]>;
+}
+
+/** Makes the lab; needs root, iproute2 and nftables. */
+export async function startLab(): Promise<Lab> {
+  await using parts = new AsyncDisposableStack();
+  const folder = parts.use(await makeTempFolder());
+  const machine = parts.use(await makeNamespace(join(folder.path, "machine"))).path;
+  const far = parts.use(await makeNamespace(join(folder.path, "far"))).path;
+  await within(machine, [
+    "ip link set lo up",
+    `ip link add wan0 type veth peer name far0 netns ${far}`,
+    `ip addr add ${LAB.machine}/24 dev wan0`,
+    "ip link set wan0 up",
+    `ip route add default via ${LAB.publicHost}`,
+  ]);
+  const addresses = [LAB.publicHost, LAB.otherHost, LAB.nameServer, ...LAB.unreachable];
+  await within(far, [
+    "ip link set lo up",
+    "ip link set far0 up",
+    ...addresses.map((address) => `ip addr add ${address}/24 dev far0`),
+    "nft add table inet count",
+    "nft add chain inet count come { type filter hook prerouting priority raw ; }",
+    "nft add rule inet count come iifname far0 meta protocol ip counter",
+  ]);
+  parts.use(await startServices(machine, "machine", "0.0.0.0"));
+  parts.use(await startServices(far, "far", LAB.nameServer));
+  const ending = parts.move();
+  return {
+    namespace: machine,
+    onMachine: async (command) => within(machine, [command]),
+    received: async () => {
+      const text = await within(far, ["nft list table inet count"]);
+      return Number(/counter packets (\d+)/.exec(text)?.[1]);
+    },
+    traces: async () => {
+      const forwarding = await within(machine, [
+        "grep -r . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf --include=*forward*",
+      ]);
+      return [
+        await within(machine, ["ip -4 -o route", "ip -o -br link"]),
+        await within(machine, ["nft list ruleset"]),
+        forwarding.split("\n").toSorted().join("\n"),
+      ];
+    },
+    [Symbol.asyncDispose]: async () => ending.disposeAsync(),
+  };
+}
+
+/** Runs commands in a namespace; returns what they print. */
+async function within(namespace: string, commands: readonly string[]): Promise<string> {
+  const prints: string[] = [];
+  for (const command of commands) {
+    prints.push((await run("nsenter", [`--net=${namespace}`, ...command.split(" ")])).stdout);
+  }
+  return prints.join("");
+}
+
+async function makeNamespace(path: string): Promise<AsyncDisposable & { readonly path: string }> {
+  await writeFile(path, "");
+  await run("unshare", [`--net=${path}`, "true"]);
+  return {
+    path,
+    [Symbol.asyncDispose]: async () => {
+      await run("umount", [path]);
+      await rm(path);
+    },
+  };
+}
+
+async function startServices(
+  namespace: string,
+  role: string,
+  nameServer: string,
+): Promise<AsyncDisposable> {
+  const words = [process.execPath, SERVICES, role, String(LAB.port), LAB.publicHost, nameServer];
+  const child = spawn("nsenter", [`--net=${namespace}`, ...words], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  await once(child.stdout, "data");
+  return {
+    [Symbol.asyncDispose]: async () => {
+      const ended = once(child, "exit");
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
