@@ -7,9 +7,9 @@ import { lstat } from "node:fs/promises";
 import { join, normalize } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "./bundle.ts";
+import { RUN_DIRECTORY } from "./claims.ts";
 import { STACKS } from "./disk.ts";
 import type { Bind, Layer } from "./engine.ts";
-import { RUN_DIRECTORY } from "./claims.ts";
 import type { LauncherStep } from "./launcher.ts";
 
 /**

@@ -16,7 +16,9 @@ const web = createServer((request, response) => {
 web.listen(Number(port), "0.0.0.0");
 
 const echo = createSocket("udp4");
-echo.on("message", (data, peer) => echo.send(`${role} ${data}`, peer.port, peer.address));
+echo.on("message", (data, peer) =>
+  echo.send(`${role} ${data.toString()}`, peer.port, peer.address),
+);
 echo.bind(Number(port), "0.0.0.0");
 
 const names = createSocket("udp4");

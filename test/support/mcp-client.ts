@@ -30,7 +30,12 @@ export async function startMcpClient(
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [PROGRAM, "stdio", ...flags],
-    env: { PATH: process.env["PATH"] ?? "", ...OFFLINE, SANDBOX_MCP_LOG_LEVEL: "warn", ...environment },
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      ...OFFLINE,
+      SANDBOX_MCP_LOG_LEVEL: "warn",
+      ...environment,
+    },
     stderr: "inherit",
   });
   const client = new Client({ name: "test-client", version: "1.0.0" });

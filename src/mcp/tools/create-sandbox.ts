@@ -32,7 +32,10 @@ const input = z.strictObject({
     .describe("What happens at the end: kill loses everything, pause keeps it for connecting."),
   env: pairsInput("Environment variables of every process."),
   metadata: pairsInput("Labels, to find the sandbox again."),
-  allow_internet: z.boolean().default(true).describe("Whether programs may reach the internet."),
+  allow_internet: z
+    .boolean()
+    .default(true)
+    .describe("Whether programs may reach the internet; get_sandbox shows whether they do."),
   allow_out: networkInput("Hosts or CIDRs that may be reached; deny the rest with deny_out."),
   deny_out: networkInput("CIDRs that may not be reached, such as 0.0.0.0/0."),
   public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),

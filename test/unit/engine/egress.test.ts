@@ -3,10 +3,12 @@
 import { expect, test } from "vitest";
 import { toCanonical } from "../../../src/engine/egress.ts";
 import { toEgress } from "../../../src/sandboxes/egress.ts";
-import { faultOf } from "../../support/fault-of.ts";
 
 test("an address is a network of one, and host bits are cut off", () => {
-  const rules = { allow: ["192.0.2.77", "198.51.100.99/24", "255.255.255.255/1"], deny: ["0.0.0.0/0"] };
+  const rules = {
+    allow: ["192.0.2.77", "198.51.100.99/24", "255.255.255.255/1"],
+    deny: ["0.0.0.0/0"],
+  };
   expect(toCanonical(rules)).toEqual({
     allow: ["192.0.2.77/32", "198.51.100.0/24", "128.0.0.0/1"],
     deny: ["0.0.0.0/0"],
@@ -18,22 +20,32 @@ test("denying everything without an exception is no network at all", () => {
   expect(toCanonical("none")).toBe("none");
 });
 
-test.for(["", "1.2.3", "1.2.3.4/33", "1.2.3.4/08", "1.2.3.4/8/8", "01.2.3.4", "::1", "a.test", "1.2.3.4 ; flush"])(
-  "what is no IPv4 network is refused: %j",
-  async (entry) => {
-    const fault = await faultOf(async () => toCanonical({ allow: [], deny: [entry] }));
-    expect(fault).toMatchObject({ code: "invalid_argument" });
-  },
-);
+test.for([
+  "",
+  "1.2.3",
+  "1.2.3.4/33",
+  "1.2.3.4/08",
+  "1.2.3.4/8/8",
+  "01.2.3.4",
+  "::1",
+  "a.test",
+  "1.2.3.4 ; flush",
+])("what is no IPv4 network is refused: %j", async (entry) => {
+  expect(() => toCanonical({ allow: [], deny: [entry] })).toThrow(/not an IPv4 network/);
+});
 
 test("no internet access denies everything, and IPv6 entries have no effect", () => {
-  const wish = { allowsInternet: false, allowOut: ["192.0.2.1", "2001:db8::/32"], denyOut: ["::/0"] };
+  const wish = {
+    allowsInternet: false,
+    allowOut: ["192.0.2.1", "2001:db8::/32"],
+    denyOut: ["::/0"],
+  };
   expect(toEgress(wish)).toEqual({ allow: ["192.0.2.1"], deny: ["0.0.0.0/0"] });
 });
 
-test("a domain, and an IPv4 address in the clothes of IPv6, are refused", async () => {
-  const domain = async () => toEgress({ allowsInternet: true, allowOut: ["*.example.test"] });
-  expect(await faultOf(domain)).toMatchObject({ code: "unimplemented" });
-  const mapped = async () => toEgress({ allowsInternet: true, denyOut: ["::ffff:192.0.2.1"] });
-  expect(await faultOf(mapped)).toMatchObject({ code: "invalid_argument" });
+test("a domain, and an IPv4 address in the clothes of IPv6, are refused", () => {
+  const domain = { allowsInternet: true, allowOut: ["*.example.test"] };
+  expect(() => toEgress(domain)).toThrow(/domains in allowOut are not available/);
+  const mapped = { allowsInternet: true, denyOut: ["::ffff:192.0.2.1"] };
+  expect(() => toEgress(mapped)).toThrow(/write ::ffff:192.0.2.1 as an IPv4 network/);
 });
