@@ -16,6 +16,16 @@ export async function changeLinks(network: NetworkPath, batch: string): Promise<
   await runIn(network, { command: ["ip", "-batch", "-"], input: batch });
 }
 
+/** Takes a link away. Idempotent: the kernel takes it too, when the namespace of its other end goes. */
+export async function deleteLink(network: NetworkPath, name: string): Promise<void> {
+  if (!(await listLinks(network)).includes(name)) return;
+  try {
+    await changeLinks(network, `link delete dev ${name}\n`);
+  } catch (error) {
+    if ((await listLinks(network)).includes(name)) throw error;
+  }
+}
+
 /** Writes kernel settings as this namespace sees them. */
 export async function writeSettings(
   network: NetworkPath,

@@ -17,6 +17,7 @@ import { readMounts } from "./mounts.ts";
 import {
   applyRules,
   changeLinks,
+  deleteLink,
   listLinks,
   writeSettings,
   type NetworkPath,
@@ -108,9 +109,7 @@ async function takeSenders(router: Router, senders: readonly number[]): Promise<
   if (!router.isReady) return false;
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
-  for (const name of links.filter((link) => names.has(link))) {
-    await changeLinks(router.path, `link delete dev ${name}\n`);
-  }
+  for (const name of names) await deleteLink(router.path, name);
   for (const slot of senders) await applyRules(router.path, senderRemoval(slot));
   return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
 }

@@ -7,6 +7,7 @@ import {
   applyRules,
   changeLinks,
   defaultLink,
+  deleteLink,
   listLinks,
   listTables,
   readSetting,
@@ -37,10 +38,7 @@ export async function openUplink(
 
 /** Takes the link away, then its rules. Idempotent. */
 export async function closeUplink(outside: NetworkPath, slot: number): Promise<void> {
-  const name = uplinkName(slot);
-  if ((await listLinks(outside)).includes(name)) {
-    await changeLinks(outside, `link delete dev ${name}\n`);
-  }
+  await deleteLink(outside, uplinkName(slot));
   const table = uplinkTable(slot);
   await applyRules(outside, `add table inet ${table}\ndelete table inet ${table}\n`);
   await settleForwarding(outside);

@@ -110,7 +110,7 @@ async function listCgroups(idPrefix: string): Promise<string[]> {
 async function listRouters(home: string): Promise<string[]> {
   const names = await list(ROUTERS);
   const owners = await Promise.all(
-    names.map(async (name) => readlink(join(ROUTERS, name)).catch(() => home)),
+    names.map(async (name) => readlink(join(ROUTERS, name)).catch(() => "/")),
   );
   const links = (await list("/sys/class/net")).filter((name) => name.startsWith("sbm"));
   return [...names.filter((_name, index) => owners[index]?.startsWith(home)), ...links].toSorted();
