@@ -46,7 +46,7 @@ export function toCanonical(egress: Egress): Egress {
 /** `192.0.2.77/24` and `192.0.2.0/24` name one network: the second is its only spelling here. */
 function toNetwork(entry: string): string {
   const [address = "", length = String(ADDRESS_BITS), ...rest] = entry.split("/");
-  const isLength = /^(?:0|[1-9][0-9]?)$/.test(length) && Number(length) <= ADDRESS_BITS;
+  const isLength = /^[0-9]{1,3}$/.test(length) && Number(length) <= ADDRESS_BITS;
   if (!isIPv4(address) || !isLength || rest.length > 0) {
     throw new SandboxError("invalid_argument", `not an IPv4 network: ${JSON.stringify(entry)}`);
   }

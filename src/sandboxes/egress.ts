@@ -2,6 +2,7 @@
 
 import { isIP, isIPv6 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
+import { toCanonical } from "../engine/egress.ts";
 import type { Egress } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
@@ -16,7 +17,8 @@ export interface EgressWish {
 
 /**
  * Entries for IPv6 have no effect, since sandboxes have no IPv6.
- * @throws SandboxError unimplemented for a domain, invalid_argument for an IPv4 address in IPv6.
+ * @throws SandboxError unimplemented for a domain, invalid_argument for an IPv4 address in IPv6
+ * and for too many entries.
  */
 export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressWish): Egress {
   const domain = allowOut.find((entry) => isIP(addressOf(entry)) === 0);
@@ -28,7 +30,7 @@ export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: Egress
     );
   }
   const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];
-  return { allow: onlyIpv4(allowOut), deny: [...onlyIpv4(denyOut), ...everything] };
+  return toCanonical({ allow: onlyIpv4(allowOut), deny: [...onlyIpv4(denyOut), ...everything] });
 }
 
 /** The same for a sandbox as it is on record. @throws SandboxError as {@link toEgress} */

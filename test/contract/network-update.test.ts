@@ -27,7 +27,7 @@ async function stored() {
 const INGRESS = { maskRequestHost: "a.test", allowPublicTraffic: true };
 
 test("lists are replaced as a whole, ingress stays, internet access changes when given", async () => {
-  const rules = { allowOut: ["example.com"], denyOut: ["0.0.0.0/0"] };
+  const rules = { allowOut: ["192.0.2.0/24"], denyOut: ["0.0.0.0/0"] };
   expect((await put({ ...rules, allow_internet_access: false })).status).toBe(204);
   expect(await stored()).toEqual({ network: { ...INGRESS, ...rules }, allowInternetAccess: false });
   expect((await put({ denyOut: ["1.1.1.1"], maskRequestHost: "ignored" })).status).toBe(204);
@@ -36,6 +36,11 @@ test("lists are replaced as a whole, ingress stays, internet access changes when
   expect((await put({ denyOut: ["nowhere"] })).body).toEqual({
     code: 400,
     message: "invalid denied CIDR nowhere",
+  });
+  const domain = { allowOut: ["example.com"], denyOut: ["0.0.0.0/0"] };
+  expect((await put(domain)).body).toEqual({
+    code: 501,
+    message: 'domains in allowOut are not available yet: "example.com"',
   });
   expect((await put({ egressProxy: { address: "a:1" } })).body).toEqual({
     code: 403,

@@ -24,7 +24,7 @@ test.for([
   "",
   "1.2.3",
   "1.2.3.4/33",
-  "1.2.3.4/08",
+  "1.2.3.4/0x8",
   "1.2.3.4/8/8",
   "01.2.3.4",
   "::1",
@@ -40,7 +40,7 @@ test("no internet access denies everything, and IPv6 entries have no effect", ()
     allowOut: ["192.0.2.1", "2001:db8::/32"],
     denyOut: ["::/0"],
   };
-  expect(toEgress(wish)).toEqual({ allow: ["192.0.2.1"], deny: ["0.0.0.0/0"] });
+  expect(toEgress(wish)).toEqual({ allow: ["192.0.2.1/32"], deny: ["0.0.0.0/0"] });
 });
 
 test("a domain, and an IPv4 address in the clothes of IPv6, are refused", () => {
