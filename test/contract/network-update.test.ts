@@ -40,7 +40,8 @@ test("lists are replaced as a whole, ingress stays, internet access changes when
   const domain = { allowOut: ["example.com"], denyOut: ["0.0.0.0/0"] };
   expect((await put(domain)).body).toEqual({
     code: 501,
-    message: 'domains in allowOut are not available yet: "example.com"',
+    message:
+      'domains in allowOut are not available yet: "example.com" (name addresses or networks such as 192.0.2.0/24)',
   });
   expect((await put({ egressProxy: { address: "a:1" } })).body).toEqual({
     code: 403,
