@@ -11,6 +11,8 @@ const MAX_CPUS = 1024;
 const MAX_DISK_MB = 16_777_216;
 const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
+/** Each is some 15 MB of memory that nobody uses yet. */
+const MAX_POOL = 100;
 const MAX_PORT = 65_535;
 
 const text = z.string().min(1);
@@ -100,6 +102,12 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_API_KEY",
     schema: text,
     help: "a key that serve accepts, besides those of `key create`",
+  },
+  pool: {
+    flag: "pool",
+    environment: "SANDBOX_MCP_POOL",
+    schema: integer(0, MAX_POOL),
+    help: "sandboxes of the template base that are kept started, for a create to take at once",
   },
   maxSandboxes: {
     flag: "max-sandboxes",
@@ -244,6 +252,8 @@ export interface Config {
   readonly tlsKey: string | undefined;
   readonly domain: string;
   readonly apiKey: string | undefined;
+  /** Undefined: 2 for `serve`, 1 for the embedded service. */
+  readonly pool: number | undefined;
   readonly maxSandboxes: number;
   readonly limits: {
     readonly memoryMb: number;
@@ -384,6 +394,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     tlsKey: given.tlsKey,
     domain: given.domain ?? "sandbox.localhost",
     apiKey: given.apiKey,
+    pool: given.pool,
     maxSandboxes: given.maxSandboxes ?? 100,
     limits: {
       memoryMb: given.memoryMb ?? 512,

@@ -53,6 +53,8 @@ export interface EmbeddedOptions {
   readonly engine: Engine;
   readonly limits: ContainerLimits;
   readonly maxSandboxes: number;
+  /** Sandboxes that are kept started for creates to come. */
+  readonly poolSize: number;
   readonly builtIns: readonly BuiltInTemplate[];
   /** Whether the built-in `host` may be used, and stands in for a `base` that was not built. */
   readonly allowHostTemplate: boolean;

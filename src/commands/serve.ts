@@ -26,6 +26,7 @@ import { startLocal } from "./local.ts";
 import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
+const DEFAULT_POOL = 2;
 /** Its name in the home: one at a time, and its sandboxes are found again. */
 export const SERVE_INSTANCE = "serve";
 
@@ -50,6 +51,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     tcp: [{ host, port: config.port, tls }],
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
+    poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
     startMcp: (door, keys, [chosen]) => {
       const publicUrl = reachableUrl(scheme, host, chosen);

@@ -22,6 +22,8 @@ import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
 const DEFAULT_REMOTE_DOMAIN = "e2b.app";
+/** One agent starts its sandboxes one after the other. */
+const DEFAULT_POOL = 1;
 
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
   using stops = listenForStops();
@@ -91,6 +93,7 @@ async function openService(
       tcp: [],
       apiKeys: [],
       onExit: config.onExit ?? "kill",
+      poolSize: config.pool ?? DEFAULT_POOL,
       allowHostTemplate: config.allowHostTemplate ?? true,
     }),
   );

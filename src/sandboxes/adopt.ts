@@ -51,6 +51,9 @@ async function discard(domain: Domain, record: SandboxRecord): Promise<void> {
   await domain.engine.remove(sandboxId, join(domain.directory, sandboxId));
   domain.store.sandboxes.remove(sandboxId);
   await releaseForkBuild(domain, record.buildId);
-  domain.logBook.note(record, "Sandbox stopped", { kill_reason: "host_restart" });
+  // Nobody was ever told of a pooled one: it has no log.
+  if (record.state !== "pooled") {
+    domain.logBook.note(record, "Sandbox stopped", { kill_reason: "host_restart" });
+  }
   domain.log.info({ op: "sandbox.discard", sandboxId, outcome: "ok" }, "sandbox.discard ok");
 }

@@ -69,6 +69,14 @@ export async function initDaemon(
   socket.destroy();
 }
 
+/** Resolves when the daemon is up, whether or not it was told anything. */
+export async function awaitDaemon(container: Container, signal: AbortSignal): Promise<void> {
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
+  const socket = await container.dialControl(bounded);
+  await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+  socket.destroy();
+}
+
 /** Resolves when a client's request would be answered. */
 export async function awaitHealth(container: Container, signal: AbortSignal): Promise<void> {
   const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);

@@ -1,16 +1,15 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
-import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
-import { newSandboxId } from "../wire/address.ts";
 import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./member.ts";
-import type { ResolvedTemplate } from "./resolve-template.ts";
+import { toIntent, type Plan, type Wish } from "./plan.ts";
+import { endWarm } from "./pool.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
@@ -33,13 +32,6 @@ export async function createSandbox(
   }
   const mounts = resolveMounts(domain, options.volumeMounts);
   return startSandbox(domain, { options, resolved, mounts }, bounded);
-}
-
-/** What a sandbox is started from. */
-export interface Plan {
-  readonly options: CreateOptions;
-  readonly resolved: ResolvedTemplate;
-  readonly mounts: SandboxRecord["volumeMounts"];
 }
 
 /**
@@ -71,20 +63,11 @@ export async function startSandbox(
 
 async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
   const intent = toIntent(domain, plan);
-  const spec = toSpec(domain, intent, plan.resolved.build);
-  domain.store.sandboxes.put(intent);
-  let container: Container | undefined;
-  try {
-    container = await domain.engine.create(spec, signal);
-    await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
-    await awaitHealth(container, signal);
-    signal.throwIfAborted();
-  } catch (error) {
-    await container?.[Symbol.asyncDispose]();
-    domain.store.sandboxes.remove(intent.sandboxId);
-    throw toStartFault(error);
-  }
-  const record = commitStart(domain, plan, describeNetwork(intent, container));
+  const wish: Wish = { plan, intent, spec: toSpec(domain, intent, plan.resolved.build) };
+  const started =
+    (await startWarm(domain, wish, signal)) ?? (await startCold(domain, wish, signal));
+  const { container } = started;
+  const record = commitStart(domain, plan, describeNetwork(started.intent, container));
   const member = admitMember(domain, container, record);
   followMember(domain, member, { isInitialized: true });
   domain.logBook.note(record, "Sandbox created");
@@ -93,6 +76,60 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   }
   domain.noteExpiry();
   return toSandbox(record, domain.secrets);
+}
+
+/** A container whose daemon answers, and what is on record of it until it is committed. */
+interface Started {
+  readonly container: Container;
+  readonly intent: SandboxRecord;
+}
+
+async function startCold(
+  domain: Domain,
+  { plan, intent, spec }: Wish,
+  signal: AbortSignal,
+): Promise<Started> {
+  domain.store.sandboxes.put(intent);
+  let container: Container | undefined;
+  try {
+    container = await domain.engine.create(spec, signal);
+    await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
+    await awaitHealth(container, signal);
+    signal.throwIfAborted();
+    return { container, intent };
+  } catch (error) {
+    await container?.[Symbol.asyncDispose]();
+    domain.store.sandboxes.remove(intent.sandboxId);
+    throw toStartFault(error);
+  }
+}
+
+/**
+ * Goes on with a sandbox that the pool has started; undefined when there is none that fits and
+ * works. Its row is the intent: until the start is committed, a crash removes what carries its name.
+ */
+async function startWarm(
+  domain: Domain,
+  wish: Wish,
+  signal: AbortSignal,
+): Promise<Started | undefined> {
+  const warm = domain.takeWarm(wish);
+  if (warm === undefined) return undefined;
+  const { container } = warm;
+  const intent = { ...wish.intent, sandboxId: warm.record.sandboxId };
+  try {
+    await container.resume();
+    await initDaemon(container, toInit(domain, intent, wish.plan.resolved.build), signal);
+    await awaitHealth(container, signal);
+    signal.throwIfAborted();
+    return { container, intent };
+  } catch (error) {
+    await endWarm(domain, warm);
+    signal.throwIfAborted();
+    const { sandboxId } = intent;
+    domain.log.warn({ op: "pool.claim", sandboxId, err: error }, "warm sandbox did not answer");
+    return undefined;
+  }
 }
 
 /** What is described is what is: where nothing leads outside, no internet is promised. */
@@ -113,35 +150,6 @@ const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
   "invalid_argument",
   "not_found",
 ]);
-
-function toIntent(domain: Domain, plan: Plan): SandboxRecord {
-  const { options, resolved } = plan;
-  const nowMs = domain.clock.now();
-  return {
-    sandboxId: newSandboxId(),
-    owner: domain.owner,
-    templateId: resolved.template.templateId,
-    buildId: resolved.build.buildId,
-    alias: resolved.template.name?.split("/").at(-1) ?? null,
-    state: "starting",
-    isSecured: options.isSecured,
-    isPrivate: options.network?.allowPublicTraffic === false,
-    pausesAtTimeout: options.pausesAtTimeout,
-    resumesOnTraffic: options.resumesOnTraffic,
-    timeoutSeconds: options.timeoutSeconds,
-    keepsMemory: options.keepsMemory,
-    hasMemory: true,
-    bootId: randomUUID(),
-    startedAtMs: nowMs,
-    endAtMs: nowMs,
-    limits: domain.limits,
-    allowsInternet: options.allowsInternet ?? null,
-    network: options.network ?? null,
-    metadata: options.metadata ?? null,
-    volumeMounts: plan.mounts,
-    sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
-  };
-}
 
 /** The sandbox runs: from here on it is found again after a crash. */
 function commitStart(domain: Domain, plan: Plan, intent: SandboxRecord): SandboxRecord {

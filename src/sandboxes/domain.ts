@@ -9,6 +9,8 @@ import type { SandboxRecord, Store } from "../store/store.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
 import type { LogBook } from "./log-book.ts";
 import type { Meter } from "./meter.ts";
+import type { Wish } from "./plan.ts";
+import type { Warm } from "./pool.ts";
 import { beginRun, type Run } from "./run.ts";
 import type { Secrets } from "./secrets.ts";
 import type { Templates } from "./templates.ts";
@@ -40,6 +42,8 @@ export interface Domain {
   readonly closing: AbortSignal;
   /** Tells that an expiry may now be nearer than before. */
   noteExpiry(): void;
+  /** A sandbox that was started before and fits, the caller's from then on; undefined for none. */
+  takeWarm(wish: Wish): Warm | undefined;
   /** How many are being started. */
   starting: number;
   /** Builds whose forks are being started: they are not let go meanwhile. */

@@ -12,9 +12,10 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
-import { startSandbox, type Plan } from "./create-sandbox.ts";
+import { startSandbox } from "./create-sandbox.ts";
 import { changeState, type Domain, type Member } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
+import type { Plan } from "./plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
 import { checkTimeout } from "./timeout.ts";

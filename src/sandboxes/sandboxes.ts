@@ -27,6 +27,7 @@ import { endMember } from "./member.ts";
 import { startMeter, type Sample, type SampleRange } from "./meter.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
+import { startPool } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
 import {
   connectSandbox,
@@ -59,6 +60,8 @@ export interface SandboxesOptions {
   /** Of each sandbox. */
   readonly limits: ContainerLimits;
   readonly maxSandboxes: number;
+  /** Sandboxes that are kept started for creates to come; they count for no limit. */
+  readonly poolSize: number;
   readonly builtIns: readonly BuiltInTemplate[];
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
@@ -137,6 +140,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     members,
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
+    takeWarm: (wish) => pool.take(wish),
     starting: 0,
     forking: new Set(),
   };
@@ -147,6 +151,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     next: () => nextExpiry(domain),
     expire: () => expireDue(domain),
   });
+  const pool = startPool(domain, options.poolSize);
   const pending = new Set<Promise<unknown>>();
 
   /** Remembers work that must be over before the room is. */
@@ -169,6 +174,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       await expiry[Symbol.asyncDispose]();
       await domain.meter[Symbol.asyncDispose]();
       await Promise.allSettled(pending);
+      await pool[Symbol.asyncDispose]();
       await closeMembers(domain, options.onExit);
       domain.logBook[Symbol.dispose]();
     },

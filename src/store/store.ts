@@ -20,8 +20,8 @@ const limitsSchema = z.object({
 const DEFAULT_TIMEOUT_SECONDS = 300;
 
 /**
- * A sandbox as it must be found again after a crash. `starting` and `ending` are intents: a row in
- * such a state whose owner is gone is removed together with whatever carries its name.
+ * A sandbox as it must be found again after a crash. `pooled`, `starting` and `ending` are intents:
+ * a row in such a state whose owner is gone is removed together with whatever carries its name.
  */
 export const sandboxRecordSchema = z.object({
   sandboxId: z.string(),
@@ -30,7 +30,7 @@ export const sandboxRecordSchema = z.object({
   templateId: z.string(),
   buildId: z.string(),
   alias: z.string().nullable(),
-  state: z.enum(["starting", "running", "paused", "ending"]),
+  state: z.enum(["pooled", "starting", "running", "paused", "ending"]),
   isSecured: z.boolean(),
   /** Ports other than the daemon's ask for the traffic token. */
   isPrivate: z.boolean(),

@@ -61,6 +61,7 @@ export async function startTestService(
       engine: createBareEngine({ command: [process.execPath, DAEMON] }),
       limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
       maxSandboxes: 10,
+      poolSize: 0,
       builtIns: [{ name: "base", ...builtIn }],
       allowHostTemplate: false,
       domain: "sandbox.localhost",

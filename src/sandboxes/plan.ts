@@ -1,0 +1,53 @@
+/** What a sandbox is started from, and what is on record of it before it runs. */
+
+import { randomUUID } from "node:crypto";
+import type { ContainerSpec } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { newSandboxId } from "../wire/address.ts";
+import type { Domain } from "./domain.ts";
+import type { ResolvedTemplate } from "./resolve-template.ts";
+import type { CreateOptions } from "./sandbox.ts";
+
+/** What a sandbox is started from. */
+export interface Plan {
+  readonly options: CreateOptions;
+  readonly resolved: ResolvedTemplate;
+  readonly mounts: SandboxRecord["volumeMounts"];
+}
+
+/** A start with its row and its container as they will be; only the name may still change. */
+export interface Wish {
+  readonly plan: Plan;
+  readonly intent: SandboxRecord;
+  readonly spec: ContainerSpec;
+}
+
+/** The row of a sandbox that is about to be started. */
+export function toIntent(domain: Domain, plan: Plan): SandboxRecord {
+  const { options, resolved } = plan;
+  const nowMs = domain.clock.now();
+  return {
+    sandboxId: newSandboxId(),
+    owner: domain.owner,
+    templateId: resolved.template.templateId,
+    buildId: resolved.build.buildId,
+    alias: resolved.template.name?.split("/").at(-1) ?? null,
+    state: "starting",
+    isSecured: options.isSecured,
+    isPrivate: options.network?.allowPublicTraffic === false,
+    pausesAtTimeout: options.pausesAtTimeout,
+    resumesOnTraffic: options.resumesOnTraffic,
+    timeoutSeconds: options.timeoutSeconds,
+    keepsMemory: options.keepsMemory,
+    hasMemory: true,
+    bootId: randomUUID(),
+    startedAtMs: nowMs,
+    endAtMs: nowMs,
+    limits: domain.limits,
+    allowsInternet: options.allowsInternet ?? null,
+    network: options.network ?? null,
+    metadata: options.metadata ?? null,
+    volumeMounts: plan.mounts,
+    sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
+  };
+}

@@ -1,0 +1,169 @@
+/**
+ * Sandboxes that are started and frozen before anybody asks for them. A create takes one over, thaws
+ * it and tells its daemon who it serves. Until then it is nobody's: not listed, not adopted, and
+ * after a crash removed like everything that was only intended.
+ */
+
+import type { Container, ContainerSpec } from "../engine/engine.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { awaitDaemon, toSpec } from "./boot.ts";
+import { requireDiskSpace } from "./disk-space.ts";
+import type { Domain } from "./domain.ts";
+import { toIntent, type Plan, type Wish } from "./plan.ts";
+
+/** What a create without a template gets. */
+const TEMPLATE = "base";
+
+/** A new one is begun after this much time in which nobody waited for a start. */
+const QUIET_MS = 100;
+/** A machine that cannot start one now is asked again after a while, and then less and less often. */
+const FIRST_RETRY_MS = 1000;
+const MAX_RETRY_MS = 60_000;
+
+/** A sandbox that waits, frozen, to be taken. */
+export interface Warm {
+  readonly container: Container;
+  readonly record: SandboxRecord;
+  /** Everything by which its container could differ from that of another sandbox. */
+  readonly kind: string;
+}
+
+export interface Pool extends AsyncDisposable {
+  /**
+   * One whose container is exactly what this start asks for; the caller's from then on, who ends it
+   * by {@link endWarm} if it is no use. Undefined when there is none.
+   */
+  take(wish: Wish): Warm | undefined;
+}
+
+/** Keeps `size` sandboxes of the template `base` started. */
+export function startPool(domain: Domain, size: number): Pool {
+  const waiting = new Set<Warm>();
+  const ends = new Set<Promise<void>>();
+  let filling: Promise<void> | undefined;
+  let retryMs = FIRST_RETRY_MS;
+
+  async function fill(): Promise<void> {
+    let pauseMs = QUIET_MS;
+    while (waiting.size < size && (await wait(domain, pauseMs))) {
+      pauseMs = QUIET_MS;
+      if (domain.starting > 0) continue;
+      try {
+        admit(await startOne(domain));
+      } catch (error) {
+        if (domain.closing.aborted) break;
+        domain.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");
+        pauseMs = retryMs;
+        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+      }
+    }
+    filling = undefined;
+  }
+
+  function refill(): void {
+    // Its faults are caught inside.
+    if (!domain.closing.aborted) filling ??= fill();
+  }
+
+  function admit(warm: Warm): void {
+    waiting.add(warm);
+    // Its faults are caught inside.
+    void warm.container.exit.then(() => discard(warm));
+  }
+
+  /** Ends one that is no use any more, in the background; the end of the pool waits for it. */
+  function discard(warm: Warm): void {
+    if (!waiting.delete(warm)) return;
+    const end = endWarm(domain, warm).finally(() => ends.delete(end));
+    ends.add(end);
+    refill();
+  }
+
+  refill();
+  return {
+    take({ plan, spec }) {
+      const { buildId } = plan.resolved.build;
+      if (plan.options.template === TEMPLATE) {
+        const stale = [...waiting].filter(({ record }) => record.buildId !== buildId);
+        for (const warm of stale) discard(warm);
+      }
+      const kind = kindOf(spec);
+      const warm = [...waiting].find((candidate) => candidate.kind === kind);
+      if (warm === undefined) return undefined;
+      waiting.delete(warm);
+      retryMs = FIRST_RETRY_MS;
+      refill();
+      return warm;
+    },
+    async [Symbol.asyncDispose]() {
+      await filling;
+      for (const warm of waiting) discard(warm);
+      await Promise.all(ends);
+    },
+  };
+}
+
+/** Ends one with everything that it has on disk and on record; a fault is logged. */
+export async function endWarm(domain: Domain, { container, record }: Warm): Promise<void> {
+  const { sandboxId } = record;
+  try {
+    await container[Symbol.asyncDispose]();
+    domain.store.sandboxes.remove(sandboxId);
+  } catch (error) {
+    // Its row stays: whatever is left of it goes with the next start of the service.
+    domain.log.error({ op: "pool.end", sandboxId, err: error }, "warm sandbox left traces");
+  }
+}
+
+/** False when the room closes first. */
+async function wait(domain: Domain, ms: number): Promise<boolean> {
+  try {
+    await domain.clock.sleep(ms, domain.closing);
+    return true;
+  } catch (error) {
+    if (domain.closing.aborted) return false;
+    throw error;
+  }
+}
+
+async function startOne(domain: Domain): Promise<Warm> {
+  const { closing: signal, store } = domain;
+  await requireDiskSpace(domain.directory);
+  const resolved = await domain.templates.resolve(TEMPLATE, signal);
+  const plan: Plan = { resolved, mounts: [], options: NO_WISHES };
+  const record: SandboxRecord = { ...toIntent(domain, plan), state: "pooled" };
+  store.sandboxes.put(record);
+  let container: Container | undefined;
+  try {
+    const spec = toSpec(domain, record, resolved.build);
+    container = await domain.engine.create(spec, signal);
+    await awaitDaemon(container, signal);
+    await container.pause();
+    signal.throwIfAborted();
+    return { container, record, kind: kindOf(spec) };
+  } catch (error) {
+    await container?.[Symbol.asyncDispose]();
+    store.sandboxes.remove(record.sandboxId);
+    throw error;
+  }
+}
+
+/** What a create that says nothing asks for; all of it is set anew when one is taken. */
+const NO_WISHES = {
+  template: TEMPLATE,
+  timeoutSeconds: 0,
+  isSecured: true,
+  pausesAtTimeout: false,
+  keepsMemory: true,
+  resumesOnTraffic: false,
+  allowsInternet: undefined,
+  network: undefined,
+  metadata: undefined,
+  environment: {},
+  volumeMounts: [],
+} as const;
+
+/** All of a container's specification but its name. */
+function kindOf(spec: ContainerSpec): string {
+  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "" });
+}

@@ -1,0 +1,170 @@
+/** Warm sandboxes: nobody's until a create takes one over, replaced when they are no use. */
+
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openStore } from "../../src/store/sqlite.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+/** The daemon of a container on the `bare` engine works in the container's folder. */
+async function findDaemon(folder: string): Promise<number | undefined> {
+  for (const name of await readdir("/proc")) {
+    if (!/^[0-9]+$/.test(name)) continue;
+    const cwd = await readlink(`/proc/${name}/cwd`).catch(() => undefined);
+    if (cwd === folder) return Number(name);
+  }
+  return undefined;
+}
+
+async function isStopped(pid: number | undefined): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+  return /\) T /.test(stat);
+}
+
+function folderOf({ home, embedded }: TestService, sandboxId: string): string {
+  return join(home, "instances", embedded.instance, "s", sandboxId);
+}
+
+function pooledIds({ embedded }: TestService): string[] {
+  return embedded.store.sandboxes
+    .ofOwner(embedded.instance)
+    .filter(({ state }) => state === "pooled")
+    .map(({ sandboxId }) => sandboxId)
+    .toSorted();
+}
+
+/** The ids of the pool, once so many are frozen, without those that are known. */
+async function awaitPool(service: TestService, size: number, known: readonly string[] = []) {
+  const frozen = async () => {
+    const ids = pooledIds(service).filter((id) => !known.includes(id));
+    const states = await Promise.all(
+      ids.map(async (id) => isStopped(await findDaemon(folderOf(service, id)))),
+    );
+    return ids.filter((_id, index) => states[index]);
+  };
+  await expect.poll(async () => (await frozen()).length, { timeout: 10_000 }).toBe(size);
+  return frozen();
+}
+
+test("a create takes a warm sandbox over, and another one is started", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const [warm = ""] = await awaitPool(service, 1);
+  const created = await service.create({ envVars: { NAME: "value" }, metadata: { a: "b" } });
+  expect(created.sandboxID).toBe(warm);
+  const open = await service.enter(created, { path: "/envs" });
+  expect(open.status).toBe(401);
+  const told = await service.enter(created, {
+    path: "/envs",
+    headers: { "x-access-token": created.envdAccessToken ?? "" },
+  });
+  expect(told.body).toMatchObject({ NAME: "value", E2B_SANDBOX_ID: warm });
+  expect((await service.call({ path: `/sandboxes/${warm}` })).body).toMatchObject({
+    sandboxID: warm,
+    state: "running",
+    metadata: { a: "b" },
+  });
+  const [next] = await awaitPool(service, 1, [warm]);
+  expect(next).not.toBe(warm);
+});
+
+test("a warm sandbox is nobody's", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const [warm = ""] = await awaitPool(service, 1);
+  const path = `/sandboxes/${warm}`;
+  const replies = await Promise.all([
+    service.call({ path }),
+    service.call({ path: `${path}/logs` }),
+    service.call({ path: `${path}/metrics` }),
+    service.call({ method: "POST", path: `${path}/pause` }),
+    service.call({ method: "POST", path: `/v2${path}/connect`, body: {} }),
+    service.call({ method: "DELETE", path }),
+    service.enter({ sandboxID: warm }, { path: "/health" }),
+  ]);
+  expect(replies.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404, 404, 502]);
+  expect((await service.call({ path: "/v2/sandboxes" })).body).toEqual([]);
+  expect(pooledIds(service)).toEqual([warm]);
+});
+
+test("creates at once share no warm sandbox, and the pool counts for no limit", async () => {
+  await using service = await startTestService({ poolSize: 2, maxSandboxes: 3 });
+  const warm = await awaitPool(service, 2);
+  const created = await Promise.all([1, 2, 3].map(() => service.create()));
+  const ids = created.map(({ sandboxID }) => sandboxID);
+  expect(new Set(ids).size).toBe(3);
+  expect(ids).toEqual(expect.arrayContaining(warm));
+});
+
+test("a create that wants something else starts its own", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const warm = await awaitPool(service, 1);
+  await service.call({ method: "POST", path: "/volumes", body: { name: "data" } });
+  const created = await service.create({ volumeMounts: [{ name: "data", path: "/data" }] });
+  expect(warm).not.toContain(created.sandboxID);
+  expect(await awaitPool(service, 1)).toEqual(warm);
+});
+
+test("a warm sandbox that died is replaced", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const [warm = ""] = await awaitPool(service, 1);
+  process.kill((await findDaemon(folderOf(service, warm))) ?? 0, "SIGKILL");
+  const [next] = await awaitPool(service, 1, [warm]);
+  const created = await service.create();
+  expect(created.sandboxID).toBe(next);
+  expect(await readdir(join(service.home, "instances", service.embedded.instance, "s"))).toContain(
+    created.sandboxID,
+  );
+});
+
+test("warm sandboxes of an older template give way", async () => {
+  await using home = await makeTempFolder();
+  let layers: readonly { readonly root: string }[] = [{ root: join(home.path, "layers/old/root") }];
+  const builtIn = {
+    name: "base",
+    defaultUser: "root",
+    defaultWorkdir: home.path,
+    find: async () => layers,
+  };
+  await using service = await startTestService({
+    home: home.path,
+    poolSize: 1,
+    builtIns: [builtIn],
+  });
+  const warm = await awaitPool(service, 1);
+  layers = [{ root: join(home.path, "layers/new/root") }];
+  const created = await service.create();
+  expect(warm).not.toContain(created.sandboxID);
+  const [next] = await awaitPool(service, 1, warm);
+  expect((await service.create()).sandboxID).toBe(next);
+  await expect.poll(() => service.embedded.store.sandboxes.get(warm[0] ?? "")).toBeUndefined();
+});
+
+test("the end of the service ends the pool, the next start removes what a crash left of it", async () => {
+  await using home = await makeTempFolder();
+  {
+    await using service = await startTestService({
+      home: home.path,
+      poolSize: 2,
+      onExit: "leave",
+      instance: "kept",
+    });
+    await awaitPool(service, 2);
+  }
+  const folder = join(home.path, "instances/kept/s");
+  expect(await readdir(folder).catch(() => [])).toEqual([]);
+  let record;
+  {
+    await using service = await startTestService({ home: home.path, poolSize: 1 });
+    const [warm = ""] = await awaitPool(service, 1);
+    record = service.embedded.store.sandboxes.get(warm);
+  }
+  {
+    using store = openStore({ path: join(home.path, "state.db") });
+    expect(store.sandboxes.owners()).toEqual([]);
+    if (record !== undefined) store.sandboxes.put({ ...record, owner: "kept" });
+  }
+  await using service = await startTestService({ home: home.path, instance: "kept" });
+  expect(pooledIds(service)).toEqual([]);
+  const logs = await service.call({ path: `/sandboxes/${record?.sandboxId}/logs` });
+  expect(logs.status).toBe(404);
+});
