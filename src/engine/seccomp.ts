@@ -14,6 +14,9 @@ const FAMILY_INET = 2;
 const FAMILY_INET6 = 10;
 const FAMILY_NETLINK = 16;
 const NETLINK_ROUTE = 0;
+/** Types a character into a terminal as if its user had: what a program left behind could do. */
+const TIOCSTI = 0x5412;
+const IOCTL_BITS = 32;
 /** PER_LINUX, the same with a 2.6 version number, and the question which one is set. */
 const PERSONALITIES = [0x0, 0x8, 0xffffffff];
 
@@ -43,7 +46,7 @@ const ALLOWED = {
   files: words(`
     access chdir chmod chown chroot close close_range copy_file_range creat dup dup2 dup3 faccessat
     faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync
-    flock fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 ioctl lchown link
+    flock fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 lchown link
     linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open openat openat2 pipe pipe2
     pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv
     rename renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync
@@ -103,6 +106,7 @@ export function createSeccompProfile(architecture: string): SeccompProfile {
     syscalls: [
       { names: Object.values(ALLOWED).flat(), action: "SCMP_ACT_ALLOW" },
       ...processRules(),
+      ...terminalRules(),
       ...socketRules(),
     ],
   };
@@ -123,6 +127,19 @@ function processRules(): SeccompRule[] {
       args: [{ index: 0, value, op: "SCMP_CMP_EQ" as const }],
     })),
   ];
+}
+
+/**
+ * Every request but one. The kernel looks at the low half of the request alone, so each bit of that
+ * half gets a rule: it differs from the bit of the refused one.
+ */
+function terminalRules(): SeccompRule[] {
+  return Array.from({ length: IOCTL_BITS }, (_, bit) => 2 ** bit).map((mask) => {
+    const differing = Math.floor(TIOCSTI / mask) % 2 === 0 ? mask : 0;
+    const op = "SCMP_CMP_MASKED_EQ" as const;
+    const args = [{ index: 1, value: mask, valueTwo: differing, op }];
+    return { names: ["ioctl"], action: "SCMP_ACT_ALLOW", args };
+  });
 }
 
 function socketRules(): SeccompRule[] {
