@@ -1,0 +1,31 @@
+/**
+ * Every attack from within, on each runtime, as root and as the default user; after each one the
+ * canaries are unchanged, the service is healthy and the neighbour answers. Its control shows that
+ * the same program succeeds without the defence.
+ */
+
+import { afterAll, afterEach, beforeAll, describe } from "vitest";
+import { startRange, type AttackRange } from "../../support/attack-range.ts";
+import { attackedRuntimes } from "../../support/runtimes.ts";
+import { describeKernel, describeKernelControl } from "./kernel.ts";
+import { describeMounts, describeMountsControl } from "./mounts.ts";
+
+describe.each(attackedRuntimes())("on %s", (runtime) => {
+  let range: AttackRange;
+
+  beforeAll(async () => {
+    range = await startRange(runtime);
+  });
+
+  afterEach(async () => range.check());
+
+  afterAll(async () => range[Symbol.asyncDispose]());
+
+  describeMounts(() => range);
+  describeKernel(() => range, runtime);
+});
+
+describe("without the defence", () => {
+  describeMountsControl();
+  describeKernelControl();
+});

@@ -1,0 +1,167 @@
+/**
+ * A place to attack from: a service on one runtime with an attacked sandbox and a neighbour, and
+ * canaries on the host that must be the same after every attack.
+ */
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readdirSync } from "node:fs";
+import { chmod, lstat, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { performance } from "node:perf_hooks";
+import { Sandbox, type SandboxOpts } from "e2b";
+import { startServe, type TestServe } from "./serve.ts";
+import { makeTempFolder } from "./temp-folder.ts";
+
+/** The programs of the attacks; every sandbox and every control run gets the same ones. */
+export const ATTACKS: string = resolve(import.meta.dirname, "../security/escape/attacks");
+const INSIDE = "/opt/attacks";
+const ANSWER_LIMIT_MS = 1_000;
+/** A machine under load may be late once: the best of these counts. */
+const ANSWER_TRIES = 5;
+
+/** Outcomes by the name of the attempt: `ok`, the name of an errno, of a signal, or a word. */
+export type Outcomes = Readonly<Record<string, string>>;
+
+export interface Attack {
+  /** The program that has it, without its ending. */
+  readonly program: string;
+  readonly id: string;
+  readonly words?: readonly (string | number)[];
+}
+
+export interface AttackRange extends AsyncDisposable {
+  readonly serve: TestServe;
+  readonly options: SandboxOpts;
+  readonly sandbox: Sandbox;
+  readonly neighbour: Sandbox;
+  /** Files on the host that everybody may read; no sandbox must ever see one. */
+  readonly canary: Canary;
+  /** Runs an attack in the attacked sandbox, or in another one. */
+  attack(attack: Attack, user: string, target?: Sandbox): Promise<Outcomes>;
+  /** A new sandbox with the programs of the attacks in it. */
+  createSandbox(options?: SandboxOpts): Promise<Sandbox>;
+  /** Fails unless the canaries are unchanged, the service is healthy and the neighbour answers. */
+  check(): Promise<void>;
+}
+
+export interface Canary extends AsyncDisposable {
+  readonly path: string;
+  /** The folder with a file `ptmx`, open to everybody. */
+  readonly decoy: string;
+  readonly secret: string;
+  /** A hash over names, owners, modes, times and contents. */
+  fingerprint(): Promise<string>;
+}
+
+/** Makes the canaries. */
+export async function makeCanary(): Promise<Canary> {
+  const folder = await makeTempFolder();
+  const decoy = join(folder.path, "decoy");
+  const secret = `canary-${createHash("sha256").update(folder.path).digest("hex").slice(0, 32)}`;
+  await chmod(folder.path, 0o755);
+  await writeFile(join(folder.path, "secret.txt"), secret, { mode: 0o644 });
+  await mkdir(decoy);
+  await chmod(decoy, 0o777);
+  await writeFile(join(decoy, "ptmx"), "decoy");
+  return {
+    path: folder.path,
+    decoy,
+    secret,
+    fingerprint: async () => fingerprintOf(folder.path),
+    [Symbol.asyncDispose]: async () => folder[Symbol.asyncDispose](),
+  };
+}
+
+/** Describes a folder and all that is in it, by a hash. */
+async function fingerprintOf(folder: string): Promise<string> {
+  const hash = createHash("sha256");
+  const names = await readdir(folder, { recursive: true });
+  for (const name of [".", ...names.toSorted()]) {
+    const path = join(folder, name);
+    const entry = await lstat(path);
+    hash.update(`${name} ${entry.mode} ${entry.uid} ${entry.gid} ${entry.mtimeMs} ${entry.size}\n`);
+    if (entry.isFile()) hash.update(await readFile(path));
+  }
+  return hash.digest("hex");
+}
+
+/** Starts a service on this runtime with two sandboxes. */
+export async function startRange(
+  runtime: string,
+  flags: readonly string[] = [],
+): Promise<AttackRange> {
+  await using stack = new AsyncDisposableStack();
+  const canary = stack.use(await makeCanary());
+  const serve = stack.use(await startServe(["--runtime", runtime, ...flags]));
+  const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  const made: Sandbox[] = [];
+  const createSandbox = async (wanted: SandboxOpts = {}) => {
+    const one = await Sandbox.create("base", { ...options, ...wanted });
+    made.push(one);
+    await equip(one);
+    return one;
+  };
+  const [sandbox, neighbour] = await Promise.all([createSandbox(), createSandbox()]);
+  // `serve` leaves its sandboxes when it ends; these end before it.
+  stack.defer(async () => {
+    await Promise.all(made.map((one) => one.kill()));
+  });
+  const before = await canary.fingerprint();
+  const owned = stack.move();
+  return {
+    serve,
+    options,
+    sandbox,
+    neighbour,
+    canary,
+    createSandbox,
+    attack: async (attack, user, target = sandbox) => {
+      const command = attackCommand(attack).join(" ");
+      return parseOutcomes((await target.commands.run(command, { user, timeoutMs: 0 })).stdout);
+    },
+    async check() {
+      assert.equal(await canary.fingerprint(), before, "a canary was changed");
+      assert.equal((await fetch(`${serve.url}/health`)).status, 204);
+      await answerInTime(neighbour);
+    },
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
+}
+
+/** The command that runs an attack, in a sandbox or in a control run. */
+export function attackCommand({ program, id, words = [] }: Attack): string[] {
+  return ["python3", "-B", `${INSIDE}/${program}.py`, id, ...words.map(String)];
+}
+
+/** What an attack printed. */
+export function parseOutcomes(text: string): Outcomes {
+  const value: unknown = JSON.parse(text);
+  assert.ok(typeof value === "object" && value !== null);
+  return Object.fromEntries(
+    Object.entries(value).map(([name, outcome]) => [name, String(outcome)]),
+  );
+}
+
+/** The programs of the attacks, by their paths on the host and inside. */
+export function attackFiles(): readonly { readonly source: string; readonly path: string }[] {
+  return readdirSync(ATTACKS)
+    .filter((name) => name.endsWith(".py"))
+    .map((name) => ({ source: join(ATTACKS, name), path: `${INSIDE}/${name}` }));
+}
+
+async function equip(sandbox: Sandbox): Promise<void> {
+  for (const { source, path } of attackFiles()) {
+    await sandbox.files.write(path, await readFile(source, "utf8"), { user: "root" });
+  }
+}
+
+async function answerInTime(sandbox: Sandbox): Promise<void> {
+  const times: number[] = [];
+  while (times.length < ANSWER_TRIES && !times.some((time) => time < ANSWER_LIMIT_MS)) {
+    const startedMs = performance.now();
+    assert.equal((await sandbox.commands.run("echo alive")).stdout, "alive\n");
+    times.push(performance.now() - startedMs);
+  }
+  assert.ok(Math.min(...times) < ANSWER_LIMIT_MS, `the neighbour answered in ${times.join()} ms`);
+}
