@@ -207,6 +207,11 @@ const SETTINGS = {
     schema: text,
     help: "a second place for the log lines that go to stderr",
   },
+  team: {
+    flag: "team",
+    schema: text,
+    help: "key create: the team that the key is for; local by default",
+  },
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
   ifMissing: {
     flag: "if-missing",
@@ -280,6 +285,8 @@ export interface Config {
     readonly level: (typeof LOG_LEVELS)[number];
     readonly file: string | undefined;
   };
+  /** Of a key that is made; undefined for the first team. */
+  readonly team: string | undefined;
   readonly json: boolean;
   readonly ifMissing: boolean;
   readonly help: boolean;
@@ -413,6 +420,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     allowHostTemplate: given.allowHostTemplate,
     isConformance: given.isConformance ?? false,
     log: { level: given.logLevel ?? "info", file: given.logFile },
+    team: given.team,
     json: given.json ?? false,
     ifMissing: given.ifMissing ?? false,
     help: given.help ?? false,

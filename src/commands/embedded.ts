@@ -125,7 +125,11 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
       owner: instance,
     }),
   );
-  const gateway = createGateway({ sandboxes, isPlatformKey: (text) => keys.isAccepted(text), log });
+  const gateway = createGateway({
+    sandboxes,
+    isPlatformKey: (text) => keys.teamOf(text) !== undefined,
+    log,
+  });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
   rooms.open({
     control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), log }),

@@ -24,8 +24,8 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "key",
-    usage: "key create|list|revoke [NAME]",
-    summary: "API keys of the local service",
+    usage: "key create|list|revoke [NAME] [--team TEAM]",
+    summary: "API keys of the local service; those of a team see only what is its own",
     load: async () => (await import("./key.ts")).runKey,
   },
   {

@@ -16,7 +16,8 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
   using store = openStore({ path: join(config.home, "state.db") });
   switch (action) {
     case "create": {
-      const { key } = createKey(store, createSystemClock(), name ?? "default");
+      const holder = { name: name ?? "default", team: config.team };
+      const { key } = createKey(store, createSystemClock(), holder);
       process.stdout.write(`${key}\n`);
       process.stderr.write("sandbox-mcp: this key is shown once, keep it\n");
       return EXIT_OK;
@@ -24,7 +25,8 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
     case "list": {
       for (const record of listKeys(store)) {
         const createdAt = new Date(record.createdAtMs).toISOString();
-        process.stdout.write(`${record.keyId}  ${record.mask}  ${createdAt}  ${record.name}\n`);
+        const { keyId, mask, team } = record;
+        process.stdout.write(`${keyId}  ${mask}  ${createdAt}  ${team}  ${record.name}\n`);
       }
       return EXIT_OK;
     }
@@ -43,6 +45,6 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
 
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
-    hint: "key create NAME, key list, key revoke NAME",
+    hint: "key create NAME [--team TEAM], key list, key revoke NAME",
   });
 }

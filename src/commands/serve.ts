@@ -1,28 +1,19 @@
 /** `serve`: one HTTP listener with the control API and the gateway, until it is told to stop. */
 
-import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { createService } from "../client/service.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
-import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import { createConformanceFixtures } from "../dev/conformance-fixtures.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
-import { startMcpHttp } from "../mcp/http.ts";
-import { selectTools } from "../mcp/selection.ts";
-import { startMcpState } from "../mcp/state.ts";
-import { TOOLS } from "../mcp/tools/index.ts";
-import { createKey, listKeys, type KeyCheck } from "../sandboxes/keys.ts";
+import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import { leaveAddress, listenerUrl, reachableUrl } from "./address.ts";
 import type { CommandContext } from "./command.ts";
-import type { McpHandler, PrivateDoor } from "./embedded.ts";
-import { VERSION } from "./help.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local.ts";
+import { startServeMcp } from "./serve-mcp.ts";
 import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
@@ -55,7 +46,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     allowHostTemplate: config.allowHostTemplate ?? false,
     startMcp: (door, keys, [chosen]) => {
       const publicUrl = reachableUrl(scheme, host, chosen);
-      return Promise.resolve(startMcp({ config, log, door, keys, publicUrl }));
+      return Promise.resolve(startServeMcp({ config, log, door, keys, publicUrl }));
     },
   });
   if (newKey !== undefined) {
@@ -91,42 +82,6 @@ async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity
   }
 }
 
-interface McpParts {
-  readonly config: Config;
-  readonly log: Logger;
-  readonly door: PrivateDoor;
-  readonly keys: KeyCheck;
-  /** Where others reach this service. */
-  readonly publicUrl: string;
-}
-
-/** The endpoint `/mcp`: it speaks to this service like any client, through the private door. */
-function startMcp({ config, log, door, keys, publicUrl }: McpParts): McpHandler {
-  const stack = new AsyncDisposableStack();
-  const service = stack.use(createService({ ...door, publicUrl, domain: config.domain }));
-  // A sandbox made over HTTP outlives the connection; its time to live ends it.
-  const state = stack.use(startMcpState({ service, log, onExit: "leave" }));
-  const endpoint = stack.use(
-    startMcpHttp({
-      state,
-      tools: selectTools(TOOLS, config.tools),
-      version: VERSION,
-      authenticate: (token) =>
-        Promise.resolve(keys.isAccepted(token) ? principalOf(token) : undefined),
-      conformance: config.isConformance ? createConformanceFixtures() : undefined,
-    }),
-  );
-  return {
-    handle: (request, response) => endpoint.handle(request, response),
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
-  };
-}
-
-/** Tells the holders of different keys apart without keeping a key. */
-function principalOf(token: string): string {
-  return createHash("sha256").update(token, "utf8").digest("hex");
-}
-
 /** A key for a service that has none: made here, unless others than this machine could use it. */
 function ensureKey(config: Config): string | undefined {
   if (config.apiKey !== undefined) return undefined;
@@ -138,7 +93,7 @@ function ensureKey(config: Config): string | undefined {
       hint: "make a key first: sandbox-mcp key create NAME",
     });
   }
-  return createKey(store, clock, "first").key;
+  return createKey(store, clock, { name: "first" }).key;
 }
 
 function isLoopback(host: string): boolean {

@@ -1,19 +1,19 @@
 /** The control API: key, path, schema, operation, reply, in this order. */
 
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
+import type { Logger } from "../common/log.ts";
 import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
+import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
-import { API_KEY_HEADER } from "../wire/headers.ts";
 import { requireKey } from "./auth.ts";
 import { matchRoute, type Match } from "./match.ts";
 import { RATE_LIMIT, type RateLimit } from "./rate-limit.ts";
 import { toFault } from "./reply.ts";
-import type { ControlContext, RouteReply } from "./route.ts";
+import type { RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
@@ -24,7 +24,9 @@ const INTERNAL_STATUS = 500;
 
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
-export interface ControlOptions extends ControlContext {
+export interface ControlOptions {
+  readonly sandboxes: Pick<Sandboxes, "of">;
+  readonly log: Logger;
   readonly keys: KeyCheck;
   readonly rateLimit: RateLimit;
 }
@@ -76,9 +78,7 @@ async function answer(
       : { path: match.route.path, sandboxId: parseSandboxId(match.params["sandboxID"] ?? "") };
   try {
     // The key comes before everything: whoever has none learns nothing about paths or bodies.
-    if (match instanceof SandboxError || match.route.auth === "key") {
-      requireKey(request.headers, options.keys);
-    }
+    const team = requireKey(request.headers, options.keys);
     if (match instanceof SandboxError) throw match;
     // The body is read to its end on every route: a request that turns out malformed does nothing.
     const body = await readBounded(request);
@@ -90,21 +90,14 @@ async function answer(
       body,
       contentType: request.headers["content-type"],
     });
-    const waitSeconds = options.rateLimit.take(
-      identify(request),
-      match.route.makes?.(parsed.body) ?? 0,
-    );
+    const waitSeconds = options.rateLimit.take(team, match.route.makes?.(parsed.body) ?? 0);
     if (waitSeconds > 0) return { ...facts, reply: toBusyReply(waitSeconds) };
-    return { ...facts, reply: await match.route.handle({ ...parsed, signal }, options) };
+    const context = { sandboxes: options.sandboxes.of(team), log: options.log };
+    return { ...facts, reply: await match.route.handle({ ...parsed, signal }, context) };
   } catch (error) {
     const { status, message } = toFault(error);
     return { ...facts, reply: toFaultReply(status, message), error };
   }
-}
-
-/** The caller, told from others by a hash of its key; nothing is kept of the key itself. */
-function identify({ headers }: IncomingMessage): string {
-  return createHash("sha256").update(String(headers[API_KEY_HEADER])).digest("base64");
 }
 
 /** Clients wait as long as they are told and try again. */

@@ -1,4 +1,4 @@
-/** How often a key may make sandboxes: bursts pass, a loop that never ends is slowed down. */
+/** How often a team may make sandboxes: bursts pass, a loop that never ends is slowed down. */
 
 import type { Clock } from "../common/clock.ts";
 
@@ -8,7 +8,7 @@ const PER_SECOND = 20;
 
 export interface RateLimit {
   /** Takes so many; 0 when they may begin, else whole seconds until they may. */
-  take(key: string, amount: number): number;
+  take(team: string, amount: number): number;
 }
 
 interface Bucket {
@@ -16,21 +16,21 @@ interface Bucket {
   readonly atMs: number;
 }
 
-/** One bucket for each key; only keys that the service knows come here, so they are few. */
+/** One bucket for each team; only those of keys that the service knows come here, so they are few. */
 export function createRateLimit(clock: Clock): RateLimit {
   const buckets = new Map<string, Bucket>();
   return {
-    take(key, amount) {
+    take(team, amount) {
       const nowMs = clock.now();
-      const { left, atMs } = buckets.get(key) ?? { left: MAX_BURST, atMs: nowMs };
+      const { left, atMs } = buckets.get(team) ?? { left: MAX_BURST, atMs: nowMs };
       const gained = (Math.max(nowMs - atMs, 0) / 1000) * PER_SECOND;
       const present = Math.min(left + gained, MAX_BURST);
       const isEnough = present >= amount;
-      buckets.set(key, { left: isEnough ? present - amount : present, atMs: nowMs });
+      buckets.set(team, { left: isEnough ? present - amount : present, atMs: nowMs });
       return isEnough ? 0 : Math.max(Math.ceil((amount - present) / PER_SECOND), 1);
     },
   };
 }
 
-/** For replies: the burst that a key has. */
+/** For replies: the burst that a team has. */
 export const RATE_LIMIT = MAX_BURST;

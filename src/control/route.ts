@@ -2,7 +2,7 @@
 
 import type { Logger } from "../common/log.ts";
 import type { z } from "../common/schema.ts";
-import type { Sandboxes } from "../sandboxes/sandboxes.ts";
+import type { TeamSandboxes } from "../sandboxes/sandboxes.ts";
 
 export interface RouteRequest<Params, Query, Body> {
   /** Decoded, each from its own segment of the path. */
@@ -14,7 +14,8 @@ export interface RouteRequest<Params, Query, Body> {
 }
 
 export interface ControlContext {
-  readonly sandboxes: Sandboxes;
+  /** Those of the caller's team. */
+  readonly sandboxes: TeamSandboxes;
   readonly log: Logger;
 }
 
@@ -29,7 +30,7 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Segments in braces are parameters; a last segment `*` takes any rest. */
   readonly path: string;
-  readonly auth: "key" | "none";
+  readonly auth: "key";
   /** How many sandboxes it makes; keys may make only so many in a time. */
   makes?(body: Body): number;
   readonly params: z.ZodType<Params>;

@@ -116,6 +116,11 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
   };
 }
 
+/** The bearer token that a request carries. */
+export function bearerOf({ headers }: IncomingMessage): string | undefined {
+  return /^bearer +([^\s]{1,512})$/i.exec(headers.authorization ?? "")?.[1];
+}
+
 type ServerRequest = IncomingMessage & { method: string; url: string };
 
 /** Changes of logs for hosts of the newer era, which listen on streams of their own. */
@@ -131,7 +136,7 @@ async function authenticate(
   options: McpHttpOptions,
 ): Promise<string | undefined> {
   if (options.conformance !== undefined) return "conformance";
-  const token = /^bearer +([^\s]{1,512})$/i.exec(request.headers.authorization ?? "")?.[1];
+  const token = bearerOf(request);
   return token === undefined ? undefined : options.authenticate(token);
 }
 

@@ -5,7 +5,7 @@ import { relative } from "node:path";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Layer } from "../engine/engine.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
 
 /** The tag of a reference that names none. */
@@ -27,6 +27,8 @@ export interface TemplatesOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly owner: string;
+  /** On whose behalf references are read. */
+  readonly team: string;
   readonly layersDirectory: string;
   readonly limits: ContainerLimits;
   readonly builtIns: readonly BuiltInTemplate[];
@@ -54,6 +56,7 @@ export function registerBuiltIn(
     const template: TemplateRecord = store.templates.getByName(builtIn.name) ?? {
       templateId: randomId(),
       kind: "built-in",
+      team: DEFAULT_TEAM,
       name: builtIn.name,
       isPublic: true,
       createdAtMs: nowMs,
@@ -78,7 +81,7 @@ export function registerBuiltIn(
       defaultUser: builtIn.defaultUser,
       defaultWorkdir: builtIn.defaultWorkdir,
     });
-    store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId });
+    store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId, createdAtMs: nowMs });
   });
 }
 

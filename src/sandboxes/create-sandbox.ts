@@ -43,10 +43,10 @@ export async function startSandbox(
   plan: Plan,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  if (domain.members.size + domain.starting >= domain.maxSandboxes) {
+  if (domain.members.size + domain.starting.amount >= domain.maxSandboxes) {
     throw new SandboxError("resource_exhausted", tooManySandboxes(domain.maxSandboxes));
   }
-  domain.starting += 1;
+  domain.starting.amount += 1;
   const beganMs = performance.now();
   try {
     await requireDiskSpace(domain.directory);
@@ -57,7 +57,7 @@ export async function startSandbox(
     domain.log.info(entry, "sandbox.create ok");
     return sandbox;
   } finally {
-    domain.starting -= 1;
+    domain.starting.amount -= 1;
   }
 }
 

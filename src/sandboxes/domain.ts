@@ -29,6 +29,8 @@ export interface Domain {
   readonly templates: Templates;
   /** The name under which rows and folders belong to this instance. */
   readonly owner: string;
+  /** On whose behalf: what is another team's is not found. */
+  readonly team: string;
   /** Folder of the containers' folders. */
   readonly directory: string;
   /** Folder of template and snapshot layers. */
@@ -44,8 +46,8 @@ export interface Domain {
   noteExpiry(): void;
   /** A sandbox that was started before and fits, the caller's from then on; undefined for none. */
   takeWarm(wish: Wish): Warm | undefined;
-  /** How many are being started. */
-  starting: number;
+  /** How many are being started, for all teams. */
+  readonly starting: { amount: number };
   /** Builds whose forks are being started: they are not let go meanwhile. */
   readonly forking: Set<string>;
 }
@@ -64,9 +66,15 @@ export interface Member {
   follower: Disposable | undefined;
 }
 
+/** A sandbox of the team; undefined for one of another, as for one that never was. */
+export function findMember({ members, team }: Domain, sandboxId: string): Member | undefined {
+  const member = members.get(sandboxId);
+  return member?.record.team === team ? member : undefined;
+}
+
 /** @throws SandboxError not_found when it never was, is over or is about to be. */
 export function requireMember(domain: Domain, sandboxId: string): Member {
-  const member = domain.members.get(sandboxId);
+  const member = findMember(domain, sandboxId);
   if (member === undefined || member.ending !== undefined) {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
@@ -75,7 +83,7 @@ export function requireMember(domain: Domain, sandboxId: string): Member {
 
 /** @throws SandboxError not_found when unknown, failed_precondition while it is being killed. */
 export function requireLiving(domain: Domain, sandboxId: string): Member {
-  const member = domain.members.get(sandboxId);
+  const member = findMember(domain, sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
   return member;

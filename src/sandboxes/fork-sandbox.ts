@@ -13,7 +13,7 @@ import {
   sandboxPausedFork,
 } from "../wire/messages.ts";
 import { startSandbox } from "./create-sandbox.ts";
-import { changeState, type Domain, type Member } from "./domain.ts";
+import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
 import type { Plan } from "./plan.ts";
 import type { Sandbox } from "./sandbox.ts";
@@ -83,7 +83,7 @@ function refuse(message: string): SandboxError {
 }
 
 function requireForkable(domain: Domain, sandboxId: string): Member {
-  const member = domain.members.get(sandboxId);
+  const member = findMember(domain, sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   const state = member.ending === undefined ? member.phase : "killing";
   if (state === "running") return member;

@@ -2,12 +2,15 @@
 
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../common/clock.ts";
-import type { KeyRecord, Store } from "../store/store.ts";
+import { SandboxError } from "../common/errors.ts";
+import { DEFAULT_TEAM, type KeyRecord, type Store } from "../store/store.ts";
 
 const KEY_PREFIX = "e2b_";
 const KEY_BYTES = 20;
 const KEY_PATTERN = /^e2b_[0-9a-f]{40}$/;
 const ID_CHARACTERS = 8;
+/** It is the namespace of what the team makes. */
+const TEAM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const MASK_START = 2;
 const MASK_END = 4;
 
@@ -22,14 +25,30 @@ export function newKey(): string {
   return `${KEY_PREFIX}${randomBytes(KEY_BYTES).toString("hex")}`;
 }
 
-/** Makes and stores a key. The name is for people; several keys may share one. */
-export function createKey(store: Store, clock: Clock, name: string): NewKey {
+/** Who a key is for. The name is for people; several keys may share one. */
+export interface KeyHolder {
+  readonly name: string;
+  readonly team?: string | undefined;
+}
+
+/**
+ * Makes and stores a key.
+ * @throws SandboxError invalid_argument when the team cannot be one.
+ */
+export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey {
+  const { name, team = DEFAULT_TEAM } = holder;
+  if (!TEAM_PATTERN.test(team)) {
+    throw new SandboxError("invalid_argument", `${JSON.stringify(team)} cannot be a team`, {
+      hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
+    });
+  }
   const key = newKey();
   const hash = hashKey(key);
   const value = key.slice(KEY_PREFIX.length);
   const record: KeyRecord = {
     keyId: hash.slice(0, ID_CHARACTERS),
     name,
+    team,
     hash,
     mask: `${KEY_PREFIX}${value.slice(0, MASK_START)}…${value.slice(-MASK_END)}`,
     createdAtMs: clock.now(),
@@ -51,23 +70,32 @@ export function revokeKeys(store: Store, idOrName: string): KeyRecord[] {
   return found.filter(({ keyId }) => store.keys.remove(keyId));
 }
 
-/** Knows which keys open the service. */
+/** Knows which keys open the service, and for whom. */
 export interface KeyCheck {
-  isAccepted(key: string): boolean;
+  /** Undefined for what is no key here. */
+  teamOf(key: string): string | undefined;
+  /** A key for a team that counts until the process ends. */
+  issue(team: string): string;
 }
 
 /**
  * Accepts the stored keys, read anew each time so that a revocation counts at once, and the given
- * ones, which are kept as hashes.
+ * ones, which are kept as hashes and belong to the first team.
  */
 export function createKeyCheck(store: Store, given: readonly string[]): KeyCheck {
-  const hashes = new Set(given.map(hashKey));
+  const teams = new Map(given.map((key) => [hashKey(key), DEFAULT_TEAM]));
   return {
-    isAccepted(key) {
+    teamOf(key) {
       // Found by hash: how long that takes tells nothing about the key.
       const hash = hashKey(key);
-      if (hashes.has(hash)) return true;
-      return KEY_PATTERN.test(key) && store.keys.getByHash(hash) !== undefined;
+      const known = teams.get(hash);
+      if (known !== undefined || !KEY_PATTERN.test(key)) return known;
+      return store.keys.getByHash(hash)?.team;
+    },
+    issue(team) {
+      const key = newKey();
+      teams.set(hashKey(key), team);
+      return key;
     },
   };
 }

@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { sandboxMissing } from "../wire/messages.ts";
-import type { Domain } from "./domain.ts";
+import { findMember, type Domain } from "./domain.ts";
 import { endMember } from "./member.ts";
 
 /**
@@ -10,7 +10,7 @@ import { endMember } from "./member.ts";
  * @throws SandboxError not_found when there is none.
  */
 export async function killSandbox(domain: Domain, sandboxId: string): Promise<void> {
-  const member = domain.members.get(sandboxId);
+  const member = findMember(domain, sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   if (member.ending === undefined) domain.logBook.note(member.record, "Killing sandbox");
   await endMember(domain, member, "request");

@@ -1,4 +1,4 @@
-/** Lists the sandboxes of this service, filtered and in pages. */
+/** Lists the sandboxes of a team, filtered and in pages. */
 
 import type { Domain, Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
@@ -22,7 +22,7 @@ export interface SandboxList extends Page<Sandbox> {
 /** @throws SandboxError invalid_argument when the token of the page is not ours. */
 export function listSandboxes(domain: Domain, query: ListQuery): SandboxList {
   const sandboxes = [...domain.members.values()]
-    .filter((member) => member.ending === undefined)
+    .filter((member) => member.ending === undefined && member.record.team === domain.team)
     .map((member) => describeMember(domain, member))
     .filter((sandbox) => matches(sandbox, query));
   const page = paginate(

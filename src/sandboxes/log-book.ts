@@ -3,7 +3,7 @@
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import type { LogFilter, LogLine, Store } from "../store/store.ts";
+import type { LogFilter, LogLine, LogOwner, Store } from "../store/store.ts";
 import { daemonLogLineSchema } from "../wire/files.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 
@@ -19,8 +19,7 @@ const FORGET_INTERVAL_MS = 3_600_000;
 const MAX_READ_LINES = 10_000;
 
 /** What the host says about a sandbox in every line; a line cannot say otherwise. */
-export interface LogSubject {
-  readonly sandboxId: string;
+export interface LogSubject extends LogOwner {
   readonly templateId: string;
 }
 
@@ -34,13 +33,14 @@ export interface LogBook extends Disposable {
   take(subject: LogSubject, text: string): void;
   /** @throws SandboxError not_found when nothing is known of the sandbox. */
   read(query: LogQuery): LogLine[];
-  /** @throws SandboxError not_found when nothing is known of the sandbox. */
-  requireKnown(sandboxId: string): void;
+  /** @throws SandboxError not_found when nothing is known of such a sandbox of the team. */
+  requireKnown(owner: LogOwner): void;
 }
 
 /** Bounds are inclusive; without them, the last seven days. */
 export interface LogQuery {
   readonly sandboxId: string;
+  readonly team: string;
   readonly startMs?: number | undefined;
   readonly endMs?: number | undefined;
   readonly limit: number;
@@ -77,9 +77,9 @@ export function startLogBook(options: {
     const batch = [...waiting];
     waiting.clear();
     waitingLines = 0;
-    for (const [sandboxId, { subject, lines }] of batch) {
+    for (const [, { subject, lines }] of batch) {
       const toMark = (atMs: number) => toLine(GAP, { subject, atMs, service: "sandbox-mcp" }).line;
-      store.logs.append(sandboxId, lines, toMark);
+      store.logs.append(subject, lines, toMark);
     }
   }
 
@@ -101,10 +101,10 @@ export function startLogBook(options: {
     else flushTimer ??= setTimeout(tryFlush, FLUSH_MS);
   }
 
-  function requireKnown(sandboxId: string): void {
+  function requireKnown(owner: LogOwner): void {
     tryFlush();
-    if (store.logs.has(sandboxId)) return;
-    throw new SandboxError("not_found", sandboxMissing(sandboxId));
+    if (store.logs.has(owner)) return;
+    throw new SandboxError("not_found", sandboxMissing(owner.sandboxId));
   }
 
   function forget(): void {
@@ -126,7 +126,7 @@ export function startLogBook(options: {
       add(subject, toLine(parsed, { subject, atMs, service: "envd" }));
     },
     read(query) {
-      requireKnown(query.sandboxId);
+      requireKnown(query);
       return store.logs.read(toFilter(query, clock.now()));
     },
     requireKnown,

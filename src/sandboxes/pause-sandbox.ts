@@ -7,6 +7,7 @@ import { SandboxError } from "../common/errors.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import {
   changeState,
+  findMember,
   openRun,
   whenSettled,
   updateRecord,
@@ -24,7 +25,7 @@ export async function pauseSandbox(
   sandboxId: string,
   keepsMemory: boolean,
 ): Promise<void> {
-  const member = domain.members.get(sandboxId);
+  const member = findMember(domain, sandboxId);
   if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
   const isJoining = member.phase === "pausing";
   await whenSettled(member, async () => {

@@ -29,6 +29,7 @@ export function toIntent(domain: Domain, plan: Plan): SandboxRecord {
   return {
     sandboxId: newSandboxId(),
     owner: domain.owner,
+    team: domain.team,
     templateId: resolved.template.templateId,
     buildId: resolved.build.buildId,
     alias: resolved.template.name?.split("/").at(-1) ?? null,

@@ -47,7 +47,7 @@ export function startPool(domain: Domain, size: number): Pool {
     let pauseMs = QUIET_MS;
     while (waiting.size < size && (await wait(domain, pauseMs))) {
       pauseMs = QUIET_MS;
-      if (domain.starting > 0) continue;
+      if (domain.starting.amount > 0) continue;
       try {
         admit(await startOne(domain));
       } catch (error) {

@@ -1,7 +1,7 @@
 /** From a reference to the layers that it means. */
 
 import { SandboxError } from "../common/errors.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
 import { tagMissing, templateMissing } from "../wire/messages.ts";
 import {
@@ -10,9 +10,6 @@ import {
   type BuiltInTemplate,
   type TemplatesOptions,
 } from "./built-ins.ts";
-
-/** The one team of a local service: namespace of everything that is made here. */
-export const TEAM = "local";
 
 /** A reference, found. */
 export interface ResolvedTemplate {
@@ -38,7 +35,7 @@ export async function resolveTemplate(
     if (layers === undefined) throw new SandboxError("not_found", templateMissing(reference));
     registerBuiltIn(options, builtIn, layers);
   }
-  const template = lookUp(store, parsed);
+  const template = lookUp(options, parsed);
   if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
   const tag = parsed.tag ?? DEFAULT_TAG;
   const build = store.builds.tagged(template.templateId, tag);
@@ -61,15 +58,25 @@ export function requireReference(reference: string): TemplateReference {
   );
 }
 
-/** Own names come first, then public ones, then identifiers. */
-export function lookUp(store: Store, parsed: TemplateReference): TemplateRecord | undefined {
-  const { namespace, alias } = parsed;
-  if (namespace !== undefined) return store.templates.getByName(`${namespace}/${alias}`);
-  return (
-    store.templates.getByName(`${TEAM}/${alias}`) ??
-    store.templates.getByName(alias) ??
-    store.templates.get(alias)
-  );
+/**
+ * Own names come first, then those without a namespace, then identifiers. What is another team's
+ * and not public is not there.
+ */
+export function lookUp(
+  { store, team }: Pick<TemplatesOptions, "store" | "team">,
+  { namespace, alias }: TemplateReference,
+): TemplateRecord | undefined {
+  const isVisible = (template: TemplateRecord | undefined) =>
+    template !== undefined && (template.isPublic || template.team === team);
+  const candidates =
+    namespace === undefined
+      ? [
+          store.templates.getByName(`${team}/${alias}`),
+          store.templates.getByName(alias),
+          store.templates.get(alias),
+        ]
+      : [store.templates.getByName(`${namespace}/${alias}`)];
+  return candidates.find(isVisible);
 }
 
 /** The built-in that a reference means, unless an own template has taken its name. */
@@ -77,9 +84,9 @@ function findBuiltIn(
   options: TemplatesOptions,
   { namespace, alias }: TemplateReference,
 ): BuiltInTemplate | undefined {
-  const { store, builtIns } = options;
+  const { store, team, builtIns } = options;
   if (namespace !== undefined) return undefined;
-  if (store.templates.getByName(`${TEAM}/${alias}`) !== undefined) return undefined;
+  if (store.templates.getByName(`${team}/${alias}`) !== undefined) return undefined;
   const known = store.templates.get(alias);
   const name = known?.kind === "built-in" ? known.name : alias;
   return builtIns.find((candidate) => candidate.name === name);

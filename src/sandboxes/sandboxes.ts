@@ -6,11 +6,11 @@ import type { Clock } from "../common/clock.ts";
 import { createGate } from "../common/lifetime.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
-import type { LogLine, Store } from "../store/store.ts";
+import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate } from "./built-ins.ts";
 import { createSandbox } from "./create-sandbox.ts";
-import { requireMember, type Domain, type Member } from "./domain.ts";
+import { findMember, requireMember, type Domain, type Member } from "./domain.ts";
 import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
@@ -39,7 +39,7 @@ import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox } from "./sandbox.ts";
 import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
-import { createTemplates, type Templates } from "./templates.ts";
+import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork, type EgressRules } from "./update-network.ts";
 import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
@@ -70,7 +70,8 @@ export interface SandboxesOptions {
   readonly onExit: "kill" | "leave";
 }
 
-export interface Sandboxes extends AsyncDisposable {
+/** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
+export interface TeamSandboxes {
   readonly templates: Templates;
   create(options: CreateOptions, signal: AbortSignal): Promise<Sandbox>;
   /** @throws SandboxError not_found. */
@@ -94,13 +95,18 @@ export interface Sandboxes extends AsyncDisposable {
   removeVolume(volumeId: string): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
-  logs(query: LogQuery): LogLine[];
+  logs(query: Omit<LogQuery, "team">): LogLine[];
   /**
    * Oldest first; empty for a sandbox that is gone.
    * @throws SandboxError not_found for one that never was.
    */
   metrics(sandboxId: string, range: SampleRange): Sample[];
   latestMetric(sandboxId: string): Sample | undefined;
+}
+
+/** The room of sandboxes: itself as the first team sees it, and what the gateway asks. */
+export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
+  of(team: string): TeamSandboxes;
   /** @throws SandboxError not_found unless it runs. */
   locate(sandboxId: string): Endpoint;
   endpoints(): Endpoint[];
@@ -128,12 +134,16 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const members = new Map<string, Member>();
+  const team = DEFAULT_TEAM;
+  const templateOptions = { ...options, layersDirectory, team };
+  await registerBuiltIns(templateOptions);
   const domain: Domain = {
     ...options,
+    team,
     meter: startMeter({ clock, log, members }),
     logBook: startLogBook({ store, clock, log }),
     secrets: await openSecrets(home, store),
-    templates: await createTemplates({ ...options, layersDirectory }),
+    templates: createTemplates(templateOptions),
     directory,
     layersDirectory,
     volumesDirectory,
@@ -141,7 +151,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
     takeWarm: (wish) => pool.take(wish),
-    starting: 0,
+    starting: { amount: 0 },
     forking: new Set(),
   };
   forgetUnfinished(store, owner);
@@ -169,6 +179,15 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
   return {
     ...toOperations(domain, track),
+    of: (name) =>
+      toOperations(
+        { ...domain, team: name, templates: createTemplates({ ...templateOptions, team: name }) },
+        track,
+      ),
+    locate: (sandboxId) => locate(domain, sandboxId),
+    endpoints: () => endpoints(domain),
+    wake: (knock) => track(wakeSandbox(domain, knock)),
+    sleepers: () => sleepers(domain),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
@@ -184,7 +203,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 /** Runs work that must be over before the room is. */
 type Track = <T>(work: Promise<T>) => Promise<T>;
 
-function toOperations(domain: Domain, track: Track): Omit<Sandboxes, keyof AsyncDisposable> {
+function toOperations(domain: Domain, track: Track): TeamSandboxes {
+  const { team } = domain;
   return {
     templates: domain.templates,
     create: (request, signal) => track(createSandbox(domain, request, signal)),
@@ -204,16 +224,12 @@ function toOperations(domain: Domain, track: Track): Omit<Sandboxes, keyof Async
     getVolume: (volumeId) => getVolume(domain, volumeId),
     removeVolume: (volumeId) => track(removeVolume(domain, volumeId)),
     listSnapshots: (query) => listSnapshots(domain, query),
-    logs: (query) => domain.logBook.read(query),
+    logs: (query) => domain.logBook.read({ ...query, team }),
     metrics(sandboxId, range) {
-      domain.logBook.requireKnown(sandboxId);
+      domain.logBook.requireKnown({ sandboxId, team });
       return domain.meter.read(sandboxId, range);
     },
-    latestMetric: (sandboxId) => domain.meter.latest(sandboxId),
-    locate: (sandboxId) => locate(domain, sandboxId),
-    endpoints: () => endpoints(domain),
-    wake: (knock) => track(wakeSandbox(domain, knock)),
-    sleepers: () => sleepers(domain),
+    latestMetric: (sandboxId) => findMember(domain, sandboxId) && domain.meter.latest(sandboxId),
   };
 }
 

@@ -5,9 +5,8 @@ import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
 import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
-import { changeState, type Domain, type Member } from "./domain.ts";
+import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
-import { TEAM } from "./resolve-template.ts";
 import { writeBuild } from "./write-build.ts";
 
 export interface Snapshot {
@@ -38,8 +37,8 @@ export async function createSnapshot(
   sandboxId: string,
   name: string | undefined,
 ): Promise<Snapshot> {
-  const parsed = parseName(name);
-  const member = domain.members.get(sandboxId);
+  const parsed = parseName(domain, name);
+  const member = findMember(domain, sandboxId);
   if (member === undefined || member.phase === "paused") {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
@@ -75,7 +74,8 @@ function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapsho
     const template: TemplateRecord = known ?? {
       templateId: build.templateId,
       kind: "snapshot",
-      name: name.alias === undefined ? null : `${TEAM}/${name.alias}`,
+      team: domain.team,
+      name: name.alias === undefined ? null : `${domain.team}/${name.alias}`,
       isPublic: false,
       createdAtMs: nowMs,
       updatedAtMs: nowMs,
@@ -86,14 +86,14 @@ function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapsho
     const { buildId } = build;
     store.templates.put({ ...template, updatedAtMs: nowMs });
     store.builds.put({ ...build, templateId });
-    store.builds.tag({ templateId, tag: name.tag, buildId });
+    store.builds.tag({ templateId, tag: name.tag, buildId, createdAtMs: nowMs });
     return toSnapshot(template, name.tag);
   });
 }
 
 function ownTemplate(domain: Domain, name: SnapshotName): TemplateRecord | undefined {
   if (name.alias === undefined) return undefined;
-  return domain.store.templates.getByName(`${TEAM}/${name.alias}`);
+  return domain.store.templates.getByName(`${domain.team}/${name.alias}`);
 }
 
 function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
@@ -102,14 +102,14 @@ function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
   return { snapshotId, names: [snapshotId] };
 }
 
-function parseName(name: string | undefined): SnapshotName {
+function parseName({ team }: Domain, name: string | undefined): SnapshotName {
   if (name === undefined) return { alias: undefined, tag: DEFAULT_TAG };
   const parsed = parseTemplateReference(name);
   if (parsed === undefined) {
     throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
   }
-  if (parsed.namespace !== undefined && parsed.namespace !== TEAM) {
-    throw new SandboxError("invalid_argument", foreignNamespace(parsed.namespace, TEAM));
+  if (parsed.namespace !== undefined && parsed.namespace !== team) {
+    throw new SandboxError("invalid_argument", foreignNamespace(parsed.namespace, team));
   }
   return { alias: parsed.alias, tag: parsed.tag ?? DEFAULT_TAG };
 }
@@ -125,7 +125,7 @@ export function listSnapshots(domain: Domain, query: SnapshotQuery): Page<Snapsh
   }
   const entries = domain.store.templates
     .all()
-    .filter((template) => template.kind === "snapshot")
+    .filter((template) => template.kind === "snapshot" && template.team === domain.team)
     .filter((template) => wanted === undefined || isNamed(template, wanted))
     .flatMap((template) => newestEntry(domain, template, wanted?.tag))
     .filter(({ sources }) => query.sandboxId === undefined || sources.includes(query.sandboxId));
@@ -142,7 +142,7 @@ function isNamed(
   { namespace, alias }: { readonly namespace?: string; readonly alias: string },
 ): boolean {
   if (namespace === undefined && template.templateId === alias) return true;
-  return template.name === `${namespace ?? TEAM}/${alias}`;
+  return template.name === `${namespace ?? template.team}/${alias}`;
 }
 
 function newestEntry(domain: Domain, template: TemplateRecord, tag: string | undefined) {

@@ -39,23 +39,26 @@ export interface Templates {
   list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
   /**
    * Removes it with all builds and tags, and every layer that nothing else stands on.
-   * @throws SandboxError not_found, permission_denied for a built-in, invalid_argument while in use.
+   * @throws SandboxError not_found, permission_denied for a built-in or a public one of another
+   * team, invalid_argument while in use.
    */
   remove(reference: string): Promise<void>;
   /** A layer as builds store it. */
   toStored(layer: Layer): StoredLayer;
 }
 
-/** Knows the built-in templates that exist on disk from the start. */
-export async function createTemplates(options: TemplatesOptions): Promise<Templates> {
-  const { store, builtIns, layersDirectory } = options;
-
-  for (const builtIn of builtIns) {
+/** Makes known which built-in templates exist on disk. */
+export async function registerBuiltIns(options: TemplatesOptions): Promise<void> {
+  for (const builtIn of options.builtIns) {
     const layers = await builtIn.find();
     if (layers !== undefined) registerBuiltIn(options, builtIn, layers);
   }
+}
 
-  const peek = (reference: string) => lookUp(store, requireReference(reference));
+/** The templates as a team sees them. */
+export function createTemplates(options: TemplatesOptions): Templates {
+  const { store, builtIns, layersDirectory } = options;
+  const peek = (reference: string) => lookUp(options, requireReference(reference));
 
   return {
     resolve: (reference, signal) => resolveTemplate(options, reference, signal),
@@ -75,7 +78,7 @@ export async function createTemplates(options: TemplatesOptions): Promise<Templa
     async remove(reference) {
       const template = peek(reference);
       if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
-      if (template.kind === "built-in") {
+      if (template.kind === "built-in" || template.team !== options.team) {
         throw new SandboxError(
           "permission_denied",
           `You don't have access to template '${reference}'`,

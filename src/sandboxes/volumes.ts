@@ -39,14 +39,14 @@ export function volumeDirectory(domain: Domain, volumeId: string): string {
 
 /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
 export async function createVolume(domain: Domain, name: string): Promise<Volume> {
-  const { store, clock } = domain;
+  const { store, clock, team } = domain;
   if (!NAME_PATTERN.test(name)) {
     throw new SandboxError("invalid_argument", MESSAGES.volumeNameWrong);
   }
   await requireDiskSpace(domain.volumesDirectory);
-  const volume = { volumeId: randomUUID(), name, createdAtMs: clock.now() };
+  const volume = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
   store.transaction(() => {
-    if (store.volumes.getByName(name) !== undefined) {
+    if (store.volumes.getByName(team, name) !== undefined) {
       throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
     }
     store.volumes.add(volume);
@@ -59,6 +59,7 @@ export async function createVolume(domain: Domain, name: string): Promise<Volume
 export function listVolumes(domain: Domain): Volume[] {
   return domain.store.volumes
     .all()
+    .filter(({ team }) => team === domain.team)
     .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
     .map((volume) => withToken(domain, volume));
 }
@@ -69,7 +70,9 @@ export function getVolume(domain: Domain, volumeId: string): Volume {
     throw new SandboxError("invalid_argument", MESSAGES.volumeIdWrong);
   }
   const volume = domain.store.volumes.get(volumeId);
-  if (volume === undefined) throw new SandboxError("not_found", MESSAGES.volumeMissing);
+  if (volume?.team !== domain.team) {
+    throw new SandboxError("not_found", MESSAGES.volumeMissing);
+  }
   return withToken(domain, volume);
 }
 
@@ -103,7 +106,7 @@ export function resolveMounts(
   const paths = new Set<string>();
   const faults: string[] = [];
   const mounts = wishes.flatMap(({ name, path }, index) => {
-    const volume = domain.store.volumes.getByName(name);
+    const volume = domain.store.volumes.getByName(domain.team, name);
     const clean = posix.normalize(path).replace(/(?<=.)\/$/, "");
     const reason =
       volume === undefined ? `volume '${name}' not found` : findPathFault(path, clean, paths);

@@ -25,15 +25,20 @@ export function openBuilds(database: DatabaseSync): BuildTable {
   const erase = prepare(database, "DELETE FROM builds WHERE build_id = ?");
   const upsertTag = prepare(
     database,
-    `INSERT INTO tags (template_id, tag, build_id) VALUES (?, ?, ?)
-     ON CONFLICT (template_id, tag) DO UPDATE SET build_id = excluded.build_id`,
+    `INSERT INTO tags (template_id, tag, build_id, created_at_ms) VALUES (?, ?, ?, ?)
+     ON CONFLICT (template_id, tag)
+     DO UPDATE SET build_id = excluded.build_id, created_at_ms = excluded.created_at_ms`,
   );
   const selectTagged = prepare(
     database,
     `SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
      WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`,
   );
-  const selectTags = prepare(database, "SELECT tag, build_id FROM tags WHERE template_id = ?");
+  const selectTags = prepare(
+    database,
+    "SELECT tag, build_id, created_at_ms FROM tags WHERE template_id = ? ORDER BY tag",
+  );
+  const eraseTag = prepare(database, "DELETE FROM tags WHERE template_id = ? AND tag = ?");
   return {
     get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
     put(record) {
@@ -46,15 +51,17 @@ export function openBuilds(database: DatabaseSync): BuildTable {
     ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
     unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
     all: () => toRecords(buildRecordSchema, selectAll.all()),
-    tag({ templateId, tag, buildId }) {
-      upsertTag.run(templateId, tag, buildId);
+    tag({ templateId, tag, buildId, createdAtMs }) {
+      upsertTag.run(templateId, tag, buildId, createdAtMs);
     },
+    untag: (templateId, tag) => eraseTag.run(templateId, tag) > 0,
     tagged: (templateId, tag) => toRecord(buildRecordSchema, selectTagged.get(templateId, tag)),
     tags: (templateId) =>
       selectTags.all(templateId).map((row) => ({
         templateId,
         tag: String(row["tag"]),
         buildId: String(row["build_id"]),
+        createdAtMs: Number(row["created_at_ms"]),
       })),
   };
 }

@@ -2,7 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { prepare } from "./statement.ts";
-import type { LogFilter, LogLine, LogMark, LogTable } from "./store.ts";
+import type { LogFilter, LogLine, LogMark, LogOwner, LogTable } from "./store.ts";
 import { inTransaction } from "./transaction.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
@@ -40,10 +40,10 @@ export function openLogs(database: DatabaseSync): LogTable {
        (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY at_ms, line_id LIMIT ?)
      RETURNING bytes, at_ms`,
   );
-  const selectBook = prepare(database, "SELECT lines, bytes FROM books WHERE sandbox_id = ?");
+  const selectBook = prepare(database, "SELECT lines, bytes, team FROM books WHERE sandbox_id = ?");
   const upsertBook = prepare(
     database,
-    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms) VALUES (?, ?, ?, ?)
+    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms, team) VALUES (?, ?, ?, ?, ?)
      ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
        written_at_ms = max(written_at_ms, excluded.written_at_ms)`,
   );
@@ -75,7 +75,8 @@ export function openLogs(database: DatabaseSync): LogTable {
     return goneMs;
   }
 
-  function write(sandboxId: string, lines: readonly LogLine[], toMark?: LogMark): void {
+  function write(owner: LogOwner, lines: readonly LogLine[], toMark?: LogMark): void {
+    const { sandboxId, team } = owner;
     const book = readBook(sandboxId);
     for (const line of lines) add(sandboxId, book, line);
     const goneMs = makeRoom(sandboxId, book);
@@ -83,12 +84,12 @@ export function openLogs(database: DatabaseSync): LogTable {
     if (goneMs !== undefined && toMark)
       add(sandboxId, book, { atMs: goneMs, line: toMark(goneMs) });
     const writtenAtMs = Math.max(0, ...lines.map(({ atMs }) => atMs));
-    upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs);
+    upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs, team);
   }
 
   return {
-    append(sandboxId, lines, toMark) {
-      if (lines.length > 0) inTransaction(database, () => write(sandboxId, lines, toMark));
+    append(owner, lines, toMark) {
+      if (lines.length > 0) inTransaction(database, () => write(owner, lines, toMark));
     },
     read({ sandboxId, startMs, endMs, limit, direction, level, search }) {
       const rank = LEVELS.indexOf(level);
@@ -97,7 +98,7 @@ export function openLogs(database: DatabaseSync): LogTable {
         .all(sandboxId, startMs, endMs, rank, rank, search, search, limit)
         .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) }));
     },
-    has: (sandboxId) => selectBook.get(sandboxId) !== undefined,
+    has: ({ sandboxId, team }) => selectBook.get(sandboxId)?.["team"] === team,
     forgetBefore: openForget(database),
   };
 }

@@ -52,6 +52,7 @@ export const STATE_STEPS: readonly string[] = [
     record TEXT NOT NULL
   ) STRICT;
   `,
+  "ALTER TABLE tags ADD COLUMN created_at_ms INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */
@@ -73,4 +74,5 @@ export const LOG_STEPS: readonly string[] = [
     written_at_ms INTEGER NOT NULL
   ) STRICT;
   `,
+  "ALTER TABLE books ADD COLUMN team TEXT NOT NULL DEFAULT 'local';",
 ];

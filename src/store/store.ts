@@ -19,6 +19,11 @@ const limitsSchema = z.object({
 /** Of records that were written before it was kept. */
 const DEFAULT_TIMEOUT_SECONDS = 300;
 
+/** The team of whoever names none, and of records that were written before there were teams. */
+export const DEFAULT_TEAM = "local";
+
+const team = z.string().default(DEFAULT_TEAM);
+
 /**
  * A sandbox as it must be found again after a crash. `pooled`, `starting` and `ending` are intents:
  * a row in such a state whose owner is gone is removed together with whatever carries its name.
@@ -27,6 +32,8 @@ export const sandboxRecordSchema = z.object({
   sandboxId: z.string(),
   /** The instance that runs it; no other instance touches it while that one lives. */
   owner: z.string(),
+  /** Whose it is: to every other team it does not exist. */
+  team,
   templateId: z.string(),
   buildId: z.string(),
   alias: z.string().nullable(),
@@ -64,6 +71,8 @@ export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
 export const templateRecordSchema = z.object({
   templateId: z.string(),
   kind: z.enum(["built-in", "snapshot"]),
+  /** Whose it is; others see it when it is public. */
+  team,
   /** `alias` or `namespace/alias`; null for an unnamed snapshot. */
   name: z.string().nullable(),
   isPublic: z.boolean(),
@@ -98,6 +107,8 @@ export type BuildRecord = z.infer<typeof buildRecordSchema>;
 export const keyRecordSchema = z.object({
   keyId: z.string(),
   name: z.string(),
+  /** Whose things it opens. */
+  team,
   /** SHA-256 of the key in hex; the key itself is stored nowhere. */
   hash: z.string(),
   /** First two and last four characters after the prefix, for people to tell keys apart. */
@@ -110,16 +121,17 @@ export type KeyRecord = z.infer<typeof keyRecordSchema>;
 export const volumeRecordSchema = z.object({
   volumeId: z.string(),
   name: z.string(),
+  team,
   createdAtMs: atMs,
 });
 
 export type VolumeRecord = z.infer<typeof volumeRecordSchema>;
 
 export interface VolumeTable {
-  /** @throws SandboxError already_exists when a volume of that name is there. */
+  /** @throws SandboxError already_exists when the team has a volume of that name. */
   add(record: VolumeRecord): void;
   get(volumeId: string): VolumeRecord | undefined;
-  getByName(name: string): VolumeRecord | undefined;
+  getByName(team: string, name: string): VolumeRecord | undefined;
   all(): VolumeRecord[];
   remove(volumeId: string): void;
   /** In sandboxes of every owner. */
@@ -159,6 +171,8 @@ export interface BuildTable {
   unfinishedOfOwner(owner: string): BuildRecord[];
   all(): BuildRecord[];
   tag(tag: BuildTag): void;
+  /** Whether there was such a tag. */
+  untag(templateId: string, tag: string): boolean;
   tagged(templateId: string, tag: string): BuildRecord | undefined;
   tags(templateId: string): BuildTag[];
 }
@@ -167,6 +181,8 @@ export interface BuildTag {
   readonly templateId: string;
   readonly tag: string;
   readonly buildId: string;
+  /** When the tag came to stand on this build. */
+  readonly createdAtMs: number;
 }
 
 export interface KeyTable {
@@ -198,15 +214,21 @@ export interface LogFilter {
   readonly search: string;
 }
 
+/** Whose log it is. */
+export interface LogOwner {
+  readonly sandboxId: string;
+  readonly team: string;
+}
+
 /** The line that stands for those that had to go, the newest of them at a moment. */
 export type LogMark = (atMs: number) => string;
 
 export interface LogTable {
   /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
-  append(sandboxId: string, lines: readonly LogLine[], toMark?: LogMark): void;
+  append(owner: LogOwner, lines: readonly LogLine[], toMark?: LogMark): void;
   read(filter: LogFilter): LogLine[];
-  /** Whether anything was ever written about it and has not been forgotten. */
-  has(sandboxId: string): boolean;
+  /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
+  has(owner: LogOwner): boolean;
   /** Forgets every sandbox whose last line is older. */
   forgetBefore(atMs: number): void;
 }

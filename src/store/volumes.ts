@@ -4,7 +4,7 @@ import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { toRecord, toRecords } from "./records.ts";
 import { prepare } from "./statement.ts";
-import { volumeRecordSchema, type VolumeTable } from "./store.ts";
+import { DEFAULT_TEAM, volumeRecordSchema, type VolumeTable } from "./store.ts";
 
 export function openVolumes(database: DatabaseSync): VolumeTable {
   const insert = prepare(
@@ -22,16 +22,22 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
   );
   return {
     add(record) {
-      if (insert.run(record.volumeId, record.name, JSON.stringify(record)) === 0) {
+      const key = toKey(record.team, record.name);
+      if (insert.run(record.volumeId, key, JSON.stringify(record)) === 0) {
         throw new SandboxError("already_exists", `volume ${record.name} exists`);
       }
     },
     get: (volumeId) => toRecord(volumeRecordSchema, select.get(volumeId)),
-    getByName: (name) => toRecord(volumeRecordSchema, selectName.get(name)),
+    getByName: (team, name) => toRecord(volumeRecordSchema, selectName.get(toKey(team, name))),
     all: () => toRecords(volumeRecordSchema, selectAll.all()),
     remove(volumeId) {
       erase.run(volumeId);
     },
     countMounts: (volumeId) => Number(countUsers.get(volumeId)?.["amount"]),
   };
+}
+
+/** What is unique: a name is a team's own, and names have no slash. */
+function toKey(team: string, name: string): string {
+  return team === DEFAULT_TEAM ? name : `${team}/${name}`;
 }

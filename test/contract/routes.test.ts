@@ -148,7 +148,7 @@ describe.for(ROUTES)("$method $path", (route) => {
 
   test("answers 401 to every other credential, whatever the body", async () => {
     const { store, apiKey } = service.embedded;
-    const revoked = createKey(store, createSystemClock(), `revoked ${name}`);
+    const revoked = createKey(store, createSystemClock(), { name: `revoked ${name}` });
     revokeKeys(store, `revoked ${name}`);
     const path = anyPath(route.path);
     const credentials: Record<string, string>[] = [

@@ -47,6 +47,13 @@ test("the commands that end by themselves say what they did", async () => {
   const created = await run(["key", "create", "mine"], home.path);
   expect(created.output).toMatch(/^e2b_[0-9a-f]{40}\n$/);
   expect((await run(["key", "list"], home.path)).output).toMatch(/e2b_..….{4} .* mine\n$/);
+  const foreign = ["key", "create", "theirs", "--team"];
+  expect((await run([...foreign, "others"], home.path)).code).toBe(0);
+  expect((await run(["key", "list"], home.path)).output).toMatch(
+    / local {2}mine\n.* others {2}theirs\n$/,
+  );
+  expect((await run([...foreign, "no/team"], home.path)).code).toBe(64);
+  await run(["key", "revoke", "theirs"], home.path);
   expect((await run(["key", "revoke", "mine"], home.path)).output).toMatch(/^revoked e2b_/);
   expect((await run(["key", "list"], home.path)).output).toBe("");
   expect((await run(["template", "list"], home.path)).output).toContain("base");

@@ -83,7 +83,7 @@ test("what a dead instance left is removed, what a living one has is not", async
 test("keys count from the moment they are made until they are revoked", async () => {
   await using service = await startTestService();
   const { store } = service.embedded;
-  const { key, record } = createKey(store, createSystemClock(), "ci");
+  const { key, record } = createKey(store, createSystemClock(), { name: "ci" });
   expect(key).toMatch(/^e2b_[0-9a-f]{40}$/);
   const call = () => service.call({ path: "/sandboxes", headers: { "x-api-key": key } });
   expect((await call()).status).toBe(200);

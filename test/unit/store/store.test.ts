@@ -17,6 +17,7 @@ const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
 const SANDBOX: SandboxRecord = {
   sandboxId: "ia",
   owner: "serve",
+  team: "local",
   templateId: "t1",
   buildId: "b1",
   alias: "base",
@@ -42,6 +43,7 @@ const SANDBOX: SandboxRecord = {
 const TEMPLATE: TemplateRecord = {
   templateId: "t1",
   kind: "snapshot",
+  team: "local",
   name: "local/web",
   isPublic: false,
   createdAtMs: 1000,
@@ -85,9 +87,9 @@ test("a tag names the newest build that it was given, and only one that is ready
   store.builds.put(build("b1", 1000));
   store.builds.put(build("b2", 2000));
   store.builds.put({ ...build("b3", 3000), status: "building" });
-  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1" });
-  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b2" });
-  store.builds.tag({ templateId: "t1", tag: "next", buildId: "b3" });
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1", createdAtMs: 5 });
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b2", createdAtMs: 5 });
+  store.builds.tag({ templateId: "t1", tag: "next", buildId: "b3", createdAtMs: 5 });
   expect(store.builds.tagged("t1", "default")?.buildId).toBe("b2");
   expect(store.builds.tagged("t1", "next")).toBeUndefined();
   expect(store.builds.ofTemplate("t1").map(({ buildId }) => buildId)).toEqual(["b3", "b2", "b1"]);
@@ -98,7 +100,7 @@ test("a template goes with its builds and tags", () => {
   using store = openStore({ path: ":memory:" });
   store.templates.put(TEMPLATE);
   store.builds.put(build("b1", 1000));
-  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1" });
+  store.builds.tag({ templateId: "t1", tag: "default", buildId: "b1", createdAtMs: 5 });
   expect(store.templates.getByName("local/web")).toEqual(TEMPLATE);
   store.templates.remove("t1");
   expect(store.templates.all()).toEqual([]);
@@ -119,7 +121,14 @@ test("a transaction that throws leaves nothing", () => {
 
 test("a key is found by its hash until it is removed", () => {
   using store = openStore({ path: ":memory:" });
-  const key = { keyId: "k1", name: "ci", hash: "ff", mask: "e2b_ab…cdef", createdAtMs: 1 };
+  const key = {
+    keyId: "k1",
+    name: "ci",
+    team: "local",
+    hash: "ff",
+    mask: "e2b_ab…cdef",
+    createdAtMs: 1,
+  };
   store.keys.add(key);
   expect(store.keys.getByHash("ff")).toEqual(key);
   expect(() => store.keys.add(key)).toThrow(expect.objectContaining({ code: "already_exists" }));
@@ -143,7 +152,7 @@ test("log lines are chosen by time, level and message, in either order", () => {
     { level: "odd", message: "three" },
     { level: "warn" },
   ].map((line, index) => ({ atMs: index, line: JSON.stringify(line) }));
-  store.logs.append("ia", lines);
+  store.logs.append({ sandboxId: "ia", team: "local" }, lines);
   const read = (filter: Partial<LogFilter>) =>
     store.logs.read({ ...ANY, sandboxId: "ia", limit: 9, ...filter }).map(({ atMs }) => atMs);
   expect(read({ direction: "backward" })).toEqual([3, 2, 1, 0]);
@@ -157,19 +166,24 @@ test("log lines are chosen by time, level and message, in either order", () => {
 
 test("log lines come oldest first, from a moment on, and are forgotten by age", () => {
   using store = openStore({ path: ":memory:" });
-  store.logs.append("ia", [
+  store.logs.append({ sandboxId: "ia", team: "local" }, [
     { atMs: 20, line: "second" },
     { atMs: 10, line: "first" },
     { atMs: 20, line: "third" },
   ]);
-  store.logs.append("ib", [{ atMs: 5, line: "other" }]);
+  store.logs.append({ sandboxId: "ib", team: "local" }, [{ atMs: 5, line: "other" }]);
   const read = (startMs: number, limit: number) =>
     store.logs.read({ ...ANY, sandboxId: "ia", startMs, limit }).map(({ line }) => line);
   expect(read(0, 10)).toEqual(["first", "second", "third"]);
   expect(read(20, 1)).toEqual(["second"]);
   expect(read(0, 0)).toEqual([]);
   store.logs.forgetBefore(10);
-  expect([store.logs.has("ia"), store.logs.has("ib")]).toEqual([true, false]);
+  const has = (sandboxId: string, team: string) => store.logs.has({ sandboxId, team });
+  expect([has("ia", "local"), has("ia", "other"), has("ib", "local")]).toEqual([
+    true,
+    false,
+    false,
+  ]);
   expect(store.logs.read({ ...ANY, sandboxId: "ib", limit: 9 })).toEqual([]);
 });
 
@@ -178,7 +192,7 @@ test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => 
   const line = "x".repeat(10_000);
   for (let batch = 0; batch < 15; batch += 1) {
     const lines = Array.from({ length: 100 }, (_, index) => ({ atMs: batch * 100 + index, line }));
-    store.logs.append("ia", lines, (atMs) => `gone until ${atMs}`);
+    store.logs.append({ sandboxId: "ia", team: "local" }, lines, (atMs) => `gone until ${atMs}`);
   }
   const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
   expect(kept.length * line.length).toBeLessThanOrEqual(10 * 1024 * 1024);
