@@ -32,6 +32,7 @@ import {
   type Exchange,
   type HttpReply,
 } from "./http.ts";
+import { sendSettled } from "./settle.ts";
 
 export interface ListFilter {
   readonly states?: readonly ("running" | "paused")[];
@@ -126,13 +127,14 @@ type Call = Pick<Exchange, "method" | "signal" | "isIdempotent" | "subject"> & {
 /** The control API of a service. */
 export function createControl(options: ControlOptions): Control {
   const caller = createCaller(options);
-  return { ...createChanges(caller), ...createQueries(caller) };
+  return { ...createChanges(caller), ...createTransitions(caller), ...createQueries(caller) };
 }
 
 interface Caller {
   readonly send: (call: Call) => Promise<HttpReply>;
   /** As `send`, but a reply of 300 and above is thrown. */
   readonly ask: (call: Call) => Promise<HttpReply>;
+  readonly connection: Connection;
 }
 
 function createCaller(options: ControlOptions): Caller {
@@ -153,29 +155,38 @@ function createCaller(options: ControlOptions): Caller {
     });
   }
   return {
+    connection: options.connection,
     send,
-    async ask(call) {
-      const reply = await send(call);
-      if (reply.status >= 300) throw replyError(call.subject, reply);
-      return reply;
-    },
+    ask: async (call) => accepted(await send(call), call.subject),
   };
+}
+
+/** @throws SandboxError for a reply of 300 and above. */
+function accepted(reply: HttpReply, subject: string): HttpReply {
+  if (reply.status >= 300) throw replyError(subject, reply);
+  return reply;
 }
 
 /** Answers that a service gives for a path it does not know; 404 also for what is not there. */
 const UNKNOWN_STATUSES: ReadonlySet<number> = new Set([404, 405, 501]);
 
 /**
- * The reply of a route that has two generations, of which a service may know only one. Where both
- * refuse, what the older one said stands.
+ * Sends to a route that has two generations, of which a service may know only one. The one that
+ * it turned out to know is asked first from then on. Where both refuse, what the older one said
+ * stands.
  */
-async function askEither(send: Caller["send"], call: Call): Promise<HttpReply> {
-  const older = await send(call);
-  const isUnknown = UNKNOWN_STATUSES.has(older.status);
-  const newer = isUnknown ? await send({ ...call, path: `/v2${call.path}` }) : older;
-  const reply = UNKNOWN_STATUSES.has(newer.status) ? older : newer;
-  if (reply.status >= 300) throw replyError(call.subject, reply);
-  return reply;
+function createEither(send: Caller["send"]): Caller["send"] {
+  let known: "older" | "newer" = "older";
+  return async (call) => {
+    const ways = { older: call, newer: { ...call, path: `/v2${call.path}` } };
+    const other = known === "older" ? "newer" : "older";
+    const first = await send(ways[known]);
+    if (!UNKNOWN_STATUSES.has(first.status)) return first;
+    const second = await send(ways[other]);
+    if (UNKNOWN_STATUSES.has(second.status)) return known === "older" ? first : second;
+    known = other;
+    return second;
+  };
 }
 
 const READING = { method: "GET", isIdempotent: true } as const;
@@ -188,61 +199,24 @@ type Queries = Pick<
   "list" | "get" | "logs" | "template" | "templates" | "snapshots" | "metrics"
 >;
 
-/** The operations that change a sandbox. */
-function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
+type Transitions = Pick<Control, "setTimeout" | "connect" | "pause" | "snapshot" | "fork">;
+
+/** Operations that make, end or delete. */
+function createChanges({ send }: Caller): Omit<Control, keyof Queries | keyof Transitions> {
+  const sendCreate = createEither(send);
   return {
     async create(request, signal) {
       const subject = `create from ${request.templateID}`;
       const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject };
-      const reply = await askEither(send, call);
-      return parse(reply, sandboxSchema, subject);
+      return parse(accepted(await sendCreate(call), subject), sandboxSchema, subject);
     },
 
     async kill(sandboxId, signal) {
       const subject = `kill ${sandboxId}`;
       const reply = await send({ ...DELETING, path: pathOf(sandboxId), signal, subject });
       if (reply.status === 404) return false;
-      if (reply.status >= 300) throw replyError(subject, reply);
+      accepted(reply, subject);
       return true;
-    },
-
-    async setTimeout(sandboxId, timeoutSeconds, signal) {
-      const subject = `set timeout of ${sandboxId}`;
-      const path = `${pathOf(sandboxId)}/timeout`;
-      await ask({ ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject });
-    },
-
-    async connect(sandboxId, timeoutSeconds, signal) {
-      const subject = `connect ${sandboxId}`;
-      const path = `${pathOf(sandboxId)}/connect`;
-      const json = { timeout: timeoutSeconds };
-      const reply = await askEither(send, { ...REPEATABLE, path, json, signal, subject });
-      return { sandbox: parse(reply, sandboxSchema, subject), wasResumed: reply.status === 201 };
-    },
-
-    async pause(sandboxId, keepsMemory, signal) {
-      const subject = `pause ${sandboxId}`;
-      const path = `${pathOf(sandboxId)}/pause`;
-      const json = { memory: keepsMemory };
-      const reply = await send({ ...WRITING, path, json, signal, subject });
-      if (reply.status === 409) return false;
-      if (reply.status >= 300) throw replyError(subject, reply);
-      return true;
-    },
-
-    async snapshot(sandboxId, name, signal) {
-      const subject = `snapshot ${sandboxId}`;
-      const path = `${pathOf(sandboxId)}/snapshots`;
-      const json = name === undefined ? {} : { name };
-      const reply = await ask({ ...WRITING, path, json, signal, subject });
-      return parse(reply, snapshotSchema, subject);
-    },
-
-    async fork(sandboxId, wish, signal) {
-      const subject = `fork ${sandboxId}`;
-      const path = `${pathOf(sandboxId)}/fork`;
-      const reply = await ask({ ...WRITING, path, json: wish, signal, subject });
-      return parse(reply, z.array(forkResultSchema), subject);
     },
 
     async deleteTemplate(templateId, signal) {
@@ -250,8 +224,67 @@ function createChanges({ send, ask }: Caller): Omit<Control, keyof Queries> {
       const path = `/templates/${encodeURIComponent(templateId)}`;
       const reply = await send({ ...DELETING, path, signal, subject });
       if (reply.status === 404) return false;
-      if (reply.status >= 300) throw replyError(subject, reply);
+      accepted(reply, subject);
       return true;
+    },
+  };
+}
+
+/** A refusal that can only be for now. */
+const never = () => Promise.resolve(false);
+
+/** Operations that a sandbox refuses while it changes its state. */
+function createTransitions({ connection, send }: Caller): Transitions {
+  const sendConnect = createEither(send);
+  const settle = (call: Call, isFinal = never) =>
+    sendSettled(connection, { ...call, send: () => send(call) }, isFinal);
+  /** A refusal with the same status can also mean that the sandbox is paused. */
+  const isPaused = async (sandboxId: string, { signal, subject }: Call) => {
+    const reply = await send({ ...READING, path: pathOf(sandboxId), signal, subject });
+    return reply.status < 300 && parse(reply, sandboxDetailSchema, subject).state === "paused";
+  };
+  return {
+    async setTimeout(sandboxId, timeoutSeconds, signal) {
+      const subject = `set timeout of ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/timeout`;
+      const json = { timeout: timeoutSeconds };
+      accepted(await settle({ ...REPEATABLE, path, json, signal, subject }), subject);
+    },
+
+    async connect(sandboxId, timeoutSeconds, signal) {
+      const subject = `connect ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/connect`;
+      const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
+      const wanted = { ...call, send: () => sendConnect(call) };
+      const reply = accepted(await sendSettled(connection, wanted, never), subject);
+      return { sandbox: parse(reply, sandboxSchema, subject), wasResumed: reply.status === 201 };
+    },
+
+    async pause(sandboxId, keepsMemory, signal) {
+      const subject = `pause ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/pause`;
+      const json = { memory: keepsMemory };
+      const call = { ...REPEATABLE, path, json, signal, subject };
+      const reply = await settle(call, () => isPaused(sandboxId, call));
+      if (reply.status === 409) return false;
+      accepted(reply, subject);
+      return true;
+    },
+
+    async snapshot(sandboxId, name, signal) {
+      const subject = `snapshot ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/snapshots`;
+      const json = name === undefined ? {} : { name };
+      const reply = await settle({ ...WRITING, path, json, signal, subject });
+      return parse(accepted(reply, subject), snapshotSchema, subject);
+    },
+
+    async fork(sandboxId, wish, signal) {
+      const subject = `fork ${sandboxId}`;
+      const path = `${pathOf(sandboxId)}/fork`;
+      const call = { ...WRITING, path, json: wish, signal, subject };
+      const reply = await settle(call, () => isPaused(sandboxId, call));
+      return parse(accepted(reply, subject), z.array(forkResultSchema), subject);
     },
   };
 }

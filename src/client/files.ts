@@ -6,6 +6,7 @@ import { faultsOf, z } from "../common/schema.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { exchange, parseJson, readAll, replyError, type Connection } from "./http.ts";
+import { redactKeys } from "./redact.ts";
 
 /** A part of a file. */
 export interface FileSlice {
@@ -111,12 +112,13 @@ async function readOnce(files: FilesOptions, wanted: Read): Promise<FileSlice> {
   const { offset, limit } = wanted.range;
   const subject = `read ${wanted.path}`;
   const enough = new AbortController();
+  const access = accessHeaders(files.source);
   const limits = [wanted.options.signal, AbortSignal.timeout(READ_TIMEOUT_MS), enough.signal];
   try {
     const reply = await request(wanted.url, {
       dispatcher: files.connection.dispatcher,
       headers: {
-        ...accessHeaders(files.source),
+        ...access,
         range: `bytes=${offset}-${offset + limit - 1}`,
         "accept-encoding": "identity",
       },
@@ -130,7 +132,8 @@ async function readOnce(files: FilesOptions, wanted: Read): Promise<FileSlice> {
       return { bytes: Buffer.alloc(0), sizeBytes: totalOf(headers["content-range"]), contentType };
     }
     if (status >= 300) {
-      const body = await readAll(reply.body, MAX_ERROR_BYTES, subject);
+      const said = await readAll(reply.body, MAX_ERROR_BYTES, subject);
+      const body = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
       throw replyError(subject, { status, headers, body });
     }
     const isPart = status === 206;

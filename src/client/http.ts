@@ -5,6 +5,7 @@ import type { Clock } from "../common/clock.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
+import { redactKeys } from "./redact.ts";
 
 /** The way to a service: its connections and the time by which its repeats wait. */
 export interface Connection {
@@ -51,7 +52,8 @@ export async function exchange(connection: Connection, wanted: Exchange): Promis
   let refusals = 0;
   for (;;) {
     const outcome = await attempt(connection, wanted);
-    const delayMs = nextDelay(outcome, wanted, { failures, refusals });
+    const nowMs = connection.clock.now();
+    const delayMs = nextDelay(outcome, wanted, { failures, refusals, nowMs });
     if (delayMs === undefined) return settled(outcome);
     if (isRefusal(outcome)) refusals += 1;
     else failures += 1;
@@ -74,11 +76,17 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
       headersTimeout: 0,
     });
     const maxBytes = reply.statusCode < 400 ? wanted.maxBytes : MAX_ERROR_BYTES;
+    const { statusCode: status, headers } = reply;
     const body = await readAll(reply.body, maxBytes, wanted.subject);
-    return { reply: { status: reply.statusCode, headers: reply.headers, body } };
+    return { reply: { status, headers, body: status < 400 ? body : cleaned(body, wanted) } };
   } catch (error) {
     return { error: toSandboxError(error, wanted.subject) };
   }
+}
+
+/** A service that quotes the request in its refusal must not bring a key to light. */
+function cleaned(body: Buffer, { headers }: Exchange): Buffer {
+  return Buffer.from(redactKeys(body.toString("utf8"), headers), "utf8");
 }
 
 function settled(outcome: Outcome): HttpReply {
@@ -94,10 +102,10 @@ function isRefusal(outcome: Outcome): boolean {
 function nextDelay(
   outcome: Outcome,
   wanted: Exchange,
-  made: { readonly failures: number; readonly refusals: number },
+  made: { readonly failures: number; readonly refusals: number; readonly nowMs: number },
 ): number | undefined {
   if (isRefusal(outcome) && "reply" in outcome) {
-    const seconds = retryAfter(outcome.reply);
+    const seconds = retryAfter(outcome.reply, made.nowMs);
     if (seconds === undefined || seconds > MAX_RETRY_AFTER_S) return undefined;
     return made.refusals < MAX_RATE_REPEATS ? seconds * 1_000 : undefined;
   }
@@ -106,7 +114,15 @@ function nextDelay(
   return isTransient && wanted.isIdempotent ? RETRY_DELAYS_MS[made.failures] : undefined;
 }
 
-async function pause(clock: Clock, ms: number, wanted: Exchange): Promise<void> {
+/**
+ * Waits before a repeat.
+ * @throws SandboxError canceled when the request is.
+ */
+export async function pause(
+  clock: Clock,
+  ms: number,
+  wanted: Pick<Exchange, "signal" | "subject">,
+): Promise<void> {
   try {
     await clock.sleep(ms, wanted.signal);
   } catch (error) {
@@ -114,11 +130,17 @@ async function pause(clock: Clock, ms: number, wanted: Exchange): Promise<void> 
   }
 }
 
-/** The seconds of a Retry-After header, when they are a plain number. */
-function retryAfter(reply: HttpReply): number | undefined {
+/** The seconds that a Retry-After header asks for, as a number or as a date. */
+function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
   const value = reply.headers["retry-after"];
-  return typeof value === "string" && /^[0-9]{1,6}$/.test(value) ? Number(value) : undefined;
+  if (typeof value !== "string") return undefined;
+  if (/^[0-9]{1,6}$/.test(value)) return Number(value);
+  const atMs = DATE_PATTERN.test(value) ? Date.parse(value) : Number.NaN;
+  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - nowMs) / 1_000));
 }
+
+/** The one form of dates that HTTP still sends, such as `Sun, 06 Nov 1994 08:49:37 GMT`. */
+const DATE_PATTERN = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
 /**
  * The whole of a body.
@@ -149,7 +171,7 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
   if (status === 507) {
     return new SandboxError(code, message, { hint: "The disk of the sandbox is full." });
   }
-  const seconds = status === 429 ? retryAfter(reply) : undefined;
+  const seconds = status === 429 ? retryAfter(reply, Date.now()) : undefined;
   if (seconds === undefined) return new SandboxError(code, message);
   return new SandboxError(code, message, { hint: `Rate limited: wait ${seconds} s.` });
 }

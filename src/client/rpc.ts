@@ -9,6 +9,7 @@ import { SandboxError, causeCode, toSandboxError, type ErrorCode } from "../comm
 import { quoteUntrusted } from "../common/log.ts";
 import { errorBodySchema } from "../wire/status.ts";
 import { parseJson, readAll, replyError, type Connection } from "./http.ts";
+import { redactKeys } from "./redact.ts";
 
 export interface RpcOptions {
   readonly connection: Connection;
@@ -24,10 +25,11 @@ const MAX_ERROR_BYTES = 65_536;
 /** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
   const httpClient: UniversalClientFn = async (call) => {
+    const headers = options.headers();
     const reply = await request(call.url, {
       dispatcher: options.connection.dispatcher,
       method: "POST",
-      headers: { ...Object.fromEntries(call.header), ...options.headers() },
+      headers: { ...Object.fromEntries(call.header), ...headers },
       body: call.body === undefined ? null : Readable.from(call.body),
       signal: call.signal ?? null,
       // A silent stream is alive; the signal bounds it.
@@ -37,7 +39,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
     const header = new Headers();
     for (const [name, value] of Object.entries(reply.headers)) header.set(name, String(value));
     const { statusCode: status } = reply;
-    const body = status < 300 ? reply.body : await errorBody(status, reply.body, call.url);
+    const body = status < 300 ? reply.body : await errorBody(reply, { url: call.url, headers });
     return { status, header, body, trailer: new Headers() };
   };
   return createTransport({
@@ -58,15 +60,17 @@ export function createRpcTransport(options: RpcOptions): Transport {
  * place of Connect's own form, is thrown as what its status means.
  */
 async function errorBody(
-  status: number,
-  body: AsyncIterable<Uint8Array>,
-  url: string,
+  reply: { readonly statusCode: number; readonly body: AsyncIterable<Uint8Array> },
+  call: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<AsyncIterable<Uint8Array>> {
-  const bytes = await readAll(body, MAX_ERROR_BYTES, "error reply");
-  if (errorBodySchema.safeParse(parseJson(bytes.toString("utf8"))).success) {
-    throw replyError(new URL(url).pathname.slice(1), { status, headers: {}, body: bytes });
+  const bytes = await readAll(reply.body, MAX_ERROR_BYTES, "error reply");
+  const text = redactKeys(bytes.toString("utf8"), call.headers);
+  const body = Buffer.from(text, "utf8");
+  if (errorBodySchema.safeParse(parseJson(text)).success) {
+    const { statusCode: status } = reply;
+    throw replyError(new URL(call.url).pathname.slice(1), { status, headers: {}, body });
   }
-  return Readable.from([bytes]);
+  return Readable.from([body]);
 }
 
 const ERROR_CODE_OF = {

@@ -254,9 +254,22 @@ function rememberAccess(control: Control, known: AccessTable, clock: Clock): Con
       known.set(body.sandboxID, {
         token: body.envdAccessToken ?? undefined,
         domain: body.domain ?? undefined,
-        expiresAtMs: Number.isNaN(endAtMs) ? undefined : endAtMs,
+        // The life of a paused sandbox does not run out.
+        expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
       });
       return body;
+    },
+    async setTimeout(sandboxId, timeoutSeconds, signal) {
+      await control.setTimeout(sandboxId, timeoutSeconds, signal);
+      const access = known.get(sandboxId);
+      // Only the service knows the time that counts.
+      if (access !== undefined) known.set(sandboxId, { ...access, expiresAtMs: undefined });
+    },
+    async pause(sandboxId, keepsMemory, signal) {
+      const wasRunning = await control.pause(sandboxId, keepsMemory, signal);
+      const access = known.get(sandboxId);
+      if (access !== undefined) known.set(sandboxId, { ...access, expiresAtMs: undefined });
+      return wasRunning;
     },
     async fork(sandboxId, wish, signal) {
       const results = await control.fork(sandboxId, wish, signal);

@@ -96,21 +96,54 @@ const IS_TOLD = {
   internal: false,
 } as const satisfies Record<ErrorCode, boolean>;
 
-const DEFAULT_HINTS: Partial<Record<ErrorCode, string>> = {
+/** The way on where nothing better is known; no tool is named, since it may not be enabled. */
+const DEFAULT_HINTS = {
+  invalid_argument: "Correct the arguments, then call again.",
   unauthenticated:
     "The sandbox service refused the configured key. No tool call repairs this; tell the user.",
   permission_denied: "No tool call repairs this; tell the user.",
+  not_found: "Look what there is before you call again.",
+  already_exists: "Use what is there, or choose another name.",
+  failed_precondition: "Look at the state of the sandbox before you call again.",
+  resource_exhausted: "Free what is no longer needed, then call again.",
   deadline_exceeded: "The work may go on: look before you repeat a call that changes something.",
-  unimplemented: "The sandbox service does not offer this operation.",
+  canceled: "Call again if it is still wanted.",
+  unavailable: "Repeat it in a few seconds; look first if the call changes something.",
+  unimplemented: "The sandbox service does not offer this operation; do without it.",
   internal: "The operation failed inside the service; its log has the details. Tell the user.",
-};
+} as const satisfies Record<ErrorCode, string>;
+
+export interface ErrorDetails {
+  /** What came of the operation until it failed. */
+  readonly partial?: string | undefined;
+  /** What the caller must know besides. */
+  readonly note?: string | undefined;
+}
 
 /** A failure as text for a model: the code, what is wrong, what to do next, what came of it. */
-export function errorReply(error: SandboxError, partial?: string): CallReply {
-  const hint = error.hint ?? DEFAULT_HINTS[error.code];
-  const message = IS_TOLD[error.code] ? `: ${escapeUnsafe(error.message)}` : "";
-  const sentence = `${error.code}${message}${hint === undefined || hint === "" ? "" : `. ${hint}`}`;
-  const cut = sentence.slice(0, MAX_ERROR_CHARACTERS);
-  const text = partial === undefined ? cut : `${cut}\n${partial}`;
+export function errorReply(error: SandboxError, details: ErrorDetails = {}): CallReply {
+  const hint = cutText(error.hint || DEFAULT_HINTS[error.code], MAX_ERROR_CHARACTERS / 2);
+  const room = MAX_ERROR_CHARACTERS - error.code.length - hint.length - ": . ".length;
+  // What is wrong may be long; what to do next must not be lost for it.
+  const message = IS_TOLD[error.code] ? `: ${cutText(escapeUnsafe(error.message), room)}` : "";
+  const sentence = `${error.code}${message}. ${hint}`;
+  const lines = [sentence, details.partial, noteLine(details.note)];
+  const text = lines.filter((line) => line !== undefined).join("\n");
   return { content: [{ type: "text", text }], isError: true };
+}
+
+/** The same reply with what the caller must know besides, in text and record alike. */
+export function withTimeLeft(reply: Reply, note: string | undefined): Reply {
+  if (note === undefined) return reply;
+  const text = `${reply.text}\n${noteLine(note)}`;
+  return { ...reply, text, ...(reply.fields && { fields: { ...reply.fields, time_left: note } }) };
+}
+
+function noteLine(note: string | undefined): string | undefined {
+  return note === undefined ? undefined : `time_left: ${note}`;
+}
+
+/** The beginning of a text, with a mark where it was cut. */
+export function cutText(text: string, maxCharacters: number): string {
+  return text.length > maxCharacters ? `${text.slice(0, maxCharacters - 1)}…` : text;
 }

@@ -9,11 +9,12 @@ import {
 import { SandboxError, errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { timeLeft } from "./expiry.ts";
 import type { SendProgress } from "./progress.ts";
-import { errorReply, toCallReply, type CallReply } from "./respond.ts";
+import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
 import type { McpState } from "./state.ts";
 import { explain, goneError } from "./steer.ts";
-import type { Suggest, Tool, ToolContext } from "./tool.ts";
+import { listedOutput, type Suggest, type Tool, type ToolContext } from "./tool.ts";
 
 export interface McpServerOptions {
   readonly state: McpState;
@@ -84,7 +85,8 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 }
 
 function registerTool(server: McpServer, tool: Tool, options: McpServerOptions): void {
-  const { name, title, description, input, output, annotations } = tool;
+  const { name, title, description, input, annotations } = tool;
+  const output = listedOutput(tool);
   const config = { title, description, inputSchema: input, annotations };
   const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
     callTool(tool, input_, toContext(ctx, options));
@@ -115,15 +117,28 @@ async function callTool(
     const reply = await tool.handler(plain, context);
     if (reply.error === undefined) {
       finish("ok");
-      return toCallReply(reply, tool.output !== undefined);
+      const note = noteFor(context, sandboxId ?? madeBy(reply));
+      return toCallReply(withTimeLeft(reply, note), tool.output !== undefined);
     }
     finish("error", reply.error);
-    return errorReply(await explain(reply.error, sandboxId, context), reply.text);
+    const explained = await explain(reply.error, sandboxId, context);
+    return errorReply(explained, { partial: reply.text, note: noteFor(context, sandboxId) });
   } catch (error) {
     const failure = toFailure(error, context.signal);
     finish(failure.code === "canceled" ? "canceled" : "error", failure);
-    return errorReply(await explain(failure, sandboxId, context));
+    const explained = await explain(failure, sandboxId, context);
+    return errorReply(explained, { note: noteFor(context, sandboxId) });
   }
+}
+
+function noteFor(context: ToolContext, sandboxId: string | undefined): string | undefined {
+  return sandboxId === undefined ? undefined : timeLeft(context, sandboxId);
+}
+
+/** The sandbox that a reply is about although its call named none. */
+function madeBy({ fields }: Reply): string | undefined {
+  const id = fields?.["sandbox_id"];
+  return typeof id === "string" ? id : undefined;
 }
 
 /** Whatever a handler threw; what is not ours is a fault of ours. */

@@ -37,6 +37,12 @@ export function goneHint(suggest: Suggest): string {
   return sentences([list, create]);
 }
 
+/** The way on where no more sandboxes may run. */
+export function freeHint(suggest: Suggest): string {
+  const kill = suggest("kill_sandbox", "Free a place with kill_sandbox.");
+  return sentences([kill, suggest("pause_sandbox", "pause_sandbox frees one too.")]);
+}
+
 /** A sandbox that must be resumed first. */
 function pausedError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
   const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
@@ -80,8 +86,16 @@ export async function onOptionalRoute<T>(
   } catch (error) {
     if (!(error instanceof SandboxError) || !MISSING_CODES.has(error.code)) throw error;
     if (error.code === "not_found") await exists();
-    throw new SandboxError("unimplemented", error.message, { cause: error, hint: missing });
+    throw missingError(error, missing);
   }
+}
+
+/** An operation that this service does not have. */
+function missingError(error: SandboxError, hint?: string): SandboxError {
+  return new SandboxError("unimplemented", error.message, {
+    cause: error,
+    ...(hint !== undefined && { hint }),
+  });
 }
 
 const MISSING_CODES: ReadonlySet<ErrorCode> = new Set(["not_found", "unimplemented"]);
@@ -108,6 +122,8 @@ export async function explain(
     const look = AbortSignal.timeout(LOOK_TIMEOUT_MS);
     const detail = await context.service.control.get(sandboxId, look);
     if (detail.state === "paused") return pausedError(sandboxId, suggest, error);
+    // The sandbox is there, so it is the operation that is not.
+    if (error.code === "not_found") return missingError(error);
   } catch (failure) {
     if (failure instanceof SandboxError && failure.code === "not_found") {
       context.state.forget(sandboxId);

@@ -4,7 +4,7 @@ import type { Sandbox } from "../client/envd.ts";
 import type { Service } from "../client/service.ts";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
-import type { z } from "../common/schema.ts";
+import { z } from "../common/schema.ts";
 import type { SendProgress } from "./progress.ts";
 import type { Reply } from "./respond.ts";
 import type { McpState } from "./state.ts";
@@ -28,6 +28,16 @@ export interface Tool<In extends z.ZodObject = z.ZodObject, Out extends z.ZodObj
   readonly output?: Out;
   readonly annotations: ToolHints;
   handler(input: z.output<In>, context: ToolContext): Promise<Reply<z.input<Out>>>;
+}
+
+/**
+ * The output schema as it is listed: a record about a sandbox may say that this ends soon.
+ * Undefined for a tool that replies with text alone.
+ */
+export function listedOutput({ input, output }: Tool): z.ZodObject | undefined {
+  if (output === undefined) return undefined;
+  const isAboutSandbox = "sandbox_id" in input.shape || "sandbox_id" in output.shape;
+  return isAboutSandbox ? output.extend({ time_left: z.string().optional() }) : output;
 }
 
 /** Advice that names a tool; empty when that tool is not enabled. */

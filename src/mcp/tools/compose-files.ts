@@ -1,5 +1,8 @@
 /** Tool: joins files in order. */
 
+import type { CallOptions } from "../../client/access.ts";
+import type { Sandbox } from "../../client/envd.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -36,10 +39,11 @@ export const composeFiles = defineTool({
   },
   async handler({ sandbox_id: sandboxId, sources, destination, user }, context) {
     const sandbox = await context.attach(sandboxId);
-    const composing = sandbox.files.compose(sources, destination, { signal: context.signal, user });
-    const record = await withHints(composing, {
-      not_found: "A source is missing; nothing was changed.",
+    const options = { signal: context.signal, user };
+    const composing = sandbox.files.compose(sources, destination, options);
+    const record = await withHints(named(composing, { sandbox, sources, options }), {
       invalid_argument: "Sources must be files other than the destination; nothing was changed.",
+      unimplemented: context.suggest("run_process", "Join the files by cat with run_process."),
     });
     return textReply([
       `joined ${sources.length} files into ${record.path}`,
@@ -48,3 +52,37 @@ export const composeFiles = defineTool({
     ]);
   },
 });
+
+interface Wish {
+  readonly sandbox: Sandbox;
+  readonly sources: readonly string[];
+  readonly options: CallOptions;
+}
+
+/** A refusal names the source that is missing; where none is, the service cannot compose. */
+async function named<T>(composing: Promise<T>, wish: Wish): Promise<T> {
+  try {
+    return await composing;
+  } catch (error) {
+    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+    const missing = await findMissing(wish);
+    if (missing === undefined) {
+      throw new SandboxError("unimplemented", error.message, { cause: error });
+    }
+    const hint = "Nothing was changed.";
+    throw new SandboxError("not_found", `source ${missing} is missing`, { cause: error, hint });
+  }
+}
+
+async function findMissing({ sandbox, sources, options }: Wish): Promise<string | undefined> {
+  for (const source of sources) {
+    try {
+      // oxlint-disable-next-line no-await-in-loop
+      await sandbox.filesystem.stat(source, options);
+    } catch (error) {
+      if (error instanceof SandboxError && error.code === "not_found") return source;
+      throw error;
+    }
+  }
+  return undefined;
+}

@@ -4,7 +4,7 @@ import { z } from "../../common/schema.ts";
 import { expiryField } from "../expiry.ts";
 import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { goneHint, withHints } from "../steer.ts";
+import { freeHint, goneHint, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const connectSandbox = defineTool({
@@ -33,7 +33,7 @@ export const connectSandbox = defineTool({
     const connecting = service.control.connect(sandboxId, seconds, signal);
     const { sandbox, wasResumed } = await withHints(connecting, {
       not_found: goneHint(suggest),
-      resource_exhausted: suggest("kill_sandbox", "Free a sandbox with kill_sandbox."),
+      resource_exhausted: freeHint(suggest),
     });
     state.logs.open(sandbox.sandboxID);
     return recordReply({

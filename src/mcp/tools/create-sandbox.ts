@@ -7,7 +7,7 @@ import { expiryField } from "../expiry.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { logUri } from "../logs.ts";
 import { recordReply } from "../respond.ts";
-import { withHints } from "../steer.ts";
+import { freeHint, withHints } from "../steer.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_TEMPLATE = "base";
@@ -73,7 +73,7 @@ export const createSandbox = defineTool({
     const { suggest } = context;
     const body = await withHints(create(wish, context), {
       not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
-      resource_exhausted: suggest("kill_sandbox", "Free a sandbox with kill_sandbox."),
+      resource_exhausted: freeHint(suggest),
     });
     const { sandboxID: sandboxId } = body;
     const template = body.alias ?? body.templateID;

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { cutText, recordReply } from "../respond.ts";
 import { onOptionalRoute } from "../steer.ts";
 import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
@@ -53,7 +53,7 @@ export const forkSandbox = defineTool({
       source: sandboxId,
       copies: results.map(({ sandbox, error }) =>
         sandbox === undefined
-          ? { error: oneLine(error?.message ?? "no reason given").slice(0, MAX_REASON_CHARACTERS) }
+          ? { error: cutText(oneLine(error?.message ?? "no reason given"), MAX_REASON_CHARACTERS) }
           : { sandbox_id: sandbox.sandboxID },
       ),
       expires_at: new Date(clock.now() + timeout * 1_000).toISOString(),

@@ -1,14 +1,20 @@
 /** Tool: what the service noted about a sandbox. */
 
 import { z } from "../../common/schema.ts";
+import type { LogsBody } from "../../wire/control.ts";
+import { expiryFact } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { cutText, textReply } from "../respond.ts";
 import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
+
+type LogEntryBody = LogsBody["logEntries"][number];
 
 const LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_RECORDS = 1_000;
 const MAX_RECORD_CHARACTERS = 1_000;
+/** Of a record that is read alone. */
+const MAX_SINGLE_CHARACTERS = 30_000;
 
 /** Fields that tell a caller nothing: they name the sandbox and the way of its records. */
 const ALWAYS_EQUAL: ReadonlySet<string> = new Set([
@@ -52,17 +58,42 @@ export const getLogs = defineTool({
   async handler({ sandbox_id: sandboxId, since_ms: start, limit, min_level: level }, context) {
     const query = { limit, ...(start !== undefined && { start }) };
     const { logEntries } = await context.service.control.logs(sandboxId, query, context.signal);
+    const page = pageOf(logEntries, limit);
     const lowest = LEVELS.indexOf(level);
-    const shown = logEntries.filter((entry) => levelOf(entry.level) >= lowest);
-    const last = logEntries.at(-1);
-    const nextMs = last === undefined ? undefined : Date.parse(last.timestamp) + 1;
-    const text = shown.map((entry) => formatEntry(entry)).join("\n");
+    const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);
+    const text = shown.map((entry) => formatEntry(entry, limit)).join("\n");
     return textReply(
-      [`${shown.length} records`, nextMs === undefined ? undefined : `next since_ms: ${nextMs}`],
+      [
+        `${shown.length} records`,
+        page.isFull ? "there may be more" : undefined,
+        page.nextMs === undefined ? undefined : `next since_ms: ${page.nextMs}`,
+        expiryFact(context, sandboxId),
+      ],
       shown.length === 0 ? [] : [{ name: "log", text }],
     );
   },
 });
+
+interface Page {
+  readonly entries: readonly LogEntryBody[];
+  readonly isFull: boolean;
+  /** Where the next page begins, in Unix milliseconds. */
+  readonly nextMs: number | undefined;
+}
+
+/**
+ * The records of one call. A full page may end amid records of one millisecond, which the next
+ * page can only begin with: then all of them are left to it.
+ */
+function pageOf(all: readonly LogEntryBody[], limit: number): Page {
+  const last = all.at(-1);
+  if (last === undefined) return { entries: [], isFull: false, nextMs: undefined };
+  const isFull = all.length >= limit;
+  const lastMs = Date.parse(last.timestamp);
+  const earlier = all.filter((entry) => Date.parse(entry.timestamp) !== lastMs);
+  if (isFull && earlier.length > 0) return { entries: earlier, isFull, nextMs: lastMs };
+  return { entries: all, isFull, nextMs: lastMs + 1 };
+}
 
 /** A level of a name that we do not know counts as info. */
 function levelOf(name: string): number {
@@ -70,15 +101,14 @@ function levelOf(name: string): number {
   return index === -1 ? LEVELS.indexOf("info") : index;
 }
 
-function formatEntry(entry: {
-  readonly timestamp: string;
-  readonly level: string;
-  readonly message: string;
-  readonly fields: Readonly<Record<string, string>>;
-}): string {
+function formatEntry(entry: LogEntryBody, limit: number): string {
   const fields = Object.entries(entry.fields)
     .filter(([name]) => !ALWAYS_EQUAL.has(name))
     .map(([name, value]) => ` ${name}=${value}`);
-  const line = `${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`;
-  return oneLine(line).slice(0, MAX_RECORD_CHARACTERS);
+  const line = oneLine(`${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`);
+  if (limit === 1) return cutText(line, MAX_SINGLE_CHARACTERS);
+  const omitted = line.length - MAX_RECORD_CHARACTERS;
+  if (omitted <= 0) return line;
+  const way = `since_ms=${Date.parse(entry.timestamp)}, limit=1 returns more of it`;
+  return `${line.slice(0, MAX_RECORD_CHARACTERS)}[… ${omitted} characters omitted; ${way}]`;
 }

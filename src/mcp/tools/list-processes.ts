@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { expiryField } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { cutText, recordReply } from "../respond.ts";
 import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
 
@@ -21,7 +21,7 @@ export const listProcesses = defineTool({
   input: z.strictObject({ sandbox_id: sandboxIdInput() }),
   output: z.object({
     processes: z.array(z.object({ process_id: z.string(), command: z.string() })),
-    omitted: z.number().optional(),
+    note: z.string().optional(),
     expires_at: z.string().optional(),
   }),
   annotations: {
@@ -33,12 +33,23 @@ export const listProcesses = defineTool({
   async handler({ sandbox_id: sandboxId }, context) {
     const sandbox = await context.attach(sandboxId);
     const all = await sandbox.process.list(context.signal);
+    const shown = all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
+      process_id: `p_${pid}`,
+      command: cutText(oneLine(cmd), MAX_COMMAND_CHARACTERS),
+    }));
+    const hasCut = shown.some(({ command }) => command.endsWith("…"));
+    const omitted = all.length - shown.length;
+    const notes = [
+      omitted > 0 ? `${omitted} more are not listed.` : "",
+      hasCut ? "Long commands are cut." : "",
+      omitted > 0 || hasCut
+        ? context.suggest("run_process", "Run ps -ww with run_process for the rest.")
+        : "",
+    ];
+    const note = notes.filter((text) => text !== "").join(" ");
     return recordReply({
-      processes: all.slice(0, MAX_SHOWN).map(({ pid, cmd }) => ({
-        process_id: `p_${pid}`,
-        command: oneLine(cmd).slice(0, MAX_COMMAND_CHARACTERS),
-      })),
-      ...(all.length > MAX_SHOWN && { omitted: all.length - MAX_SHOWN }),
+      processes: shown,
+      ...(note !== "" && { note }),
       ...expiryField(context, sandboxId),
     });
   },

@@ -28,7 +28,7 @@ export const listTemplates = defineTool({
         updated_at: z.string(),
       }),
     ),
-    omitted: z.number().optional(),
+    note: z.string().optional(),
   }),
   annotations: {
     readOnlyHint: true,
@@ -36,10 +36,12 @@ export const listTemplates = defineTool({
     idempotentHint: true,
     openWorldHint: false,
   },
-  async handler(_input, { service, signal }) {
+  async handler(_input, { service, signal, suggest }) {
     const listing = service.control.templates(signal);
     const missing = "The sandbox service cannot list templates.";
     const all = await onOptionalRoute(listing, missing, () => Promise.resolve());
+    const omitted = all.length - MAX_SHOWN;
+    const way = suggest("get_template", "; get_template finds one by its name");
     return recordReply({
       templates: all.slice(0, MAX_SHOWN).map((template) => ({
         template_id: template.templateID,
@@ -49,7 +51,7 @@ export const listTemplates = defineTool({
         memory_mb: template.memoryMB,
         updated_at: template.updatedAt,
       })),
-      ...(all.length > MAX_SHOWN && { omitted: all.length - MAX_SHOWN }),
+      ...(omitted > 0 && { note: `${omitted} more are not listed${way}` }),
     });
   },
 });

@@ -132,7 +132,7 @@ test("files are joined in order, and the sources are gone", async () => {
   const again = await call("compose_files", wish);
   expect([again.isError, again.text]).toEqual([
     true,
-    expect.stringMatching(/^not_found: .*A source is missing; nothing was changed\.$/),
+    expect.stringMatching(/^not_found: source \S+ is missing\. Nothing was changed\.$/),
   ]);
 });
 
@@ -167,6 +167,6 @@ test("a watch needs exactly one of path and watcher_id", async () => {
   await using world = await startMcpWorld();
   const { call } = await startCalls(world);
   expect((await call("watch_path", {})).text).toBe(
-    "invalid_argument: give either path or watcher_id",
+    "invalid_argument: give either path or watcher_id. Correct the arguments, then call again.",
   );
 });

@@ -14,7 +14,7 @@ const UNKNOWN = "i00000000000000000000";
 test("a sandbox is made, described, listed, extended, paused, resumed and killed", async () => {
   await using world = await startMcpWorld();
   const created = await world.call("create_sandbox", {
-    timeout_seconds: 100,
+    timeout_seconds: 200,
     metadata: [{ name: "task", value: "a b" }],
   });
   const id = String(created.fields["sandbox_id"]);

@@ -56,16 +56,26 @@ const CODES = [
   "internal",
 ] as const;
 
-test.for(CODES)("%s gives a text that begins with it", (code) => {
-  const [content] = errorReply(new SandboxError(code, "x".repeat(5_000))).content;
-  const text = content?.type === "text" ? content.text : "";
-  expect(text.startsWith(code)).toBe(true);
-  expect(text.length).toBeLessThanOrEqual(2_000);
+function textOf(error: SandboxError): string {
+  const [content] = errorReply(error).content;
+  return content?.type === "text" ? content.text : "";
+}
+
+test.for(CODES)("%s gives a text that begins with it and ends with what to do", (code) => {
+  const long = textOf(new SandboxError(code, "x".repeat(5_000), { hint: "Do this." }));
+  expect(long).toMatch(new RegExp(`^${code}[:.]([^]*…)?.* Do this\\.$`));
+  expect(long.length).toBeLessThanOrEqual(2_000);
+  expect(textOf(new SandboxError(code, "why"))).toMatch(
+    new RegExp(`^${code}(: why)?\\. [A-Z].{20,}\\.$`),
+  );
 });
 
 test("control characters of a message are escaped", () => {
   const error = new SandboxError("invalid_argument", "a\u001b[31m\u202eb");
   expect(errorReply(error).content).toEqual([
-    { type: "text", text: String.raw`invalid_argument: a\u001b[31m\u202eb` },
+    {
+      type: "text",
+      text: String.raw`invalid_argument: a\u001b[31m\u202eb. Correct the arguments, then call again.`,
+    },
   ]);
 });
