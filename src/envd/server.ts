@@ -20,6 +20,7 @@ import { fileRoutes } from "./files/index.ts";
 import { createMetricsHandler } from "./metrics.ts";
 import { createRpcServer, sendRpcRefusal, type RpcServer } from "./rpc.ts";
 import { envs, health } from "./status.ts";
+import { createTurnstile, type Turnstile } from "./turnstile.ts";
 import type { User } from "./user.ts";
 
 /** Idle connections are the gateway's; the wire promises to keep them for 640 seconds. */
@@ -30,6 +31,8 @@ const CHECK_INTERVAL_MS = 1_000;
 const MAX_HEADER_BYTES = 16_384;
 /** Above this the sandbox's own descriptors run out. */
 const MAX_CONNECTIONS = 1_024;
+/** So many calls begin together; between them the streams that run get their turn. */
+const CALLS_PER_TURN = 2;
 
 /** Bodies may take their time: uploads and streams of input last as long as they last. */
 const SERVER_OPTIONS: ServerOptions = {
@@ -47,6 +50,7 @@ export function createPublicServer(daemon: Daemon): Server {
   const site: Site = {
     daemon,
     rpc: createRpcServer(),
+    turnstile: createTurnstile(CALLS_PER_TURN),
     routes: {
       ...fileRoutes,
       "/health": { GET: health },
@@ -70,6 +74,7 @@ export function createPublicServer(daemon: Daemon): Server {
 interface Site {
   readonly daemon: Daemon;
   readonly rpc: RpcServer;
+  readonly turnstile: Turnstile;
   readonly routes: Routes;
 }
 
@@ -79,6 +84,7 @@ async function serve(
   response: ServerResponse,
 ): Promise<void> {
   try {
+    await site.turnstile();
     await passGates(site, request, response);
   } catch (error) {
     const fields = { logger: "envd", error: errorText(error) };
