@@ -19,6 +19,7 @@ import { callOriginKey, translateErrors, type CallOrigin } from "./call.ts";
 import { drainRequest, sendStatus } from "./exchange.ts";
 import { filesystemOperations } from "./filesystem/index.ts";
 import { withNumericSizes } from "./numeric-sizes.ts";
+import { createFrameSink, frameSinkKey } from "./process/frame-sink.ts";
 import { processOperations } from "./process/index.ts";
 import { readRpcBody } from "./rpc-body.ts";
 import { logCalls } from "./rpc-log.ts";
@@ -43,6 +44,7 @@ const MAX_TIMEOUT_MS = 2_147_483_647;
 const TIMEOUT_HEADER = "connect-timeout-ms";
 const UNARY_TYPES = /^application\/(?:json|proto)(?:; ?charset=utf-8)?$/i;
 const STREAM_TYPES = /^application\/connect\+(?:json|proto)(?:; ?charset=utf-8)?$/i;
+const BINARY_TYPES = /proto/i;
 const ACCEPTED_UNARY = "application/json, application/proto";
 const ACCEPTED_STREAM = "application/connect+json, application/connect+proto";
 const END_STREAM_FLAG = 2;
@@ -69,7 +71,10 @@ export function createRpcServer(): RpcServer {
       const handler = handlers.get(path);
       if (handler === undefined || !isWellFormed(handler, request, response)) return;
       prepareHeaders(request);
-      const values = createContextValues().set(callOriginKey, origin);
+      const codec = BINARY_TYPES.test(request.headers["content-type"] ?? "") ? "binary" : "json";
+      const values = createContextValues()
+        .set(callOriginKey, origin)
+        .set(frameSinkKey, createFrameSink(response, codec));
       const universal = universalRequestFromNodeRequest(request, response, undefined, values);
       const isUnary = handler.method.methodKind === "unary";
       const body = readRpcBody(request, { isUnary, maxBytes: MAX_READ_BYTES });

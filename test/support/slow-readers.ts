@@ -64,13 +64,15 @@ export async function measureSlowReaders(
   return figures;
 }
 
-function joinWithoutReading(daemon: TestDaemon): Socket {
+/** A subscriber of the process with the tag `producer`, from whose socket nothing is read. */
+export function joinWithoutReading(daemon: TestDaemon): Socket {
   const body = envelope('{"process":{"tag":"producer"}}');
   const head = [
     "POST /process.Process/Connect HTTP/1.1",
     "Host: x",
     "Content-Type: application/connect+json",
     "Connect-Protocol-Version: 1",
+    "Connection: close",
     `Content-Length: ${body.length}`,
   ].join("\r\n");
   const socket = connect(daemon.publicSocket);

@@ -8,6 +8,7 @@ import type { Readable, Writable } from "node:stream";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { errnoText } from "../errno.ts";
+import type { OutputName } from "./frames.ts";
 import type { Launch } from "./launch.ts";
 import { toOutcome, type Outcome } from "./outcome.ts";
 import { closePipe, type Pipe, type PipeSource } from "./pipes.ts";
@@ -36,7 +37,7 @@ export interface Carrier {
 }
 
 export interface Output {
-  readonly name: "stdout" | "stderr" | "pty";
+  readonly name: OutputName;
   readonly stream: Readable;
 }
 

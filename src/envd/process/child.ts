@@ -1,19 +1,18 @@
 /** One started process: its input, its readers, its end. */
 
 import { writeFileSync } from "node:fs";
-import type { MessageInitShape } from "@bufbuild/protobuf";
 import { SandboxError, causeCode } from "../../common/errors.ts";
-import type { ProcessConfig, ProcessEventSchema } from "../../gen/process/process_pb.ts";
+import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import type { Command } from "../carried.ts";
 import { startPiped, type Carrier, type Output, type TerminalSize } from "./carrier.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
+import { encodeEvent, encodeOutput, type Codec, type OutputName } from "./frames.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
+import type { OutputBudget } from "./output-budget.ts";
 import type { PipeSource } from "./pipes.ts";
 import { startOnTerminal } from "./terminal.ts";
-
-export type ProcessEvent = MessageInitShape<typeof ProcessEventSchema>;
 
 export interface StartOptions {
   readonly config: ProcessConfig;
@@ -22,6 +21,9 @@ export interface StartOptions {
   /** Counts only without a terminal. */
   readonly hasInput: boolean;
   readonly pipes: PipeSource;
+  /** Of whoever starts it and reads its output. */
+  readonly codec: Codec;
+  readonly budget: OutputBudget;
   /** Undefined for pipes. */
   readonly terminal: { readonly perl: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
@@ -31,14 +33,18 @@ export interface StartOptions {
 }
 
 /** What it has printed, in bytes. */
-export type Traffic = Record<Output["name"], number>;
+export type Traffic = Record<OutputName, number>;
 
-/** No event carries more output than this. */
-const MAX_CHUNK_BYTES = { stdout: 32_768, stderr: 32_768, pty: 16_384 } as const;
+/** Less is the collector's. */
+const MIN_GIVEN_BACK_BYTES = 16_384;
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
 /** User processes go first when memory runs out; the daemon and its pipes stay. */
 const OOM_SCORE = "100";
+
+type Event =
+  | { readonly kind: "output"; readonly name: OutputName; readonly bytes: Buffer }
+  | { readonly kind: "end"; readonly outcome: Outcome };
 
 /** A process from its start to the end of its output. */
 export class RunningProcess {
@@ -50,7 +56,7 @@ export class RunningProcess {
   /** Resolves once the last event was given out; never rejects. */
   readonly ended: Promise<Outcome>;
   readonly #carrier: Carrier;
-  readonly #readers: FanOut<ProcessEvent>;
+  readonly #readers: FanOut<Event>;
   readonly #end = Promise.withResolvers<Outcome>();
   /** How it ended, as soon as that is known; its output may still be open then. */
   #outcome: Outcome | undefined;
@@ -60,7 +66,7 @@ export class RunningProcess {
   static async start(options: StartOptions): Promise<{
     readonly running: RunningProcess;
     /** Subscribed before the first output; misses nothing. */
-    readonly subscription: Subscription<ProcessEvent>;
+    readonly subscription: Subscription;
   }> {
     const { terminal, ...rest } = options;
     const carrier =
@@ -68,7 +74,7 @@ export class RunningProcess {
         ? await startPiped(rest)
         : await startOnTerminal({ ...rest, ...terminal });
     const running = new RunningProcess(carrier, options);
-    return { running, subscription: running.subscribe() };
+    return { running, subscription: running.subscribe(options.codec) };
   }
 
   private constructor(carrier: Carrier, options: StartOptions) {
@@ -79,13 +85,15 @@ export class RunningProcess {
     const name = this.hasTerminal ? "tty" : "stdin";
     this.input = createInput(carrier.input, { pid: carrier.pid, name });
     this.ended = this.#end.promise;
-    this.#readers = createFanOut(
-      {
+    this.#readers = createFanOut({
+      source: {
         pause: () => this.#eachOutput(({ stream }) => stream.pause()),
         resume: () => this.#eachOutput(({ stream }) => stream.resume()),
       },
-      () => performance.now(),
-    );
+      budget: options.budget,
+      encode,
+      now: () => performance.now(),
+    });
     for (const output of carrier.outputs) this.#readOutput(output);
     // Both resolve always.
     void carrier.exited.then((outcome) => this.#onExit(outcome));
@@ -103,8 +111,8 @@ export class RunningProcess {
     this.#carrier.resize?.(size);
   }
 
-  subscribe(): Subscription<ProcessEvent> {
-    return this.#readers.subscribe();
+  subscribe(codec: Codec): Subscription {
+    return this.#readers.subscribe(codec);
   }
 
   /** @throws SandboxError internal when the process has ended and only its output is open. */
@@ -123,16 +131,10 @@ export class RunningProcess {
   }
 
   #readOutput({ name, stream }: Output): void {
-    const maxBytes = MAX_CHUNK_BYTES[name];
-    stream.on("data", (chunk: Buffer) => {
-      this.traffic[name] += chunk.length;
-      for (let start = 0; start < chunk.length; start += maxBytes) {
-        const value = chunk.subarray(start, start + maxBytes);
-        const event: ProcessEvent = {
-          event: { case: "data", value: { output: { case: name, value } } },
-        };
-        this.#readers.publish(event, value.length);
-      }
+    stream.on("data", (bytes: Buffer) => {
+      this.traffic[name] += bytes.length;
+      this.#readers.publish({ kind: "output", name, bytes });
+      giveBack(bytes);
       // Node lets a paused stream flow when the process exits; its readers are still full then.
       if (this.#readers.isPaused) stream.pause();
     });
@@ -166,9 +168,23 @@ export class RunningProcess {
     if (outcome === undefined) return;
     this.#outcome = error === undefined ? outcome : { ...outcome, error };
     this.#carrier.release();
-    this.#readers.finish({ event: { case: "end", value: this.#outcome } });
+    this.#readers.finish({ kind: "end", outcome: this.#outcome });
     this.#end.resolve(this.#outcome);
   }
+}
+
+/**
+ * Frees what was read as soon as it is encoded. The collector would leave many megabytes of it
+ * lying, and go through the whole heap for them time and again.
+ */
+function giveBack({ buffer, length }: Buffer): void {
+  const isWhole = length >= MIN_GIVEN_BACK_BYTES && length === buffer.byteLength;
+  if (isWhole && buffer instanceof ArrayBuffer) buffer.transfer(0);
+}
+
+function encode(event: Event, codec: Codec): Buffer {
+  if (event.kind === "output") return encodeOutput(event.name, event.bytes, codec);
+  return encodeEvent({ event: { case: "end", value: event.outcome } }, codec);
 }
 
 /** At once, so that the children of the process inherit it; the kernel's own file never blocks. */

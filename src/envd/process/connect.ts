@@ -3,8 +3,9 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import type { ConnectRequest } from "../../gen/process/process_pb.ts";
 import { originOf } from "../call.ts";
-import type { ProcessEvent } from "./child.ts";
 import { follow } from "./follow.ts";
+import { frameSinkOf } from "./frame-sink.ts";
+import type { ProcessEvent } from "./frames.ts";
 
 /** @throws SandboxError not_found, unimplemented without a selector, resource_exhausted */
 export async function* connect(
@@ -15,7 +16,7 @@ export async function* connect(
   const ended = processes.findEnded(request.process);
   if (ended === undefined) {
     const running = processes.find(request.process);
-    yield* follow(running.pid, running.subscribe(), context);
+    yield* follow(running.pid, running.subscribe(frameSinkOf(context).codec), context);
     return;
   }
   yield { event: { event: { case: "start", value: { pid: ended.pid } } } };

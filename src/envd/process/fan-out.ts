@@ -1,11 +1,13 @@
 /**
- * One process, many readers. Each reader has a bounded queue; the source is held back for a blink
- * when a reader is full, for longer only when all are. Who cannot keep up is cut off with an error,
- * never fed with gaps.
+ * One process, many readers, one copy of what they wait for. The source is held back while all of
+ * them are full. A full reader holds the others only as long as it makes progress, and not for
+ * long; then it is cut off with an error, never fed with gaps.
  */
 
 import { SandboxError } from "../../common/errors.ts";
-import { EventQueue } from "../queue.ts";
+import type { Codec } from "./frames.ts";
+import type { OutputBudget } from "./output-budget.ts";
+import { SharedQueue, type Place } from "./shared-queue.ts";
 
 /** The thing that is read: held back and let go as its readers demand. */
 export interface Source {
@@ -13,143 +15,239 @@ export interface Source {
   resume(): void;
 }
 
-/** One reader's queue; closing it, even twice, ends the subscription. */
-export interface Subscription<T> {
-  readonly events: EventQueue<T>;
+export interface FanOutOptions<T> {
+  readonly source: Source;
+  readonly budget: OutputBudget;
+  /** An event as the bytes that readers of a codec get; made once for all of them. */
+  encode(event: T, codec: Codec): Buffer;
+  /** Monotonic milliseconds. */
+  now(): number;
+}
+
+/** What one reader has to come. */
+export interface Subscription {
+  /** The next bytes, empty when none wait. @throws SandboxError resource_exhausted when cut off */
+  take(): readonly Buffer[];
+  /** Whether nothing follows any more on what waits. */
+  readonly hasEnded: boolean;
+  /** Resolves to true at the next change, to false when time is up. */
+  changed(waitMs: number): Promise<boolean>;
+  /** Runs when the reader is cut off, however busy it is with what it took. */
+  onCut(listener: (error: SandboxError) => void): void;
+  /** Ends the subscription; a second time it does nothing. */
   close(): void;
 }
 
 export interface FanOut<T> {
   readonly isPaused: boolean;
   /** @throws SandboxError resource_exhausted */
-  subscribe(): Subscription<T>;
+  subscribe(codec: Codec): Subscription;
   /** Gives an event to every reader; without readers it is dropped. */
-  publish(event: T, bytes: number): void;
-  /** Gives a last event to every reader and ends them all. */
+  publish(event: T): void;
+  /** Gives a last event to every reader. */
   finish(last: T): void;
 }
 
-/** Each costs a connection and at worst a queue. */
+/** Each costs a connection. */
 const MAX_READERS = 256;
-/** A reader's queue is full at this size. */
-const QUEUE_BYTES = 1_048_576;
-/** A full queue counts as read again when it has shrunk to this. */
-const RESUME_BYTES = QUEUE_BYTES / 2;
-/** A reader that is this far behind the others is cut at once. Readers share what they wait for. */
-const MAX_LAG_BYTES = 4 * QUEUE_BYTES;
+/** A reader gets so much at a time, which is then between it and the kernel. */
+const TAKE_BYTES = 65_536;
 /** Small events cost their administration too. */
 const EVENT_BYTES = 64;
 /** A reader that takes nothing at all for this long is given up, even if it is the only one. */
 const STALL_LIMIT_MS = 30_000;
-/** A reader that has been full for this long while others were not is cut. */
-const LAGGARD_LIMIT_MS = 1_000;
-/** The source waits this long for a full reader at each event: nobody else notices. */
-const HOLD_MS = 5;
+/** A full reader that takes nothing for this long, while others are not full, is cut. */
+const HOLD_MS = 40;
+/** A full reader that makes progress, while others are not full, is cut after this. */
+const LAGGARD_LIMIT_MS = 250;
 
-interface Reader<T> {
-  readonly subscription: Subscription<T>;
-  fullSinceMs: number | undefined;
+type Frames = Partial<Record<Codec, Buffer>>;
+
+interface Reader {
+  readonly codec: Codec;
+  readonly place: Place;
   takenAtMs: number;
+  fullSinceMs: number;
+  failure?: SandboxError;
+  wake?: (() => void) | undefined;
+  onCut?: (error: SandboxError) => void;
 }
 
-/** A fan-out without readers. `now` gives monotonic milliseconds. */
-export function createFanOut<T>(source: Source, now: () => number): FanOut<T> {
-  const readers = new Set<Reader<T>>();
-  let isPaused = false;
-  let timer: NodeJS.Timeout | undefined;
+/** How often readers are judged while the source waits for some of them, and while for all. */
+const TICK_MS = 10;
+const LONG_TICK_MS = 1_000;
 
-  /** Holds the source while a reader is full, or lets it go. */
-  function balance(): void {
-    for (const reader of readers) markFull(reader, now());
-    if (countFull(readers) === 0) release();
-    else if (!isPaused) {
-      isPaused = true;
-      source.pause();
-      timer = setInterval(reconsider, HOLD_MS);
-    }
-  }
-
-  function release(): void {
-    if (!isPaused) return;
-    isPaused = false;
-    clearInterval(timer);
-    source.resume();
-  }
-
-  /** Whoever keeps up goes on, and with it the source; the next event holds it again. */
-  function reconsider(): void {
-    const isAnyFree = countFull(readers) < readers.size;
-    for (const reader of readers) {
-      if (!isHopeless(reader, { isAnyFree, nowMs: now() })) continue;
-      readers.delete(reader);
-      cut(reader);
-    }
-    if (countFull(readers) < readers.size || readers.size === 0) release();
-  }
-
-  return {
-    get isPaused() {
-      return isPaused;
-    },
-    subscribe() {
-      if (readers.size >= MAX_READERS) {
-        throw new SandboxError("resource_exhausted", `more than ${MAX_READERS} readers`);
-      }
-      const events = new EventQueue<T>(() => {
-        reader.takenAtMs = now();
-        if (isPaused) balance();
-      });
-      const subscription: Subscription<T> = {
-        events,
-        close() {
-          readers.delete(reader);
-          events.end();
-          balance();
-        },
-      };
-      const reader: Reader<T> = { subscription, fullSinceMs: undefined, takenAtMs: now() };
-      readers.add(reader);
-      return subscription;
-    },
-    publish(event, bytes) {
-      for (const { subscription } of readers) subscription.events.push(event, bytes + EVENT_BYTES);
-      balance();
-    },
-    finish(last) {
-      clearInterval(timer);
-      for (const { subscription } of readers) {
-        subscription.events.push(last, EVENT_BYTES);
-        subscription.events.end();
-      }
-      readers.clear();
-    },
-  };
+/** A fan-out without readers. */
+export function createFanOut<T>(options: FanOutOptions<T>): FanOut<T> {
+  return new Branches(options);
 }
 
-function countFull(readers: ReadonlySet<Reader<unknown>>): number {
-  return [...readers].filter((reader) => reader.fullSinceMs !== undefined).length;
+class Branches<T> implements FanOut<T> {
+  readonly #options: FanOutOptions<T>;
+  readonly #queue = new SharedQueue<Frames>();
+  readonly #readers = new Set<Reader>();
+  /** Those that the source waits for; in the end, all who have something left to take. */
+  readonly #full = new Set<Reader>();
+  #isPaused = false;
+  #hasEnded = false;
+  #heldBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #tickMs = 0;
+
+  constructor(options: FanOutOptions<T>) {
+    this.#options = options;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  subscribe(codec: Codec): Subscription {
+    if (this.#readers.size >= MAX_READERS) {
+      throw new SandboxError("resource_exhausted", `more than ${MAX_READERS} readers`);
+    }
+    const place = this.#queue.join();
+    const reader: Reader = { codec, place, takenAtMs: this.#options.now(), fullSinceMs: 0 };
+    this.#readers.add(reader);
+    // Who was full all alone keeps somebody waiting from now on.
+    this.#settle();
+    const isOver = () => this.#hasEnded || !this.#readers.has(reader);
+    return {
+      get hasEnded() {
+        return isOver();
+      },
+      take: () => this.#take(reader),
+      changed: async (waitMs) => changed(reader, waitMs),
+      onCut(listener) {
+        reader.onCut = listener;
+      },
+      close: () => {
+        this.#remove(reader);
+        reader.wake?.();
+      },
+    };
+  }
+
+  publish(event: T): void {
+    if (this.#readers.size === 0 || this.#hasEnded) return;
+    this.#push(event);
+    const { windowBytes } = this.#options.budget;
+    for (const reader of this.#readers) {
+      if (reader.place.bytes >= windowBytes && !this.#full.has(reader)) {
+        reader.fullSinceMs = this.#options.now();
+        this.#full.add(reader);
+      }
+      reader.wake?.();
+    }
+    this.#settle();
+  }
+
+  finish(last: T): void {
+    if (this.#hasEnded) return;
+    this.#push(last);
+    this.#hasEnded = true;
+    for (const reader of this.#readers) {
+      reader.takenAtMs = this.#options.now();
+      this.#full.add(reader);
+      reader.wake?.();
+    }
+    this.#settle();
+  }
+
+  #push(event: T): void {
+    const frames: Frames = {};
+    for (const { codec } of this.#readers) frames[codec] ??= this.#options.encode(event, codec);
+    const bytes = Object.values(frames).reduce((sum, frame) => sum + frame.length, EVENT_BYTES);
+    this.#queue.push(frames, bytes);
+  }
+
+  #take(reader: Reader): readonly Buffer[] {
+    if (reader.failure !== undefined) throw reader.failure;
+    const taken = this.#queue.take(reader.place, TAKE_BYTES);
+    if (taken.length === 0) return [];
+    reader.takenAtMs = this.#options.now();
+    // Half empty, not just below full: the source is not to stop and go at each event.
+    const isFull = reader.place.bytes > this.#options.budget.windowBytes / 2;
+    if (!isFull && !this.#hasEnded) this.#full.delete(reader);
+    this.#settle();
+    return taken.flatMap((frames) => frames[reader.codec] ?? []);
+  }
+
+  #remove(reader: Reader): void {
+    this.#readers.delete(reader);
+    this.#full.delete(reader);
+    this.#queue.leave(reader.place);
+    this.#settle();
+  }
+
+  /** Brings source, budget and timer in line with who is full. */
+  #settle(): void {
+    this.#options.budget.add(this.#queue.bytes - this.#heldBytes);
+    this.#heldBytes = this.#queue.bytes;
+    const isPaused = this.#full.size > 0 && !this.#hasEnded;
+    if (isPaused !== this.#isPaused) {
+      this.#isPaused = isPaused;
+      if (isPaused) this.#options.source.pause();
+      else this.#options.source.resume();
+    }
+    if (this.#full.size > 0) this.#arm();
+    else this.#disarm();
+  }
+
+  #arm(): void {
+    const tickMs = this.#isAnyFree() ? TICK_MS : LONG_TICK_MS;
+    if (this.#timer !== undefined && this.#tickMs <= tickMs) return;
+    this.#disarm();
+    this.#tickMs = tickMs;
+    this.#timer = setTimeout(() => {
+      // After a halt of the daemon itself, whatever is ready to be taken is taken first.
+      setImmediate(() => this.#judge());
+    }, tickMs);
+  }
+
+  #disarm(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #isAnyFree(): boolean {
+    return this.#full.size < this.#readers.size && !this.#hasEnded;
+  }
+
+  #judge(): void {
+    this.#timer = undefined;
+    const nowMs = this.#options.now();
+    for (const reader of this.#full) {
+      if (isHopeless(reader, { isAnyFree: this.#isAnyFree(), nowMs })) this.#cut(reader);
+    }
+    this.#settle();
+  }
+
+  #cut(reader: Reader): void {
+    const message = "reader does not keep up with the output";
+    const hint = "Read faster, or redirect the output to a file and read that.";
+    reader.failure = new SandboxError("resource_exhausted", message, { hint });
+    this.#remove(reader);
+    reader.onCut?.(reader.failure);
+    reader.wake?.();
+  }
 }
 
 function isHopeless(
-  reader: Reader<unknown>,
+  reader: Reader,
   { isAnyFree, nowMs }: { readonly isAnyFree: boolean; readonly nowMs: number },
 ): boolean {
-  if (reader.fullSinceMs === undefined) return false;
-  if (!isAnyFree) return nowMs - reader.takenAtMs >= STALL_LIMIT_MS;
-  if (reader.subscription.events.bytes >= MAX_LAG_BYTES) return true;
-  return nowMs - reader.fullSinceMs >= LAGGARD_LIMIT_MS;
+  const idleMs = nowMs - reader.takenAtMs;
+  if (!isAnyFree) return idleMs >= STALL_LIMIT_MS;
+  return idleMs >= HOLD_MS || nowMs - reader.fullSinceMs >= LAGGARD_LIMIT_MS;
 }
 
-function cut({ subscription }: Reader<unknown>): void {
-  subscription.events.fail(
-    new SandboxError("resource_exhausted", "reader does not keep up with the output", {
-      hint: "Read faster, or redirect the output to a file and read that.",
-    }),
-  );
-}
-
-function markFull(reader: Reader<unknown>, nowMs: number): void {
-  const { bytes } = reader.subscription.events;
-  if (bytes >= QUEUE_BYTES) reader.fullSinceMs ??= nowMs;
-  else if (bytes <= RESUME_BYTES) reader.fullSinceMs = undefined;
+async function changed(reader: Reader, waitMs: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), waitMs);
+  reader.wake = () => resolve(true);
+  const isChanged = await promise;
+  clearTimeout(timer);
+  reader.wake = undefined;
+  return isChanged;
 }

@@ -2,32 +2,46 @@
 
 import type { HandlerContext } from "@connectrpc/connect";
 import { keepaliveMs } from "../call.ts";
-import type { ProcessEvent } from "./child.ts";
 import type { Subscription } from "./fan-out.ts";
+import { frameSinkOf } from "./frame-sink.ts";
+import { encodeEvent, type ProcessEvent } from "./frames.ts";
 
 /**
- * The events of a subscription, begun by the start event; closes it in the end. Leaving the stream
- * early leaves the process alone.
+ * Yields the start event and then sends all others itself; closes the subscription in the end.
+ * Leaving the stream early leaves the process alone.
  */
 export async function* follow(
   pid: number,
-  subscription: Subscription<ProcessEvent>,
+  subscription: Subscription,
   context: HandlerContext,
 ): AsyncGenerator<{ event: ProcessEvent }> {
-  // A client that left may never ask for another message: the signal tells at once.
-  const close = () => subscription.close();
-  context.signal.addEventListener("abort", close, { once: true });
+  const { signal } = context;
+  const sink = frameSinkOf(context);
+  // Neither a client that left nor one that reads nothing ever asks for another message.
+  const onAbort = () => {
+    sink.stop(reasonOf(signal));
+    subscription.close();
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  subscription.onCut((error) => sink.stop(error));
   const silenceMs = keepaliveMs(context.requestHeader);
+  const keepalive = encodeEvent({ event: { case: "keepalive", value: {} } }, sink.codec);
   try {
+    signal.throwIfAborted();
     yield { event: { event: { case: "start", value: { pid } } } };
     for (;;) {
-      const taken = await subscription.events.take(silenceMs, context.signal);
-      if (taken.kind === "end") return;
-      const idle: ProcessEvent = { event: { case: "keepalive", value: {} } };
-      yield { event: taken.kind === "idle" ? idle : taken.value };
+      signal.throwIfAborted();
+      const frames = subscription.take();
+      if (frames.length > 0) await sink.write(frames);
+      else if (subscription.hasEnded) return;
+      else if (!(await subscription.changed(silenceMs))) await sink.write([keepalive]);
     }
   } finally {
-    context.signal.removeEventListener("abort", close);
-    close();
+    signal.removeEventListener("abort", onAbort);
+    subscription.close();
   }
+}
+
+function reasonOf(signal: AbortSignal): Error {
+  return signal.reason instanceof Error ? signal.reason : new Error("the call was aborted");
 }

@@ -3,9 +3,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import type { ProcessSelector } from "../../gen/process/process_pb.ts";
 import type { DaemonLog, LogFields } from "../log.ts";
-import { RunningProcess, type ProcessEvent, type StartOptions } from "./child.ts";
+import { RunningProcess, type StartOptions } from "./child.ts";
 import type { Subscription } from "./fan-out.ts";
 import type { Outcome } from "./outcome.ts";
+import { createOutputBudget } from "./output-budget.ts";
 
 /** A process that is no more, and how it ended. */
 export interface EndedProcess {
@@ -16,9 +17,9 @@ export interface EndedProcess {
 
 export interface ProcessTable extends Disposable {
   /** @throws SandboxError invalid_argument, resource_exhausted */
-  start(options: StartOptions): Promise<{
+  start(options: Omit<StartOptions, "budget">): Promise<{
     readonly running: RunningProcess;
-    readonly subscription: Subscription<ProcessEvent>;
+    readonly subscription: Subscription;
   }>;
   /** @throws SandboxError not_found, unimplemented */
   find(selector: ProcessSelector | undefined): RunningProcess;
@@ -46,6 +47,7 @@ const MAX_COMMAND_CHARACTERS = 256;
 export function createProcessTable(log: DaemonLog): ProcessTable {
   const running = new Map<number, RunningProcess>();
   const ended = new Map<number, EndedProcess>();
+  const budget = createOutputBudget();
   let starting = 0;
   let heldBytes = 0;
 
@@ -82,9 +84,10 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
         const message = `commands of running processes exceed ${MAX_HELD_BYTES} bytes`;
         throw new SandboxError("resource_exhausted", message);
       }
+      budget.requireRoom();
       starting += 1;
       try {
-        const started = await RunningProcess.start(options);
+        const started = await RunningProcess.start({ ...options, budget });
         running.set(started.running.pid, started.running);
         evict(started.running);
         logLife(log, started.running, options);
@@ -116,7 +119,7 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
 }
 
 /** @throws SandboxError invalid_argument for a tag that is too long */
-function bytesOf({ config, tag = "" }: StartOptions): number {
+function bytesOf({ config, tag = "" }: Pick<StartOptions, "config" | "tag">): number {
   if (tag.length > MAX_TAG_CHARACTERS) {
     throw new SandboxError("invalid_argument", `tag exceeds ${MAX_TAG_CHARACTERS} characters`);
   }
@@ -146,7 +149,7 @@ function missing(selector: ProcessSelector | undefined): SandboxError {
 function logLife(
   log: DaemonLog,
   process: RunningProcess,
-  { timeoutMs, operationId }: StartOptions,
+  { timeoutMs, operationId }: Pick<StartOptions, "timeoutMs" | "operationId">,
 ): void {
   const { pid, config } = process;
   const command = [config.cmd, ...config.args].join(" ").slice(0, MAX_COMMAND_CHARACTERS);

@@ -8,8 +8,9 @@ import { SandboxError } from "../../common/errors.ts";
 import type { PTY, StartRequest } from "../../gen/process/process_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import type { TerminalSize } from "./carrier.ts";
-import type { ProcessEvent } from "./child.ts";
 import { follow } from "./follow.ts";
+import { frameSinkOf } from "./frame-sink.ts";
+import type { ProcessEvent } from "./frames.ts";
 import { planLaunch } from "./launch.ts";
 
 /** The stream meets its deadline before the process does, so that it never shows the kill. */
@@ -40,6 +41,7 @@ export async function* start(
     operationId: origin.operationId,
     hasInput: request.stdin ?? true,
     pipes,
+    codec: frameSinkOf(context).codec,
     terminal: request.pty && { perl, size: sizeOf(request.pty) },
     timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + KILL_AFTER_STREAM_MS,
   });

@@ -1,0 +1,67 @@
+/** Output put together by hand is what the library would have made of it. */
+
+import { create, fromBinary, fromJsonString, toBinary } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { encodeEvent, encodeOutput, type Codec } from "../../../src/envd/process/frames.ts";
+import { StartResponseSchema } from "../../../src/gen/process/process_pb.ts";
+
+const SIZES = [1, 2, 3, 126, 127, 128, 129, 16_383, 16_384, 16_385, 32_768, 32_769, 65_536, 70_001];
+const NAMES = ["stdout", "stderr", "pty"] as const;
+const CODECS = ["json", "binary"] as const;
+
+/** The messages in a run of envelopes, none of which has a flag. */
+function messagesIn(frames: Buffer, codec: Codec) {
+  const messages = [];
+  for (let at = 0; at < frames.length;) {
+    const length = frames.readUInt32BE(at + 1);
+    expect(frames[at]).toBe(0);
+    const body = frames.subarray(at + 5, at + 5 + length);
+    messages.push(
+      codec === "json"
+        ? fromJsonString(StartResponseSchema, body.toString("utf8"))
+        : fromBinary(StartResponseSchema, body),
+    );
+    at += 5 + length;
+  }
+  return messages;
+}
+
+test.for(NAMES.flatMap((name) => CODECS.map((codec) => ({ name, codec }))))(
+  "$name in $codec comes back in pieces of the size that the wire allows",
+  ({ name, codec }) => {
+    const maxBytes = name === "pty" ? 16_384 : 32_768;
+    for (const size of SIZES) {
+      const bytes = Buffer.from(
+        Array.from({ length: size }, (_, index) => (index * 7 + size) % 256),
+      );
+      const chunks = messagesIn(encodeOutput(name, bytes, codec), codec).map((message) => {
+        const event = message.event?.event;
+        const output = event?.case === "data" ? event.value.output : undefined;
+        expect(output?.case).toBe(name);
+        return Buffer.from(output?.value ?? []);
+      });
+      expect(chunks.map((chunk) => chunk.length <= maxBytes)).not.toContain(false);
+      expect(chunks.length).toBe(Math.ceil(size / maxBytes));
+      expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
+    }
+  },
+);
+
+test("the binary form is byte for byte the library's", () => {
+  const bytes = Buffer.alloc(300, "x");
+  const output = { case: "stderr", value: bytes } as const;
+  const event = { event: { case: "data", value: { output } } } as const;
+  const whole = toBinary(StartResponseSchema, create(StartResponseSchema, { event }));
+  const head = Buffer.from([0, 0, 0, whole.length >> 8, whole.length & 255]);
+  const expected = Buffer.concat([head, whole]);
+  expect(encodeOutput("stderr", bytes, "binary").equals(expected)).toBe(true);
+  expect(encodeEvent(event, "binary").equals(expected)).toBe(true);
+});
+
+test("an end in JSON leaves out what is as always, and keeps what is set", () => {
+  const outcome = { exitCode: 0, exited: true, status: "exit status 0" };
+  const envelope = encodeEvent({ event: { case: "end", value: outcome } }, "json");
+  expect(envelope.toString("utf8", 5)).toBe(
+    '{"event":{"end":{"exited":true,"status":"exit status 0"}}}',
+  );
+});
