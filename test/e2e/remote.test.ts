@@ -1,13 +1,47 @@
 /**
- * The tools on a remote service: our own `serve` behind its HTTP address, reached by key alone. The
- * outcome of each is that of a stdio server beside the same `serve`.
+ * The tools on a remote service: another `serve`, reached over TLS by key and domain alone, or by
+ * its plain address. The outcome of each is that of a stdio server beside the same `serve`.
  */
 
-import { expect, test } from "vitest";
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
+const DOMAIN = "remote.test";
+const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
+
+let certificate: TestCertificate;
+
+beforeAll(async () => {
+  certificate = await makeCertificate([DOMAIN, `*.${DOMAIN}`]);
+});
+afterAll(async () => {
+  await certificate[Symbol.asyncDispose]();
+});
+
+async function startSecureServe(): Promise<TestServe> {
+  const { certificatePath, keyPath } = certificate;
+  return startServe(["--tls-cert", certificatePath, "--tls-key", keyPath, "--domain", DOMAIN]);
+}
+
+/** What a client needs that knows nothing but a key and a domain. */
+function remoteByDomain(serve: TestServe): Readonly<Record<string, string>> {
+  return {
+    E2B_API_KEY: serve.apiKey,
+    E2B_DOMAIN: `${DOMAIN}:${new URL(serve.url).port}`,
+    NODE_EXTRA_CA_CERTS: certificate.authorityPath,
+    NODE_OPTIONS: `--import=${NAMES}`,
+  };
+}
+
 async function startRemote(serve: TestServe): Promise<TestClient> {
+  return startMcpClient(["--toolsets", "all"], remoteByDomain(serve));
+}
+
+async function startRemoteByAddress(serve: TestServe): Promise<TestClient> {
   return startMcpClient(["--toolsets", "all"], {
     E2B_API_KEY: serve.apiKey,
     E2B_API_URL: serve.url,
@@ -116,8 +150,8 @@ async function playEveryTool(host: TestClient, name: string): Promise<readonly O
   return outcomes;
 }
 
-test("every tool has the same outcome on a remote service as beside it", async () => {
-  await using serve = await startServe();
+test("every tool has the same outcome on a remote service over TLS as beside it", async () => {
+  await using serve = await startSecureServe();
   await using remote = await startRemote(serve);
   await using beside = await startBeside(serve);
   const { tools } = await remote.client.listTools();
@@ -134,7 +168,7 @@ test("every tool has the same outcome on a remote service as beside it", async (
 });
 
 test.for([
-  { name: "remote", start: startRemote },
+  { name: "remote", start: startRemoteByAddress },
   { name: "beside", start: startBeside },
 ])("links and ports of a sandbox are reached from outside: $name", async ({ start }) => {
   await using serve = await startServe();
@@ -160,4 +194,48 @@ test.for([
   };
   await expect.poll(page).toEqual([200, "hello"]);
   await host.call("kill_sandbox", sandbox);
+});
+
+/**
+ * Looks wherever a program may look, as root of the sandbox, for two words: the key, and one that
+ * is put into a file and must be found. Both come turned, or the search would find itself.
+ */
+const SEARCH = [
+  'back() { echo "$1" | tr a-z n-za-m; }',
+  'back "$PLANTED" > /tmp/planted',
+  '(back "$PLANTED"; back "$KEY") | grep -rslaFf - /proc/[0-9]*/environ /proc/[0-9]*/cmdline ' +
+    "/etc /home /root /tmp /run /var /opt",
+].join("; ");
+
+function turn(text: string): string {
+  const turned = (letter: string) => ((letter.codePointAt(0) ?? 0) - 97 + 13) % 26;
+  return text.replaceAll(/[a-z]/g, (letter) => String.fromCodePoint(turned(letter) + 97));
+}
+
+test("the key of a remote service reaches no sandbox, no result and no log", async () => {
+  await using serve = await startSecureServe();
+  const logFile = join(serve.home, "client.log");
+  const flags = ["--toolsets", "all", "--log-level", "trace", "--log-file", logFile];
+  await using host = await startMcpClient(flags, remoteByDomain(serve));
+  const { fields } = await host.call("create_sandbox", { timeout_seconds: 60 });
+  const sandbox = { sandbox_id: String(fields["sandbox_id"]) };
+  const env = [
+    { name: "KEY", value: turn(serve.apiKey) },
+    { name: "PLANTED", value: turn("planted-word") },
+  ];
+  const search = await host.call("run_process", { ...sandbox, cmd: SEARCH, user: "root", env });
+  expect(search.text).toContain("--- stdout\n/tmp/planted\n--- end");
+  const found = [
+    search,
+    await host.call("get_sandbox", sandbox),
+    await host.call("get_logs", { ...sandbox, min_level: "debug" }),
+    await host.call("create_sandbox", { template: "absent" }),
+    await host.call("get_sandbox_url", { ...sandbox, port: 80 }),
+    await host.call("download_url", { ...sandbox, path: "x" }),
+    await host.call("kill_sandbox", sandbox),
+  ];
+  const log = await readFile(logFile, "utf8");
+  expect(log).toContain('"op":"tool.run_process"');
+  const said = JSON.stringify(found) + log + serve.program.stderr();
+  expect(said).not.toContain(serve.apiKey);
 });

@@ -3,19 +3,8 @@
  * saw as one line of JSON. Every name resolves to this machine.
  */
 
-import dns from "node:dns";
+import "./loopback-names.ts";
 import { Sandbox } from "e2b";
-
-const LOOPBACK = { address: "127.0.0.1", family: 4 };
-
-type Done = (error: null, address: unknown, family?: number) => void;
-
-Object.assign(dns, {
-  lookup(_name: string, options: { readonly all?: boolean }, done: Done) {
-    if (options.all === true) done(null, [LOOPBACK]);
-    else done(null, LOOPBACK.address, LOOPBACK.family);
-  },
-});
 
 const sandbox = await Sandbox.create({ timeoutMs: 60_000 });
 const { stdout } = await sandbox.commands.run("echo over TLS");
