@@ -164,7 +164,7 @@ test("two sandboxes pass a result on through their client", async () => {
 const PART_BYTES = 2_000_000;
 const PARTS = 25;
 
-test("a file of 50 MB goes in by parts, is composed, and comes out by its link", async () => {
+test("a file of 50 MB goes in by parts, is composed, and comes out by parts and by its link", async () => {
   await using serve = await startServe();
   await using client = await startMcpClient(["--toolsets", "all", "--home", serve.home]);
   const agent = createAgent(client);
@@ -184,10 +184,48 @@ test("a file of 50 MB goes in by parts, is composed, and comes out by its link",
   const sum = await agent.do("run_process", { ...sandbox, cmd: "sha256sum whole" });
   expect(read(sum, /--- stdout\n(\S+)/)).toBe(wanted);
   const link = read(await agent.do("download_url", { ...sandbox, path: "whole" }), /url: (\S+)/);
-  const bytes = Buffer.from(await (await fetch(link)).arrayBuffer());
-  expect([bytes.length, createHash("sha256").update(bytes).digest("hex")]).toEqual([
-    PARTS * PART_BYTES,
-    wanted,
+  const linked = Buffer.from(await (await fetch(link)).arrayBuffer());
+  const joined = await readByParts(agent, { ...sandbox, path: "whole" });
+  const found = [linked, joined].map((bytes) => [
+    bytes.length,
+    createHash("sha256").update(bytes).digest("hex"),
   ]);
+  expect(found).toEqual([
+    [PARTS * PART_BYTES, wanted],
+    [PARTS * PART_BYTES, wanted],
+  ]);
+  await agent.do("kill_sandbox", sandbox);
+});
+
+/** A whole file, each part from where the last reply said that the next one begins. */
+async function readByParts(agent: Agent, file: object): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for (let offset: number | undefined = 0; offset !== undefined;) {
+    const wish = { ...file, offset, limit: 200_000, encoding: "base64" };
+    // oxlint-disable-next-line no-await-in-loop
+    const text = await agent.do("read_file", wish);
+    parts.push(Buffer.from(read(text, /--- content\n(\S+)\n--- end/), "base64"));
+    const next = /next_offset: (\d+)/.exec(text)?.[1];
+    offset = next === undefined ? undefined : Number(next);
+  }
+  return Buffer.concat(parts);
+}
+
+test("a page is served and fetched under the address that the tools tell", async () => {
+  await using serve = await startServe();
+  await using client = await startMcpClient(["--toolsets", "all", "--home", serve.home]);
+  const agent = createAgent(client);
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  await agent.do("write_file", { ...sandbox, path: "page.html", content: "hello" });
+  const server = { cmd: "python3 -m http.server 8000", wait_seconds: 0 };
+  await agent.do("run_process", { ...sandbox, ...server });
+  const told = await agent.do("get_sandbox_url", { ...sandbox, port: 8_000 });
+  const list: { name: string; value: string }[] = JSON.parse(read(told, /^headers: (.*)$/m));
+  const headers = list.map(({ name, value }): [string, string] => [name, value]);
+  const page = async () => {
+    const reply = await fetch(`${read(told, /^base: (\S+)$/m)}/page.html`, { headers });
+    return [reply.status, await reply.text()];
+  };
+  await expect.poll(page).toEqual([200, "hello"]);
   await agent.do("kill_sandbox", sandbox);
 });

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { createService, type Service } from "../../src/client/service.ts";
+import { createSystemClock, type Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
 import { startMcpHost, type McpHost } from "./mcp-host.ts";
@@ -36,14 +37,14 @@ export interface McpWorld extends AsyncDisposable {
   createSandbox(): Promise<string>;
 }
 
-/** Starts everything between a host and a sandbox. */
-export async function startMcpWorld(): Promise<McpWorld> {
+/** Starts everything between a host and a sandbox, all of it on one clock. */
+export async function startMcpWorld(clock: Clock = createSystemClock()): Promise<McpWorld> {
   await using stack = new AsyncDisposableStack();
-  const test = stack.use(await startTestService());
+  const test = stack.use(await startTestService({ clock }));
   const { url, socketPath, apiKey } = test.embedded;
-  const service = stack.use(createService({ url, socketPath, apiKey }));
+  const service = stack.use(createService({ url, socketPath, apiKey, clock }));
   const log = createSilentLog();
-  const state = stack.use(startMcpState({ service, log, onExit: "kill" }));
+  const state = stack.use(startMcpState({ service, log, clock, onExit: "kill" }));
   const host = stack.use(await startMcpHost(state));
 
   const call: McpWorld["call"] = async (name, input, settings = {}) => {
