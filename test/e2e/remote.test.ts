@@ -204,9 +204,12 @@ const SEARCH = [
     "/etc /home /root /tmp /run /var /opt",
 ].join("; ");
 
+/** Each letter 13 places on, so that turning twice gives the text back. */
 function turn(text: string): string {
-  const turned = (letter: string) => ((letter.codePointAt(0) ?? 0) - 97 + 13) % 26;
-  return text.replaceAll(/[a-z]/g, (letter) => String.fromCodePoint(turned(letter) + 97));
+  return text.replaceAll(/[a-z]/g, (letter) => {
+    const place = (letter.codePointAt(0) ?? 0) - 97;
+    return String.fromCodePoint(((place + 13) % 26) + 97);
+  });
 }
 
 test("the key of a remote service reaches no sandbox, no result and no log", async () => {

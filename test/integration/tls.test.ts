@@ -16,6 +16,7 @@ import { startTestService, type TestService } from "../support/service.ts";
 
 const DOMAIN = "sandbox.localhost";
 const CLIENT = resolve(import.meta.dirname, "../support/domain-client.ts");
+const NAMES = resolve(import.meta.dirname, "../support/loopback-names.ts");
 
 let certificate: TestCertificate;
 let echo: EchoServer;
@@ -114,7 +115,8 @@ test("a stream over HTTP/2 comes as it is sent, and breaks when the sandbox ends
 });
 
 test("the public client works with a key and a domain alone", async () => {
-  const { stdout } = await promisify(execFile)(process.execPath, [CLIENT], {
+  const words = ["--import", NAMES, CLIENT];
+  const { stdout } = await promisify(execFile)(process.execPath, words, {
     env: {
       E2B_API_KEY: service.embedded.apiKey,
       E2B_DOMAIN: `${DOMAIN}:${port}`,

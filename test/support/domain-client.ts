@@ -1,9 +1,8 @@
 /**
  * A program that knows a key and a domain only, as a user of the public client: it prints what it
- * saw as one line of JSON. Every name resolves to this machine.
+ * saw as one line of JSON. Runs with loopback-names.ts before it.
  */
 
-import "./loopback-names.ts";
 import { Sandbox } from "e2b";
 
 const sandbox = await Sandbox.create({ timeoutMs: 60_000 });
