@@ -26,7 +26,7 @@ import {
 import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import {
   exchange,
-  parseJson,
+  parseReply,
   replyError,
   type Connection,
   type Exchange,
@@ -375,7 +375,7 @@ function nextTokenOf(reply: HttpReply): { readonly nextToken?: string } {
 
 /** The body of a reply as the wire promises it. */
 function parse<T>(reply: HttpReply, schema: z.ZodType<T>, subject: string): T {
-  const parsed = schema.safeParse(parseJson(reply.body.toString("utf8")));
+  const parsed = schema.safeParse(parseReply(reply.body, subject));
   if (parsed.success) return parsed.data;
   throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
 }

@@ -5,7 +5,7 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
-import { exchange, parseJson, readAll, replyError, type Connection } from "./http.ts";
+import { exchange, parseReply, readAll, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 /** A part of a file. */
@@ -200,7 +200,7 @@ async function post(files: FilesOptions, send: Post): Promise<Buffer> {
 }
 
 function parse<T>(body: Buffer, schema: z.ZodType<T>, subject: string): T {
-  const parsed = schema.safeParse(parseJson(body.toString("utf8")));
+  const parsed = schema.safeParse(parseReply(body, subject));
   if (parsed.success) return parsed.data;
   throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
 }

@@ -2,7 +2,8 @@
 
 import { request, type Agent, type Dispatcher } from "undici";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
+import { parseJson } from "../common/json.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
@@ -41,6 +42,11 @@ const MAX_RATE_REPEATS = 3;
 /** A longer wish is handed to the caller instead of being waited for. */
 const MAX_RETRY_AFTER_S = 10;
 const MAX_ERROR_BYTES = 65_536;
+/**
+ * Twenty thousand listed entries have a dozen values each, a thousand log records some forty. More
+ * would be tens of megabytes of ours for a few of the peer's.
+ */
+export const MAX_REPLY_VALUES = 262_144;
 
 /**
  * Sends a request and reads its whole reply, whatever its status.
@@ -178,17 +184,33 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
 
 /** What a peer gave as reason, quoted; its plain text where it sent no error body. */
 function quoted(body: Buffer): string {
-  const text = body.toString("utf8");
-  const parsed = errorBodySchema.safeParse(parseJson(text));
-  return `"${quoteUntrusted(parsed.success ? parsed.data.message : text.trim())}"`;
+  const message = errorMessage(body);
+  return `"${quoteUntrusted(message ?? body.toString("utf8").trim())}"`;
 }
 
-/** The value of a JSON text; undefined when it is none. */
-export function parseJson(text: string): unknown {
+/** The message of an error body; undefined for any other text. */
+export function errorMessage(body: Uint8Array): string | undefined {
   try {
-    return JSON.parse(text);
+    return errorBodySchema.safeParse(parseJson(body)).data?.message;
   } catch {
-    // Not JSON: the caller's schema refuses undefined and says what was wanted instead.
+    // No JSON, or none that an error body would need: it is quoted as the text that it is.
     return undefined;
+  }
+}
+
+/**
+ * The value of a reply that claims to be JSON; undefined when it is none, which the caller's schema
+ * refuses and says what was wanted instead.
+ * @throws SandboxError internal when parsing it would cost too much.
+ */
+export function parseReply(body: Uint8Array, subject: string): unknown {
+  try {
+    return parseJson(body, { maxValues: MAX_REPLY_VALUES });
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    // A fault of the peer, not of whoever asked.
+    throw new SandboxError("internal", `${subject}: unexpected reply: ${errorText(error)}`, {
+      cause: error,
+    });
   }
 }

@@ -5,10 +5,17 @@ import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { UniversalClientFn } from "@connectrpc/connect/protocol";
 import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
-import { SandboxError, causeCode, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import {
+  SandboxError,
+  causeCode,
+  errorText,
+  toSandboxError,
+  type ErrorCode,
+} from "../common/errors.ts";
+import { createJsonGauge, type JsonGauge } from "../common/json.ts";
 import { quoteUntrusted } from "../common/log.ts";
-import { errorBodySchema } from "../wire/status.ts";
-import { parseJson, readAll, replyError, type Connection } from "./http.ts";
+import { createEnvelopeGauge, createMessageGauge } from "../wire/message-gauge.ts";
+import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 export interface RpcOptions {
@@ -21,6 +28,7 @@ export interface RpcOptions {
 /** A larger message is refused at both ends; a listing of 20,000 entries is smaller. */
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
+const STREAM_TYPE = "application/connect+";
 
 /** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
@@ -39,7 +47,10 @@ export function createRpcTransport(options: RpcOptions): Transport {
     const header = new Headers();
     for (const [name, value] of Object.entries(reply.headers)) header.set(name, String(value));
     const { statusCode: status } = reply;
-    const body = status < 300 ? reply.body : await errorBody(reply, { url: call.url, headers });
+    const body =
+      status < 300
+        ? judged(reply.body, gaugeFor(header))
+        : await errorBody(reply, { url: call.url, headers });
     return { status, header, body, trailer: new Headers() };
   };
   return createTransport({
@@ -55,6 +66,32 @@ export function createRpcTransport(options: RpcOptions): Transport {
   });
 }
 
+/** The library would parse whatever fits into a message; its other form is not asked for. */
+function gaugeFor(header: Headers): JsonGauge {
+  const isStream = header.get("content-type")?.startsWith(STREAM_TYPE) ?? false;
+  const create = isStream ? createEnvelopeGauge : createMessageGauge;
+  return create({
+    createGauge: () => createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
+    maxBytes: MAX_MESSAGE_BYTES,
+  });
+}
+
+async function* judged(
+  chunks: AsyncIterable<Uint8Array>,
+  gauge: JsonGauge,
+): AsyncGenerator<Uint8Array> {
+  for await (const chunk of chunks) {
+    try {
+      gauge(chunk);
+    } catch (error) {
+      // A fault of the peer, not of whoever asked.
+      const message = `unexpected reply: ${errorText(error)}`;
+      throw new SandboxError("internal", message, { cause: error });
+    }
+    yield chunk;
+  }
+}
+
 /**
  * The body of an error reply. A plain HTTP error, which a gateway or the token check sends in the
  * place of Connect's own form, is thrown as what its status means.
@@ -66,7 +103,7 @@ async function errorBody(
   const bytes = await readAll(reply.body, MAX_ERROR_BYTES, "error reply");
   const text = redactKeys(bytes.toString("utf8"), call.headers);
   const body = Buffer.from(text, "utf8");
-  if (errorBodySchema.safeParse(parseJson(text)).success) {
+  if (errorMessage(body) !== undefined) {
     const { statusCode: status } = reply;
     throw replyError(new URL(call.url).pathname.slice(1), { status, headers: {}, body });
   }

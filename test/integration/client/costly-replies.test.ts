@@ -1,0 +1,84 @@
+/** Replies that are small to send and large to hold are refused before they are parsed. */
+
+import type { ServerResponse } from "node:http";
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { envelope } from "../../support/raw-call.ts";
+import { startRecorder } from "../../support/recorder.ts";
+
+const { signal } = new AbortController();
+
+const DETAIL = {
+  templateID: "t0",
+  sandboxID: "i1",
+  clientID: "6532622b",
+  startedAt: "2026-01-01T00:00:00Z",
+  endAt: "2026-01-01T00:05:00Z",
+  cpuCount: 1,
+  memoryMB: 128,
+  diskSizeMB: 0,
+  state: "running",
+  envdVersion: "0.6.13",
+};
+
+const DEEP = { name: "deep", json: `${"[".repeat(100)}${"]".repeat(100)}`, text: "levels" };
+const RICH = { name: "rich", json: `[${"{},".repeat(150_000)}{}]`, text: "values" };
+
+/** A service whose answers, but for the sandbox itself, are all of the same text. */
+async function startCostly(json: string) {
+  const recorder = await startRecorder(({ url }, response) => {
+    if (url === "/sandboxes/i1") send(response, "application/json", JSON.stringify(DETAIL));
+    else if (!url.startsWith("/process.Process/Start")) send(response, "application/json", json);
+    else send(response, "application/connect+json", envelope(json));
+  });
+  const service = createService({
+    url: recorder.url,
+    sandboxUrl: recorder.url,
+    apiKey: "secret-key",
+  });
+  const sandbox = await service.attach("i1", signal);
+  return {
+    service,
+    sandbox,
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]();
+      await recorder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function send(response: ServerResponse, type: string, body: string | Buffer): void {
+  response.writeHead(200, { "content-type": type });
+  response.end(body);
+}
+
+test.for([DEEP, RICH])("of the control API, the files and the calls: $name", async (costly) => {
+  const unknown = `{"unknown":${costly.json}}`;
+  await using world = await startCostly(unknown);
+  const { service, sandbox } = world;
+  const command = { cmd: "true", args: [], env: {}, hasStdin: false };
+  const calls = [
+    async () => service.control.list({}, signal),
+    async () => sandbox.files.write("/a", Buffer.from("x"), { signal }),
+    async () => sandbox.filesystem.stat("/a", { signal }),
+    async () => sandbox.process.start(command, { signal }).next(),
+  ];
+  for (const call of calls) {
+    await expect(call()).rejects.toMatchObject({
+      code: "internal",
+      message: expect.stringContaining(costly.text),
+    });
+  }
+});
+
+test("an error that would cost too much is quoted as the text that it is", async () => {
+  await using recorder = await startRecorder((_, response) => {
+    response.writeHead(400, { "content-type": "application/json" });
+    response.end(`{"code":400,"message":${"[".repeat(1_000)}`);
+  });
+  await using service = createService({ url: recorder.url, apiKey: "secret-key" });
+  await expect(service.control.list({}, signal)).rejects.toMatchObject({
+    code: "invalid_argument",
+    message: expect.stringContaining("[[[["),
+  });
+});
