@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { CommandRun } from "./commands/command.ts";
 import { VERSION, helpText } from "./commands/help.ts";
 import { findCommand } from "./commands/index.ts";
+import { withRights } from "./commands/rights.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog } from "./common/log.ts";
 import { loadProcessConfig, type Config } from "./config.ts";
@@ -47,7 +48,7 @@ export async function runProgram(): Promise<number> {
   }
   // Without the cache the program still works, so a refusal needs no report.
   enableCompileCache(join(config.home, "cache"));
-  return runCommand(await command.load(), config, words);
+  return runCommand(await command.load(), await withRights(command, config), words);
 }
 
 async function runCommand(

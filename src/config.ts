@@ -1,9 +1,10 @@
 /** Every setting of the program: flag over environment over default, read once, frozen. */
 
-import { homedir } from "node:os";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { defaultHome } from "./common/default-home.ts";
 import { LOG_LEVELS } from "./common/log.ts";
+import { NAMESPACE_FAULT } from "./common/privilege.ts";
 import { z } from "./common/schema.ts";
 
 const MAX_MEMORY_MB = 1_048_576;
@@ -248,6 +249,8 @@ export interface Config {
   readonly remote: RemoteConfig | undefined;
   /** Absolute path. */
   readonly home: string;
+  /** Why an ordinary user has no namespace for sandboxes; undefined when nothing is known of it. */
+  readonly namespaceFault: string | undefined;
   readonly runtime: string;
   readonly requireIsolation: "gvisor" | "userns-container" | "container";
   readonly host: string;
@@ -393,6 +396,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
             sandboxUrl: given.e2bSandboxUrl,
           },
     home: resolve(given.home ?? defaultHome(environment)),
+    namespaceFault: environment[NAMESPACE_FAULT],
     runtime: given.runtime ?? "auto",
     requireIsolation: given.requireIsolation ?? "userns-container",
     host: given.host ?? "127.0.0.1",
@@ -431,13 +435,4 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
 function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {
   if (egress === "off") return undefined;
   return { namespace: egress === "on" ? undefined : egress, resolvers: dns };
-}
-
-function defaultHome(environment: Environment): string {
-  if (process.getuid?.() === 0) return "/var/lib/sandbox-mcp";
-  const data = environment["XDG_DATA_HOME"];
-  return join(
-    data === undefined || data === "" ? join(homedir(), ".local/share") : data,
-    "sandbox-mcp",
-  );
 }

@@ -1,5 +1,6 @@
 /** `doctor`: what this machine can isolate with, and the command that brings what is missing. */
 
+import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
 import { findBase } from "./built-ins.ts";
@@ -33,7 +34,7 @@ async function checkBase(config: Config): Promise<EngineCheck> {
   return {
     name: "template base",
     outcome: "warning",
-    detail: "not built yet, the template host stands in for it",
+    detail: isRootless() ? "not built yet" : "not built yet, the template host stands in for it",
     remedy: "sandbox-mcp template pull base",
   };
 }

@@ -17,6 +17,7 @@ export function createLocalEngine(config: Config): Engine {
   return createOciEngine({
     home: config.home,
     runtime: config.runtime,
+    namespaceFault: config.namespaceFault,
     daemon: { node: process.execPath, bundle: findDaemonBundle() },
     requireLevel: config.requireIsolation,
     egress: config.egress,

@@ -2,6 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { builtInTemplates, findBase } from "./built-ins.ts";
@@ -28,13 +29,16 @@ export async function startLocal(
   await openHome(config.home);
   const engine = createLocalEngine(config);
   await requireUsable(engine);
-  if (!options.allowHostTemplate && (await findBase(config.home)) === undefined) {
+  // Files of this machine's root cannot be shown with a sandbox's ids without being root.
+  const allowHostTemplate = options.allowHostTemplate && !isRootless();
+  if (!allowHostTemplate && (await findBase(config.home)) === undefined) {
     throw new SandboxError("unavailable", "the template base was not built", {
       hint: "sandbox-mcp template pull base",
     });
   }
   return startEmbedded({
     ...options,
+    allowHostTemplate,
     home: config.home,
     engine,
     limits: config.limits,

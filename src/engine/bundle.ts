@@ -3,12 +3,10 @@
  * host can do. Nothing of an image or a runtime's own template gets into it.
  */
 
+import { ID_RANGE } from "../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "./daemon.ts";
 import type { Bind, ContainerLimits } from "./engine.ts";
 import { createSeccompProfile } from "./seccomp.ts";
-
-/** How many ids a container has; files and users beyond it do not exist inside. */
-export const ID_RANGE = 65_536;
 
 /** What the bundle must know of the machine. */
 export interface BundleHost {
@@ -30,7 +28,8 @@ export interface BundleOptions {
   readonly daemonPath: string;
   /** Folders that are mounted writable, by where they are when the runtime starts. */
   readonly binds?: readonly Bind[];
-  readonly cgroupPath: string;
+  /** Undefined where there are no cgroups: the limits of single processes are all there is then. */
+  readonly cgroupPath: string | undefined;
   readonly host: BundleHost;
 }
 
@@ -96,7 +95,7 @@ export function createBundle(options: BundleOptions): object {
     ociVersion: "1.0.2",
     hostname: options.hostname,
     root: { path: options.rootPath, readonly: false },
-    process: createProcess(options.host),
+    process: createProcess(options),
     mounts: [...createMounts(options.daemonPath), ...(options.binds ?? []).map(toBindMount)],
     linux: {
       namespaces: ["pid", "mount", "ipc", "uts", "network", "cgroup", "user"].map((type) => ({
@@ -104,8 +103,10 @@ export function createBundle(options: BundleOptions): object {
       })),
       uidMappings: idMap,
       gidMappings: idMap,
-      cgroupsPath: options.cgroupPath,
-      resources: createResources(options.limits, options.host),
+      ...(options.cgroupPath !== undefined && {
+        cgroupsPath: options.cgroupPath,
+        resources: createResources(options.limits, options.host),
+      }),
       seccomp: createSeccompProfile(options.host.architecture),
       sysctl: SYSCTLS,
       maskedPaths: MASKED_PATHS,
@@ -114,7 +115,7 @@ export function createBundle(options: BundleOptions): object {
   };
 }
 
-function createProcess(host: BundleHost): object {
+function createProcess({ host, limits, cgroupPath }: BundleOptions): object {
   const openFiles = Math.min(MAX_OPEN_FILES, host.maxOpenFiles);
   return {
     terminal: false,
@@ -141,8 +142,18 @@ function createProcess(host: BundleHost): object {
     rlimits: [
       { type: "RLIMIT_CORE", hard: 0, soft: 0 },
       { type: "RLIMIT_NOFILE", hard: openFiles, soft: openFiles },
+      ...(cgroupPath === undefined ? standInLimits(limits) : []),
     ],
   };
+}
+
+/** For each user of the container and for each file, where nothing counts the container as a whole. */
+function standInLimits({ pids, diskMb }: ContainerLimits): object[] {
+  const bytes = diskMb * BYTES_PER_MB;
+  return [
+    { type: "RLIMIT_NPROC", hard: pids, soft: pids },
+    { type: "RLIMIT_FSIZE", hard: bytes, soft: bytes },
+  ];
 }
 
 function toBindMount({ source, path }: Bind): object {

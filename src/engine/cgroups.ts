@@ -7,9 +7,11 @@ import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { isRootless } from "../common/privilege.ts";
 import type { Usage } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { readMounts, type MountEntry } from "./mounts.ts";
+import { openProcessGroup } from "./process-group.ts";
 
 /** The folder in every hierarchy in which all our containers lie. */
 const PARENT = "sandbox-mcp";
@@ -57,8 +59,9 @@ export interface Cgroup {
   remove(): Promise<void>;
 }
 
-/** Finds the trees of this machine. */
+/** Finds the trees of this machine; none that would not take orders from us. */
 export async function readCgroupHost(): Promise<CgroupHost> {
+  if (isRootless()) return { unified: undefined, legacy: [], hasSwapLimit: false };
   const trees = locateCgroups(await readMounts());
   const memory = trees.legacy.find(({ controllers }) => controllers.includes("memory"));
   const swapFile = join(memory?.path ?? "", "memory.memsw.limit_in_bytes");
@@ -78,13 +81,19 @@ export function locateCgroups(mounts: readonly MountEntry[]): Omit<CgroupHost, "
   };
 }
 
+/** Whether there is any tree to limit containers in. */
+export function hasCgroups(host: CgroupHost): boolean {
+  return host.unified !== undefined || host.legacy.length > 0;
+}
+
 /** A hybrid host: limits in version 1 trees, and a unified tree beside them. */
 export function isHybrid(host: CgroupHost): boolean {
   return host.unified !== undefined && host.legacy.length > 0;
 }
 
-/** The cgroups of the container with this id. */
-export function openCgroup(host: CgroupHost, id: string): Cgroup {
+/** The cgroups of the container with this id; what stands in for them where there are none. */
+export function openCgroup(host: CgroupHost, id: string, directory: string): Cgroup {
+  if (!hasCgroups(host)) return openProcessGroup(directory);
   const folderIn = (tree: string) => join(tree, PARENT, id);
   const unified = host.unified === undefined ? undefined : folderIn(host.unified);
   const freezer = legacyFolder(host, "freezer", id);

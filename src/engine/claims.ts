@@ -6,6 +6,7 @@
 import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
+import { isRootless } from "../common/privilege.ts";
 
 /** What the engine shares between all its processes on this machine; gone after a restart of it. */
 export const RUN_DIRECTORY = "/run/sandbox-mcp";
@@ -39,6 +40,8 @@ export async function releaseClaim(folder: string, slot: number): Promise<void> 
 }
 
 async function listClaims(folder: string): Promise<string[]> {
+  // In a namespace of our own nothing of the machine is ours to claim.
+  if (isRootless()) return [];
   try {
     return await readdir(folder);
   } catch (error) {

@@ -149,7 +149,7 @@ async function settleModes(draft: string): Promise<void> {
   // Who may not read a program cannot trace it or read its memory: the kernel makes every process
   // started through this file undumpable, and that is how the daemon's secrets stay its own.
   await chmod(join(draft, "loader"), 0o711);
-  await chmod(draft, 0o755);
+  for (const folder of [draft, join(draft, "lib")]) await chmod(folder, 0o755);
 }
 
 /** What `ldd` says: the loader has no arrow, the kernel's own library has no file. */

@@ -1,13 +1,15 @@
 /**
  * The writable disk of one container: a sparse file of the exact size with a file system in it, so
- * that what a sandbox writes ends at its limit and never fills the host.
+ * that what a sandbox writes ends at its limit and never fills the host. Who may not mount such a
+ * file gets a folder instead, without a limit.
  */
 
-import { chown, mkdir, open, realpath } from "node:fs/promises";
+import { chmod, chown, mkdir, open, realpath, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode } from "../common/errors.ts";
-import { readIfThere } from "./files.ts";
+import { isRootless } from "../common/privilege.ts";
+import { readIfThere, removeEmpty } from "./files.ts";
 import { readMounts } from "./mounts.ts";
 import { runTool } from "./tool.ts";
 
@@ -23,6 +25,8 @@ export const STACKS = {
 // No journal and no eager inode tables: the disk does not outlive its container, and an empty one
 // takes a few hundred kilobytes then.
 const FORMAT_OPTIONS = "lazy_itable_init=1,nodiscard";
+/** Gigabytes may have to reach a slow disk. */
+const SYNC_TIMEOUT_MS = 10 * 60_000;
 const BYTES_PER_MB = 1024 * 1024;
 /** A loop device is freed by the kernel a moment after the last user of its mount is gone. */
 const DETACH_TIMEOUT_MS = 2_000;
@@ -41,16 +45,20 @@ export interface DiskOptions {
 export async function makeDisk(options: DiskOptions): Promise<void> {
   const image = join(options.directory, DISK_NAMES.image);
   const mount = join(options.directory, DISK_NAMES.mount);
-  await makeSparseFile(image, options.sizeMb * BYTES_PER_MB);
-  await mkdir(mount, { mode: 0o700 });
   const { signal } = options;
-  await runTool(
-    ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
-    { signal },
-  );
-  await mountDisk(options.directory, signal);
+  await mkdir(mount, { mode: 0o700 });
+  if (!isRootless()) {
+    await makeSparseFile(image, options.sizeMb * BYTES_PER_MB);
+    await runTool(
+      ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
+      { signal },
+    );
+    await mountDisk(options.directory, signal);
+  }
   for (const stack of options.hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]) {
-    await mkdir(join(mount, stack.upper), { mode: 0o755 });
+    // The root folder of the container, whatever the umask.
+    await mkdir(join(mount, stack.upper));
+    await chmod(join(mount, stack.upper), 0o755);
     await chown(join(mount, stack.upper), options.idBase, options.idBase);
     await mkdir(join(mount, stack.work), { mode: 0o700 });
   }
@@ -58,11 +66,33 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
 
 /** Mounts the disk that a halted container left, or one that was just made. */
 export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
+  if (isRootless()) return;
   const image = join(directory, DISK_NAMES.image);
   const mount = join(directory, DISK_NAMES.mount);
   // On the host its programs do not run and its device nodes do not open.
   const flags = "loop,nosuid,nodev,noexec,noatime,noinit_itable";
   await runTool(["mount", "-t", "ext4", "-o", flags, image, mount], { signal });
+}
+
+/** Brings what was written to the host's disk. */
+export async function syncDisk(directory: string): Promise<void> {
+  const command: [string, ...string[]] = isRootless()
+    ? ["sync", "-f", join(directory, DISK_NAMES.mount)]
+    : ["sync", join(directory, DISK_NAMES.image)];
+  await runTool(command, { timeoutMs: SYNC_TIMEOUT_MS });
+}
+
+/** Removes the disk, which is mounted nowhere any more. Idempotent. */
+export async function removeDisk(directory: string): Promise<void> {
+  const mount = join(directory, DISK_NAMES.mount);
+  if (isRootless()) {
+    // Its tree may be deeper than any path is long: only a tool that goes by folders can remove it.
+    await runTool(["rm", "-rf", "--one-file-system", mount], { timeoutMs: SYNC_TIMEOUT_MS });
+    return;
+  }
+  await rm(join(directory, DISK_NAMES.image), { force: true });
+  // Never recursive: were it still mounted, that would empty a disk that somebody uses.
+  await removeEmpty(mount);
 }
 
 /** Unmounts whatever is mounted below the folder and waits until its loop devices are free. */

@@ -4,13 +4,14 @@ import { isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { isRootless } from "../common/privilege.ts";
 import type { EngineCheck } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { defaultLink } from "./namespace.ts";
-import { findProgram, INSTALL } from "./requirements.ts";
+import { INSTALL } from "./requirements.ts";
 import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
 import type { Outside } from "./router.ts";
-import { runTool } from "./tool.ts";
+import { findProgram, runTool } from "./tool.ts";
 
 const PROGRAMS = ["nft", "ip", "unshare", "umount"] as const;
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
@@ -37,6 +38,7 @@ export async function findEgress(options: EgressOptions | undefined): Promise<Eg
   if (options === undefined) {
     return none("sandboxes have loopback alone, as configured (--egress off)");
   }
+  if (isRootless()) return none("sandboxes have loopback alone: a way out needs root");
   const found = await Promise.all(PROGRAMS.map(async (name) => findProgram(name)));
   const missing = PROGRAMS.filter((_name, index) => found[index] === undefined);
   if (missing.length > 0) {

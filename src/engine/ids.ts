@@ -3,7 +3,8 @@
 import { randomInt } from "node:crypto";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
-import { ID_RANGE } from "./bundle.ts";
+import { ID_RANGE } from "../common/privilege.ts";
+import { isRootless, NAMESPACE_ID_BASE } from "../common/privilege.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "./claims.ts";
 
 const CLAIMS = join(RUN_DIRECTORY, "ids");
@@ -13,8 +14,12 @@ const FIRST_BASE = 0x100000;
 const MAX_SLOTS = 30_000;
 const MAX_ATTEMPTS = 1_000;
 
-/** Claims a free range for the container of this folder and returns its first id. */
+/**
+ * Claims a free range for the container of this folder and returns its first id. A namespace of
+ * our own has one range, which all its containers share.
+ */
 export async function claimIds(directory: string): Promise<number> {
+  if (isRootless()) return NAMESPACE_ID_BASE;
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const slot = randomInt(MAX_SLOTS);
     if (await tryClaim(CLAIMS, slot, directory)) return FIRST_BASE + slot * ID_RANGE;
@@ -26,6 +31,7 @@ export async function claimIds(directory: string): Promise<number> {
 
 /** Claims exactly this range again for its folder; false when another one has it by now. */
 export async function holdIds(directory: string, idBase: number): Promise<boolean> {
+  if (isRootless()) return true;
   const slot = slotOf(idBase);
   if (await tryClaim(CLAIMS, slot, directory)) return true;
   return (await slotsOf(directory)).includes(slot);

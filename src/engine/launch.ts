@@ -1,11 +1,12 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
-import { chown, mkdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, writeFile } from "node:fs/promises";
 import { isAbsolute, join, normalize } from "node:path";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { isRootless } from "../common/privilege.ts";
 import { createBundle } from "./bundle.ts";
-import { isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
+import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
 import { DISK_NAMES, makeDisk, mountDisk, STACKS, type DiskOptions } from "./disk.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
@@ -15,12 +16,13 @@ import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./removal.ts";
-import { checkBinds, checkLayers, hasUsr, STAGED, stagedBind, stageSteps } from "./rootfs.ts";
+import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "./rootfs.ts";
 import { nameServers } from "./router-rules.ts";
 import type { Outside } from "./router.ts";
 import { setEgress } from "./set-egress.ts";
 import { runTool } from "./tool.ts";
 
+const CGROUP_FOLDER = "/sys/fs/cgroup";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
 /** Below this no file system fits; above it an ext4 image does not either. */
@@ -56,7 +58,7 @@ export async function startContainer(
   checkSpec(spec);
   await checkLayers(spec.layers);
   await checkBinds(spec.binds ?? [], spec.layers);
-  const cgroup = openCgroup(context.cgroups, spec.id);
+  const cgroup = openCgroup(context.cgroups, spec.id, spec.directory);
   await makeFolder(spec.directory);
   try {
     const idBase = await claimIds(spec.directory);
@@ -187,6 +189,9 @@ async function makeFirstDisk({ outside }: LaunchContext, options: DiskOptions): 
   const servers = nameServers(outside.resolvers.length).map((server) => `nameserver ${server}\n`);
   await mkdir(folder, { mode: 0o755 });
   await writeFile(file, servers.join(""), { mode: 0o644 });
+  // Whatever the umask.
+  await chmod(folder, 0o755);
+  await chmod(file, 0o644);
   for (const path of [folder, file]) await chown(path, options.idBase, options.idBase);
 }
 
@@ -199,15 +204,16 @@ export interface Claim {
 
 async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> {
   const { spec, idBase, cgroup } = claim;
+  const stage = stageOf(spec.directory);
   const config = createBundle({
     id: spec.id,
     hostname: spec.hostname,
     limits: spec.limits,
     idBase,
-    rootPath: STAGED.root,
-    daemonPath: STAGED.daemon,
-    binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stagedBind(index), path })),
-    cgroupPath: cgroup.path,
+    rootPath: stage.root,
+    daemonPath: stage.daemon,
+    binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stage.bind(index), path })),
+    cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
     host: {
       architecture: process.arch,
       maxOpenFiles: await readMaxOpenFiles(),
@@ -238,6 +244,8 @@ async function runRuntime(
     ["listen", SOCKET_NAMES.public],
     ["listen", SOCKET_NAMES.control],
     ...stageSteps({
+      stage: stageOf(directory),
+      isMapped: !isRootless(),
       layers: claim.spec.layers,
       ...(claim.spec.binds !== undefined && { binds: claim.spec.binds }),
       idBase: claim.idBase,
@@ -249,11 +257,12 @@ async function runRuntime(
     ["null", "1"],
     ["null", "2"],
   ];
+  const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
   const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;
   const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
   const command = launcherCommand([
     ...steps,
-    ["exec", ...runtime, "--log-format", "json", ...run, "--preserve-fds", "2", id],
+    ["exec", ...runtime, "--log-format", "json", ...manager, ...run, "--preserve-fds", "2", id],
   ]);
   try {
     await runTool(command, { signal, timeoutMs: START_TIMEOUT_MS });
@@ -268,6 +277,8 @@ async function runRuntime(
  * container is in the unified tree all the same, since its first process starts there.
  */
 function cgroupSteps(host: CgroupHost, cgroup: Cgroup): LauncherStep[] {
+  // A runtime that finds trees which it may not write to fails, even when told to leave them alone.
+  if (!hasCgroups(host)) return [["mount", "tmpfs", CGROUP_FOLDER, "mode=0755,size=4k"]];
   if (!isHybrid(host) || host.unified === undefined || cgroup.unified === undefined) return [];
   return [
     ["enter", join(cgroup.unified, "cgroup.procs")],

@@ -61,7 +61,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       if (!isAbsolute(directory) || normalize(directory) !== directory) {
         throw new SandboxError("invalid_argument", `not a plain absolute path: ${directory}`);
       }
-      await removeContainer(directory, openCgroup(await readCgroupHost(), id));
+      await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
     },
   };
 }
@@ -83,7 +83,7 @@ async function adoptContainer(
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
-  const cgroup = openCgroup(await readCgroupHost(), id);
+  const cgroup = openCgroup(await readCgroupHost(), id, directory);
   const { outside } = await launchContext();
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);

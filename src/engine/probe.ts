@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
 import { quoteUntrusted } from "../common/log.ts";
-import { openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { prepareDaemon, type DaemonSources } from "./daemon.ts";
 import {
   ISOLATION_LEVELS,
@@ -19,8 +19,8 @@ import {
 } from "./engine.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import { probeKey, readProbe, writeProbe } from "./probe-cache.ts";
-import { checkRequirements, findProgram, INSTALL } from "./requirements.ts";
-import { runTool } from "./tool.ts";
+import { checkRequirements, INSTALL } from "./requirements.ts";
+import { findProgram, runTool } from "./tool.ts";
 
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
@@ -32,6 +32,8 @@ export interface ProbeOptions {
   /** `auto`, the name of a runtime, or its path. */
   readonly runtime: string;
   readonly daemon: DaemonSources;
+  /** Why an ordinary user has no namespace for containers. */
+  readonly namespaceFault: string | undefined;
   /** A weaker machine is not used. */
   readonly requireLevel: IsolationLevel;
 }
@@ -63,8 +65,13 @@ async function tryMachine(
   options: ProbeOptions,
   candidates: readonly string[],
 ): Promise<ProbeResult> {
-  const { runtime, daemon } = options;
-  const checks = await checkRequirements({ candidates, runtime, bundle: daemon.bundle });
+  const { runtime, daemon, namespaceFault } = options;
+  const checks = await checkRequirements({
+    candidates,
+    runtime,
+    namespaceFault,
+    bundle: daemon.bundle,
+  });
   if (checks.some((check) => check.outcome === "missing")) return unusable(checks);
   const cgroups = await readCgroupHost();
   for (const candidate of candidates) {
@@ -107,7 +114,7 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 
 /** Where no runtime passed, each one's failure is what is missing. */
 function asMissing(check: EngineCheck): EngineCheck {
-  if (check.outcome !== "warning") return check;
+  if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
   return { ...check, outcome: "missing", remedy: `try another runtime: ${INSTALL}` };
 }
 
@@ -164,16 +171,17 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<s
   };
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
-  const cgroup = openCgroup(context.cgroups, id);
+  const cgroup = openCgroup(context.cgroups, id, spec.directory);
   const limit = await cgroup.readMemoryLimit();
-  if (limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
+  if (hasCgroups(context.cgroups) && limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
     throw new SandboxError("unavailable", `memory limit is ${limit}`);
   }
   await container.pause();
   if (!(await cgroup.isFrozen())) throw new SandboxError("unavailable", "pause has no effect");
   await container.resume();
   await askDaemon(container);
-  return `started, limited, paused and resumed in ${Math.round(performance.now() - startedMs)} ms`;
+  const limited = hasCgroups(context.cgroups) ? "limited, " : "";
+  return `started, ${limited}paused and resumed in ${Math.round(performance.now() - startedMs)} ms`;
 }
 
 /** Any HTTP answer on the control socket proves that node runs inside. */

@@ -4,16 +4,12 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { toSandboxError } from "../common/errors.ts";
 import type { Cgroup } from "./cgroups.ts";
-import { DISK_NAMES, unmountBelow } from "./disk.ts";
+import { removeDisk, syncDisk, unmountBelow } from "./disk.ts";
 import { draftOf, removeEmpty } from "./files.ts";
 import { releaseIds } from "./ids.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { RECORD_NAME } from "./record.ts";
 import { disconnectSender } from "./router.ts";
-import { runTool } from "./tool.ts";
-
-/** Gigabytes may have to reach a slow disk. */
-const SYNC_TIMEOUT_MS = 10 * 60_000;
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {
@@ -24,7 +20,7 @@ export const FOLDER_NAMES = {
 
 /** Of one run: gone when the container is halted. */
 const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES)];
-const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME), DISK_NAMES.image];
+const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME)];
 
 /**
  * Ends the container's processes and takes away what belongs to its run; disk, ids and record
@@ -35,7 +31,7 @@ export async function haltContainer(directory: string, cgroup: Cgroup): Promise<
     await cgroup.kill();
     await disconnectSender(directory);
     await unmountBelow(directory);
-    await runTool(["sync", join(directory, DISK_NAMES.image)], { timeoutMs: SYNC_TIMEOUT_MS });
+    await syncDisk(directory);
     await cgroup.remove();
     for (const name of OF_A_RUN) await rm(join(directory, name), { recursive: true, force: true });
   } catch (error) {
@@ -58,8 +54,7 @@ export async function removeContainer(directory: string, cgroup: Cgroup): Promis
     for (const name of REMOVABLE) {
       await rm(join(directory, name), { recursive: true, force: true });
     }
-    // Never recursive: were it still mounted, that would empty a disk that somebody uses.
-    await removeEmpty(join(directory, DISK_NAMES.mount));
+    await removeDisk(directory);
     await removeEmpty(directory);
     await releaseIds(directory);
   } catch (error) {

@@ -1,11 +1,11 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
 import { access, constants, readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
-import { isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import { isRootless, readPrivilege } from "../common/privilege.ts";
+import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import type { EngineCheck } from "./engine.ts";
-import { TOOL_ENVIRONMENT } from "./tool.ts";
+import { findProgram } from "./tool.ts";
 
 /** The packages by their Debian names; other distributions call most of them the same. */
 export const INSTALL =
@@ -19,6 +19,7 @@ export interface Wanted {
   readonly candidates: readonly string[];
   /** What was asked for. */
   readonly runtime: string;
+  readonly namespaceFault: string | undefined;
   /** The daemon's bundle. */
   readonly bundle: string;
 }
@@ -36,11 +37,15 @@ export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> 
       `${process.platform} ${process.arch}`,
       isSupported() || "use Linux on x64 or arm64",
     ),
-    check("root", `user id ${process.getuid?.()}`, process.getuid?.() === 0 || "run as root"),
+    checkPrivilege(wanted.namespaceFault),
     check("programs", missing.join(", ") || "all found", missing.length === 0 || INSTALL),
     check("runtime", candidates.join(", ") || wanted.runtime, candidates.length > 0 || INSTALL),
     check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
-    check("loop", "/dev/loop-control", (await exists("/dev/loop-control")) || "modprobe loop"),
+    check(
+      "loop",
+      "/dev/loop-control",
+      isRootless() || (await exists("/dev/loop-control")) || "modprobe loop",
+    ),
     check(
       "user namespaces",
       "/proc/self/ns/user",
@@ -49,22 +54,12 @@ export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> 
     check(
       "cgroups",
       describeCgroups(cgroups),
-      cgroups.unified !== undefined ||
-        cgroups.legacy.length > 0 ||
+      hasCgroups(cgroups) ||
+        readPrivilege() === "namespace" ||
         "mount -t cgroup2 none /sys/fs/cgroup",
     ),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
-}
-
-/** Finds a program by name in the path that our tools get, or checks a path. */
-export async function findProgram(name: string): Promise<string | undefined> {
-  const folders = name.includes("/") ? [""] : TOOL_ENVIRONMENT.PATH.split(":");
-  for (const folder of folders) {
-    const path = folder === "" ? name : join(folder, name);
-    if (await exists(path, constants.X_OK)) return path;
-  }
-  return undefined;
 }
 
 async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
@@ -75,6 +70,24 @@ async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
     if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
     throw error;
   }
+}
+
+/** Root, or root in a namespace of its own: then what is lost is named. */
+function checkPrivilege(fault = "no user namespace"): EngineCheck {
+  const name = "root";
+  const privilege = readPrivilege();
+  if (privilege === "machine") return { name, outcome: "ok", detail: "user id 0" };
+  if (privilege === "namespace") {
+    return {
+      name,
+      outcome: "warning",
+      detail:
+        "user namespace without root: one id range for all sandboxes, no limit on the memory, " +
+        "processor and disk of a sandbox as a whole, no internet inside, no template host",
+      remedy: "run as root to have them",
+    };
+  }
+  return { name, outcome: "missing", detail: fault, remedy: "mend that, or run as root" };
 }
 
 /** A check that holds, or the command that mends it. */
@@ -89,5 +102,6 @@ function isSupported(): boolean {
 
 function describeCgroups(host: CgroupHost): string {
   if (isHybrid(host)) return "hybrid";
+  if (!hasCgroups(host)) return "none";
   return host.unified === undefined ? "version 1" : "version 2";
 }

@@ -6,7 +6,8 @@
 import { lstat } from "node:fs/promises";
 import { join, normalize } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
-import { ID_RANGE } from "./bundle.ts";
+import { ID_RANGE } from "../common/privilege.ts";
+import { isRootless } from "../common/privilege.ts";
 import { RUN_DIRECTORY } from "./claims.ts";
 import { STACKS } from "./disk.ts";
 import type { Bind, Layer } from "./engine.ts";
@@ -16,12 +17,30 @@ import type { LauncherStep } from "./launcher.ts";
  * Everything is mounted below one folder, in the launcher's own mount namespace: short names for
  * the overlay's options, which have one page, and no path of the home for the container to see.
  */
-const STAGE = RUN_DIRECTORY;
-export const STAGED = { root: `${STAGE}/rootfs`, daemon: `${STAGE}/daemon` } as const;
+export interface Stage {
+  readonly directory: string;
+  readonly root: string;
+  readonly daemon: string;
+  /** Where the n-th bind is when the runtime starts. */
+  bind(index: number): string;
+}
 
-/** Where the n-th bind is when the runtime starts. */
-export function stagedBind(index: number): string {
-  return `${STAGE}/b${index}`;
+/**
+ * Folders that every system has and a container's root may pass, for who may not make one of his
+ * own; the first in which the home does not lie is hidden by the stage.
+ */
+const BORROWED = ["/mnt", "/media", "/srv"] as const;
+
+/** The stage of the container of this folder. */
+export function stageOf(container: string): Stage {
+  const borrowed = BORROWED.find((folder) => !container.startsWith(`${folder}/`));
+  const directory = isRootless() && borrowed !== undefined ? borrowed : RUN_DIRECTORY;
+  return {
+    directory,
+    root: `${directory}/rootfs`,
+    daemon: `${directory}/daemon`,
+    bind: (index) => `${directory}/b${index}`,
+  };
 }
 
 /** The kernel takes 500; long chains are slow for names that do not exist. */
@@ -113,6 +132,9 @@ async function kindOf(path: string): Promise<"folder" | "missing" | "removed" | 
 }
 
 export interface StageOptions {
+  readonly stage: Stage;
+  /** Whether mounts show files with the container's ids; else files have them on disk. */
+  readonly isMapped: boolean;
   readonly layers: readonly Layer[];
   readonly binds?: readonly Bind[];
   readonly idBase: number;
@@ -123,29 +145,35 @@ export interface StageOptions {
 
 /** The steps that put the root file system and the daemon on the stage. */
 export function stageSteps(options: StageOptions): LauncherStep[] {
-  const { layers, binds = [] } = options;
+  const { layers, binds = [], stage, isMapped } = options;
   const roots = layers.map((layer) => layer.root);
   const steps: LauncherStep[] = [
     ["isolate"],
-    ["ids", "0", String(options.idBase), String(ID_RANGE)],
-    ["mount", "tmpfs", STAGE, "mode=0755,size=1m"],
-    ["chdir", STAGE],
+    ...(isMapped ? [["ids", "0", String(options.idBase), String(ID_RANGE)] as const] : []),
+    ["mount", "tmpfs", stage.directory, "mode=0755,size=1m"],
+    ["chdir", stage.directory],
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     ["bind", options.disk, "disk"],
     ["mkdir", "daemon"],
     ["clone", options.daemon, "daemon"],
     ...binds.flatMap(({ source }, index): LauncherStep[] => [
-      ["mkdir", stagedBind(index)],
-      ["share", source, stagedBind(index)],
+      ["mkdir", stage.bind(index)],
+      [isMapped ? "share" : "bind", source, stage.bind(index)],
     ]),
-    ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs" }),
+    ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs", isMapped }),
   ];
   if (!hasUsr(layers)) return steps;
   const usrs = layers.flatMap((layer) => (layer.usr === undefined ? [] : [layer.usr]));
   return [
     ...steps,
-    ...overlaySteps({ trees: usrs, prefix: "u", stack: STACKS.usr, target: "rootfs/usr" }),
+    ...overlaySteps({
+      trees: usrs,
+      prefix: "u",
+      stack: STACKS.usr,
+      target: "rootfs/usr",
+      isMapped,
+    }),
   ];
 }
 
@@ -155,10 +183,11 @@ interface OverlayOptions {
   readonly prefix: string;
   readonly stack: { readonly upper: string; readonly work: string };
   readonly target: string;
+  readonly isMapped: boolean;
 }
 
 function overlaySteps(options: OverlayOptions): LauncherStep[] {
-  const { trees, prefix, stack } = options;
+  const { trees, prefix, stack, isMapped } = options;
   const names = trees.map((_tree, index) => `${prefix}${index}`);
   // An overlay needs a tree below the writable one; a container without layers gets an empty one.
   const lower = names.length === 0 ? [`${prefix}0`] : names.toReversed();
@@ -167,13 +196,13 @@ function overlaySteps(options: OverlayOptions): LauncherStep[] {
     `upperdir=disk/${stack.upper}`,
     `workdir=disk/${stack.work}`,
     // A rename of a folder from a layer is stored as such; only the host's root can write the mark.
-    "redirect_dir=on",
-    "metacopy=off",
-    "index=off",
+    ...(isMapped ? ["redirect_dir=on", "metacopy=off", "index=off"] : ["userxattr"]),
   ];
   return [
     ...lower.map((name) => ["mkdir", name] as const),
-    ...trees.map((tree, index) => ["idmap", tree, `${prefix}${index}`] as const),
+    ...trees.map(
+      (tree, index) => [isMapped ? "idmap" : "clone", tree, `${prefix}${index}`] as const,
+    ),
     ["mount", "overlay", options.target, data.join(",")],
   ];
 }

@@ -2,7 +2,8 @@
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { ID_RANGE } from "./bundle.ts";
+import { ID_RANGE } from "../common/privilege.ts";
+import { isRootless } from "../common/privilege.ts";
 import { RUN_DIRECTORY } from "./claims.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 import { launcherCommand } from "./launcher.ts";
@@ -30,8 +31,16 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
   if (names.includes(STACKS.usr.upper)) await copy("usr");
 }
 
-/** The container's ids are turned back into plain ones by the view that is copied from. */
+/**
+ * The container's ids are turned back into plain ones by the view that is copied from; where nothing
+ * can be mapped, layers have the container's ids as they are.
+ */
 async function copyTree(idBase: number, from: string, to: string): Promise<void> {
+  const copy = ["cp", "-a", "--reflink=auto", "--sparse=always"] as const;
+  if (isRootless()) {
+    await runTool([...copy, from, to], { timeoutMs: COPY_TIMEOUT_MS });
+    return;
+  }
   const command = launcherCommand([
     ["isolate"],
     ["ids", String(idBase), "0", String(ID_RANGE)],
@@ -39,7 +48,7 @@ async function copyTree(idBase: number, from: string, to: string): Promise<void>
     ["chdir", RUN_DIRECTORY],
     ["mkdir", "upper"],
     ["idmap", from, "upper"],
-    ["exec", "cp", "-a", "--reflink=auto", "--sparse=always", "upper", to],
+    ["exec", ...copy, "upper", to],
   ]);
   await runTool(command, { timeoutMs: COPY_TIMEOUT_MS });
 }

@@ -5,12 +5,14 @@ import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { isRootless, NAMESPACE_ID_BASE } from "../common/privilege.ts";
 import type { Layer } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { makeLayer, TREES } from "./layers.ts";
-import { findProgram, INSTALL } from "./requirements.ts";
+import { INSTALL } from "./requirements.ts";
+import { shiftIds } from "./shift-ids.ts";
 import { readAccounts, redactSources, writeSettings } from "./template-settings.ts";
-import { runTool } from "./tool.ts";
+import { findProgram, runTool } from "./tool.ts";
 
 /** What every sandbox has besides the essential packages. */
 const PACKAGES = [
@@ -70,6 +72,7 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
     const root = join(draft, TREES.root);
     await bootstrap({ root, release, sources, options });
     await settle(root);
+    if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
   });
   return [layer];
 }

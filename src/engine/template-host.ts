@@ -11,10 +11,9 @@ import type { Layer } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { launcherCommand } from "./launcher.ts";
 import { makeLayer, TREES } from "./layers.ts";
-import { findProgram } from "./requirements.ts";
 import type { BuildOptions } from "./template-base.ts";
 import { makeFolder, readAccounts, redactSources, writeSettings } from "./template-settings.ts";
-import { runTool } from "./tool.ts";
+import { findProgram, runTool } from "./tool.ts";
 
 /** Entries of /etc that programs read, and that hold nothing of this machine's owner. */
 const SETTINGS: ReadonlySet<string> = new Set(

@@ -1,7 +1,9 @@
 /** Runs one program of the host: argument vector, cleared environment, deadline, bounded output. */
 
 import { spawn } from "node:child_process";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { access, constants } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 
 /** The only variable that a program of the host gets from us. */
@@ -64,6 +66,26 @@ export async function runTool(
     );
   } finally {
     stop.removeEventListener("abort", kill);
+  }
+}
+
+/** Finds a program by name in the path that our tools get, or checks a path. */
+export async function findProgram(name: string): Promise<string | undefined> {
+  const folders = name.includes("/") ? [""] : TOOL_ENVIRONMENT.PATH.split(":");
+  for (const folder of folders) {
+    const path = folder === "" ? name : join(folder, name);
+    if (await isProgram(path)) return path;
+  }
+  return undefined;
+}
+
+async function isProgram(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK);
+    return true;
+  } catch (error) {
+    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+    throw error;
   }
 }
 

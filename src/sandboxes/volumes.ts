@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { chown, mkdir, rm } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { storedId } from "../common/privilege.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { requireDiskSpace } from "./disk-space.ts";
@@ -134,7 +135,8 @@ async function makeFolder(domain: Domain, volumeId: string): Promise<void> {
   const directory = volumeDirectory(domain, volumeId);
   await mkdir(directory, { recursive: true, mode: 0o755 });
   // Without the right to give files away there is no engine that maps their owners either.
-  if (process.getuid?.() === 0) await chown(directory, OWNER_ID, OWNER_ID);
+  const owner = storedId(OWNER_ID);
+  if (process.getuid?.() === 0) await chown(directory, owner, owner);
 }
 
 function withToken({ secrets }: Domain, volume: VolumeRecord): Volume {

@@ -7,11 +7,13 @@ export interface Steps {
   show(line: string): void;
   /** Prints the closing line and returns the exit code. */
   report(): number;
+  /** The lines of the steps that failed. */
+  failures(): readonly string[];
 }
 
-export function createSteps(): Steps {
+export function createSteps(show: (line: string) => void = print): Steps {
   let passed = 0;
-  let failed = 0;
+  const failed: string[] = [];
   return {
     show,
     async run(name, work) {
@@ -22,19 +24,19 @@ export function createSteps(): Steps {
         passed += 1;
         show(`ok   ${elapsed()}  ${name}${note === undefined ? "" : `: ${note}`}`);
       } catch (error) {
-        failed += 1;
-        show(
-          `FAIL ${elapsed()}  ${name}: ${error instanceof Error ? error.message : String(error)}`,
-        );
+        const reason = error instanceof Error ? error.message : String(error);
+        failed.push(`FAIL ${elapsed()}  ${name}: ${reason}`);
+        show(failed.at(-1) ?? "");
       }
     },
     report() {
-      show(`demo: ${passed} passed, ${failed} failed`);
-      return failed === 0 ? 0 : 1;
+      show(`demo: ${passed} passed, ${failed.length} failed`);
+      return failed.length === 0 ? 0 : 1;
     },
+    failures: () => failed,
   };
 }
 
-function show(line: string): void {
+function print(line: string): void {
   process.stdout.write(`${line}\n`);
 }

@@ -26,10 +26,12 @@ export interface TestClient extends AsyncDisposable {
 export async function startMcpClient(
   flags: readonly string[],
   environment: Readonly<Record<string, string>> = {},
+  program: readonly [string, ...string[]] = [process.execPath, PROGRAM],
 ): Promise<TestClient> {
+  const [command, ...words] = program;
   const transport = new StdioClientTransport({
-    command: process.execPath,
-    args: [PROGRAM, "stdio", ...flags],
+    command,
+    args: [...words, "stdio", ...flags],
     env: {
       PATH: process.env["PATH"] ?? "",
       ...OFFLINE,

@@ -35,6 +35,7 @@ export async function startOciHost(runtime: string): Promise<OciHost> {
     home: folder.path,
     runtime,
     requireLevel: "userns-container",
+    namespaceFault: undefined,
     daemon: { bundle: BUNDLE, node: process.execPath },
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);

@@ -3,7 +3,7 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { checkBinds, checkLayers, stageSteps } from "../../../src/engine/rootfs.ts";
+import { checkBinds, checkLayers, stageOf, stageSteps } from "../../../src/engine/rootfs.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FOLDERS = ["dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var"];
@@ -57,8 +57,11 @@ test("a layer that does not exist is named", async () => {
   });
 });
 
+const MAPPED = { stage: stageOf("/home/of/a/container"), isMapped: true } as const;
+
 test("layers are mapped and stacked, the newest on top", () => {
   const steps = stageSteps({
+    ...MAPPED,
     layers: [{ root: "/a", usr: "/usr" }, { root: "/b" }],
     idBase: 1_048_576,
     disk: "/c/disk",
@@ -97,7 +100,13 @@ test("layers are mapped and stacked, the newest on top", () => {
 });
 
 test("a container without layers stands on an empty folder", () => {
-  const steps = stageSteps({ layers: [], idBase: 1_048_576, disk: "/c/disk", daemon: "/d" });
+  const steps = stageSteps({
+    ...MAPPED,
+    layers: [],
+    idBase: 1_048_576,
+    disk: "/c/disk",
+    daemon: "/d",
+  });
   expect(steps.slice(-2)).toEqual([
     ["mkdir", "r0"],
     [
@@ -144,7 +153,7 @@ describe("a folder that is bound into the root file system", () => {
 
   test("is shared with the ids of the container, writable", () => {
     const binds = [{ source: "/volumes/a", path: "/data" }];
-    const steps = stageSteps({ layers: [], binds, idBase: 7, disk: "/d", daemon: "/e" });
+    const steps = stageSteps({ ...MAPPED, layers: [], binds, idBase: 7, disk: "/d", daemon: "/e" });
     expect(steps.filter(([name]) => name === "share")).toEqual([
       ["share", "/volumes/a", "/run/sandbox-mcp/b0"],
     ]);

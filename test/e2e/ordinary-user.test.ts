@@ -1,0 +1,181 @@
+/** A person without root: the same sandboxes in a user namespace of their own, and what they lack. */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { mainJob } from "../demo/main-job.ts";
+import { createSteps } from "../demo/steps.ts";
+import { startMcpClient, type TestClient, type ToolReply } from "../support/mcp-client.ts";
+import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
+
+let person: OrdinaryUser;
+
+beforeAll(async () => {
+  person = await openOrdinaryUser({ ids: true });
+});
+
+afterAll(async () => {
+  await person[Symbol.asyncDispose]();
+});
+
+function homeOf(user: OrdinaryUser): Record<string, string> {
+  return { HOME: user.data, SANDBOX_MCP_HOME: user.data };
+}
+
+async function runAs(
+  user: OrdinaryUser,
+  words: readonly string[],
+): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
+  const [command, ...first] = user.program;
+  const env = { PATH: process.env["PATH"] ?? "", ...homeOf(user) };
+  const child = spawn(command, [...first, ...words], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "close"),
+  ]);
+  return { code, stdout, stderr };
+}
+
+async function startClient(flags: readonly string[] = []): Promise<TestClient> {
+  return startMcpClient(["--toolsets", "all", ...flags], homeOf(person), person.program);
+}
+
+async function createSandbox(client: TestClient): Promise<string> {
+  const reply = await client.call("create_sandbox", {});
+  assert.equal(reply.isError, false, reply.text);
+  return String(reply.fields["sandbox_id"]);
+}
+
+/** Runs a command in the sandbox and gives what it wrote. */
+async function shell(
+  client: TestClient,
+  sandbox: string,
+  input: { readonly cmd: string; readonly user?: string },
+): Promise<ToolReply> {
+  return client.call("run_process", { sandbox_id: sandbox, ...input });
+}
+
+test("doctor says that it works, and what is lost without root", async () => {
+  const { code, stdout } = await runAs(person, ["doctor", "--json"]);
+  const report = JSON.parse(stdout);
+  expect({ code, isUsable: report.isUsable, level: report.level }).toEqual({
+    code: 0,
+    isUsable: true,
+    level: "userns-container",
+  });
+  const row = report.checks.find(({ name }: { name: string }) => name === "root");
+  expect(row).toMatchObject({ outcome: "warning", remedy: "run as root to have them" });
+  expect(row.detail).toMatch(/no limit on the memory.*no internet.*no template host/);
+});
+
+test("the main job of the product passes, and its end leaves nothing", async () => {
+  const steps = createSteps(() => undefined);
+  const client = await startClient();
+  await mainJob(client, steps);
+  await client[Symbol.asyncDispose]();
+  expect(steps.failures()).toEqual([]);
+  await expect.poll(async () => person.processes()).toEqual([]);
+  expect(await readdir(join(person.data, "instances"))).toEqual([]);
+});
+
+test("root inside is neither the person nor anybody else of this machine", async () => {
+  await using client = await startClient();
+  const sandbox = await createSandbox(client);
+  const cmd = "exec sleep 86399";
+  await client.call("run_process", { sandbox_id: sandbox, cmd, user: "root", wait_seconds: 0 });
+  const [pid] = (await person.processes())
+    .filter((line) => line.endsWith("sleep 86399"))
+    .map((line) => line.split(" ")[0]);
+  const status = await readFile(`/proc/${pid}/status`, "utf8");
+  const idBase = person.idBase ?? 0;
+  expect(status).toMatch(new RegExp(`^Uid:\\s+${idBase}\\s+${idBase}\\s`, "m"));
+  // A group of the person, such as that of a container engine's socket, would be a way out.
+  expect(/^Groups:\s*(.*)$/m.exec(status)?.[1]?.trim()).toBe(String(idBase));
+  expect(status).toMatch(/^Seccomp:\s+2$/m);
+});
+
+test("nothing of the person's home is in sight, and the doors of the kernel are shut", async () => {
+  await using client = await startClient();
+  const sandbox = await createSandbox(client);
+  const attempts = [
+    `ls -A ${person.data}`,
+    "ls -A /proc/1/root/root/.ssh",
+    "mount -t tmpfs none /mnt",
+    "unshare --user true",
+    "mknod /tmp/disk b 252 0",
+    "echo x > /proc/sys/kernel/core_pattern",
+  ];
+  for (const cmd of attempts) {
+    const reply = await shell(client, sandbox, { cmd, user: "root" });
+    expect({ cmd, code: reply.fields["exit_code"] }).not.toEqual({ cmd, code: 0 });
+  }
+});
+
+test("a paused sandbox stands still and goes on, its shell too", async () => {
+  // A pool that fills up would run beside it.
+  await using client = await startClient(["--pool", "0"]);
+  const sandbox = await createSandbox(client);
+  const cmd = "while :; do date +%s%N > /tmp/now; sleep 0.05; done";
+  await client.call("run_process", { sandbox_id: sandbox, cmd, wait_seconds: 0 });
+  await client.call("pause_sandbox", { sandbox_id: sandbox });
+  const running = await runningProcesses(person);
+  expect(running).toEqual([]);
+  await client.call("connect_sandbox", { sandbox_id: sandbox });
+  const first = await shell(client, sandbox, { cmd: "cat /tmp/now; sleep 0.3; cat /tmp/now" });
+  const [before, after] = first.text.match(/\d{19}/g) ?? [];
+  expect(before).toBeDefined();
+  expect(after).not.toBe(before);
+});
+
+/** Those with a subordinate id that are not stopped. */
+async function runningProcesses(user: OrdinaryUser): Promise<string[]> {
+  const found: string[] = [];
+  for (const line of await user.processes()) {
+    const status = await readFile(`/proc/${line.split(" ")[0]}/status`, "utf8").catch(() => "");
+    const owner = Number(/^Uid:\s+(\d+)/m.exec(status)?.[1] ?? -1);
+    if (owner !== user.uid && !/^State:\s+T/m.test(status)) found.push(line);
+  }
+  return found;
+}
+
+test("processes of one user of a sandbox end at the limit", async () => {
+  await using client = await startClient(["--pids", "64"]);
+  const sandbox = await createSandbox(client);
+  const bomb = "for i in $(seq 200); do sleep 5 > /dev/null 2>&1 & done";
+  const reply = await shell(client, sandbox, { cmd: bomb });
+  expect(reply.text).toMatch(/Resource temporarily unavailable|Cannot fork/);
+  expect((await person.processes()).length).toBeLessThan(100);
+});
+
+test("a second server of the same person works beside the first, and outlives it", async () => {
+  const first = await startClient();
+  await using second = await startClient();
+  const sandbox = await createSandbox(second);
+  await first[Symbol.asyncDispose]();
+  const reply = await shell(second, sandbox, { cmd: "id -un" });
+  expect(reply.text).toContain("user");
+});
+
+test("gc removes what a killed server left", async () => {
+  const client = await startClient();
+  await createSandbox(client);
+  process.kill(client.pid, "SIGKILL");
+  await client[Symbol.asyncDispose]();
+  expect(await person.processes()).not.toEqual([]);
+  expect(await runAs(person, ["gc"])).toMatchObject({ code: 0, stderr: "" });
+  await expect.poll(async () => person.processes()).toEqual([]);
+  expect(await readdir(join(person.data, "instances"))).toEqual([]);
+});
+
+test("without subordinate ids the start ends with the command that gives them", async () => {
+  await using bare = await openOrdinaryUser({ ids: false });
+  const { code, stderr } = await runAs(bare, ["stdio"]);
+  expect(code).toBe(69);
+  expect(stderr).toMatch(/\/etc\/subuid.*usermod --add-subuids/);
+  expect(stderr.trimEnd().split("\n")).toHaveLength(1);
+});

@@ -1,0 +1,97 @@
+/** An account of this machine without any rights, with a copy of the built program in its home. */
+
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chmod, chown, cp, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { findRange } from "../../src/engine/own-namespace.ts";
+import { shiftIds } from "../../src/engine/shift-ids.ts";
+import { baseLayers } from "./base-layer.ts";
+import { PROGRAM } from "./program.ts";
+
+const run = promisify(execFile);
+
+export interface OrdinaryUser extends AsyncDisposable {
+  readonly name: string;
+  /** Home of the product for this user, with the base template in it. */
+  readonly data: string;
+  /** The command that is `sandbox-mcp` for this user. */
+  readonly program: readonly [string, ...string[]];
+  readonly uid: number;
+  /** First of its subordinate ids; undefined when it has none. */
+  readonly idBase: number | undefined;
+  /** Processes that have its id or a subordinate one. */
+  processes(): Promise<string[]>;
+}
+
+/** Makes the account; only root may. Without `ids` it is one that containers cannot have. */
+export async function openOrdinaryUser(options: { readonly ids: boolean }): Promise<OrdinaryUser> {
+  const name = `smcp${randomBytes(4).toString("hex")}`;
+  const home = await mkdtemp(join(tmpdir(), "smcp-user-"));
+  await run("useradd", ["--home-dir", home, "--no-create-home", "--shell", "/bin/sh", name]);
+  if (!options.ids) {
+    await run("sed", ["-i", `/^${name}:/d`, "/etc/subuid", "/etc/subgid"]);
+  }
+  const uid = Number((await run("id", ["-u", name])).stdout);
+  const gid = Number((await run("id", ["-g", name])).stdout);
+  const idBase = findRange(await readFile("/etc/subuid", "utf8"), [name]);
+  await cp(dirname(PROGRAM), join(home, "dist"), { recursive: true });
+  await cp(process.execPath, join(home, "node"));
+  const data = join(home, "data");
+  await mkdir(join(data, "layers"), { recursive: true });
+  for (const path of [home, data, join(data, "layers")]) await chown(path, uid, gid);
+  await chmod(home, 0o700);
+  if (idBase !== undefined) await copyBase(join(data, "layers"), { uid, gid, idBase });
+  const identity = ["--reuid", name, "--regid", name, "--clear-groups"];
+  return {
+    name,
+    data,
+    uid,
+    idBase,
+    // A careful person's umask must not shut a sandbox out of its own files.
+    program: [
+      "setpriv",
+      ...identity,
+      "sh",
+      "-c",
+      'umask 077; exec "$@"',
+      "sh",
+      join(home, "node"),
+      join(home, "dist", "main.js"),
+    ],
+    processes: async () => listProcesses(uid, idBase),
+    async [Symbol.asyncDispose]() {
+      await run("userdel", [name]);
+      await rm(home, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The base template as this user would have built it. */
+async function copyBase(
+  layers: string,
+  owner: { readonly uid: number; readonly gid: number; readonly idBase: number },
+): Promise<void> {
+  const [layer] = await baseLayers();
+  const source = dirname(layer?.root ?? "");
+  const target = join(layers, basename(source));
+  await run("cp", ["-a", source, target]);
+  await chown(target, owner.uid, owner.gid);
+  await shiftIds(join(target, "root"), owner.idBase);
+}
+
+const RANGE = 65_536;
+
+async function listProcesses(uid: number, idBase = -RANGE): Promise<string[]> {
+  const found: string[] = [];
+  for (const pid of (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry))) {
+    const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
+    const owner = Number(/^Uid:\s+(\d+)/m.exec(status)?.[1] ?? -1);
+    if (owner !== uid && (owner < idBase || owner >= idBase + RANGE)) continue;
+    const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    if (command !== "") found.push(`${pid} ${command.replaceAll("\0", " ").trim()}`);
+  }
+  return found;
+}

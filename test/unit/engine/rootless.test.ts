@@ -1,0 +1,93 @@
+/** What is different for who is root only in a namespace of his own. */
+
+import { link, lstat, mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { privilegeOf } from "../../../src/common/privilege.ts";
+import { createBundle } from "../../../src/engine/bundle.ts";
+import { findRange } from "../../../src/engine/own-namespace.ts";
+import { stageOf, stageSteps } from "../../../src/engine/rootfs.ts";
+import { shiftIds } from "../../../src/engine/shift-ids.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+describe("the rights of root", () => {
+  test.for([
+    { map: "         0          0 4294967295\n", is: "machine" },
+    { map: "0 1001 1\n1 100000 65536\n", is: "namespace" },
+    { map: "0 1001 1\n", is: "none" },
+    { map: "0 100000 65536\n", is: "none" },
+  ])("with the map $map are $is", ({ map, is }) => {
+    expect(privilegeOf(map)).toBe(is);
+  });
+});
+
+describe("the subordinate ids of a user", () => {
+  const text = "other:100000:65536\nann:165536:1000\n1001:200000:65536\nann:300000:70000\n";
+  test("are the first range that is large enough, by name or number", () => {
+    expect(findRange(text, ["ann", "1002"])).toBe(300_000);
+    expect(findRange(text, ["bob", "1001"])).toBe(200_000);
+    expect(findRange(text, ["bob", "1002"])).toBeUndefined();
+    expect(findRange("", ["ann"])).toBeUndefined();
+  });
+});
+
+test("layers are not mapped, and an overlay keeps its marks where everybody may", () => {
+  const steps = stageSteps({
+    stage: stageOf("/home/of/a/container"),
+    isMapped: false,
+    layers: [{ root: "/a" }],
+    binds: [{ source: "/volumes/a", path: "/data" }],
+    idBase: 1,
+    disk: "/c/disk",
+    daemon: "/d",
+  });
+  const names = steps.map(([name]) => name);
+  expect(names).not.toContain("ids");
+  expect(names).not.toContain("idmap");
+  expect(names).not.toContain("share");
+  expect(steps.at(-1)?.[3]).toBe("lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,userxattr");
+});
+
+test("without cgroups single processes and files are limited", () => {
+  const bundle = createBundle({
+    id: "abc",
+    hostname: "sandbox",
+    limits: { memoryMb: 512, cpus: 1, diskMb: 2, pids: 200 },
+    idBase: 1,
+    rootPath: "/stage/rootfs",
+    daemonPath: "/stage/daemon",
+    cgroupPath: undefined,
+    host: { architecture: "x64", maxOpenFiles: 20_000, hasSwapLimit: false },
+  });
+  expect(bundle).toMatchObject({
+    process: {
+      rlimits: [
+        { type: "RLIMIT_CORE" },
+        { type: "RLIMIT_NOFILE" },
+        { type: "RLIMIT_NPROC", hard: 200, soft: 200 },
+        { type: "RLIMIT_FSIZE", hard: 2 * 1024 * 1024, soft: 2 * 1024 * 1024 },
+      ],
+    },
+  });
+  expect(bundle).not.toHaveProperty("linux.resources");
+  expect(bundle).not.toHaveProperty("linux.cgroupsPath");
+});
+
+test.runIf(process.getuid?.() === 0)(
+  "owners of a tree are moved once each, and set-id bits stay",
+  async () => {
+    await using folder = await makeTempFolder();
+    const root = join(folder.path, "tree");
+    await mkdir(join(root, "bin"), { recursive: true });
+    await writeFile(join(root, "bin/su"), "", { mode: 0o4755 });
+    await link(join(root, "bin/su"), join(root, "bin/su-too"));
+    await symlink("/etc/passwd", join(root, "link"));
+    const outside = await lstat("/etc/passwd");
+    await shiftIds(root, 1);
+    for (const name of ["", "bin", "bin/su", "bin/su-too", "link"]) {
+      expect(await lstat(join(root, name))).toMatchObject({ uid: 1, gid: 1 });
+    }
+    expect((await lstat(join(root, "bin/su"))).mode & 0o7777).toBe(0o4755);
+    expect((await lstat("/etc/passwd")).uid).toBe(outside.uid);
+  },
+);
