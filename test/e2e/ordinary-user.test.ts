@@ -23,7 +23,7 @@ afterAll(async () => {
 });
 
 function homeOf(user: OrdinaryUser): Record<string, string> {
-  return { HOME: user.data, SANDBOX_MCP_HOME: user.data };
+  return { HOME: user.data, SANDBOX_MCP_HOME: user.data, SANDBOX_MCP_LOG_LEVEL: "silent" };
 }
 
 async function runAs(
