@@ -52,6 +52,8 @@ export interface TestDaemonOptions {
   readonly useBinaryFormat?: boolean;
   /** Keeps the daemon, where it is root, from writing anywhere but in the folder `w`. */
   readonly isSealed?: boolean;
+  /** A program with arguments that becomes the daemon, which it gets as its last arguments. */
+  readonly within?: readonly [string, ...string[]];
 }
 
 /** Starts a daemon from its source. */
@@ -108,10 +110,11 @@ export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<
 }
 
 async function commandOf(
-  { isSealed = false }: TestDaemonOptions,
+  { isSealed = false, within }: TestDaemonOptions,
   writable: string,
 ): Promise<[string, ...string[]]> {
   const command: [string, ...string[]] = [process.execPath, ...NODE_FLAGS, MAIN];
+  if (within !== undefined) return [...within, ...command];
   if (!isSealed || userInfo().uid !== 0) return command;
   await mkdir(writable);
   return ["unshare", "--mount", "/bin/sh", "-c", SEAL, "sh", writable, ...command];

@@ -45,6 +45,8 @@ const BATCH = 64;
 const BURST = 8_192;
 /** A folder may be gone, replaced or closed to us by the time we come to it. */
 const SKIPPED: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EPERM", "ELOOP"]);
+/** What the kernel answers when a user has all the watches, or watchers, that one may have. */
+const EXHAUSTED: ReadonlySet<string> = new Set(["ENOSPC", "EMFILE", "ENFILE", "ENOMEM"]);
 
 /** A running watch; disposing of it ends every watch of the kernel that it holds. */
 export class TreeWatch implements Disposable {
@@ -230,7 +232,7 @@ export class TreeWatch implements Disposable {
       this.#folders.set(folder, { watcher, known: new Map() });
     } catch (error) {
       this.#options.budget.release("directories", 1);
-      if (how.isRoot || !SKIPPED.has(causeCode(error) ?? "")) throw error;
+      if (how.isRoot || !SKIPPED.has(causeCode(error) ?? "")) throw toArmFault(error);
       return;
     }
     const remembered = how.remembered?.get("");
@@ -346,6 +348,13 @@ interface AddOptions {
   readonly isRoot?: boolean;
   /** What was known of this tree at its old place, by relative path. */
   readonly remembered?: ReadonlyMap<string, ReadonlyMap<string, Seen>>;
+}
+
+/** The kernel says of its own allowance that there is no space left, or no file to open. */
+function toArmFault(error: unknown): unknown {
+  if (!EXHAUSTED.has(causeCode(error) ?? "")) return error;
+  const message = "the system's limit of inotify watches is reached";
+  return new SandboxError("resource_exhausted", message, { cause: error });
 }
 
 function toFailure(error: unknown): SandboxError {

@@ -1,11 +1,14 @@
 /** Rarer turns in the life of a process. */
 
-import { chmod, mkdir, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { collect, runScript } from "../../support/collect.ts";
 import { startTestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
+import { envelope } from "../../support/raw-call.ts";
 
 test("a process that ended but whose output is held is listed, and cannot be signalled", async () => {
   await using daemon = await startTestDaemon();
@@ -26,7 +29,7 @@ test("a process that ended but whose output is held is listed, and cannot be sig
     .poll(async () => faultOf(daemon.processes.sendSignal({ process, signal: 15 })))
     .toEqual(["Internal", "error sending signal: os: process already finished"]);
   expect((await daemon.processes.list({})).processes).toHaveLength(1);
-  await runScript(daemon.processes, "pkill -fx 'sleep 605'; pkill -fx 'sleep 604'; true");
+  await runScript(daemon.processes, "pkill -fx 'sleep 605'; until pkill -fx 'sleep 604'; do sleep 0.1; done");
   expect((await result).end.exitCode).toBe(6);
 });
 
@@ -85,4 +88,38 @@ test("a command is found by the PATH of its own environment", async () => {
       `found ${bin}/only-here\n0022\n`,
     );
   }
+});
+
+test("a client that leaves before the start is told ends nothing and holds nothing up", async () => {
+  await using daemon = await startTestDaemon();
+  const COUNT = 20;
+  const calls = Array.from({ length: COUNT }, async (_, index) => {
+    const script = `echo up > ${join(daemon.folder, `mark${index}`)}; exec sleep 60`;
+    const body = envelope(
+      JSON.stringify({ process: { cmd: "sh", args: ["-c", script] }, tag: "left", stdin: false }),
+    );
+    const head = [
+      "POST /process.Process/Start HTTP/1.1",
+      "Host: x",
+      "Content-Type: application/connect+json",
+      "Connect-Protocol-Version: 1",
+      `Content-Length: ${body.length}`,
+    ].join("\r\n");
+    const socket = connect(daemon.publicSocket);
+    await once(socket, "connect");
+    socket.write(Buffer.concat([Buffer.from(`${head}\r\n\r\n`), body]), () => socket.destroy());
+    await once(socket, "close");
+  });
+  await Promise.all(calls);
+  const marks = async () =>
+    (await readdir(daemon.folder)).filter((name) => name.startsWith("mark")).length;
+  await expect.poll(marks).toBe(COUNT);
+  expect((await runScript(daemon.processes, "echo on")).stdout).toBe("on\n");
+  const { processes } = await daemon.processes.list({});
+  expect(processes.map(({ tag }) => tag)).toEqual(Array(COUNT).fill("left"));
+  for (const { pid } of processes) {
+    const process = { selector: { case: "pid", value: pid } } as const;
+    await daemon.processes.sendSignal({ process, signal: 9 });
+  }
+  await expect.poll(async () => (await daemon.processes.list({})).processes).toEqual([]);
 });

@@ -1,7 +1,9 @@
 /** Composing is the kernel's work, and a full disk changes nothing. */
 
 import { execFile } from "node:child_process";
-import { mkdir, readFile, readdir, stat, writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, readFile, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { request } from "node:http";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -48,35 +50,82 @@ test("256 MiB take a few dozen calls: no byte passes through a buffer of ours", 
   expect([bytes.length, firsts, bytes.at(-1)]).toEqual([4 * SIZE_BYTES, [1, 2, 3, 4], 4]);
 });
 
-test.skipIf(userInfo().uid !== 0)("a full disk is 507, and nothing is lost", async () => {
+/** A small file system in memory, gone at the end. */
+async function mountDisk(path: string, options: string): Promise<AsyncDisposable> {
+  await mkdir(path);
+  await run("mount", ["-t", "tmpfs", "-o", options, "sandbox-mcp-test", path]);
+  return {
+    async [Symbol.asyncDispose]() {
+      await run("umount", [path]);
+    },
+  };
+}
+
+const FULL = { status: 507, message: "not enough disk space available" };
+const needsRoot = userInfo().uid !== 0;
+
+test.skipIf(needsRoot)("a full disk is 507, and nothing is lost", async () => {
   await using daemon = await startTestDaemon();
   const disk = join(daemon.folder, "disk");
-  await mkdir(disk);
-  await run("mount", ["-t", "tmpfs", "-o", "size=8m", "sandbox-mcp-test", disk]);
-  try {
-    const sources = [join(disk, "a"), join(disk, "b")];
-    for (const source of sources) await writeFile(source, Buffer.alloc(3 * MIB, source));
-    const target = join(disk, "target");
-    await writeFile(target, "as it was");
-    expect(await compose(daemon, sources, target)).toEqual({
-      status: 507,
-      message: "not enough disk space available",
-    });
-    expect([
-      await readFile(target, "utf8"),
-      (await readdir(disk)).toSorted(),
-      (await stat(join(disk, "a"))).size,
-    ]).toEqual(["as it was", ["a", "b", "target"], 3 * MIB]);
-    const upload = await daemon.http(`/files?path=${join(disk, "upload")}`, {
-      method: "POST",
-      headers: { "content-type": "application/octet-stream" },
-      body: Buffer.alloc(4 * MIB),
-    });
-    expect([upload.status, JSON.parse(upload.text).message]).toEqual([
-      507,
-      expect.stringContaining("not enough disk space available"),
-    ]);
-  } finally {
-    await run("umount", [disk]);
-  }
+  await using _mount = await mountDisk(disk, "size=8m");
+  const sources = [join(disk, "a"), join(disk, "b")];
+  for (const source of sources) await writeFile(source, Buffer.alloc(3 * MIB, source));
+  const target = join(disk, "target");
+  await writeFile(target, "as it was");
+  expect(await compose(daemon, sources, target)).toEqual(FULL);
+  expect([
+    await readFile(target, "utf8"),
+    (await readdir(disk)).toSorted(),
+    (await stat(join(disk, "a"))).size,
+  ]).toEqual(["as it was", ["a", "b", "target"], 3 * MIB]);
+  const upload = await daemon.http(`/files?path=${join(disk, "upload")}`, {
+    method: "POST",
+    headers: { "content-type": "application/octet-stream" },
+    body: Buffer.alloc(4 * MIB),
+  });
+  expect([upload.status, JSON.parse(upload.text).message]).toEqual([
+    507,
+    expect.stringContaining("not enough disk space available"),
+  ]);
+});
+
+test.skipIf(needsRoot)("so is one that is full elsewhere, or has no more inodes", async () => {
+  await using daemon = await startTestDaemon();
+  const disk = join(daemon.folder, "disk");
+  await using _mount = await mountDisk(disk, "size=4m,nr_inodes=3");
+  const sources = ["one", "two", "three"].map((name) => join(daemon.folder, name));
+  for (const source of sources) await writeFile(source, Buffer.alloc(2 * MIB, source));
+  const target = join(disk, "target");
+  // From another file system the kernel may not copy; then our own copy meets the end of the disk.
+  expect(await compose(daemon, sources, target)).toEqual(FULL);
+  await writeFile(target, "as it was");
+  await writeFile(join(disk, "last"), "");
+  expect(await compose(daemon, sources.slice(0, 1), target)).toEqual(FULL);
+  expect([
+    (await readdir(disk)).toSorted(),
+    await readFile(target, "utf8"),
+    await Promise.all(sources.map(async (source) => (await stat(source)).size)),
+  ]).toEqual([["last", "target"], "as it was", [2 * MIB, 2 * MIB, 2 * MIB]]);
+  await rm(join(disk, "last"));
+  expect((await compose(daemon, sources.slice(0, 1), target)).status).toBe(200);
+  expect([(await stat(target)).size, existsSync(sources[0] ?? "")]).toEqual([2 * MIB, false]);
+});
+
+test("a caller that leaves in the middle leaves every source, and nothing half done", async () => {
+  await using daemon = await startTestDaemon();
+  const sources = Array.from({ length: 4 }, (_, index) => join(daemon.folder, `part${index}`));
+  for (const source of sources) await writeFile(source, Buffer.alloc(SIZE_BYTES, 1));
+  const target = join(daemon.folder, "whole");
+  const body = JSON.stringify({ source_paths: sources, destination: target });
+  const call = request({ socketPath: daemon.publicSocket, path: "/files/compose", method: "POST" });
+  call.on("error", () => undefined);
+  call.end(body);
+  const names = async () => (await readdir(daemon.folder)).filter((name) => name !== "c");
+  await expect.poll(names, { interval: 1 }).toHaveLength(5);
+  call.destroy();
+  await expect.poll(names).toEqual(expect.not.arrayContaining([expect.stringMatching(/tmp$/)]));
+  const left = (await names()).toSorted();
+  // It may have been done just before: then it is all there.
+  const isDone = left.length === 1;
+  expect(left).toEqual(isDone ? ["whole"] : ["part0", "part1", "part2", "part3"]);
 });

@@ -1,0 +1,105 @@
+/** A file system of the kind that programs serve: one empty folder, told over the kernel's device. */
+
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { accessSync, closeSync, constants, openSync, read, writeSync } from "node:fs";
+import { userInfo } from "node:os";
+import { promisify } from "node:util";
+
+const DEVICE = "/dev/fuse";
+const BUFFER_BYTES = 1_048_576;
+const IN_HEAD_BYTES = 40;
+const OUT_HEAD_BYTES = 16;
+const ENOENT = 2;
+const ENOSYS = 38;
+const FOLDER_MODE = 0o040755;
+
+/** Requests of the kernel, by their numbers in its ABI. */
+const OPCODE = { lookup: 1, forget: 2, getattr: 3, statfs: 17, init: 26, opendir: 27 } as const;
+const EMPTY_OPCODES: ReadonlySet<number> = new Set([28, 29, 34]);
+const SILENT_OPCODES: ReadonlySet<number> = new Set([OPCODE.forget, 36, 42]);
+
+/** Why no such file system can be mounted here; empty where one can. */
+export function whyNoFuse(): string {
+  if (userInfo().uid !== 0) return "needs root to mount";
+  try {
+    accessSync(DEVICE, constants.R_OK | constants.W_OK);
+    return "";
+  } catch {
+    // Told to whoever reads the report of the tests.
+    return `needs ${DEVICE}`;
+  }
+}
+
+/** Mounts it at an existing folder; disposing of it unmounts. */
+export async function mountFuse(folder: string): Promise<AsyncDisposable> {
+  const device = openSync(DEVICE, "r+");
+  const options = "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other";
+  const stdio = ["ignore", "ignore", "inherit", device] as const;
+  const args = ["-i", "-t", "fuse", "-o", options, "sandbox-mcp-test", folder];
+  const mount = spawn("mount", args, { stdio: [...stdio] });
+  const [code] = await once(mount, "exit");
+  if (code !== 0) {
+    closeSync(device);
+    throw new Error(`mount ended with ${code}`);
+  }
+  // Before, the device belongs to no file system and nothing can be read from it.
+  const served = serve(device);
+  return {
+    async [Symbol.asyncDispose]() {
+      await promisify(execFile)("umount", ["-l", folder]);
+      await served;
+      closeSync(device);
+    },
+  };
+}
+
+/** Answers until the kernel ends the connection. */
+async function serve(device: number): Promise<void> {
+  const buffer = Buffer.alloc(BUFFER_BYTES);
+  for (;;) {
+    const { promise, resolve } = Promise.withResolvers<number>();
+    read(device, buffer, 0, buffer.length, null, (error, length) => {
+      resolve(error === null ? length : 0);
+    });
+    const length = await promise;
+    if (length < IN_HEAD_BYTES) return;
+    const opcode = buffer.readUInt32LE(4);
+    if (SILENT_OPCODES.has(opcode)) continue;
+    writeSync(device, reply(buffer.readBigUInt64LE(8), answer(opcode)));
+  }
+}
+
+/** The body of a reply, or the number of an error. */
+function answer(opcode: number): Buffer | number {
+  switch (opcode) {
+    case OPCODE.init:
+      return words([7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    case OPCODE.getattr:
+      // Valid for no time; then number, size, blocks and times, then mode, links and block size.
+      return words([0, 0, 0, 0, 1, 0, ...Array(13).fill(0), FOLDER_MODE, 2, 0, 0, 0, 512, 0]);
+    case OPCODE.statfs:
+      return words([...Array(10).fill(0), 512, 255, 512, ...Array(7).fill(0)]);
+    case OPCODE.opendir:
+      return words([1, 0, 0, 0]);
+    case OPCODE.lookup:
+      return ENOENT;
+    default:
+      return EMPTY_OPCODES.has(opcode) ? Buffer.alloc(0) : ENOSYS;
+  }
+}
+
+function words(values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  for (const [index, value] of values.entries()) bytes.writeUInt32LE(value, 4 * index);
+  return bytes;
+}
+
+function reply(unique: bigint, body: Buffer | number): Buffer {
+  const content = typeof body === "number" ? Buffer.alloc(0) : body;
+  const head = Buffer.alloc(OUT_HEAD_BYTES);
+  head.writeUInt32LE(OUT_HEAD_BYTES + content.length, 0);
+  head.writeInt32LE(typeof body === "number" ? -body : 0, 4);
+  head.writeBigUInt64LE(unique, 8);
+  return Buffer.concat([head, content]);
+}
