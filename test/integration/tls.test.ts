@@ -3,16 +3,18 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
-import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
+import { connect as connectHttp2, constants, type ClientHttp2Session } from "node:http2";
 import { get, type RequestOptions } from "node:https";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { startEchoServer, type EchoServer } from "../support/echo.ts";
+import { envelope } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DOMAIN = "sandbox.localhost";
 const CLIENT = resolve(import.meta.dirname, "../support/domain-client.ts");
@@ -112,6 +114,34 @@ test("a stream over HTTP/2 comes as it is sent, and breaks when the sandbox ends
   await service.embedded.sandboxes.kill(sandboxID);
   expect(String((await broken)[0])).toContain("NGHTTP2_INTERNAL_ERROR");
   session.destroy();
+});
+
+test("a stream that is reset drops its reader alone: process and connection go on", async () => {
+  await using folder = await makeTempFolder();
+  const marker = join(folder.path, "marker");
+  const { sandboxID, envdAccessToken } = await service.create();
+  const session = openSession();
+  const common = {
+    ":authority": `49983-${sandboxID}.${DOMAIN}:${port}`,
+    "x-access-token": envdAccessToken ?? "",
+  };
+  const stream = session.request({
+    ...common,
+    ":method": "POST",
+    ":path": "/process.Process/Start",
+    "content-type": "application/connect+json",
+    "connect-protocol-version": "1",
+  });
+  // More than any queue between the two holds: with a reader that does not read it would never end.
+  const script = `head -c 30000000 /dev/zero; echo written > ${marker}`;
+  stream.end(envelope(JSON.stringify({ process: { cmd: "sh", args: ["-c", script] } })));
+  await once(stream, "data");
+  stream.pause();
+  stream.close(constants.NGHTTP2_CANCEL);
+  const read = { ...common, ":path": `/files?path=${marker}` };
+  await expect.poll(async () => (await exchange(session, read)).text).toBe("written\n");
+  session.close();
+  await service.embedded.sandboxes.kill(sandboxID);
 });
 
 test("the public client works with a key and a domain alone", async () => {

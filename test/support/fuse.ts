@@ -7,6 +7,7 @@ import { userInfo } from "node:os";
 import { promisify } from "node:util";
 
 const DEVICE = "/dev/fuse";
+const MOUNT_TOOL = "/bin/mount";
 const BUFFER_BYTES = 1_048_576;
 const IN_HEAD_BYTES = 40;
 const OUT_HEAD_BYTES = 16;
@@ -18,6 +19,10 @@ const FOLDER_MODE = 0o040755;
 const OPCODE = { lookup: 1, forget: 2, getattr: 3, statfs: 17, init: 26, opendir: 27 } as const;
 const EMPTY_OPCODES: ReadonlySet<number> = new Set([28, 29, 34]);
 const SILENT_OPCODES: ReadonlySet<number> = new Set([OPCODE.forget, 36, 42]);
+
+export interface FuseMount extends AsyncDisposable {
+  readonly path: string;
+}
 
 /** Why no such file system can be mounted here; empty where one can. */
 export function whyNoFuse(): string {
@@ -32,12 +37,12 @@ export function whyNoFuse(): string {
 }
 
 /** Mounts it at an existing folder; disposing of it unmounts. */
-export async function mountFuse(folder: string): Promise<AsyncDisposable> {
+export async function mountFuse(folder: string): Promise<FuseMount> {
   const device = openSync(DEVICE, "r+");
   const options = "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other";
   const stdio = ["ignore", "ignore", "inherit", device] as const;
   const args = ["-i", "-t", "fuse", "-o", options, "sandbox-mcp-test", folder];
-  const mount = spawn("mount", args, { stdio: [...stdio] });
+  const mount = spawn(MOUNT_TOOL, args, { stdio: [...stdio] });
   const [code] = await once(mount, "exit");
   if (code !== 0) {
     closeSync(device);
@@ -46,6 +51,7 @@ export async function mountFuse(folder: string): Promise<AsyncDisposable> {
   // Before, the device belongs to no file system and nothing can be read from it.
   const served = serve(device);
   return {
+    path: folder,
     async [Symbol.asyncDispose]() {
       await promisify(execFile)("umount", ["-l", folder]);
       await served;

@@ -102,6 +102,8 @@ test("a file is open to its signature, for as long as that says", async () => {
   };
   const signed = { path, signature: sign({ operation: "write" }) };
   expect((await daemon.http(fileUrl(signed), upload)).status).toBe(200);
+  const both = { ...upload, headers: { ...upload.headers, "x-access-token": TOKEN } };
+  expect((await daemon.http(fileUrl(signed), both)).status).toBe(200);
   expect((await daemon.http(fileUrl({ path, signature: sign() }), upload)).status).toBe(401);
 });
 

@@ -29,7 +29,10 @@ test("a process that ended but whose output is held is listed, and cannot be sig
     .poll(async () => faultOf(daemon.processes.sendSignal({ process, signal: 15 })))
     .toEqual(["Internal", "error sending signal: os: process already finished"]);
   expect((await daemon.processes.list({})).processes).toHaveLength(1);
-  await runScript(daemon.processes, "pkill -fx 'sleep 605'; until pkill -fx 'sleep 604'; do sleep 0.1; done");
+  await runScript(
+    daemon.processes,
+    "pkill -fx 'sleep 605'; until pkill -fx 'sleep 604'; do sleep 0.1; done",
+  );
   expect((await result).end.exitCode).toBe(6);
 });
 

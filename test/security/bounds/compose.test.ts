@@ -50,11 +50,16 @@ test("256 MiB take a few dozen calls: no byte passes through a buffer of ours", 
   expect([bytes.length, firsts, bytes.at(-1)]).toEqual([4 * SIZE_BYTES, [1, 2, 3, 4], 4]);
 });
 
+interface Disk extends AsyncDisposable {
+  readonly path: string;
+}
+
 /** A small file system in memory, gone at the end. */
-async function mountDisk(path: string, options: string): Promise<AsyncDisposable> {
+async function mountDisk(path: string, options: string): Promise<Disk> {
   await mkdir(path);
   await run("mount", ["-t", "tmpfs", "-o", options, "sandbox-mcp-test", path]);
   return {
+    path,
     async [Symbol.asyncDispose]() {
       await run("umount", [path]);
     },
@@ -66,19 +71,18 @@ const needsRoot = userInfo().uid !== 0;
 
 test.skipIf(needsRoot)("a full disk is 507, and nothing is lost", async () => {
   await using daemon = await startTestDaemon();
-  const disk = join(daemon.folder, "disk");
-  await using _mount = await mountDisk(disk, "size=8m");
-  const sources = [join(disk, "a"), join(disk, "b")];
+  await using disk = await mountDisk(join(daemon.folder, "disk"), "size=8m");
+  const sources = [join(disk.path, "a"), join(disk.path, "b")];
   for (const source of sources) await writeFile(source, Buffer.alloc(3 * MIB, source));
-  const target = join(disk, "target");
+  const target = join(disk.path, "target");
   await writeFile(target, "as it was");
   expect(await compose(daemon, sources, target)).toEqual(FULL);
   expect([
     await readFile(target, "utf8"),
-    (await readdir(disk)).toSorted(),
-    (await stat(join(disk, "a"))).size,
+    (await readdir(disk.path)).toSorted(),
+    (await stat(join(disk.path, "a"))).size,
   ]).toEqual(["as it was", ["a", "b", "target"], 3 * MIB]);
-  const upload = await daemon.http(`/files?path=${join(disk, "upload")}`, {
+  const upload = await daemon.http(`/files?path=${join(disk.path, "upload")}`, {
     method: "POST",
     headers: { "content-type": "application/octet-stream" },
     body: Buffer.alloc(4 * MIB),
@@ -91,22 +95,21 @@ test.skipIf(needsRoot)("a full disk is 507, and nothing is lost", async () => {
 
 test.skipIf(needsRoot)("so is one that is full elsewhere, or has no more inodes", async () => {
   await using daemon = await startTestDaemon();
-  const disk = join(daemon.folder, "disk");
-  await using _mount = await mountDisk(disk, "size=4m,nr_inodes=3");
+  await using disk = await mountDisk(join(daemon.folder, "disk"), "size=4m,nr_inodes=3");
   const sources = ["one", "two", "three"].map((name) => join(daemon.folder, name));
   for (const source of sources) await writeFile(source, Buffer.alloc(2 * MIB, source));
-  const target = join(disk, "target");
+  const target = join(disk.path, "target");
   // From another file system the kernel may not copy; then our own copy meets the end of the disk.
   expect(await compose(daemon, sources, target)).toEqual(FULL);
   await writeFile(target, "as it was");
-  await writeFile(join(disk, "last"), "");
+  await writeFile(join(disk.path, "last"), "");
   expect(await compose(daemon, sources.slice(0, 1), target)).toEqual(FULL);
   expect([
-    (await readdir(disk)).toSorted(),
+    (await readdir(disk.path)).toSorted(),
     await readFile(target, "utf8"),
     await Promise.all(sources.map(async (source) => (await stat(source)).size)),
   ]).toEqual([["last", "target"], "as it was", [2 * MIB, 2 * MIB, 2 * MIB]]);
-  await rm(join(disk, "last"));
+  await rm(join(disk.path, "last"));
   expect((await compose(daemon, sources.slice(0, 1), target)).status).toBe(200);
   expect([(await stat(target)).size, existsSync(sources[0] ?? "")]).toEqual([2 * MIB, false]);
 });

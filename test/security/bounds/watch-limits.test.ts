@@ -10,10 +10,15 @@ import { mountFuse, whyNoFuse } from "../../support/fuse.ts";
 const EXHAUSTED = "the system's limit of inotify watches is reached";
 /** A user who may have four watches of the kernel. */
 const FOUR_WATCHES = `echo 4 > /proc/sys/user/max_inotify_watches && exec "$@"`;
-const SCARCE = [
-  ["unshare", "--user", "--map-root-user"],
-  ["/bin/sh", "-c", FOUR_WATCHES, "sh"],
-].flat() as [string, ...string[]];
+const SCARCE: [string, ...string[]] = [
+  "unshare",
+  "--user",
+  "--map-root-user",
+  "/bin/sh",
+  "-c",
+  FOUR_WATCHES,
+  "sh",
+];
 
 test("when the kernel gives no more watches, a new one is refused and an old one goes on", async () => {
   await using daemon = await startTestDaemon({ within: SCARCE });
@@ -53,9 +58,9 @@ test.skipIf(whyNoFuse() !== "")(
   `a file system that a program serves is watched on request alone ${whyNoFuse()}`,
   async () => {
     await using daemon = await startTestDaemon();
-    const path = join(daemon.folder, "served");
-    await mkdir(path);
-    await using _mount = await mountFuse(path);
+    await mkdir(join(daemon.folder, "served"));
+    await using served = await mountFuse(join(daemon.folder, "served"));
+    const { path } = served;
     const refused = ["InvalidArgument", `cannot watch path on network filesystem: ${path}`];
     expect(await faultOf(daemon.files.createWatcher({ path }))).toEqual(refused);
     const stream = daemon.files.watchDir({ path })[Symbol.asyncIterator]();
