@@ -5,6 +5,10 @@ import type { CreateOptions } from "../sandboxes/sandbox.ts";
 import type { CreateRequest } from "../wire/control.ts";
 import { checkNetwork } from "./network.ts";
 
+/** Of a sandbox; they are kept for its log. */
+const MAX_SERVERS = 64;
+const MAX_SERVER_NAME = 128;
+
 interface Defaults {
   readonly timeoutSeconds: number;
   readonly isSecured: boolean;
@@ -12,8 +16,8 @@ interface Defaults {
 
 /**
  * Checks what no schema can say.
- * @throws SandboxError invalid_argument for a contradiction, permission_denied or unimplemented
- * for what is not offered.
+ * @throws SandboxError invalid_argument for a contradiction, permission_denied for what is
+ * not offered.
  */
 export function toCreateOptions(body: CreateRequest, defaults: Defaults): CreateOptions {
   const pausesAtTimeout = body.autoPause ?? false;
@@ -34,7 +38,14 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
     metadata: body.metadata,
     environment: body.envVars ?? {},
     volumeMounts: body.volumeMounts ?? [],
+    mcpServers: toServerNames(body.mcp ?? {}),
   };
+}
+
+/** Cut to what is still a name. */
+function toServerNames(mcp: Readonly<Record<string, unknown>>): string[] {
+  const names = Object.keys(mcp).slice(0, MAX_SERVERS);
+  return names.map((name) => name.slice(0, MAX_SERVER_NAME));
 }
 
 function checkFilesOnlyPause(policy: {

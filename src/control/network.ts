@@ -3,7 +3,10 @@
 import { isIP, isIPv4 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
 import type { Network } from "../wire/control.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
 
+const MAX_HTTPS_PORTS = 128;
+const MAX_PORT = 65_535;
 const ALL_TRAFFIC = "0.0.0.0/0";
 /** An address of zeros, in every spelling. */
 const ZEROS_PATTERN = /^[0:.]+$/;
@@ -11,12 +14,10 @@ const HOST_PATTERN = /^[a-z0-9.${}_-]{1,253}(?::(?:[0-9]{1,5}|\$\{PORT\}))?$/i;
 // eslint-disable-next-line no-control-regex -- the range is the definition of ASCII
 const ASCII_PATTERN = /^[\x00-\x7F]*$/;
 
-/** @throws SandboxError invalid_argument for a faulty entry, permission_denied or unimplemented for what is not offered. */
+/** @throws SandboxError invalid_argument for a faulty entry, permission_denied for a proxy. */
 export function checkNetwork(network: Network): void {
   checkEgressRules(network, "network.egressProxy");
-  if (network.httpsPorts !== undefined && network.httpsPorts.length > 0) {
-    throw new SandboxError("unimplemented", "network.httpsPorts is not available yet");
-  }
+  checkHttpsPorts(network.httpsPorts ?? []);
   if (network.maskRequestHost !== undefined) checkMaskedHost(network.maskRequestHost);
 }
 
@@ -63,6 +64,20 @@ function isAddressOrCidr(entry: string): boolean {
   if (rest.length > 0 || isIP(address) === 0) return false;
   if (prefix === undefined) return true;
   return /^[0-9]{1,3}$/.test(prefix) && Number(prefix) <= (isIPv4(address) ? 32 : 128);
+}
+
+function checkHttpsPorts(ports: readonly number[]): void {
+  if (ports.length > MAX_HTTPS_PORTS) {
+    refuse(`HTTPS ports can have at most ${MAX_HTTPS_PORTS} entries.`);
+  }
+  for (const [index, port] of ports.entries()) {
+    if (port < 1 || port > MAX_PORT)
+      refuse(`HTTPS port must be between 1 and ${MAX_PORT}: ${port}`);
+    if (ports.indexOf(port) !== index) refuse(`HTTPS port ${port} is specified more than once.`);
+    if (port === ENVD_PORT) {
+      refuse(`HTTPS backend routing is not supported for reserved port ${ENVD_PORT}`);
+    }
+  }
 }
 
 function checkMaskedHost(host: string): void {

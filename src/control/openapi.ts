@@ -2,6 +2,7 @@
 
 import { toJsonSchema, z } from "../common/schema.ts";
 import {
+  assignedTagsSchema,
   forkResultSchema,
   listedSandboxSchema,
   listedTemplateSchema,
@@ -10,58 +11,95 @@ import {
   sandboxDetailSchema,
   sandboxSchema,
   snapshotSchema,
+  templateNamesSchema,
   templateSchema,
+  templateTagSchema,
   volumeSchema,
 } from "../wire/control.ts";
 import { API_KEY_HEADER, ENVD_VERSION } from "../wire/headers.ts";
 import { errorBodySchema } from "../wire/status.ts";
 import { ignored } from "./parameters.ts";
 import type { Route } from "./route.ts";
-import { notOfferedRoutes } from "./routes/not-offered.ts";
 
 /** Statuses of success with the schema of their body; null for none. */
 type Replies = Readonly<Record<number, z.ZodType | null>>;
+
+/** What a route answers: its successes, and the refusals that a client may have to tell apart. */
+interface Documented {
+  readonly replies: Replies;
+  readonly faults: readonly number[];
+}
 
 const templateAliasSchema = z.object({ templateID: z.string(), public: z.boolean() });
 const listedVolumeSchema = volumeSchema.omit({ token: true });
 const logEntriesSchema = z.object({ logs: logsSchema.shape.logEntries });
 const metricsSchema = z.object({ sandboxes: z.record(z.string(), metricSchema) });
+const listedSandboxes = z.array(listedSandboxSchema);
+const listedTemplates = z.array(listedTemplateSchema);
+/** This service never sends a machine-readable code beside the status. */
+const faultSchema = errorBodySchema.omit({ error_code: true });
 
-const REPLIES: Readonly<Record<string, Replies>> = {
-  "POST /sandboxes": { 201: sandboxSchema },
-  "POST /v2/sandboxes": { 201: sandboxSchema },
-  "GET /sandboxes": { 200: z.array(listedSandboxSchema) },
-  "GET /v2/sandboxes": { 200: z.array(listedSandboxSchema) },
-  "GET /sandboxes/metrics": { 200: metricsSchema },
-  "GET /sandboxes/{sandboxID}": { 200: sandboxDetailSchema },
-  "DELETE /sandboxes/{sandboxID}": { 204: null },
-  "POST /sandboxes/{sandboxID}/timeout": { 204: null },
-  "POST /sandboxes/{sandboxID}/refreshes": { 204: null },
-  "POST /sandboxes/{sandboxID}/pause": { 204: null },
-  "POST /sandboxes/{sandboxID}/connect": { 200: sandboxSchema, 201: sandboxSchema },
-  "POST /v2/sandboxes/{sandboxID}/connect": { 200: sandboxSchema, 201: sandboxSchema },
-  "POST /sandboxes/{sandboxID}/resume": { 201: sandboxSchema },
-  "POST /sandboxes/{sandboxID}/fork": { 201: z.array(forkResultSchema) },
-  "PUT /sandboxes/{sandboxID}/network": { 204: null },
-  "GET /sandboxes/{sandboxID}/logs": { 200: logsSchema },
-  "GET /v2/sandboxes/{sandboxID}/logs": { 200: logEntriesSchema },
-  "GET /sandboxes/{sandboxID}/metrics": { 200: z.array(metricSchema) },
-  "POST /sandboxes/{sandboxID}/snapshots": { 201: snapshotSchema },
-  "GET /snapshots": { 200: z.array(snapshotSchema) },
-  "GET /templates": { 200: z.array(listedTemplateSchema) },
-  "GET /templates/{templateID}": { 200: templateSchema },
-  "DELETE /templates/{templateID}": { 204: null },
-  "GET /templates/aliases/{alias}": { 200: templateAliasSchema },
-  "GET /volumes": { 200: z.array(listedVolumeSchema) },
-  "POST /volumes": { 201: volumeSchema },
-  "GET /volumes/{volumeID}": { 200: volumeSchema },
-  "DELETE /volumes/{volumeID}": { 204: null },
+const done: Replies = { 204: null };
+const connected: Replies = { 200: sandboxSchema, 201: sandboxSchema };
+
+function ok(schema: z.ZodType): Replies {
+  return { 200: schema };
+}
+
+function made(schema: z.ZodType): Replies {
+  return { 201: schema };
+}
+
+function row(replies: Replies, ...faults: number[]): Documented {
+  return { replies, faults };
+}
+
+const DOCUMENTED: Readonly<Record<string, Documented>> = {
+  "POST /sandboxes": row(made(sandboxSchema), 400, 403, 404, 429),
+  "POST /v2/sandboxes": row(made(sandboxSchema), 400, 403, 404, 429),
+  "GET /sandboxes": row(ok(listedSandboxes), 400),
+  "GET /v2/sandboxes": row(ok(listedSandboxes), 400),
+  "GET /sandboxes/metrics": row(ok(metricsSchema), 400),
+  "GET /sandboxes/{sandboxID}": row(ok(sandboxDetailSchema), 400, 404),
+  "DELETE /sandboxes/{sandboxID}": row(done, 400, 404),
+  "POST /sandboxes/{sandboxID}/timeout": row(done, 400, 404, 409),
+  "POST /sandboxes/{sandboxID}/refreshes": row(done, 400, 404, 409),
+  "POST /sandboxes/{sandboxID}/pause": row(done, 400, 404, 409),
+  "POST /sandboxes/{sandboxID}/connect": row(connected, 400, 404, 409),
+  "POST /v2/sandboxes/{sandboxID}/connect": row(connected, 400, 404, 409),
+  "POST /sandboxes/{sandboxID}/resume": row(made(sandboxSchema), 400, 404, 409),
+  "POST /sandboxes/{sandboxID}/fork": row(made(z.array(forkResultSchema)), 400, 404, 409, 429),
+  "PUT /sandboxes/{sandboxID}/network": row(done, 400, 403, 404, 409),
+  "GET /sandboxes/{sandboxID}/logs": row(ok(logsSchema), 400, 404),
+  "GET /v2/sandboxes/{sandboxID}/logs": row(ok(logEntriesSchema), 400, 404),
+  "GET /sandboxes/{sandboxID}/metrics": row(ok(z.array(metricSchema)), 400, 404),
+  "POST /sandboxes/{sandboxID}/snapshots": row(made(snapshotSchema), 400, 404, 409),
+  "GET /snapshots": row(ok(z.array(snapshotSchema)), 400),
+  "GET /templates": row(ok(listedTemplates)),
+  "GET /v2/templates": row(ok(listedTemplates), 400),
+  "GET /templates/{templateID}": row(ok(templateSchema), 400, 404),
+  "DELETE /templates/{templateID}": row(done, 400, 403, 404),
+  "PATCH /templates/{templateID}": row(ok(z.null()), 400, 403, 404),
+  "PATCH /v2/templates/{templateID}": row(ok(templateNamesSchema), 400, 403, 404),
+  "GET /templates/aliases/{alias}": row(ok(templateAliasSchema), 400, 404),
+  "GET /templates/{templateID}/tags": row(ok(z.array(templateTagSchema)), 400, 404),
+  "POST /templates/tags": row(made(assignedTagsSchema), 400, 403, 404),
+  "DELETE /templates/tags": row(done, 400, 403, 404),
+  "GET /volumes": row(ok(z.array(listedVolumeSchema))),
+  "POST /volumes": row(made(volumeSchema), 400),
+  "GET /volumes/{volumeID}": row(ok(volumeSchema), 400, 404),
+  "DELETE /volumes/{volumeID}": row(done, 400, 404, 409),
 };
 
-/** The statuses of success that a route documents, and 501 for what is not offered. */
+const UNAUTHENTICATED = 401;
+const TOO_LARGE = 413;
+const NOT_OFFERED = 501;
+
+/** Every status that a route documents, ascending. */
 export function documentedStatuses(route: Route): readonly number[] {
-  if (notOfferedRoutes.includes(route)) return [501];
-  return Object.keys(REPLIES[nameOf(route)] ?? {}).map(Number);
+  return Object.keys(toResponses(route))
+    .filter((status) => status !== "default")
+    .map(Number);
 }
 
 /** As routes are named in the document and in tests. */
@@ -83,7 +121,7 @@ export function createOpenApi(routes: readonly Route[]): object {
     paths: Object.fromEntries(Object.entries(paths).toSorted(byName)),
     components: {
       securitySchemes: { apiKey: { type: "apiKey", in: "header", name: API_KEY_HEADER } },
-      schemas: { Error: toSchema(errorBodySchema) },
+      schemas: { Error: toSchema(faultSchema) },
     },
   };
 }
@@ -94,11 +132,6 @@ function byName([left]: readonly [string, unknown], [right]: readonly [string, u
 
 function toOperation(route: Route): object {
   const hasBody = route.body !== ignored;
-  const fault = {
-    description: "error",
-    content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
-  };
-  const replies = Object.entries(REPLIES[nameOf(route)] ?? {});
   const parameters = [...toPathParameters(route), ...toQueryParameters(route)];
   return {
     ...(parameters.length > 0 && { parameters }),
@@ -108,11 +141,25 @@ function toOperation(route: Route): object {
         content: { "application/json": { schema: toSchema(route.body) } },
       },
     }),
-    responses: {
-      ...Object.fromEntries(replies.map(([status, schema]) => [status, toReply(schema)])),
-      ...(notOfferedRoutes.includes(route) && { 501: fault }),
-      default: fault,
-    },
+    responses: toResponses(route),
+  };
+}
+
+const FAULT = {
+  description: "error",
+  content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+};
+
+function toResponses(route: Route): Record<string, object> {
+  const { replies, faults } = DOCUMENTED[nameOf(route)] ?? row({}, NOT_OFFERED);
+  const refusals = [UNAUTHENTICATED, ...faults, ...(route.body === ignored ? [] : [TOO_LARGE])];
+  return {
+    ...Object.fromEntries(
+      Object.entries(replies).map(([status, schema]) => [status, toReply(schema)]),
+    ),
+    ...Object.fromEntries(refusals.map((status) => [status, FAULT])),
+    // What any server may say: 500, 503, 507.
+    default: FAULT,
   };
 }
 

@@ -34,6 +34,9 @@ export function wholeNumber(min: number, max: number = MAX_INT32) {
 
 export const pageLimit = wholeNumber(1, MAX_PAGE_SIZE).default(MAX_PAGE_SIZE);
 
+/** Of lists in pages. */
+export const pageQuery = z.object({ limit: pageLimit, nextToken: z.string().optional() });
+
 /** @throws SandboxError invalid_argument unless it is above 0. */
 export function requirePositive(seconds: number): void {
   if (seconds <= 0) throw new SandboxError("invalid_argument", MESSAGES.timeoutNotPositive);

@@ -5,7 +5,7 @@ import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { Sample } from "../sandboxes/meter.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
-import type { Build, Template } from "../sandboxes/templates.ts";
+import type { Build, Tag, Template } from "../sandboxes/templates.ts";
 import type { Volume } from "../sandboxes/volumes.ts";
 import type {
   ListedSandboxBody,
@@ -16,6 +16,7 @@ import type {
   SandboxDetailBody,
   SnapshotBody,
   TemplateBody,
+  TemplateTagBody,
   VolumeBody,
 } from "../wire/control.ts";
 import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";
@@ -95,6 +96,11 @@ export function toSnapshotBody({ snapshotId, names }: Snapshot): SnapshotBody {
 function namesOf({ name }: Template) {
   if (name === null) return { aliases: [], names: [] };
   return { aliases: [name.split("/").at(-1) ?? name], names: [name] };
+}
+
+/** One tag of `GET /templates/{templateID}/tags`. */
+export function toTagBody({ tag, buildId, createdAtMs }: Tag): TemplateTagBody {
+  return { tag, buildID: buildId, createdAt: toTime(createdAtMs) };
 }
 
 function toNullableTime(atMs: number | null): string | null {

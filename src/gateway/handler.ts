@@ -9,6 +9,7 @@ import { admit, type Admission, type Doorkeeper } from "./admit.ts";
 import { dialPort } from "./dial.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, sendRefusal, type Refusal } from "./refusal.ts";
+import { secure } from "./secure.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
 
 /** More than the pools of one client; beyond it one sandbox would starve the others of files. */
@@ -106,7 +107,10 @@ async function dial(
   const gone = new AbortController();
   exchange.response.once("close", () => gone.abort());
   try {
-    const socket = await dialPort(endpoint, port, gone.signal);
+    const plain = await dialPort(endpoint, port, gone.signal);
+    const socket = endpoint.httpsPorts.includes(port)
+      ? await secure(plain, endpoint.maskedHost ?? exchange.rules.host, gone.signal)
+      : plain;
     if (!exchange.response.destroyed) return socket;
     socket.destroy();
   } catch (error) {

@@ -4,6 +4,7 @@ import type { ServerResponse } from "node:http";
 import { sendJson } from "../common/http.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
+import { toPage, wantsPage } from "./page.ts";
 
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502;
@@ -12,7 +13,20 @@ export interface Refusal {
 
 export function sendRefusal(response: ServerResponse, { status, body }: Refusal): void {
   // A body that is still coming is not waited for.
-  sendJson(response, status, { body, headers: { connection: "close" } });
+  const headers = { connection: "close", vary: "Accept, User-Agent, Sec-Fetch-Mode" };
+  if (response.headersSent || response.destroyed || !wantsPage(response.req.headers)) {
+    sendJson(response, status, { body, headers });
+    return;
+  }
+  const page = Buffer.from(toPage(status, String(body["message"])));
+  response.writeHead(status, {
+    ...headers,
+    "content-type": "text/html; charset=utf-8",
+    "content-length": page.length,
+    "content-security-policy": "default-src 'none'",
+    "x-content-type-options": "nosniff",
+  });
+  response.end(page);
 }
 
 export function notRunning(sandboxId: string): Refusal {

@@ -70,7 +70,9 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   const record = commitStart(domain, plan, describeNetwork(started.intent, container));
   const member = admitMember(domain, container, record);
   followMember(domain, member, { isInitialized: true });
-  domain.logBook.note(record, "Sandbox created");
+  const { mcpServers } = record;
+  const fields = mcpServers.length === 0 ? {} : { mcp_servers: mcpServers.join(",") };
+  domain.logBook.note(record, "Sandbox created", fields);
   if (record.allowsInternet !== intent.allowsInternet) {
     domain.logBook.note(record, "This machine gives sandboxes no way to the internet");
   }

@@ -6,6 +6,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
+import { networkSchema } from "../wire/control.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
 import type { LogBook } from "./log-book.ts";
 import type { Meter } from "./meter.ts";
@@ -144,12 +145,13 @@ export function updateRecord(
 /** Opens the sandbox for connections. */
 export function openRun(domain: Domain, container: Container, record: SandboxRecord): Run {
   const { sandboxId, isSecured, isPrivate, network } = record;
-  const maskedHost = network?.["maskRequestHost"];
+  const { maskRequestHost: maskedHost, httpsPorts = [] } = networkSchema.parse(network ?? {});
   domain.meter.note();
   return beginRun(container, {
     sandboxId,
     accessToken: isSecured ? domain.secrets.accessToken(sandboxId) : undefined,
     trafficToken: isPrivate ? domain.secrets.trafficToken(sandboxId) : undefined,
-    maskedHost: typeof maskedHost === "string" ? maskedHost : undefined,
+    maskedHost,
+    httpsPorts,
   });
 }

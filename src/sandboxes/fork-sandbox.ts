@@ -136,6 +136,7 @@ function toPlan(
       network: source.network === null ? undefined : networkSchema.parse(source.network),
       metadata: source.metadata ?? undefined,
       volumeMounts: source.volumeMounts,
+      mcpServers: source.mcpServers,
       environment: openEnvironment(domain.secrets, source.sealedEnvironment),
     },
   };

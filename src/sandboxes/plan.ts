@@ -49,6 +49,7 @@ export function toIntent(domain: Domain, plan: Plan): SandboxRecord {
     network: options.network ?? null,
     metadata: options.metadata ?? null,
     volumeMounts: plan.mounts,
+    mcpServers: [...(options.mcpServers ?? [])],
     sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
   };
 }

@@ -14,6 +14,8 @@ export interface Endpoint {
   readonly trafficToken: string | undefined;
   /** What services inside see as Host, with `${PORT}` for the port. */
   readonly maskedHost: string | undefined;
+  /** Ports on which services speak TLS. */
+  readonly httpsPorts: readonly number[];
   /** Fires at pause, kill and death. Every connection made through `dial` is cut then. */
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */

@@ -44,6 +44,8 @@ export interface CreateOptions {
   readonly metadata: Readonly<Record<string, string>> | undefined;
   readonly environment: Readonly<Record<string, string>>;
   readonly volumeMounts: readonly MountWish[];
+  /** Names only: what they are told goes to the sandbox, not to us. */
+  readonly mcpServers?: readonly string[];
 }
 
 /** The public description of a record. */

@@ -2,8 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
-import { templateMissing } from "../wire/messages.ts";
+import type { BuildRecord, BuildTag, Store, TemplateRecord } from "../store/store.ts";
 import {
   registerBuiltIn,
   toStoredLayer,
@@ -17,11 +16,20 @@ import {
   resolveTemplate,
   type ResolvedTemplate,
 } from "./resolve-template.ts";
+import {
+  assignTags,
+  listTags,
+  publishTemplate,
+  removeTags,
+  requireOwnTemplate,
+  type AssignedTags,
+} from "./template-tags.ts";
 import { removeLayers, unnamedFolders } from "./write-build.ts";
 
 /** A template and a build, as other rooms may see them. */
 export type Template = TemplateRecord;
 export type Build = BuildRecord;
+export type Tag = BuildTag;
 
 export interface Templates {
   /**
@@ -43,6 +51,26 @@ export interface Templates {
    * team, invalid_argument while in use.
    */
   remove(reference: string): Promise<void>;
+  /**
+   * Lets every team see it, or only its own again; returns its names.
+   * @throws SandboxError not_found, permission_denied unless it is the team's own.
+   */
+  publish(reference: string, isPublic: boolean): string[];
+  /**
+   * Puts tags on the build that a reference means.
+   * @throws SandboxError as `publish`, and invalid_argument for a faulty tag or namespace.
+   */
+  tag(target: string, tags: readonly string[]): AssignedTags;
+  /**
+   * Takes tags away, all or none; their builds stay.
+   * @throws SandboxError as `tag`, also for the tag of references without one.
+   */
+  untag(name: string, tags: readonly string[]): void;
+  /**
+   * By name.
+   * @throws SandboxError not_found.
+   */
+  tags(reference: string): BuildTag[];
   /** A layer as builds store it. */
   toStored(layer: Layer): StoredLayer;
 }
@@ -76,16 +104,13 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
-      const template = peek(reference);
-      if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
-      if (template.kind === "built-in" || template.team !== options.team) {
-        throw new SandboxError(
-          "permission_denied",
-          `You don't have access to template '${reference}'`,
-        );
-      }
-      await removeLayers(layersDirectory, eraseTemplate(store, template.templateId));
+      const { templateId } = requireOwnTemplate(options, reference);
+      await removeLayers(layersDirectory, eraseTemplate(store, templateId));
     },
+    publish: (reference, isPublic) => publishTemplate(options, reference, isPublic),
+    tag: (target, tags) => assignTags(options, target, tags),
+    untag: (name, tags) => removeTags(options, name, tags),
+    tags: (reference) => listTags(options, reference),
     toStored: (layer) => toStoredLayer(layersDirectory, layer),
   };
 }

@@ -1,7 +1,6 @@
 /** A paused sandbox that traffic brings back to life, where its creator wished so. */
 
 import { SandboxError } from "../common/errors.ts";
-import { withDeadline } from "../common/lifetime.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
@@ -41,6 +40,7 @@ export async function wakeSandbox(domain: Domain, knock: Knock): Promise<Endpoin
     throw new SandboxError("permission_denied", MESSAGES.wakeRefused);
   }
   let isLate = false;
+  const over = new AbortController();
   const woken = whenSettled(member, async () => {
     if (!isLate && member.phase === "paused" && isWakeable(member)) {
       await resumeMember(domain, member, { timeoutSeconds: toSeconds(member), keepsMemory: true });
@@ -48,10 +48,17 @@ export async function wakeSandbox(domain: Domain, knock: Knock): Promise<Endpoin
     if (member.ending !== undefined || member.run === undefined) throw notFound();
     return member.run.endpoint;
   });
-  return withDeadline(woken, MAX_WAIT_MS, () => {
+  const late = domain.clock.sleep(MAX_WAIT_MS, over.signal).then((): never => {
     isLate = true;
-    return new SandboxError("failed_precondition", MESSAGES.stillChanging);
+    throw new SandboxError("failed_precondition", MESSAGES.stillChanging);
   });
+  try {
+    return await Promise.race([woken, late]);
+  } finally {
+    // Whichever comes second has nobody to tell.
+    over.abort();
+    void Promise.allSettled([woken, late]);
+  }
 }
 
 /** Those that traffic may wake now. */

@@ -62,6 +62,8 @@ export const sandboxRecordSchema = z.object({
   volumeMounts: z
     .array(z.object({ name: z.string(), path: z.string(), volumeId: z.string() }))
     .default([]),
+  /** Servers of the gateway that its programs were started for. */
+  mcpServers: z.array(z.string()).default([]),
   /** The environment given at creation, sealed under the seed of the home. */
   sealedEnvironment: z.string().nullable(),
 });

@@ -11,7 +11,8 @@ export const networkSchema = z.object({
   allowOut: z.array(z.string()).optional(),
   denyOut: z.array(z.string()).optional(),
   maskRequestHost: z.string().optional(),
-  httpsPorts: z.array(z.int().min(1).max(65_535)).optional(),
+  /** Ports on which services speak TLS themselves. */
+  httpsPorts: z.array(z.int().min(-MAX_INT32).max(MAX_INT32)).optional(),
   /** Not offered here; named so that they are refused rather than ignored. */
   rules: z.record(z.string(), z.unknown()).optional(),
   egressProxy: z.unknown().optional(),
@@ -85,7 +86,7 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
   envdAccessToken: z.string().nullish(),
   allowInternetAccess: z.boolean().nullish(),
   domain: z.string().nullish(),
-  network: networkSchema.optional(),
+  network: networkSchema.omit({ rules: true, egressProxy: true }).optional(),
   lifecycle: z
     .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
     .optional(),
@@ -197,6 +198,30 @@ export const templateSchema = z.object({
 });
 
 export type TemplateBody = z.infer<typeof templateSchema>;
+
+/** Body of `PATCH /templates/{templateID}`, in both generations. */
+export const templateUpdateSchema = z.object({ public: z.boolean() });
+
+/** Reply of `PATCH /v2/templates/{templateID}`. */
+export const templateNamesSchema = z.object({ names: z.array(z.string()) });
+
+/** Body of `POST /templates/tags`. */
+export const tagRequestSchema = z.object({ target: z.string(), tags: z.array(z.string()) });
+
+/** Body of `DELETE /templates/tags`. */
+export const untagRequestSchema = z.object({ name: z.string(), tags: z.array(z.string()) });
+
+/** Reply of `POST /templates/tags`. */
+export const assignedTagsSchema = z.object({ tags: z.array(z.string()), buildID: z.string() });
+
+/** One tag of `GET /templates/{templateID}/tags`. */
+export const templateTagSchema = z.object({
+  tag: z.string(),
+  buildID: z.string(),
+  createdAt: z.string(),
+});
+
+export type TemplateTagBody = z.infer<typeof templateTagSchema>;
 
 /** One template of `GET /templates`. */
 export const listedTemplateSchema = z.object({

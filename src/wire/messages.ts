@@ -86,6 +86,10 @@ export function templateMissing(reference: string): string {
   return `template '${reference}' not found`;
 }
 
+export function templateForbidden(reference: string): string {
+  return `You don't have access to template '${reference}'`;
+}
+
 export function tagMissing(tag: string, reference: string): string {
   return `tag '${tag}' does not exist for template '${reference}'`;
 }

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
 import { startEchoServer, type EchoServer } from "../support/echo.ts";
+import { createFakeClock } from "../support/fake-clock.ts";
+import { createHeldEngine } from "../support/held-engine.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 
 const HEALTH = { path: "/health" };
@@ -102,6 +104,37 @@ test("a request during the pause waits for its end", async () => {
   const pause = service.embedded.sandboxes.pause(sandbox.sandboxID, true);
   const [reply] = await Promise.all([service.enter(sandbox, withToken(sandbox)), pause]);
   expect(reply.status).toBe(204);
+});
+
+test("a request that waits for a pause is told after 60 seconds that it goes on", async () => {
+  const clock = createFakeClock();
+  const engine = createHeldEngine();
+  await using slow = await startTestService({ clock, engine: engine.engine });
+  const sandbox = await slow.create(AUTO_RESUME);
+  let pause: Promise<void>;
+  {
+    using held = engine.hold("pause");
+    pause = slow.embedded.sandboxes.pause(sandbox.sandboxID, true);
+    await held.reached;
+    const early = Promise.withResolvers<void>();
+    const reply = slow.enter(sandbox, withToken(sandbox)).finally(() => early.resolve());
+    await expect.poll(() => clock.isAwaited(60_000)).toBe(true);
+    await clock.advance(59_999);
+    expect(await Promise.race([early.promise, Promise.resolve("waits")])).toBe("waits");
+    await clock.advance(1);
+    expect(await reply).toMatchObject({
+      status: 409,
+      body: {
+        sandboxId: sandbox.sandboxID,
+        message: "The sandbox is still transitioning. Try again in a moment.",
+        code: 409,
+      },
+    });
+  }
+  await pause;
+  // Who was told so no longer waits: nothing wakes it behind their back.
+  expect(slow.embedded.sandboxes.get(sandbox.sandboxID).state).toBe("paused");
+  expect((await slow.enter(sandbox, withToken(sandbox))).status).toBe(204);
 });
 
 test("a paused sandbox keeps its place, so that waking it never exceeds the limit", async () => {

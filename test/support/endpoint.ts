@@ -6,6 +6,7 @@ import type { Endpoint } from "../../src/sandboxes/run.ts";
 /** An endpoint on whose ports nothing listens. */
 export function closedEndpoint(facts: Partial<Endpoint> = {}): Endpoint {
   return {
+    httpsPorts: [],
     sandboxId: "i0123456789abcdefghij",
     accessToken: undefined,
     trafficToken: undefined,

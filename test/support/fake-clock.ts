@@ -10,6 +10,8 @@ interface Sleeper {
 export interface FakeClock extends Clock {
   /** Moves time on and lets everything that was due run. */
   advance(ms: number): Promise<void>;
+  /** Whether somebody sleeps for exactly so long from now. */
+  isAwaited(ms: number): boolean;
 }
 
 /** Lets everything run that waits for nothing but its turn. */
@@ -40,6 +42,7 @@ export function createFakeClock(startMs = 1_000_000): FakeClock {
         sleepers = sleepers.filter((other) => other !== sleeper);
       }
     },
+    isAwaited: (ms) => sleepers.some(({ atMs }) => atMs === nowMs + ms),
     async advance(ms) {
       const targetMs = nowMs + ms;
       await settle();

@@ -1,9 +1,8 @@
 /** `GET /templates/{templateID}`: a template and its builds, newest first. Names work too. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { z } from "../../common/schema.ts";
 import { NEXT_TOKEN_HEADER } from "../../wire/headers.ts";
-import { ignored, pageLimit, templateParams } from "../parameters.ts";
+import { ignored, pageQuery, templateParams } from "../parameters.ts";
 import { toTemplateBody } from "../reply.ts";
 import { defineRoute } from "../route.ts";
 
@@ -12,7 +11,7 @@ export const getTemplateRoute = defineRoute({
   path: "/templates/{templateID}",
   auth: "key",
   params: templateParams,
-  query: z.object({ limit: pageLimit, nextToken: z.string().optional() }),
+  query: pageQuery,
   body: ignored,
   async handle({ params, query }, { sandboxes }) {
     const template = sandboxes.templates.peek(params.templateID);

@@ -19,13 +19,16 @@ import { listMetricsRoute } from "./list-metrics.ts";
 import { listSandboxesV2Route } from "./list-sandboxes-v2.ts";
 import { listSandboxesRoute } from "./list-sandboxes.ts";
 import { listSnapshotsRoute } from "./list-snapshots.ts";
+import { listTemplatesV2Route } from "./list-templates-v2.ts";
 import { listTemplatesRoute } from "./list-templates.ts";
 import { notOfferedRoutes } from "./not-offered.ts";
 import { pauseSandboxRoute } from "./pause-sandbox.ts";
 import { refreshSandboxRoute } from "./refresh-sandbox.ts";
 import { resumeSandboxRoute } from "./resume-sandbox.ts";
 import { setTimeoutRoute } from "./set-timeout.ts";
+import { listTagsRoute, tagTemplateRoute, untagTemplateRoute } from "./template-tags.ts";
 import { updateNetworkRoute } from "./update-network.ts";
+import { updateTemplateRoute, updateTemplateV2Route } from "./update-template.ts";
 import {
   createVolumeRoute,
   deleteVolumeRoute,
@@ -52,12 +55,18 @@ export const ROUTES: readonly Route[] = [
   listSandboxesRoute,
   listSandboxesV2Route,
   listSnapshotsRoute,
+  listTagsRoute,
   listTemplatesRoute,
+  listTemplatesV2Route,
   pauseSandboxRoute,
   refreshSandboxRoute,
   resumeSandboxRoute,
   setTimeoutRoute,
+  tagTemplateRoute,
+  untagTemplateRoute,
   updateNetworkRoute,
+  updateTemplateRoute,
+  updateTemplateV2Route,
   createVolumeRoute,
   deleteVolumeRoute,
   getVolumeRoute,

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { NEXT_TOKEN_HEADER } from "../../wire/headers.ts";
-import { ignored, pageLimit } from "../parameters.ts";
+import { ignored, pageQuery } from "../parameters.ts";
 import { toSnapshotBody } from "../reply.ts";
 import { defineRoute } from "../route.ts";
 
@@ -11,12 +11,7 @@ export const listSnapshotsRoute = defineRoute({
   path: "/snapshots",
   auth: "key",
   params: ignored,
-  query: z.object({
-    sandboxID: z.string().optional(),
-    name: z.string().optional(),
-    limit: pageLimit,
-    nextToken: z.string().optional(),
-  }),
+  query: pageQuery.extend({ sandboxID: z.string().optional(), name: z.string().optional() }),
   body: ignored,
   async handle({ query }, { sandboxes }) {
     const { items, nextToken } = sandboxes.listSnapshots({

@@ -6,9 +6,6 @@ import { defineRoute, type Route } from "../route.ts";
 
 /** Method, path, and what is not available. A last segment `*` takes any rest. */
 const ROWS: readonly (readonly [Route["method"], string, string])[] = [
-  ["GET", "/v2/templates", "the second form of the list of templates"],
-  ["PATCH", "/v2/templates/{templateID}", "publishing a template"],
-  ["PATCH", "/templates/{templateID}", "publishing a template"],
   ["POST", "/templates", "building a template"],
   ["POST", "/v2/templates", "building a template"],
   ["POST", "/v3/templates", "building a template"],
@@ -18,14 +15,30 @@ const ROWS: readonly (readonly [Route["method"], string, string])[] = [
   ["POST", "/v2/templates/{templateID}/builds/{buildID}", "building a template"],
   ["GET", "/templates/{templateID}/builds/{buildID}/status", "building a template"],
   ["GET", "/templates/{templateID}/builds/{buildID}/logs", "building a template"],
-  ["POST", "/templates/tags", "tagging a template"],
-  ["DELETE", "/templates/tags", "tagging a template"],
-  ["GET", "/templates/{templateID}/tags", "tags of a template"],
   ["GET", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
   ["POST", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
   ["PUT", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
   ["PATCH", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
   ["DELETE", "/volumecontent/{volumeID}/*", "content of volumes from outside a sandbox"],
+  ["GET", "/secrets", "secrets"],
+  ["POST", "/secrets", "secrets"],
+  ["GET", "/secrets/{secretID}", "secrets"],
+  ["PATCH", "/secrets/{secretID}", "secrets"],
+  ["DELETE", "/secrets/{secretID}", "secrets"],
+  ["GET", "/teams", "teams of a login"],
+  ["GET", "/teams/*", "figures of a team"],
+  ["GET", "/api-keys", "keys by request"],
+  ["POST", "/api-keys", "keys by request"],
+  ["PATCH", "/api-keys/{apiKeyID}", "keys by request"],
+  ["DELETE", "/api-keys/{apiKeyID}", "keys by request"],
+  ["POST", "/access-tokens", "access tokens of a login"],
+  ["DELETE", "/access-tokens/{accessTokenID}", "access tokens of a login"],
+  ["GET", "/admin/*", "administration by request"],
+  ["POST", "/admin/*", "administration by request"],
+  ["GET", "/nodes", "nodes of a cluster"],
+  ["GET", "/nodes/{nodeID}", "nodes of a cluster"],
+  ["POST", "/nodes/{nodeID}", "nodes of a cluster"],
+  ["GET", "/events/*", "events of sandboxes"],
 ];
 
 export const notOfferedRoutes: readonly Route[] = ROWS.map(([method, path, subject]) =>

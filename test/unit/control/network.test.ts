@@ -13,6 +13,7 @@ test.for<Network>([
   { allowOut: ["example.com", "*.example.com", "*", "1.1.1.1"], denyOut: [ALL] },
   { maskRequestHost: "localhost:${PORT}" },
   { maskRequestHost: "example.com", allowPublicTraffic: true },
+  { httpsPorts: [443, 65_535] },
 ])("%j is accepted", (network) => {
   expect(checkNetwork(network)).toBeUndefined();
 });
@@ -65,9 +66,24 @@ test.for<{ network: Network; code: string; message: string }>([
     message: "Egress proxy (network.egressProxy) is not enabled for this team.",
   },
   {
-    network: { httpsPorts: [443] },
-    code: "unimplemented",
-    message: "network.httpsPorts is not available yet",
+    network: { httpsPorts: Array.from({ length: 129 }, (_, index) => index + 1) },
+    code: "invalid_argument",
+    message: "HTTPS ports can have at most 128 entries.",
+  },
+  {
+    network: { httpsPorts: [443, 0] },
+    code: "invalid_argument",
+    message: "HTTPS port must be between 1 and 65535: 0",
+  },
+  {
+    network: { httpsPorts: [443, 8443, 443] },
+    code: "invalid_argument",
+    message: "HTTPS port 443 is specified more than once.",
+  },
+  {
+    network: { httpsPorts: [49_983] },
+    code: "invalid_argument",
+    message: "HTTPS backend routing is not supported for reserved port 49983",
   },
 ])("$network is refused: $code", ({ network, code, message }) => {
   expect(() => checkNetwork(network)).toThrow(expect.objectContaining({ code, message }));

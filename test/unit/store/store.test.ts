@@ -31,6 +31,7 @@ const SANDBOX: SandboxRecord = {
   hasMemory: true,
   bootId: "",
   volumeMounts: [],
+  mcpServers: [],
   startedAtMs: 1000,
   endAtMs: 2000,
   limits: LIMITS,

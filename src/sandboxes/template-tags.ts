@@ -1,0 +1,153 @@
+/** What a template of a team is called by its tags, and who may see it. */
+
+import { SandboxError } from "../common/errors.ts";
+import type { BuildTag, TemplateRecord } from "../store/store.ts";
+import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
+import {
+  foreignNamespace,
+  tagMissing,
+  templateForbidden,
+  templateMissing,
+} from "../wire/messages.ts";
+import { DEFAULT_TAG, type TemplatesOptions } from "./built-ins.ts";
+import { lookUp, requireReference } from "./resolve-template.ts";
+
+/** Each is a row; a request that names more is no honest one. */
+const MAX_TAGS = 100;
+
+/** Tags that were given, and the build on which they stand now. */
+export interface AssignedTags {
+  readonly tags: readonly string[];
+  readonly buildId: string;
+}
+
+/**
+ * The template of a reference, for a change.
+ * @throws SandboxError invalid_argument when malformed, not_found, permission_denied unless it is
+ * the team's own.
+ */
+export function requireOwnTemplate(options: TemplatesOptions, reference: string): TemplateRecord {
+  const template = lookUp(options, requireReference(reference));
+  if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
+  if (template.kind !== "built-in" && template.team === options.team) return template;
+  throw new SandboxError("permission_denied", templateForbidden(reference));
+}
+
+/**
+ * Lets every team see it, or only its own again; returns its names.
+ * @throws SandboxError as `requireOwnTemplate`.
+ */
+export function publishTemplate(
+  options: TemplatesOptions,
+  reference: string,
+  isPublic: boolean,
+): string[] {
+  const { store, clock } = options;
+  return store.transaction(() => {
+    const template = requireOwnTemplate(options, reference);
+    if (template.isPublic !== isPublic) {
+      store.templates.put({ ...template, isPublic, updatedAtMs: clock.now() });
+    }
+    return template.name === null ? [] : [template.name];
+  });
+}
+
+/**
+ * Puts tags on the build that the target means.
+ * @throws SandboxError as `requireOwnTemplate`, and invalid_argument for a faulty tag, not_found
+ * when the target's own tag is none.
+ */
+export function assignTags(
+  options: TemplatesOptions,
+  target: string,
+  names: readonly string[],
+): AssignedTags {
+  const { store, clock } = options;
+  const tags = requireTags(names);
+  return store.transaction(() => {
+    const reference = requireOwnReference(options, target);
+    const { templateId } = requireOwnTemplate(options, target);
+    const from = reference.tag ?? DEFAULT_TAG;
+    const build = store.builds.tagged(templateId, from);
+    if (build === undefined) throw new SandboxError("not_found", tagMissing(from, target));
+    const { buildId } = build;
+    for (const tag of tags) {
+      store.builds.tag({ templateId, tag, buildId, createdAtMs: clock.now() });
+    }
+    return { tags, buildId };
+  });
+}
+
+/**
+ * Takes tags away, all or none; their builds stay.
+ * @throws SandboxError as `requireOwnTemplate`, and invalid_argument for a faulty tag or that of
+ * references without one, not_found for a tag that the template does not have.
+ */
+export function removeTags(
+  options: TemplatesOptions,
+  name: string,
+  names: readonly string[],
+): void {
+  const { store } = options;
+  const tags = requireTags(names);
+  if (tags.includes(DEFAULT_TAG)) {
+    throw new SandboxError("invalid_argument", `Cannot delete the '${DEFAULT_TAG}' tag`);
+  }
+  store.transaction(() => {
+    if (requireOwnReference(options, name).tag !== undefined) {
+      throw new SandboxError("invalid_argument", "name must not carry a tag");
+    }
+    const { templateId } = requireOwnTemplate(options, name);
+    for (const tag of tags) {
+      if (store.builds.untag(templateId, tag)) continue;
+      throw new SandboxError("not_found", `Template '${name}' with tag '${tag}' not found`);
+    }
+  });
+}
+
+/**
+ * By name.
+ * @throws SandboxError invalid_argument when malformed, not_found.
+ */
+export function listTags(options: TemplatesOptions, reference: string): BuildTag[] {
+  const { store } = options;
+  const template = lookUp(options, requireReference(reference));
+  if (template === undefined) throw new SandboxError("not_found", templateMissing(reference));
+  return store.builds.tags(template.templateId).map((tag) => ({
+    ...tag,
+    // Before tags had a time of their own they were as old as their build.
+    createdAtMs: tag.createdAtMs || (store.builds.get(tag.buildId)?.createdAtMs ?? 0),
+  }));
+}
+
+function requireOwnReference({ team }: TemplatesOptions, text: string): TemplateReference {
+  const reference = requireReference(text);
+  const { namespace } = reference;
+  if (namespace === undefined || namespace === team) return reference;
+  throw new SandboxError("invalid_argument", foreignNamespace(namespace, team));
+}
+
+/** Each once, in lower case. */
+function requireTags(names: readonly string[]): string[] {
+  if (names.length === 0) {
+    throw new SandboxError("invalid_argument", "At least one tag is required");
+  }
+  if (names.length > MAX_TAGS) {
+    throw new SandboxError("invalid_argument", `at most ${MAX_TAGS} tags can be named`);
+  }
+  return [...new Set(names.map(requireTag))];
+}
+
+/** Identifiers of builds have this form: a tag of it could mean one. */
+const UUID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+function requireTag(name: string): string {
+  const tag = parseTemplateReference(`x:${name.trim()}`)?.tag;
+  if (tag === undefined) {
+    throw new SandboxError("invalid_argument", `invalid tag: ${name.slice(0, 200)}`);
+  }
+  if (UUID_PATTERN.test(tag)) {
+    throw new SandboxError("invalid_argument", "tag cannot be a UUID");
+  }
+  return tag;
+}

@@ -1,0 +1,71 @@
+/** The committed document of the control API, and which of its parts a call and its reply show. */
+
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { z } from "../../src/common/schema.ts";
+import type { Route } from "../../src/control/route.ts";
+import { fieldsIn, fieldsOf, nodeSchema } from "./schema-coverage.ts";
+import type { Reply } from "./service.ts";
+
+const DOCUMENT = resolve(import.meta.dirname, "../../docs/openapi.json");
+
+const operationSchema = z.object({
+  parameters: z.array(z.object({ name: z.string(), in: z.string() })).default([]),
+  requestBody: z
+    .object({ content: z.object({ "application/json": z.object({ schema: nodeSchema }) }) })
+    .optional(),
+  responses: z.record(
+    z.string(),
+    z.object({
+      content: z.object({ "application/json": z.object({ schema: z.unknown() }) }).optional(),
+    }),
+  ),
+});
+
+const documentSchema = z.object({
+  paths: z.record(z.string(), z.record(z.string(), operationSchema)),
+  components: z.object({ schemas: z.object({ Error: nodeSchema }) }),
+});
+
+export const committed: unknown = JSON.parse(await readFile(DOCUMENT, "utf8"));
+const document = documentSchema.parse(committed);
+const { Error: errorNode } = document.components.schemas;
+
+function operationOf(route: Route) {
+  const path = route.path.replace(/\*$/, "{rest}");
+  return operationSchema.parse(document.paths[path]?.[route.method.toLowerCase()]);
+}
+
+function bodyNode(route: Route) {
+  return operationOf(route).requestBody?.content["application/json"].schema;
+}
+
+function replyNode(route: Route, status: number) {
+  if (status >= 400) return errorNode;
+  const response = operationOf(route).responses[String(status)];
+  return nodeSchema.parse(response?.content?.["application/json"].schema ?? {});
+}
+
+/** The fields of a request, by the names of the document. */
+export function fieldsOfBody(route: Route, body: unknown): string[] {
+  return fieldsIn(body, bodyNode(route) ?? {}).map((field) => `body ${field}`);
+}
+
+/** The fields of a reply, those included that the document does not name. */
+export function fieldsOfReply(route: Route, { status, body }: Reply): string[] {
+  return fieldsIn(body, replyNode(route, status)).map((field) => `${status} ${field}`);
+}
+
+/** Everything that the document names for a route. */
+export function documented(route: Route): string[] {
+  const { parameters, responses } = operationOf(route);
+  const statuses = Object.keys(responses).filter((status) => status !== "default");
+  return [
+    ...parameters.filter((one) => one.in === "query").map(({ name }) => `query ${name}`),
+    ...fieldsOf(bodyNode(route) ?? {}).map((field) => `body ${field}`),
+    ...statuses.flatMap((status) => [
+      `status ${status}`,
+      ...fieldsOf(replyNode(route, Number(status))).map((field) => `${status} ${field}`),
+    ]),
+  ];
+}

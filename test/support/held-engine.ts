@@ -1,0 +1,64 @@
+/** An engine whose containers stop in the middle of an operation, for as long as a test wants. */
+
+import { SandboxError } from "../../src/common/errors.ts";
+import type { Engine } from "../../src/engine/engine.ts";
+import { createLayerEngine } from "./layer-engine.ts";
+
+type Operation = "pause" | "snapshot" | "end";
+
+/** An operation that stands still. */
+export interface Hold extends Disposable {
+  /** Resolves when a container has come to it. */
+  readonly reached: Promise<void>;
+}
+
+export interface HeldEngine {
+  readonly engine: Engine;
+  /** Holds the next operation of this kind until it is disposed of. */
+  hold(operation: Operation): Hold;
+  /** Makes the next so many starts fail. */
+  failStarts(amount: number): void;
+}
+
+export function createHeldEngine(): HeldEngine {
+  const layered = createLayerEngine();
+  const holds = new Map<Operation, { reach(): void; readonly released: Promise<void> }>();
+  let failures = 0;
+
+  async function pass(operation: Operation): Promise<void> {
+    const hold = holds.get(operation);
+    holds.delete(operation);
+    hold?.reach();
+    await hold?.released;
+  }
+
+  return {
+    engine: {
+      ...layered,
+      async create(spec, signal) {
+        if (failures > 0) {
+          failures -= 1;
+          throw new SandboxError("unavailable", "no start now");
+        }
+        const container = await layered.create(spec, signal);
+        const pause = container.pause.bind(container);
+        const snapshot = container.snapshot.bind(container);
+        const end = container[Symbol.asyncDispose].bind(container);
+        return Object.assign(container, {
+          pause: async () => pass("pause").then(() => pause()),
+          snapshot: async (directory: string) => pass("snapshot").then(() => snapshot(directory)),
+          [Symbol.asyncDispose]: async () => pass("end").then(() => end()),
+        });
+      },
+    },
+    hold(operation) {
+      const reached = Promise.withResolvers<void>();
+      const released = Promise.withResolvers<void>();
+      holds.set(operation, { reach: reached.resolve, released: released.promise });
+      return { reached: reached.promise, [Symbol.dispose]: released.resolve };
+    },
+    failStarts(amount) {
+      failures = amount;
+    },
+  };
+}

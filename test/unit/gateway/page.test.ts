@@ -1,0 +1,31 @@
+/** Who is shown a page instead of JSON, and that a page is only text. */
+
+import { expect, test } from "vitest";
+import { toPage, wantsPage } from "../../../src/gateway/page.ts";
+
+const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const SHOWN = { "user-agent": FIREFOX, accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
+
+test.for<{ name: string; headers: Record<string, string>; isPage: boolean }>([
+  { name: "a browser", headers: SHOWN, isPage: true },
+  { name: "a followed link", headers: { ...SHOWN, "sec-fetch-mode": "navigate" }, isPage: true },
+  { name: "a program", headers: { ...SHOWN, "user-agent": "curl/8.0" }, isPage: false },
+  { name: "nobody in particular", headers: {}, isPage: false },
+  { name: "a script", headers: { ...SHOWN, "sec-fetch-mode": "cors" }, isPage: false },
+  { name: "an image", headers: { ...SHOWN, "sec-fetch-mode": "no-cors" }, isPage: false },
+  { name: "an older script", headers: { ...SHOWN, "x-requested-with": "x" }, isPage: false },
+  { name: "who wants JSON", headers: { ...SHOWN, accept: "application/json" }, isPage: false },
+  {
+    name: "who takes both",
+    headers: { ...SHOWN, accept: "application/json, text/html" },
+    isPage: true,
+  },
+])("$name: $isPage", ({ headers, isPage }) => {
+  expect(wantsPage(headers)).toBe(isPage);
+});
+
+test("what a page says is only text", () => {
+  const page = toPage(502, `<script>alert("1" & '2')</script>`);
+  expect(page).toContain("&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;");
+  expect(page).not.toContain("<script");
+});
