@@ -1,39 +1,118 @@
-/** Takes every figure in one run, prints a table, and writes bench/latest.json. */
+/**
+ * `npm run bench`: takes every figure in one run, prints the table, and writes JSON, plot and the
+ * table of docs/performance.md. `-- --check` compares with the committed run instead of writing it;
+ * `-- soak` looks for what many cycles and many sandboxes leave. Names of parts take only those.
+ */
 
-import { writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
 import { cpus, release } from "node:os";
-import { join } from "node:path";
+import { promisify } from "node:util";
+import { errorText } from "../src/common/errors.ts";
 import { openTestHome } from "../test/support/home.ts";
-import type { Figure } from "./figure.ts";
-import { measureFiles } from "./files.ts";
+import { findRegressions, type Regression } from "./check.ts";
+import type { BenchContext } from "./context.ts";
+import { measureCreate } from "./create.ts";
+import { measureCrowd } from "./crowd.ts";
+import { measureDensity, type Point } from "./density.ts";
+import type { Row } from "./figure.ts";
+import { measureLife } from "./life.ts";
+import { measureMemory } from "./memory.ts";
+import { installPeers } from "./peers.ts";
 import { measureProcesses } from "./process.ts";
-import { measureStart } from "./start.ts";
+import { publish, readBaseline, toText, type Report } from "./report.ts";
+import { openRuntime } from "./runtime.ts";
+import { runSoak } from "./soak.ts";
+import { measureCalls, measureStart } from "./start.ts";
+import { measureWatch } from "./watch.ts";
 import { measureWire } from "./wire.ts";
 
-await using home = await openTestHome();
-const figures: Figure[] = [
-  ...(await measureStart(home.path)),
-  ...(await measureProcesses(home.path)),
-  ...(await measureFiles()),
-  ...(await measureWire()),
-];
-const machine = {
-  cpu: cpus()[0]?.model ?? "unknown",
-  cores: cpus().length,
-  kernel: release(),
-  node: process.version,
+const DENSITIES = [1, 10, 100, 300, 500] as const;
+/** One slow moment of the machine is no regression: what looks like one is measured again. */
+const CHECK_ROUNDS = 3;
+
+/** Each is measured by itself; one that fails leaves the others alone. */
+const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>> = {
+  start: measureStart,
+  calls: measureCalls,
+  create: measureCreate,
+  processes: measureProcesses,
+  crowd: measureCrowd,
+  life: measureLife,
+  memory: measureMemory,
+  wire: measureWire,
+  watch: measureWatch,
 };
-const rows = figures.map((figure) =>
-  [
-    figure.name.padEnd(42),
-    `${figure.ours.toFixed(1)} ${figure.unit}`.padStart(12),
-    `${figure.floor.toFixed(1)} ${figure.unit}`.padStart(12),
-    (figure.floor === 0 ? "" : `${(figure.ours / figure.floor).toFixed(1)} x`).padStart(9),
-    `  ${figure.floorName}, ${figure.samples} samples`,
-  ].join(""),
-);
-const heading = `${"figure (median)".padEnd(42)}${"ours".padStart(12)}${"floor".padStart(12)}${"ratio".padStart(9)}`;
-process.stdout.write(`${[heading, ...rows].join("\n")}\n`);
-const report = { takenAt: new Date().toISOString(), machine, figures };
-const target = join(import.meta.dirname, "latest.json");
-await writeFile(target, `${JSON.stringify(report, null, 2)}\n`);
+
+const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
+if (words[0] === "soak") process.exitCode = await runSoak();
+else if (process.argv.includes("--check")) process.exitCode = await check();
+else {
+  const report = await measure(words);
+  process.stdout.write(toText(report));
+  if (words.length === 0) await publish(report);
+  if (report.faults.length > 0) process.exitCode = 1;
+}
+
+/** Measures the named parts, or all of them. */
+async function measure(wanted: readonly string[]): Promise<Report> {
+  await using home = await openTestHome();
+  await using runtime = await openRuntime();
+  const context: BenchContext = { home: home.path, peers: await installPeers(), runtime };
+  const rows: Row[] = [];
+  const faults: { part: string; reason: string }[] = [];
+  let curve: readonly Point[] = [];
+  const parts: Readonly<Record<string, (given: BenchContext) => Promise<Row[]>>> = {
+    ...PARTS,
+    async density() {
+      const measured = await measureDensity(DENSITIES);
+      ({ curve } = measured);
+      return measured.rows;
+    },
+  };
+  for (const [part, work] of Object.entries(parts)) {
+    if (wanted.length > 0 && !wanted.includes(part)) continue;
+    const startedAt = performance.now();
+    try {
+      rows.push(...(await work(context)));
+    } catch (error) {
+      faults.push({ part, reason: errorText(error) });
+    }
+    const seconds = ((performance.now() - startedAt) / 1_000).toFixed(0);
+    process.stderr.write(`${part}: ${seconds} s\n`);
+  }
+  const machine = {
+    processors: cpus().length,
+    processor: cpus()[0]?.model ?? "unknown",
+    kernel: release(),
+    Node: process.versions.node,
+    runtime: await versionOf(runtime.name),
+  };
+  return { takenAt: new Date().toISOString(), machine, rows, curve, faults };
+}
+
+async function versionOf(runtime: string): Promise<string> {
+  const { stdout } = await promisify(execFile)(runtime, ["--version"]);
+  return (stdout.split("\n")[0] ?? runtime).replace(" version", "");
+}
+
+/** The exit code: 1 for a row that is worse in each of the rounds. */
+async function check(): Promise<number> {
+  const baseline = await readBaseline();
+  if (baseline === undefined) {
+    process.stderr.write("no baseline: npm run bench makes it\n");
+    return 1;
+  }
+  let suspects: readonly Regression[] = [];
+  for (let round = 1; round <= CHECK_ROUNDS; round += 1) {
+    const { rows, faults } = await measure(words);
+    const found = findRegressions(rows, baseline.rows);
+    suspects =
+      round === 1 ? found : found.filter(({ id }) => suspects.some((one) => one.id === id));
+    for (const { part, reason } of faults) process.stderr.write(`${part}: ${reason}\n`);
+    if (faults.length > 0) return 1;
+    if (suspects.length === 0) break;
+  }
+  for (const { text } of suspects) process.stdout.write(`${text}\n`);
+  if (suspects.length === 0) process.stdout.write("no row is worse than the baseline\n");
+  return suspects.length === 0 ? 0 : 1;
+}

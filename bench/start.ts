@@ -1,44 +1,65 @@
-/** Start of the stdio server to its first tools/list answer, beside a bare Node. */
+/** Start of the stdio server to its first tools/list answer, and what one call costs that does nothing. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createInterface } from "node:readline";
-import { startProgram } from "../test/support/program.ts";
-import { measurePair, timed, type Figure } from "./figure.ts";
+import { join } from "node:path";
+import { startMcpClient } from "../test/support/mcp-client.ts";
+import { PROGRAM } from "../test/support/program.ts";
+import type { BenchContext } from "./context.ts";
+import { atMost, compare, timed, type Contestant, type MissingPeer, type Row } from "./figure.ts";
+import { createSandbox, killSandbox, openPeer, startToList } from "./hosts.ts";
+import type { Found } from "./peers.ts";
 
-const SAMPLES = 15;
-const PROTOCOL = "2025-11-25";
+const START = { samples: 30, budgetMs: 20_000 };
+const CALLS = { samples: 200, budgetMs: 10_000 };
 
-export async function measureStart(home: string): Promise<Figure[]> {
-  const figure = await measurePair({
-    name: "server start to first tools/list answer",
-    floorName: "bare node start and end",
-    samples: SAMPLES,
-    ours: async () => startToList(home),
-    floor: async () => timed(async () => once(spawn(process.execPath, ["-e", "0"]), "exit")),
+export async function measureStart({ home, peers }: BenchContext): Promise<Row[]> {
+  const row = await compare({
+    ...START,
+    id: "start",
+    name: "server start to first tools/list",
+    ours: async () => startToList([PROGRAM, "stdio", "--home", home]),
+    floor: bareNode(),
+    peers: [startOf("filesystem server", peers.npm.filesystem, ["/tmp"])],
+    judge: ({ ratio }) => [atMost(2.5, ratio)],
   });
-  return [figure];
+  return [row];
 }
 
-async function startToList(home: string): Promise<number> {
-  const startedAt = performance.now();
-  await using program = startProgram(["stdio", "--home", home], { SANDBOX_MCP_LOG_LEVEL: "error" });
-  const send = (message: object): void => {
-    program.child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+/** A node that does nothing, from start to end. */
+export function bareNode(): Contestant {
+  return {
+    name: "bare node",
+    run: async () => timed(async () => once(spawn(process.execPath, ["-e", "0"]), "exit")),
   };
-  const clientInfo = { name: "bench", version: "1" };
-  send({
-    id: 1,
-    method: "initialize",
-    params: { protocolVersion: PROTOCOL, capabilities: {}, clientInfo },
-  });
-  send({ method: "notifications/initialized" });
-  send({ id: 2, method: "tools/list" });
-  for await (const line of createInterface({ input: program.stdout })) {
-    if (/"id":2\b/.test(line)) break;
+}
+
+function startOf(name: string, found: Found, args: readonly string[]): Contestant | MissingPeer {
+  if ("missing" in found) return { name, ...found };
+  return { name, run: async () => startToList([found.path, ...args]) };
+}
+
+export async function measureCalls({ home }: BenchContext): Promise<Row[]> {
+  await using client = await startMcpClient(["--home", home, "--pool", "0"]);
+  const script = join(import.meta.dirname, "one-tool.ts");
+  await using bare = await openPeer([script]);
+  const sandbox = await createSandbox(client);
+  const started = await client.call("run_process", { sandbox_id: sandbox, cmd: "true" });
+  const input = { process_id: /process_id: (\S+)/.exec(started.text)?.[1] ?? "" };
+  try {
+    const row = await compare({
+      ...CALLS,
+      id: "call",
+      name: "MCP call that does nothing",
+      ours: async () => timed(async () => client.call("get_process_output", input)),
+      floor: {
+        name: "one-tool server, same SDK",
+        run: async () => timed(async () => bare.call("nothing", input)),
+      },
+      judge: ({ ratio }) => [atMost(1.5, ratio)],
+    });
+    return [row];
+  } finally {
+    await killSandbox(client, sandbox);
   }
-  const elapsed = performance.now() - startedAt;
-  program.child.stdin?.end();
-  await program.exited();
-  return elapsed;
 }

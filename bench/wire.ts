@@ -15,21 +15,21 @@ import { promisify } from "node:util";
 import { startTestDaemon, type TestDaemon } from "../test/support/envd.ts";
 import { measureSlowReaders } from "../test/support/slow-readers.ts";
 import { startRaw } from "../test/support/start-stream.ts";
-import { measurePair, timed, type Figure } from "./figure.ts";
+import { atLeast, below, compare, timed, type Row } from "./figure.ts";
 
-const TRIP_SAMPLES = 50;
-const STREAM_SAMPLES = 5;
-const COMPOSE_SAMPLES = 3;
+const TRIPS = { samples: 50, budgetMs: 5_000 };
+const STREAMS = { samples: 5, budgetMs: 15_000 };
+const COMPOSES = { samples: 3, budgetMs: 1 };
 const STREAM_BYTES = 100_000_000;
 const STREAM_MB = STREAM_BYTES / 1e6;
 const PARTS = 10;
 const READERS = 100;
 const MIB = 1024 * 1024;
 
-export async function measureWire(): Promise<Figure[]> {
+export async function measureWire(): Promise<Row[]> {
   await using daemon = await startTestDaemon({ useBinaryFormat: true });
   return [
-    ...(await measureTrips(daemon)),
+    await measureTrips(daemon),
     await measureOutput(daemon, "json"),
     await measureOutput(daemon, "binary"),
     ...(await measureTransfers(daemon)),
@@ -38,49 +38,53 @@ export async function measureWire(): Promise<Figure[]> {
   ];
 }
 
-async function measureTrips({ publicSocket: socketPath }: TestDaemon): Promise<Figure[]> {
-  const trip = await measurePair({
-    name: "true, round trip on the wire",
-    floorName: "plain spawn of true",
-    samples: TRIP_SAMPLES,
+async function measureTrips({ publicSocket: socketPath }: TestDaemon): Promise<Row> {
+  return compare({
+    ...TRIPS,
+    id: "wire-run",
+    name: "`true`, round trip on the wire",
     ours: async () => (await startRaw({ socketPath, command: ["true"], isBinary: false })).totalMs,
-    floor: async () => timed(async () => once(spawn("true"), "exit")),
+    floor: { name: "plain spawn", run: async () => timed(async () => once(spawn("true"), "exit")) },
   });
-  const command = ["echo", "x".repeat(100)] as const;
-  const first = await measurePair({
-    name: "first byte on the wire",
-    floorName: "first byte of a plain spawn",
-    samples: TRIP_SAMPLES,
-    ours: async () => (await startRaw({ socketPath, command, isBinary: false })).firstByteMs,
-    floor: async () => timed(async () => once(spawn("echo", ["x"]).stdout, "data")),
-  });
-  return [trip, first];
 }
 
-async function measureOutput(daemon: TestDaemon, codec: "json" | "binary"): Promise<Figure> {
+/** At least, in MB/s, by the codec. */
+const MIN_RATES = { json: 100, binary: 250 } as const;
+
+/** The floor sends the same bytes by HTTP, with nothing around them. */
+async function measureOutput(daemon: TestDaemon, codec: "json" | "binary"): Promise<Row> {
   const command = ["head", "-c", String(STREAM_BYTES), "/dev/zero"] as const;
   const [file, ...args] = command;
-  return measurePair({
-    name: `output of a process, ${codec}`,
-    floorName: "a pipe",
-    samples: STREAM_SAMPLES,
-    megabytes: STREAM_MB,
-    ours: async () => {
-      const isBinary = codec === "binary";
-      const socketPath = daemon.publicSocket;
-      return (await startRaw({ socketPath, command, isBinary })).totalMs;
-    },
-    floor: async () =>
-      timed(async () => {
-        const child = spawn(file, args, { stdio: ["ignore", "pipe", "ignore"] });
-        child.stdout.resume();
-        await once(child, "close");
-      }),
+  const floorSocket = join(daemon.folder, `output-${codec}.sock`);
+  const server = createServer((_incoming, reply) => {
+    const child = spawn(file, args, { stdio: ["ignore", "pipe", "ignore"] });
+    child.stdout.pipe(reply);
   });
+  server.listen(floorSocket);
+  await once(server, "listening");
+  const socketPath = daemon.publicSocket;
+  const isBinary = codec === "binary";
+  try {
+    return await compare({
+      ...STREAMS,
+      id: `wire-${codec}`,
+      name: `output of a process on the wire, ${codec}`,
+      megabytes: STREAM_MB,
+      ours: async () => (await startRaw({ socketPath, command, isBinary })).totalMs,
+      floor: {
+        name: "the same by plain HTTP",
+        run: async () => transfer(floorSocket, "/"),
+      },
+      judge: ({ p50 }) => [{ goal: `≥ ${MIN_RATES[codec]} MB/s`, isMet: p50 >= MIN_RATES[codec] }],
+    });
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
 }
 
 /** GET and POST against a file server of a dozen lines on a socket of the same kind. */
-async function measureTransfers(daemon: TestDaemon): Promise<Figure[]> {
+async function measureTransfers(daemon: TestDaemon): Promise<Row[]> {
   const path = join(daemon.folder, "file.bin");
   const socketPath = join(daemon.folder, "floor.sock");
   const server = createServer((incoming, reply) => {
@@ -97,19 +101,26 @@ async function measureTransfers(daemon: TestDaemon): Promise<Figure[]> {
   await once(server, "listening");
   const bytes = Buffer.alloc(STREAM_BYTES, "sandbox-mcp ");
   await writeFile(path, bytes);
-  const base = { floorName: "bare file server", samples: STREAM_SAMPLES, megabytes: STREAM_MB };
+  const base = {
+    ...STREAMS,
+    megabytes: STREAM_MB,
+    judge: ({ ratio }: { readonly ratio: number }) => [atLeast(0.6, ratio)],
+  };
+  const name = "bare file server";
   try {
-    const read = await measurePair({
+    const read = await compare({
       ...base,
-      name: "GET /files",
+      id: "files-get",
+      name: "GET /files of 100 MB",
       ours: async () => transfer(daemon.publicSocket, path),
-      floor: async () => transfer(socketPath, path),
+      floor: { name, run: async () => transfer(socketPath, path) },
     });
-    const write = await measurePair({
+    const write = await compare({
       ...base,
-      name: "POST /files",
+      id: "files-post",
+      name: "POST /files of 100 MB",
       ours: async () => transfer(daemon.publicSocket, path, bytes),
-      floor: async () => transfer(socketPath, path, bytes),
+      floor: { name, run: async () => transfer(socketPath, path, bytes) },
     });
     return [read, write];
   } finally {
@@ -136,18 +147,20 @@ async function transfer(socketPath: string, path: string, body?: Buffer): Promis
 }
 
 /** Ten files of 100 MB; the floor is `cat`, which lets the kernel copy too, and a sync. */
-async function measureCompose(daemon: TestDaemon): Promise<Figure> {
+async function measureCompose(daemon: TestDaemon): Promise<Row> {
   const sources = Array.from({ length: PARTS }, (_, index) => join(daemon.folder, `part${index}`));
   const target = join(daemon.folder, "whole");
   const bytes = Buffer.alloc(STREAM_BYTES, "sandbox-mcp ");
   const prepare = async () => {
     await rm(target, { force: true });
     for (const source of sources) await writeFile(source, bytes);
+    // What is still to be written of them would slow down whoever comes first.
+    await promisify(execFile)("sync", ["-f", daemon.folder]);
   };
-  return measurePair({
+  const row = await compare({
+    ...COMPOSES,
+    id: "compose",
     name: "compose of 10 x 100 MB, with sync",
-    floorName: "cat and sync",
-    samples: COMPOSE_SAMPLES,
     megabytes: PARTS * STREAM_MB,
     ours: async () => {
       await prepare();
@@ -159,34 +172,45 @@ async function measureCompose(daemon: TestDaemon): Promise<Figure> {
         if (reply.status !== 200) throw new Error(reply.text);
       });
     },
-    floor: async () => {
-      await prepare();
-      const script = 'target=$1; shift; cat -- "$@" > "$target"; sync "$target"';
-      const args = ["-c", script, "sh", target, ...sources];
-      return timed(async () => promisify(execFile)("sh", args));
+    floor: {
+      name: "cat and sync",
+      async run() {
+        await prepare();
+        const script = 'target=$1; shift; cat -- "$@" > "$target"; sync "$target"';
+        const args = ["-c", script, "sh", target, ...sources];
+        return timed(async () => promisify(execFile)("sh", args));
+      },
     },
+    judge: ({ ratio }) => [{ goal: "≤ 1.2 x the time", isMet: ratio >= 1 / 1.2 }],
   });
+  await rm(target, { force: true });
+  return row;
 }
 
 /** The second of two rounds: the first one grows what the daemon keeps for its own use. */
-async function measureReaders(daemon: TestDaemon): Promise<Figure[]> {
+async function measureReaders(daemon: TestDaemon): Promise<Row[]> {
   await measureSlowReaders(daemon, READERS);
   const { beforeMs, duringMs, growthBytes } = await measureSlowReaders(daemon, READERS);
-  const base = { samples: 1, floorName: "the same without them" };
+  const growth = growthBytes / MIB;
+  const base = { samples: 1, peers: [] };
   return [
     {
       ...base,
-      name: `p99 beside ${READERS} that never read`,
+      id: "readers",
+      name: `p99 of a reader beside ${READERS} that never read`,
       unit: "ms",
       ours: duringMs,
       floor: beforeMs,
+      floorName: "the same without them",
+      verdicts: [below("ms", 50, duringMs)],
     },
     {
       ...base,
+      id: "readers-growth",
       name: "growth of the daemon for them",
       unit: "MiB",
-      ours: growthBytes / MIB,
-      floor: 0,
+      ours: growth,
+      verdicts: [below("MiB", 32, growth)],
     },
   ];
 }

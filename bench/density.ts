@@ -1,0 +1,168 @@
+/** What a sandbox costs when there are many: create, exec, list, memory and idle time, from 1 to 500. */
+
+import { readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { setTimeout as delay } from "node:timers/promises";
+import { createGate } from "../src/common/lifetime.ts";
+import { median, quantile, timed, type Row } from "./figure.ts";
+import { startService, type BenchService } from "./service.ts";
+
+const AT_ONCE = 2;
+const ENDS_AT_ONCE = 8;
+const EXECS = 30;
+const LISTS = 200;
+const IDLE_MS = 5_000;
+const SETTLE_MS = 2_000;
+const KIB_PER_MIB = 1024;
+const NS_PER_MS = 1e6;
+const MS_PER_TICK = 10;
+const MAX_LIST_MS = 50;
+const MAX_IDLE_PERCENT = 2;
+/** The last point may cost this much more than the first of many. */
+const FLAT = 1.3;
+
+/** One place on the cost curve. */
+export interface Point {
+  readonly sandboxes: number;
+  readonly createMs: number;
+  readonly execMs: number;
+  readonly listP99Ms: number;
+  /** What the machine has less for each. */
+  readonly memoryMib: number;
+  /** Of all processors together, by the sandboxes and their service. */
+  readonly idlePercent: number;
+}
+
+/** Fills the machine up to each of the counts; everything is gone when it resolves. */
+export async function measureDensity(
+  counts: readonly number[],
+): Promise<{ readonly rows: Row[]; readonly curve: Point[] }> {
+  const most = Math.max(...counts);
+  await using service = await startService(["--pool", "0", "--max-sandboxes", String(most + 10)]);
+  const ids: string[] = [];
+  const curve: Point[] = [];
+  // The first one fills caches that all others share.
+  await service.kill(await service.create());
+  const emptyMib = await availableMib();
+  let silent = 0;
+  for (const count of counts) {
+    const createMs = await grow(service, ids, count);
+    silent += await countSilent(service, ids);
+    await delay(SETTLE_MS);
+    const memoryMib = (emptyMib - (await availableMib())) / count;
+    const idlePercent = await measureIdle(service.pid);
+    const execs: number[] = [];
+    for (let index = 0; index < EXECS; index += 1) {
+      const id = ids[Math.floor((index * ids.length) / EXECS)] ?? "";
+      execs.push(await timed(async () => service.run(id, ["true"])));
+    }
+    const lists: number[] = [];
+    for (let index = 0; index < LISTS; index += 1) {
+      lists.push(await timed(async () => service.call("GET", "/v2/sandboxes?limit=100")));
+    }
+    const listP99Ms = quantile(lists, 0.99);
+    const execMs = median(execs);
+    curve.push({ sandboxes: count, createMs, execMs, listP99Ms, memoryMib, idlePercent });
+  }
+  const gate = createGate(ENDS_AT_ONCE);
+  await Promise.all(ids.map(async (id) => gate.run(async () => service.kill(id))));
+  return { rows: toRows(curve, silent), curve };
+}
+
+/** Creates up to a count; the median of what each took. */
+async function grow(service: BenchService, ids: string[], count: number): Promise<number> {
+  const gate = createGate(AT_ONCE);
+  const taken: number[] = [];
+  const wanted = Array.from({ length: count - ids.length }, async () =>
+    gate.run(async () => {
+      taken.push(await timed(async () => void ids.push(await service.create())));
+    }),
+  );
+  await Promise.all(wanted);
+  return median(taken);
+}
+
+/** How many do not answer an exec. */
+async function countSilent(service: BenchService, ids: readonly string[]): Promise<number> {
+  const gate = createGate(AT_ONCE);
+  const answers = ids.map(async (id) =>
+    gate.run(async () => {
+      const output = await service.run(id, ["echo", id]).catch(() => "");
+      return output.trim() === id;
+    }),
+  );
+  return (await Promise.all(answers)).filter((isRight) => !isRight).length;
+}
+
+async function measureIdle(service: number): Promise<number> {
+  const before = await spentMs(service);
+  await delay(IDLE_MS);
+  const spent = (await spentMs(service)) - before;
+  return (spent * 100) / IDLE_MS / availableParallelism();
+}
+
+/** Processor time of the service and of all sandboxes. */
+async function spentMs(service: number): Promise<number> {
+  const stat = await readFile(`/proc/${service}/stat`, "utf8");
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const own = (Number(fields[11]) + Number(fields[12])) * MS_PER_TICK;
+  const path = "/sys/fs/cgroup/cpuacct/sandbox-mcp/cpuacct.usage";
+  const legacy = await readFile(path, "utf8").catch(() => "");
+  if (legacy !== "") return own + Number(legacy) / NS_PER_MS;
+  const unified = await readFile("/sys/fs/cgroup/sandbox-mcp/cpu.stat", "utf8").catch(() => "");
+  return own + Number(/^usage_usec (\d+)$/m.exec(unified)?.[1] ?? 0) / 1_000;
+}
+
+async function availableMib(): Promise<number> {
+  const text = await readFile("/proc/meminfo", "utf8");
+  return Number(/^MemAvailable:\s+(\d+) kB$/m.exec(text)?.[1] ?? 0) / KIB_PER_MIB;
+}
+
+function toRows(curve: readonly Point[], silent: number): Row[] {
+  const last = curve.at(-1);
+  const many = curve.find(({ sandboxes }) => sandboxes >= 10);
+  if (last === undefined || many === undefined) return [];
+  const { sandboxes, listP99Ms, idlePercent } = last;
+  const base = { samples: 1, peers: [] };
+  const costs = [
+    ["create", "createMs", "ms"],
+    ["exec", "execMs", "ms"],
+    ["memory", "memoryMib", "MiB"],
+  ] as const;
+  return [
+    ...costs.map(([name, field, unit]) => ({
+      ...base,
+      id: `density-${name}`,
+      name: `${name} at ${sandboxes} sandboxes`,
+      unit,
+      ours: last[field],
+      floor: many[field],
+      floorName: `at ${many.sandboxes}`,
+      verdicts: [atMostFlat(last[field] / many[field])],
+    })),
+    {
+      ...base,
+      id: "density-list",
+      name: `p99 of list at ${sandboxes} sandboxes`,
+      unit: "ms" as const,
+      ours: listP99Ms,
+      samples: LISTS,
+      verdicts: [
+        { goal: `≤ ${MAX_LIST_MS}`, isMet: listP99Ms <= MAX_LIST_MS },
+        { goal: "all answer exec", isMet: silent === 0 },
+      ],
+    },
+    {
+      ...base,
+      id: "density-idle",
+      name: `processors used by ${sandboxes} idle sandboxes`,
+      unit: "%" as const,
+      ours: idlePercent,
+      verdicts: [{ goal: `< ${MAX_IDLE_PERCENT}`, isMet: idlePercent < MAX_IDLE_PERCENT }],
+    },
+  ];
+}
+
+function atMostFlat(ratio: number) {
+  return { goal: `flat: ≤ ${FLAT} x`, isMet: ratio <= FLAT };
+}

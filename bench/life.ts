@@ -1,0 +1,171 @@
+/** Pause and resume, snapshots of small and large disks, forks. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { BenchContext } from "./context.ts";
+import { below, compare, median, timed, type Row, type Verdict } from "./figure.ts";
+import { startService, textOf, type BenchService } from "./service.ts";
+
+const PAUSES = { samples: 30, budgetMs: 10_000 };
+const MAX_MOMENT_MS = 10;
+const SMALL = { id: "snapshot-8", mb: 8, samples: 10, maxMs: 50 };
+const LARGE = { id: "snapshot-1000", mb: 1_000, samples: 3, maxMs: 150 };
+const MAX_STOPPED_MS = 20;
+const FORKS = 10;
+const FORK_SAMPLES = 3;
+const MAX_FORK_MS = 300;
+
+export async function measureLife(context: BenchContext): Promise<Row[]> {
+  await using service = await startService(["--pool", "0", "--disk-mb", "6000"]);
+  return [
+    ...(await measurePauses(service, context)),
+    ...(await measureSnapshots(service, SMALL)),
+    ...(await measureSnapshots(service, LARGE)),
+    await measureForks(service),
+  ];
+}
+
+async function measurePauses(service: BenchService, { runtime }: BenchContext): Promise<Row[]> {
+  const sandbox = await service.create();
+  const path = `/sandboxes/${sandbox}`;
+  const pause = async () => timed(async () => service.call("POST", `${path}/pause`));
+  const resume = async () =>
+    timed(async () => service.call("POST", `/v2${path}/connect`, { timeout: 3_600 }));
+  const pauses = await compare({
+    ...PAUSES,
+    id: "pause",
+    name: "pause",
+    async ours() {
+      const elapsed = await pause();
+      await resume();
+      return elapsed;
+    },
+    floor: {
+      name: `${runtime.name} pause`,
+      async run() {
+        const elapsed = await timed(runtime.pause);
+        await runtime.resume();
+        return elapsed;
+      },
+    },
+    judge: judgeMoment,
+  });
+  const resumes = await compare({
+    ...PAUSES,
+    id: "resume",
+    name: "resume",
+    async ours() {
+      await pause();
+      return resume();
+    },
+    floor: {
+      name: `${runtime.name} resume`,
+      async run() {
+        await runtime.pause();
+        return timed(runtime.resume);
+      },
+    },
+    judge: judgeMoment,
+  });
+  await service.kill(sandbox);
+  return [pauses, resumes];
+}
+
+function judgeMoment({ p50 }: { readonly p50: number }): Verdict[] {
+  return [below("p50 ms", MAX_MOMENT_MS, p50)];
+}
+
+/** Keeps the longest time between two of its own steps of a millisecond in a file. */
+const CLOCK = `import os, time
+longest = 0.0
+last = time.monotonic()
+while True:
+    time.sleep(0.001)
+    now = time.monotonic()
+    if os.path.exists("/dev/shm/again"):
+        os.remove("/dev/shm/again")
+        longest = 0.0
+    if now - last > longest:
+        longest = now - last
+        with open("/dev/shm/part", "w") as part:
+            part.write(str(longest * 1000))
+        os.rename("/dev/shm/part", "/dev/shm/longest")
+    last = now
+`;
+
+interface SnapshotCase {
+  readonly id: string;
+  readonly mb: number;
+  readonly samples: number;
+  readonly maxMs: number;
+}
+
+async function measureSnapshots(service: BenchService, options: SnapshotCase): Promise<Row[]> {
+  const { id, mb, samples, maxMs } = options;
+  const sandbox = await service.create();
+  await service.run(sandbox, ["sh", "-c", `setsid python3 -c '${CLOCK}' >/dev/null 2>&1 &`]);
+  const taken: number[] = [];
+  const stopped: number[] = [];
+  for (let round = 0; round <= samples; round += 1) {
+    const fill = `head -c ${mb}000000 /dev/urandom > /root/dirty; sync -f /root; touch /dev/shm/again`;
+    await service.run(sandbox, ["sh", "-c", fill]);
+    await delay(50);
+    let made: unknown;
+    const elapsed = await timed(async () => {
+      made = await service.call("POST", `/sandboxes/${sandbox}/snapshots`, {});
+    });
+    const longest = Number(await service.run(sandbox, ["cat", "/dev/shm/longest"]));
+    if (round > 0) {
+      taken.push(elapsed);
+      stopped.push(longest);
+    }
+    await service.call("DELETE", `/templates/${encodeURIComponent(textOf(made, "snapshotID"))}`);
+  }
+  await service.kill(sandbox);
+  const base = { unit: "ms" as const, samples: taken.length, peers: [] };
+  const [total, pause] = [median(taken), median(stopped)];
+  return [
+    {
+      ...base,
+      id,
+      name: `snapshot with ${mb} MB written`,
+      ours: total,
+      verdicts: [below("ms", maxMs, total)],
+    },
+    {
+      ...base,
+      id: `${id}-stopped`,
+      name: `its sandbox stands still for`,
+      ours: pause,
+      verdicts: [below("ms", MAX_STOPPED_MS, pause)],
+    },
+  ];
+}
+
+async function measureForks(service: BenchService): Promise<Row> {
+  const sandbox = await service.create();
+  const taken: number[] = [];
+  for (let round = 0; round < FORK_SAMPLES; round += 1) {
+    let made: unknown;
+    taken.push(
+      await timed(async () => {
+        made = await service.call("POST", `/sandboxes/${sandbox}/fork`, {
+          count: FORKS,
+          timeout: 600,
+        });
+      }),
+    );
+    const forks = Array.isArray(made) ? made : [];
+    for (const fork of forks) await service.kill(textOf(Reflect.get(fork, "sandbox"), "sandboxID"));
+  }
+  await service.kill(sandbox);
+  const ours = median(taken);
+  return {
+    id: "fork",
+    name: `fork x ${FORKS}`,
+    unit: "ms",
+    ours,
+    samples: taken.length,
+    peers: [],
+    verdicts: [below("ms", MAX_FORK_MS, ours)],
+  };
+}

@@ -1,0 +1,99 @@
+/** A running `serve` spoken to by plain HTTP, as any client of its wire does. */
+
+import { startServe } from "../test/support/serve.ts";
+
+export interface BenchService extends AsyncDisposable {
+  readonly pid: number;
+  /** The id of a new sandbox. */
+  create(template?: string): Promise<string>;
+  kill(sandbox: string): Promise<void>;
+  /** A control call that must succeed; its parsed reply. */
+  call(method: "GET" | "POST" | "DELETE", path: string, body?: object): Promise<unknown>;
+  /** Runs a program as root in a sandbox to its end; its standard output. */
+  run(sandbox: string, command: readonly [string, ...string[]]): Promise<string>;
+}
+
+/** Starts `serve` in a home of its own. */
+export async function startService(flags: readonly string[]): Promise<BenchService> {
+  const serve = await startServe(["--log-level", "warn", ...flags]);
+  const headers = { "x-api-key": serve.apiKey, "content-type": "application/json" };
+  const tokens = new Map<string, string>();
+  const call: BenchService["call"] = async (method, path, body) => {
+    const reply = await fetch(`${serve.url}${path}`, {
+      method,
+      headers,
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await reply.text();
+    if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status} ${text}`);
+    return text === "" ? undefined : JSON.parse(text);
+  };
+  return {
+    pid: serve.program.child.pid ?? 0,
+    call,
+    async create(templateID = "base") {
+      const made = await call("POST", "/v2/sandboxes", { templateID, timeout: 3_600 });
+      const id = textOf(made, "sandboxID");
+      tokens.set(id, textOf(made, "envdAccessToken"));
+      return id;
+    },
+    async kill(sandbox) {
+      await call("DELETE", `/sandboxes/${sandbox}`);
+    },
+    run: async (sandbox, command) => {
+      const token = tokens.get(sandbox) ?? "";
+      return runInside({ url: serve.url, sandbox, token }, command);
+    },
+    [Symbol.asyncDispose]: () => serve[Symbol.asyncDispose](),
+  };
+}
+
+/** A field of a reply that must be a text. */
+export function textOf(reply: unknown, name: string): string {
+  const value: unknown =
+    typeof reply === "object" && reply !== null ? Reflect.get(reply, name) : undefined;
+  if (typeof value !== "string") throw new Error(`the reply has no ${name}`);
+  return value;
+}
+
+interface Target {
+  readonly url: string;
+  readonly sandbox: string;
+  readonly token: string;
+}
+
+const HEAD_BYTES = 5;
+
+async function runInside(
+  { url, sandbox, token }: Target,
+  [cmd, ...args]: readonly [string, ...string[]],
+): Promise<string> {
+  const message = Buffer.from(JSON.stringify({ process: { cmd, args } }));
+  const head = Buffer.alloc(HEAD_BYTES);
+  head.writeUInt32BE(message.length, 1);
+  const reply = await fetch(`${url}/process.Process/Start`, {
+    method: "POST",
+    body: Buffer.concat([head, message]),
+    headers: {
+      "content-type": "application/connect+json",
+      "connect-protocol-version": "1",
+      authorization: `Basic ${Buffer.from("root:").toString("base64")}`,
+      "x-access-token": token,
+      "e2b-sandbox-id": sandbox,
+      "e2b-sandbox-port": "49983",
+    },
+  });
+  const bytes = Buffer.from(await reply.arrayBuffer());
+  const output: string[] = [];
+  let hasEnded = false;
+  for (let offset = 0; offset + HEAD_BYTES <= bytes.length;) {
+    const end = offset + HEAD_BYTES + bytes.readUInt32BE(offset + 1);
+    const text = bytes.toString("utf8", offset + HEAD_BYTES, end);
+    const part = /"stdout":"([^"]*)"/.exec(text)?.[1];
+    if (part !== undefined) output.push(Buffer.from(part, "base64").toString("utf8"));
+    hasEnded ||= text.includes('"end":') && text.includes('"exited":true');
+    offset = end;
+  }
+  if (!hasEnded) throw new Error(`${cmd} did not end: ${reply.status}`);
+  return output.join("");
+}
