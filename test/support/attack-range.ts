@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readdirSync } from "node:fs";
-import { chmod, lstat, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { performance } from "node:perf_hooks";
 import { Sandbox, type SandboxOpts } from "e2b";
@@ -39,6 +39,8 @@ export interface AttackRange extends AsyncDisposable {
   readonly canary: Canary;
   /** Runs an attack in the attacked sandbox, or in another one. */
   attack(attack: Attack, user: string, target?: Sandbox): Promise<Outcomes>;
+  /** Puts the programs of the attacks into a sandbox. */
+  equip(sandbox: Sandbox): Promise<void>;
   /** A new sandbox with the programs of the attacks in it. */
   createSandbox(options?: SandboxOpts): Promise<Sandbox>;
   /** Fails unless the canaries are unchanged, the service is healthy and the neighbour answers. */
@@ -73,15 +75,19 @@ export async function makeCanary(): Promise<Canary> {
   };
 }
 
-/** Describes a folder and all that is in it, by a hash. */
+/** Describes a folder and all that is in it, by a hash; no link is followed. */
 async function fingerprintOf(folder: string): Promise<string> {
   const hash = createHash("sha256");
-  const names = await readdir(folder, { recursive: true });
-  for (const name of [".", ...names.toSorted()]) {
-    const path = join(folder, name);
+  const waiting = [folder];
+  for (let path = waiting.shift(); path !== undefined; path = waiting.shift()) {
     const entry = await lstat(path);
-    hash.update(`${name} ${entry.mode} ${entry.uid} ${entry.gid} ${entry.mtimeMs} ${entry.size}\n`);
+    const { mode, uid, gid, size, mtimeMs } = entry;
+    hash.update(`${path} ${mode} ${uid} ${gid} ${size} ${mtimeMs}\n`);
     if (entry.isFile()) hash.update(await readFile(path));
+    if (entry.isSymbolicLink()) hash.update(await readlink(path));
+    if (!entry.isDirectory()) continue;
+    const names = await readdir(path);
+    waiting.push(...names.toSorted().map((name) => join(path, name)));
   }
   return hash.digest("hex");
 }
@@ -116,6 +122,7 @@ export async function startRange(
     neighbour,
     canary,
     createSandbox,
+    equip,
     attack: async (attack, user, target = sandbox) => {
       const command = attackCommand(attack).join(" ");
       return parseOutcomes((await target.commands.run(command, { user, timeoutMs: 0 })).stdout);

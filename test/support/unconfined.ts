@@ -36,13 +36,17 @@ mount -t tmpfs none root/tmp
 mount --bind root/dev/null root/proc/interrupts
 mount --bind root/proc/sys root/proc/sys
 cd root
-if [ "$way" = pivot ]; then pivot_root . host; fi
+if [ "$way" = leak ]; then exec 9</; fi
+if [ "$way" != chroot ]; then pivot_root . host; fi
 exec chroot . "$@"`;
 
-/** `pivot` gives it a root of its own, `chroot` one that only its name lookups end at. */
+/**
+ * `pivot` gives it a root of its own, `leak` does too and leaves the machine's open as descriptor 9,
+ * `chroot` gives it a root that only its name lookups end at.
+ */
 export async function attackUnconfined(
   attack: Attack,
-  way: "pivot" | "chroot" = "pivot",
+  way: "pivot" | "leak" | "chroot" = "pivot",
 ): Promise<Outcomes> {
   const [layer] = await baseLayers();
   // A folder that the machine does not miss while something is mounted on it in the child alone.

@@ -12,6 +12,8 @@ import { makeTempFolder } from "./temp-folder.ts";
 export interface Weakness {
   /** JavaScript that changes `config`, the whole OCI configuration. */
   readonly config?: string;
+  /** A folder that the runtime hands on as one more open descriptor. */
+  readonly leak?: string;
   /** Shell lines that run beside the mounted root, in the engine's own mount namespace. */
   readonly stage?: string;
 }
@@ -24,7 +26,7 @@ export async function startWeakHost(runtime: string, weakness: Weakness): Promis
   await writeFile(change, changeProgram(weakness.config ?? ""));
   const path = join(folder.path, "runtime");
   const real = runtimePath(runtime) ?? runtime;
-  await writeFile(path, wrapper({ change, real, stage: weakness.stage ?? "" }));
+  await writeFile(path, wrapper({ change, real, weakness }));
   await chmod(path, 0o755);
   const host = stack.use(await startOciHost(path));
   const owned = stack.move();
@@ -39,15 +41,19 @@ ${text}
 writeFileSync(path, JSON.stringify(config));`;
 }
 
-/** The descriptors of the daemon's sockets stay open in the shell and go on to the runtime. */
-function wrapper(parts: { change: string; real: string; stage: string }): string {
+/** The descriptors of the daemon's sockets, 3 and 4, stay open in the shell and go on. */
+function wrapper(parts: { change: string; real: string; weakness: Weakness }): string {
+  const { stage = ":", leak } = parts.weakness;
+  // No word of the call has a blank in it.
+  const call = `set -- $(echo "$*" | sed 's/--preserve-fds 2/--preserve-fds 3/')`;
   return `#!/bin/sh
 set -e
 case " $* " in
 *" run "*)
   ${process.execPath} ${parts.change} "$@" 3>&- 4>&-
   cd /run/sandbox-mcp
-  ${parts.stage || ":"}
+  ${stage}
+  ${leak === undefined ? ":" : `exec 5<${leak}; ${call}`}
   ;;
 esac
 exec ${parts.real} "$@"

@@ -9,6 +9,7 @@ import { startRange, type AttackRange } from "../../support/attack-range.ts";
 import { attackedRuntimes } from "../../support/runtimes.ts";
 import { describeKernel, describeKernelControl } from "./kernel.ts";
 import { describeMounts, describeMountsControl } from "./mounts.ts";
+import { describeProcesses, describeProcessesControl } from "./processes.ts";
 
 describe.each(attackedRuntimes())("on %s", (runtime) => {
   let range: AttackRange;
@@ -22,10 +23,12 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
   afterAll(async () => range[Symbol.asyncDispose]());
 
   describeMounts(() => range);
+  describeProcesses(() => range, runtime);
   describeKernel(() => range, runtime);
 });
 
 describe("without the defence", () => {
   describeMountsControl();
+  describeProcessesControl();
   describeKernelControl();
 });

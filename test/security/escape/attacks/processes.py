@@ -5,7 +5,9 @@ import ctypes
 import errno
 import os
 import re
+import shutil
 import stat
+import struct
 import subprocess
 import sys
 
@@ -13,6 +15,19 @@ from base import LIBC, attack, call, main
 
 O_PATH = 0o10000000
 TOKEN = re.compile(rb"[0-9a-f]{64}")
+
+
+@attack("E05")
+def working_folders(canary):
+    """Every folder that a working directory could be by another name."""
+    paths = [f"/proc/self/fd/{number}" for number in range(65)]
+    paths += ["/proc/1/root", "/proc/1/cwd", "/proc/self/cwd/../..", "/proc/self/root/..", "/.."]
+
+    def enter(path):
+        os.chdir(path)
+        return "escaped" if os.path.exists(canary.lstrip("/")) else "contained"
+
+    return [(path, lambda path=path: enter(path)) for path in paths]
 
 
 @attack("E06")
@@ -35,6 +50,9 @@ def inherited():
 @attack("E07")
 def runtime_program(path, *started):
     """Holds a program that runs by its path-only handle, and writes to it once it has ended."""
+
+    if path == "own":
+        path = shutil.copy("/bin/sleep", f"/tmp/own-{os.getpid()}")
 
     def reopen():
         victim = subprocess.Popen([path, *started], stdout=subprocess.DEVNULL,
@@ -120,7 +138,7 @@ def reached(action, *arguments):
 
 
 @attack("E24")
-def secrets():
+def secrets(*pids):
     """Every run of 64 hexadecimal digits that any process shows, and what refuses to be read."""
 
     def hunt():
@@ -132,7 +150,7 @@ def secrets():
         return " ".join(sorted(word.decode() for word in found)) or "none"
 
     rows = [("tokens", hunt)]
-    for pid in (1, 2):
+    for pid in pids:
         rows += [(f"{part} of {pid}", lambda pid=pid, part=part: expose(f"/proc/{pid}/{part}"))
                  for part in ("environ", "mem", "maps", "auxv", "io", "root/etc", "cwd/etc", "fd")]
     return rows
@@ -171,14 +189,41 @@ def memory_of(name):
 
 @attack("E30")
 def raised():
-    """Becomes root by a set-user-id program of its own making, and waits to be looked at."""
+    """Programs with a set-user-id bit or file capabilities, started by an ordinary user."""
+    if os.geteuid() != 0:
+        os.execvp("sudo", ["sudo", "-n", sys.executable, "-B", *sys.argv])
+    show = "import os; print(os.geteuid(), open('/proc/self/uid_map').read().split()[1])"
 
-    def become():
-        LIBC.prctl(4, 1)
-        return f"uid {os.getuid()} euid {os.geteuid()}"
+    def started(path):
+        done = subprocess.run([path, "-c", show], capture_output=True, text=True, check=False,
+                              user=1000, group=1000, extra_groups=[], cwd="/")
+        return done.stdout.strip() or f"exit {done.returncode}: {done.stderr[-80:]}"
 
-    return [("ids", become)]
+    def copy_of(name):
+        path = shutil.copy(os.path.realpath(sys.executable), f"/opt/{name}")
+        os.chmod(path, 0o755)
+        return path
+
+    def by_bit():
+        path = copy_of("raised")
+        os.chmod(path, 0o4755)
+        return started(path)
+
+    def by_attribute(number):
+        # Version 2: effective, one capability permitted.
+        path = copy_of(f"able{number}")
+        value = struct.pack("<5I", 0x02000001, 1 << number, 0, 0, 0)
+        os.setxattr(path, "security.capability", value)
+        shown = "print([line for line in open('/proc/self/status') if 'CapEff' in line][0])"
+        try:
+            return subprocess.run([path, "-c", shown], capture_output=True, text=True, check=True,
+                                  user=1000, group=1000, extra_groups=[]).stdout.split()[-1]
+        except PermissionError:
+            return "EPERM"
+
+    return [("set-user-id", by_bit), ("admin", lambda: by_attribute(21)),
+            ("bind service", lambda: by_attribute(10))]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
