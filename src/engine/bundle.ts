@@ -11,8 +11,6 @@ import { createSeccompProfile } from "./seccomp.ts";
 /** What the bundle must know of the machine. */
 export interface BundleHost {
   readonly architecture: string;
-  /** The hard limit of open files: a container cannot have more. */
-  readonly maxOpenFiles: number;
   /** Whether the kernel counts swap; where it does not, asking for it fails. */
   readonly hasSwapLimit: boolean;
 }
@@ -26,6 +24,8 @@ export interface BundleOptions {
   /** Where root file system and daemon are mounted when the runtime starts. */
   readonly rootPath: string;
   readonly daemonPath: string;
+  /** The file of its user namespace, where one was made before. */
+  readonly usersPath: string | undefined;
   /** Folders that are mounted writable, by where they are when the runtime starts. */
   readonly binds?: readonly Bind[];
   /** Undefined where there are no cgroups: the limits of single processes are all there is then. */
@@ -81,7 +81,6 @@ const SYSCTLS = {
 } as const;
 
 const CPU_PERIOD_US = 100_000;
-const MAX_OPEN_FILES = 65_536;
 /** One sandbox alone must not use up the terminals of the machine. */
 const MAX_TERMINALS = 256;
 /** The kernel ends a sandbox before the service; the daemon raises its own children further. */
@@ -98,9 +97,10 @@ export function createBundle(options: BundleOptions): object {
     process: createProcess(options),
     mounts: [...createMounts(options.daemonPath), ...(options.binds ?? []).map(toBindMount)],
     linux: {
-      namespaces: ["pid", "mount", "ipc", "uts", "network", "cgroup", "user"].map((type) => ({
-        type,
-      })),
+      namespaces: [
+        ...["pid", "mount", "ipc", "uts", "network", "cgroup"].map((type) => ({ type })),
+        { type: "user", ...(options.usersPath !== undefined && { path: options.usersPath }) },
+      ],
       uidMappings: idMap,
       gidMappings: idMap,
       ...(options.cgroupPath !== undefined && {
@@ -115,8 +115,7 @@ export function createBundle(options: BundleOptions): object {
   };
 }
 
-function createProcess({ host, limits, cgroupPath }: BundleOptions): object {
-  const openFiles = Math.min(MAX_OPEN_FILES, host.maxOpenFiles);
+function createProcess({ limits, cgroupPath }: BundleOptions): object {
   return {
     terminal: false,
     user: { uid: 0, gid: 0 },
@@ -139,11 +138,7 @@ function createProcess({ host, limits, cgroupPath }: BundleOptions): object {
       inheritable: [],
       ambient: [],
     },
-    rlimits: [
-      { type: "RLIMIT_CORE", hard: 0, soft: 0 },
-      { type: "RLIMIT_NOFILE", hard: openFiles, soft: openFiles },
-      ...(cgroupPath === undefined ? standInLimits(limits) : []),
-    ],
+    ...(cgroupPath === undefined && { rlimits: standInLimits(limits) }),
   };
 }
 

@@ -14,6 +14,7 @@ import { readIfThere } from "./files.ts";
 import { claimIds } from "./ids.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { SOCKET_NAMES } from "./network.ts";
+import { limitSteps } from "./process-limits.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./removal.ts";
 import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "./rootfs.ts";
@@ -212,24 +213,17 @@ async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> 
     idBase,
     rootPath: stage.root,
     daemonPath: stage.daemon,
+    usersPath: stage.users,
     binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stage.bind(index), path })),
     cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
     host: {
       architecture: process.arch,
-      maxOpenFiles: await readMaxOpenFiles(),
       hasSwapLimit: context.cgroups.hasSwapLimit,
     },
   });
   await mkdir(join(spec.directory, FOLDER_NAMES.runtime), { mode: 0o700 });
   const path = join(spec.directory, FOLDER_NAMES.config);
   await writeFile(path, JSON.stringify(config), { mode: 0o600 });
-}
-
-/** A runtime without the right to raise limits fails when asked for more than it has. */
-async function readMaxOpenFiles(): Promise<number> {
-  const text = await readFile("/proc/self/limits", "utf8");
-  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(text)?.[1] ?? "";
-  return hard === "unlimited" ? Number.MAX_SAFE_INTEGER : Number(hard);
 }
 
 async function runRuntime(
@@ -252,6 +246,7 @@ async function runRuntime(
       disk: join(directory, DISK_NAMES.mount),
       daemon: context.daemon,
     }),
+    ...limitSteps(),
     ...cgroupSteps(context.cgroups, claim.cgroup),
     ["null", "0"],
     ["null", "1"],

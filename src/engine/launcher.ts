@@ -14,8 +14,13 @@ export type LauncherStep =
   | readonly ["listen", name: string]
   /** A mount namespace of its own: no mount made after it is seen by the host. */
   | readonly ["isolate"]
-  /** Ids for the `idmap` steps after it: a file of id `from` is seen as `to`, and so on. */
+  /**
+   * A user namespace, in which `from` is the outside's `to`, and so on; `idmap` steps after it show
+   * files with these ids. What the kernel counts for each user it counts for `to`, not for root.
+   */
   | readonly ["ids", from: string, to: string, count: string]
+  /** Mounts the user namespace of the last `ids` step at a new file, which keeps it. */
+  | readonly ["hold", path: string]
   /** Mounts a read-only clone of a tree at a folder with the ids of the last `ids` step. */
   | readonly ["idmap", source: string, target: string]
   /** As `idmap`, but writable: files are made with the ids of the tree. */
@@ -32,6 +37,8 @@ export type LauncherStep =
   | readonly ["enter", path: string]
   /** Moves this process into the network namespace of a file. */
   | readonly ["netns", path: string]
+  /** A limit of this process and of what it becomes, by the kernel's number; never raised. */
+  | readonly ["limit", resource: string, value: string]
   /** Writes a text into a file that is there. */
   | readonly ["write", path: string, text: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */
@@ -51,8 +58,8 @@ export function launcherCommand(steps: readonly LauncherStep[]): [string, ...str
 const LAUNCHER = String.raw`
 use strict;
 my %number = (
-  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319, setns => 308 },
-  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279, setns => 268 },
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319, setns => 308, prlimit => 302 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279, setns => 268, prlimit => 261 },
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
 my ($new_mounts, $new_user, $new_network) = (0x20000, 0x10000000, 0x40000000);
@@ -97,7 +104,11 @@ sub hold_namespace {
   defined(my $pid = fork) or fail('fork');
   if ($pid == 0) {
     close $done_out;
-    my $ok = syscall($call->{unshare}, $new_user) == 0;
+    # The maker of a namespace pays for its watches, queues and signals. PR_SET_SECUREBITS, with
+    # SECBIT_NO_SETUID_FIXUP: another id without the loss of any right.
+    my $ok = syscall($call->{prctl}, 28, 4) == 0;
+    $> = $to;
+    $ok &&= $> == $to && syscall($call->{unshare}, $new_user) == 0;
     syswrite $ready_out, $ok ? 'y' : 'n';
     sysread $done_in, my $byte, 1;
     exec '/bin/true' unless $ok;
@@ -114,6 +125,13 @@ sub hold_namespace {
   open($namespace, '<', "/proc/$pid/ns/user") or fail('user namespace');
   close $done_out;
   waitpid $pid, 0;
+}
+
+sub hold_at {
+  my ($path) = @_;
+  open(my $file, '>', $path) or fail($path);
+  close $file;
+  mount_call('/proc/self/fd/' . fileno $namespace, $path, '', 0x1000, '');
 }
 
 sub clone_tree {
@@ -167,11 +185,22 @@ sub enter_network {
   syscall($call->{setns}, fileno $file, $new_network) == 0 or fail("network $_[0]");
 }
 
+sub limit {
+  my ($resource, $value) = @_;
+  my $limits = pack 'Q2', 0, 0;
+  syscall($call->{prlimit}, 0, $resource + 0, 0, $limits) == 0 or fail("limit $resource");
+  my ($soft, $hard) = unpack 'Q2', $limits;
+  $value = $hard if $hard < $value;
+  $limits = pack 'Q2', $value, $value;
+  syscall($call->{prlimit}, 0, $resource + 0, $limits, 0) == 0 or fail("limit $resource");
+}
+
 my %step = (
   chdir   => [1, sub { chdir $_[0] or fail("chdir $_[0]") }],
   listen  => [1, \&listen_at],
   isolate => [0, \&isolate],
   ids     => [3, \&hold_namespace],
+  hold    => [1, \&hold_at],
   idmap   => [2, sub { clone_tree(@_, 1) }],
   share   => [2, sub { clone_tree(@_, 1, 1) }],
   clone   => [2, sub { clone_tree(@_, 0) }],
@@ -181,6 +210,7 @@ my %step = (
   unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],
   enter   => [1, sub { write_file($_[0], "$$") }],
   netns   => [1, \&enter_network],
+  limit   => [2, \&limit],
   write   => [2, \&write_file],
   opaque  => [1, sub {
     my ($path, $name, $value) = ($_[0], 'trusted.overlay.opaque', 'y');

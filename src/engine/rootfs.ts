@@ -21,6 +21,8 @@ export interface Stage {
   readonly directory: string;
   readonly root: string;
   readonly daemon: string;
+  /** The file of the user namespace; undefined where the runtime makes one. */
+  readonly users: string | undefined;
   /** Where the n-th bind is when the runtime starts. */
   bind(index: number): string;
 }
@@ -39,6 +41,7 @@ export function stageOf(container: string): Stage {
     directory,
     root: `${directory}/rootfs`,
     daemon: `${directory}/daemon`,
+    users: isRootless() ? undefined : `${directory}/users`,
     bind: (index) => `${directory}/b${index}`,
   };
 }
@@ -152,6 +155,7 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     ...(isMapped ? [["ids", "0", String(options.idBase), String(ID_RANGE)] as const] : []),
     ["mount", "tmpfs", stage.directory, "mode=0755,size=1m"],
     ["chdir", stage.directory],
+    ...(stage.users === undefined ? [] : [["hold", stage.users] as const]),
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     ["bind", options.disk, "disk"],

@@ -11,8 +11,9 @@ const OPTIONS: BundleOptions = {
   idBase: 0x200000,
   rootPath: "/stage/rootfs",
   daemonPath: "/stage/daemon",
+  usersPath: "/stage/users",
   cgroupPath: "/sandbox-mcp/abc",
-  host: { architecture: "x64", maxOpenFiles: 20_000, hasSwapLimit: true },
+  host: { architecture: "x64", hasSwapLimit: true },
 };
 
 const CAPABILITIES = [
@@ -44,7 +45,7 @@ describe("the bundle", () => {
           { type: "uts" },
           { type: "network" },
           { type: "cgroup" },
-          { type: "user" },
+          { type: "user", path: "/stage/users" },
         ],
         uidMappings: ids,
         gidMappings: ids,
@@ -59,7 +60,7 @@ describe("the bundle", () => {
     });
   });
 
-  test("gives root few capabilities and no right beyond the machine's own limits", () => {
+  test("gives root few capabilities", () => {
     expect(createBundle(OPTIONS)).toMatchObject({
       process: {
         terminal: false,
@@ -73,10 +74,6 @@ describe("the bundle", () => {
           inheritable: [],
           ambient: [],
         },
-        rlimits: [
-          { type: "RLIMIT_CORE", hard: 0, soft: 0 },
-          { type: "RLIMIT_NOFILE", hard: 20_000, soft: 20_000 },
-        ],
       },
     });
   });

@@ -73,6 +73,7 @@ test("layers are mapped and stacked, the newest on top", () => {
     ["ids", "0", "1048576", "65536"],
     ["mount", "tmpfs", "/run/sandbox-mcp", "mode=0755,size=1m"],
     ["chdir", "/run/sandbox-mcp"],
+    ["hold", "/run/sandbox-mcp/users"],
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     ["bind", "/c/disk", "disk"],

@@ -55,9 +55,10 @@ test("without cgroups single processes and files are limited", () => {
     limits: { memoryMb: 512, cpus: 1, diskMb: 2, pids: 200 },
     idBase: 1,
     rootPath: "/stage/rootfs",
+    usersPath: undefined,
     daemonPath: "/stage/daemon",
     cgroupPath: undefined,
-    host: { architecture: "x64", maxOpenFiles: 20_000, hasSwapLimit: false },
+    host: { architecture: "x64", hasSwapLimit: false },
   });
   expect(bundle).toMatchObject({
     process: {

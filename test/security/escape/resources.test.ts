@@ -1,0 +1,198 @@
+/** E26 to E29: what is counted ends at the sandbox's share, and its neighbour does not notice. */
+
+import assert from "node:assert/strict";
+import { mkdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Container } from "../../../src/engine/engine.ts";
+import { attackLayers, type AttackLayers } from "../../support/attack-layer.ts";
+import { attackCommand, parseOutcomes, type Outcomes } from "../../support/attack-range.ts";
+import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { attackedRuntimes, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import { startWeakHost } from "../../support/weak-runtime.ts";
+
+const LIMITS = { memoryMb: 128, diskMb: 64, pids: 128 };
+const BYTES_PER_MB = 1024 * 1024;
+const USERS = ["root", "user"];
+/** A fork bomb goes on for so long. */
+const BOMB_SECONDS = IS_WHOLE_RUN ? 30 : 2;
+const ANSWER_LIMIT_MS = 1_000;
+const AGAIN_LIMIT_MS = 5_000;
+/** Blocks of the disk's own file system, and what it rounds up. */
+const DISK_OVERHEAD = 1.05;
+const HOLD_SECONDS = 60;
+/** All of these are one per sandbox, not one per process. */
+const SHARED_TABLES = ["inotify", "terminals"];
+const TABLES = [
+  ...SHARED_TABLES,
+  ..."descriptors epoll watches segments queues timers pipes locks".split(" "),
+];
+const MAX_INOTIFY = 32;
+
+describe.each(attackedRuntimes())("on %s", (runtime) => {
+  let layers: AttackLayers;
+  let host: OciHost;
+  let container: Container;
+  let neighbour: Container;
+
+  const start = async (on: OciHost = host): Promise<Container> => {
+    const made = await on.create({ layers: layers.list, limits: LIMITS });
+    await initDaemon(made);
+    return made;
+  };
+
+  beforeAll(async () => {
+    layers = await attackLayers();
+    host = await startOciHost(runtime);
+    [container, neighbour] = [await start(), await start()];
+  });
+
+  afterEach(async () => {
+    await expect
+      .poll(async () => answerTimeMs(neighbour), { timeout: AGAIN_LIMIT_MS })
+      .toBeLessThan(ANSWER_LIMIT_MS);
+  });
+
+  afterAll(async () => {
+    await host[Symbol.asyncDispose]();
+    await layers[Symbol.asyncDispose]();
+  });
+
+  test.for(USERS)("E26 forks of %s end at the limit, while the neighbour answers", async (user) => {
+    const bomb = attack(container, { id: "E26", words: [BOMB_SECONDS, 4 * LIMITS.pids] }, user);
+    expect(await answerTimeMs(neighbour)).toBeLessThan(ANSWER_LIMIT_MS);
+    const { processes } = await bomb;
+    expect(Number(processes)).toBeGreaterThan(LIMITS.pids / 2);
+    expect(Number(processes)).toBeLessThan(LIMITS.pids);
+  });
+
+  test("E26 control: without the limit they go on", async () => {
+    await using weak = await startWeakHost(runtime, {
+      config: "delete config.linux.resources.pids;",
+    });
+    const open = await start(weak);
+    const most = LIMITS.pids + 50;
+    const words = [BOMB_SECONDS, most];
+    expect(await attack(open, { id: "E26", words }, "root")).toEqual({ processes: String(most) });
+  });
+
+  test.for(USERS)("E27 memory of %s ends at the limit, and is usable again", async (user) => {
+    const words = [LIMITS.memoryMb + 64];
+    const outcomes = await attack(container, { id: "E27", words }, user);
+    expect(outcomes).toEqual({ heap: "SIGKILL", tmpfs: "ENOSPC" });
+    const peak = await readMemory(container.id, "max_usage_in_bytes");
+    expect(peak).toBeLessThanOrEqual(LIMITS.memoryMb * BYTES_PER_MB);
+    await expect
+      .poll(async () => (await runInside(container, "echo again")).stdout, {
+        timeout: AGAIN_LIMIT_MS,
+      })
+      .toBe("again\n");
+  });
+
+  test("E27 control: without the limit it goes on", async () => {
+    await using weak = await startWeakHost(runtime, {
+      // The engine's own trial looks for the limit in the smaller container that it makes.
+      config: "if (config.linux.resources.pids.limit > 32) delete config.linux.resources.memory;",
+    });
+    const words = [LIMITS.memoryMb + 64];
+    const outcomes = await attack(await start(weak), { id: "E27", words }, "root");
+    expect(outcomes).toMatchObject({ heap: "ok" });
+  });
+
+  test.for(USERS)("E28 the disk of %s ends at its size, on the host too", async (user) => {
+    const words = ["/var/tmp/full", 2 * LIMITS.diskMb];
+    expect(await attack(container, { id: "E28", words }, user)).toEqual({
+      fill: "ENOSPC",
+      fallocate: "ENOSPC",
+      inodes: "ENOSPC",
+      sparse: "empty",
+    });
+    const { blocks } = await stat(join(host.directoryOf(container.id), "disk.img"));
+    expect(blocks * 512).toBeLessThanOrEqual(LIMITS.diskMb * BYTES_PER_MB * DISK_OVERHEAD);
+  });
+
+  test("E28 control: a folder without a disk of its own takes it all", async () => {
+    const source = join(host.home, "shared");
+    await mkdir(source);
+    const shared = await host.create({
+      layers: layers.list,
+      limits: LIMITS,
+      binds: [{ source, path: "/srv/shared" }],
+    });
+    await initDaemon(shared);
+    const words = ["/srv/shared/full", 2 * LIMITS.diskMb, "fill", "fallocate"];
+    const outcomes = await attack(shared, { id: "E28", words }, "root");
+    expect(outcomes).toEqual({ fill: "ok", fallocate: "ok" });
+    await shared[Symbol.asyncDispose]();
+  });
+
+  test.for(USERS)("E29 tables that %s uses up are not those of the neighbour", async (user) => {
+    for (const table of TABLES) {
+      await using held = await hold(container, table, user);
+      const outcomes = await attack(neighbour, { id: "E29-little" }, "root");
+      expect([table, outcomes]).toEqual([table, everyTableOk]);
+      expect(table !== "inotify" || held.count <= MAX_INOTIFY).toBe(true);
+    }
+  });
+
+  test.for(SHARED_TABLES)("E29 control: %s are used up for the sandbox itself", async (table) => {
+    await using held = await hold(container, table, "user");
+    expect(held.count).toBeGreaterThan(0);
+    const outcomes = await attack(container, { id: "E29-little" }, "user");
+    expect(outcomes[table]).not.toBe("ok");
+  });
+});
+
+const everyTableOk = Object.fromEntries(TABLES.map((name) => [name, "ok"]));
+
+interface ResourceAttack {
+  readonly id: string;
+  readonly words?: readonly (string | number)[];
+}
+
+async function attack(target: Container, what: ResourceAttack, user: string): Promise<Outcomes> {
+  const command = attackCommand({ program: "resources", ...what }).join(" ");
+  const { stdout, stderr } = await runInside(target, command, user);
+  assert.notEqual(stdout, "", stderr);
+  return parseOutcomes(stdout);
+}
+
+/** Uses a table up until the end of the block; how much there was of it, if it was told. */
+async function hold(target: Container, table: string, user: string) {
+  await runInside(target, "rm -f /dev/shm/held");
+  let isOver = false;
+  const words = [table, HOLD_SECONDS];
+  const end = () => {
+    isOver = true;
+  };
+  // It is killed in the end, and then has nothing to say.
+  const ended = attack(target, { id: "E29", words }, user).then(end, end);
+  let told = "";
+  await expect
+    .poll(async () => {
+      // The memory of the sandbox may have ended first; then there is nothing to be told.
+      told = (await runInside(target, "cat /dev/shm/held")).stdout;
+      return isOver || told !== "";
+    })
+    .toBe(true);
+  return {
+    count: Number(told.split(" ")[0]),
+    [Symbol.asyncDispose]: async () => {
+      await runInside(target, "pkill -9 -f resources[.]py; rm -rf /var/tmp/watched-*");
+      await ended;
+    },
+  };
+}
+
+async function answerTimeMs(target: Container): Promise<number> {
+  const startedMs = performance.now();
+  expect((await runInside(target, "echo alive")).stdout).toBe("alive\n");
+  return performance.now() - startedMs;
+}
+
+/** A figure of the memory controller, of whichever version. */
+async function readMemory(id: string, name: string): Promise<number> {
+  const path = `/sys/fs/cgroup/memory/sandbox-mcp/${id}/memory.${name}`;
+  return Number(await readFile(path, "utf8"));
+}
