@@ -130,7 +130,7 @@ export async function startRange(
     async check() {
       assert.equal(await canary.fingerprint(), before, "a canary was changed");
       assert.equal((await fetch(`${serve.url}/health`)).status, 204);
-      await answerInTime(neighbour);
+      await checkAlive(async (command) => neighbour.commands.run(command));
     },
     [Symbol.asyncDispose]: async () => owned.disposeAsync(),
   };
@@ -163,11 +163,12 @@ async function equip(sandbox: Sandbox): Promise<void> {
   }
 }
 
-async function answerInTime(sandbox: Sandbox): Promise<void> {
+/** Fails unless `echo alive` is answered within a second. */
+export async function checkAlive(run: (command: string) => Promise<{ stdout: string }>) {
   const times: number[] = [];
   while (times.length < ANSWER_TRIES && !times.some((time) => time < ANSWER_LIMIT_MS)) {
     const startedMs = performance.now();
-    assert.equal((await sandbox.commands.run("echo alive")).stdout, "alive\n");
+    assert.equal((await run("echo alive")).stdout, "alive\n");
     times.push(performance.now() - startedMs);
   }
   assert.ok(Math.min(...times) < ANSWER_LIMIT_MS, `the neighbour answered in ${times.join()} ms`);

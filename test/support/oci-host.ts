@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { Container, ContainerLimits, Engine, Layer } from "../../src/engine/engine.ts";
+import type { Bind, Container, ContainerLimits, Engine, Layer } from "../../src/engine/engine.ts";
 import { createOciEngine } from "../../src/engine/oci.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -24,6 +24,7 @@ export interface OciHost extends AsyncDisposable {
 export interface CreateOptions {
   readonly layers?: readonly Layer[];
   readonly limits?: Partial<ContainerLimits>;
+  readonly binds?: readonly Bind[];
   readonly signal?: AbortSignal;
 }
 
@@ -46,12 +47,13 @@ export async function startOciHost(runtime: string): Promise<OciHost> {
     directoryOf,
     create: async (options = {}) => {
       const id = `${idPrefix}${randomBytes(4).toString("hex")}`;
-      const { layers = [], signal = new AbortController().signal } = options;
+      const { layers = [], binds = [], signal = new AbortController().signal } = options;
       const limits = { ...LIMITS, ...options.limits };
       const spec = {
         id,
         directory: directoryOf(id),
         layers,
+        binds,
         limits,
         hostname: "sandbox",
         egress: "none" as const,

@@ -8,7 +8,7 @@ const KNOWN = ["crun", "runc", "runsc"];
 const FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /** Whether this run is the whole one, of `npm run security`. */
-const IS_WHOLE_RUN = process.env["SECURITY_RUN"] === "whole";
+export const IS_WHOLE_RUN: boolean = process.env["SECURITY_RUN"] === "whole";
 
 /** Where a runtime is installed. */
 export function runtimePath(name: string): string | undefined {

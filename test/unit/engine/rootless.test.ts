@@ -63,8 +63,6 @@ test("without cgroups single processes and files are limited", () => {
   expect(bundle).toMatchObject({
     process: {
       rlimits: [
-        { type: "RLIMIT_CORE" },
-        { type: "RLIMIT_NOFILE" },
         { type: "RLIMIT_NPROC", hard: 200, soft: 200 },
         { type: "RLIMIT_FSIZE", hard: 2 * 1024 * 1024, soft: 2 * 1024 * 1024 },
       ],

@@ -62,7 +62,7 @@ def memory_bomb(megabytes):
 
 
 @attack("E28")
-def disk_bomb(path, megabytes):
+def disk_bomb(path, megabytes, *chosen):
     os.makedirs(path, exist_ok=True)
 
     def fill():
@@ -97,7 +97,8 @@ def disk_bomb(path, megabytes):
         os.unlink(f"{path}/sparse")
         return "empty" if used < 64 else f"{used} blocks"
 
-    return [("fill", fill), ("fallocate", allocate), ("inodes", inodes), ("sparse", sparse)]
+    rows = {"fill": fill, "fallocate": allocate, "inodes": inodes, "sparse": sparse}
+    return [(name, rows[name]) for name in chosen or rows]
 
 
 # --- E29: each table is used up, held for a while, and given back with the end of the process ---
@@ -123,11 +124,20 @@ def queue(number):
     librt = ctypes.CDLL("librt.so.1", use_errno=True)
     name = f"/attack-{os.getpid()}-{number}".encode()
     attributes = Attributes(0, 10, 8192, 0)
-    return wanted(librt.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, ctypes.byref(attributes)))
+    handle = wanted(librt.mq_open(name, os.O_CREAT | os.O_RDWR, 0o600, ctypes.byref(attributes)))
+    # It lives on until the descriptor is closed.
+    librt.mq_unlink(name)
+    return handle
 
 
 def shared_segment(_number):
     return wanted(LIBC.shmget(0, 4096, 0o1600))
+
+
+def locked(_number):
+    """A segment that stays in memory: the kernel counts it for each user."""
+    identity = wanted(LIBC.shmget(0, 65536, 0o1600))
+    wanted(LIBC.shmctl(identity, 11, None))
 
 
 def timer(_number):
@@ -142,7 +152,7 @@ def watch(number):
     """Watches on folders of its own: one for each, all in one instance."""
     if "instance" not in WATCHED:
         WATCHED["instance"] = inotify_instance()
-        WATCHED["root"] = f"/tmp/watched-{os.getpid()}"
+        WATCHED["root"] = f"/var/tmp/watched-{os.getpid()}"
         os.mkdir(WATCHED["root"])
     path = f"{WATCHED['root']}/{number}"
     os.mkdir(path)
@@ -156,6 +166,7 @@ TABLES = {
     "watches": watch,
     "terminals": lambda _number: pty.openpty(),
     "segments": shared_segment,
+    "locked": locked,
     "queues": queue,
     "timers": timer,
     "pipes": lambda _number: [fcntl.fcntl(end, 1031, MEGABYTE) for end in os.pipe()[:1]],
@@ -180,10 +191,12 @@ def exhaust(name, seconds):
 
     def hold():
         signal.alarm(0)
-        held, refusal = use_up(name, MOST)
-        with open("/tmp/held", "w", encoding="utf-8") as stream:
+        # Opened before there is no descriptor left for it.
+        with open("/dev/shm/held", "w", encoding="utf-8") as stream:
+            held, refusal = use_up(name, MOST)
             stream.write(f"{len(held)} {refusal}\n")
-        time.sleep(float(seconds))
+            stream.flush()
+            time.sleep(float(seconds))
         return f"{len(held)} {refusal}"
 
     return [(name, hold)]
