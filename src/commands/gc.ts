@@ -2,10 +2,12 @@
 
 import { join } from "node:path";
 import { reclaim } from "../sandboxes/reclaim.ts";
+import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
+import { spoolHome } from "./spool-folder.ts";
 
 const EXIT_OK = 0;
 
@@ -20,7 +22,11 @@ export async function runGc({ config }: CommandContext): Promise<number> {
     self: undefined,
     takesKept: true,
   });
-  const lines = removed.map(({ kind, name }) => `removed ${kind} ${name}\n`);
+  const outputs = await collectHome(spoolHome(config.home), Date.now());
+  const lines = [
+    ...removed.map(({ kind, name }) => `removed ${kind} ${name}\n`),
+    ...outputs.map((name) => `removed output ${name}\n`),
+  ];
   process.stdout.write(lines.length === 0 ? "nothing to remove\n" : lines.join(""));
   return EXIT_OK;
 }

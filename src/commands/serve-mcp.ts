@@ -14,6 +14,7 @@ import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import type { McpHandler, PrivateDoor } from "./embedded.ts";
 import { VERSION } from "./help.ts";
+import { localSpoolFolder } from "./spool-folder.ts";
 
 export interface ServeMcpOptions {
   readonly config: Config;
@@ -54,7 +55,8 @@ function startEndpoint(
   const apiKey = team === DEFAULT_TEAM ? door.apiKey : keys.issue(team);
   const service = stack.use(createService({ ...door, apiKey, publicUrl, domain }));
   // A sandbox made over HTTP outlives the connection; its time to live ends it.
-  const state = stack.use(startMcpState({ service, log, onExit: "leave" }));
+  const spoolFolder = localSpoolFolder(config.home, team);
+  const state = stack.use(startMcpState({ service, log, spoolFolder, onExit: "leave" }));
   return stack.use(
     startMcpHttp({
       state,

@@ -8,6 +8,7 @@ import { withoutService } from "../mcp/unserved.ts";
 import type { CommandContext } from "./command.ts";
 import { VERSION } from "./help.ts";
 import { openService } from "./open-service.ts";
+import { spoolFolderOf } from "./spool-folder.ts";
 import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
@@ -24,7 +25,8 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
     const line = `sandbox-mcp: ${absence.reason}: ${absence.hint}`.replaceAll("\n", " ");
     process.stderr.write(`${line}\n`);
   }
-  const state = stack.use(startMcpState({ service, log, onExit }));
+  const spoolFolder = absence === undefined ? spoolFolderOf(config) : undefined;
+  const state = stack.use(startMcpState({ service, log, onExit, spoolFolder }));
   const end = await serveMcpStdio({
     state,
     tools,

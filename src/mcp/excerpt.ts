@@ -2,7 +2,8 @@
 
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
-import type { OutputBuffer, Piece } from "./output-buffer.ts";
+import type { Piece } from "../spool/segment.ts";
+import type { OutputSource } from "./process-output.ts";
 import { cleanTerminal, cutAfter, cutBefore, incompleteTail } from "./text.ts";
 
 /** The share of a cut text that is kept from its beginning; the end tells how it went. */
@@ -21,38 +22,83 @@ export interface Excerpt {
   };
 }
 
+/** The newest and the first part of an output, and how much there was in all. */
+export interface Recent {
+  readonly pieces: readonly Piece[];
+  readonly written: Readonly<Record<OutputStream, number>>;
+}
+
+const STREAMS = ["stdout", "stderr"] as const;
+
 /** Both streams of a finished or running process within one budget of bytes. */
-export function excerptOutput(pieces: readonly Piece[], maxBytes: number): readonly Excerpt[] {
+export function excerptOutput(recent: Recent, maxBytes: number): readonly Excerpt[] {
+  const { pieces, written } = recent;
   const sizes = { stdout: sizeOf(pieces, "stdout"), stderr: sizeOf(pieces, "stderr") };
   const half = Math.floor(maxBytes / 2);
   // The smaller stream takes what it needs, the other one what is left.
   const stderrBudget = Math.min(sizes.stderr, Math.max(half, maxBytes - sizes.stdout));
   const budgets = { stdout: maxBytes - stderrBudget, stderr: stderrBudget };
-  return (["stdout", "stderr"] as const)
-    .filter((stream) => sizes[stream] > 0)
-    .map((stream) => excerptStream(pieces, stream, budgets[stream]));
+  return STREAMS.filter((stream) => sizes[stream] > 0 || written[stream] > 0).map((stream) =>
+    excerptStream(ofStream(pieces, stream), {
+      stream,
+      budget: budgets[stream],
+      missingBytes: Math.max(0, written[stream] - bytesOf(pieces, stream)),
+      gapStart: gapStart(pieces),
+    }),
+  );
+}
+
+/** What this server says itself stands in the text of this stream. */
+function isOf(piece: Piece, stream: OutputStream, first: OutputStream): boolean {
+  return piece.stream === stream || (piece.stream === "note" && stream === first);
+}
+
+function ofStream(pieces: readonly Piece[], stream: OutputStream): readonly Piece[] {
+  return pieces.filter((piece) => isOf(piece, stream, "stdout"));
 }
 
 function sizeOf(pieces: readonly Piece[], stream: OutputStream): number {
   return ofStream(pieces, stream).reduce((sum, piece) => sum + piece.bytes.length, 0);
 }
 
-function ofStream(pieces: readonly Piece[], stream: OutputStream): readonly Piece[] {
-  return pieces.filter((piece) => piece.stream === stream);
+function bytesOf(pieces: readonly Piece[], stream: OutputStream): number {
+  const own = pieces.filter((piece) => piece.stream === stream);
+  return own.reduce((sum, piece) => sum + piece.bytes.length, 0);
 }
 
-function excerptStream(pieces: readonly Piece[], stream: OutputStream, budget: number): Excerpt {
-  const own = ofStream(pieces, stream);
+/** Where the first part ends; the end of all where nothing is left out. */
+function gapStart(pieces: readonly Piece[]): number {
+  const before = pieces.findIndex((piece, index) => {
+    const next = pieces[index + 1];
+    return next !== undefined && next.start !== endOf(piece);
+  });
+  return endOf(pieces[before === -1 ? pieces.length - 1 : before]);
+}
+
+interface StreamWish {
+  readonly stream: OutputStream;
+  readonly budget: number;
+  /** Of this stream, in the gap between the first and the newest part. */
+  readonly missingBytes: number;
+  readonly gapStart: number;
+}
+
+function excerptStream(own: readonly Piece[], wish: StreamWish): Excerpt {
+  const { stream, budget, missingBytes } = wish;
   const bytes = Buffer.concat(own.map((piece) => piece.bytes));
-  if (bytes.length <= budget) return { stream, head: toText(bytes) };
-  const headEnd = cutBefore(bytes, Math.floor(budget * HEAD_SHARE));
-  const tailStart = cutAfter(bytes, bytes.length - (budget - Math.floor(budget * HEAD_SHARE)));
+  const isWhole = bytes.length <= budget;
+  if (isWhole && missingBytes === 0) return { stream, head: toText(bytes) };
+  const first = own.filter((piece) => piece.start < wish.gapStart);
+  const gapPlace = first.reduce((sum, piece) => sum + piece.bytes.length, 0);
+  const headEnd = isWhole ? gapPlace : cutBefore(bytes, Math.floor(budget * HEAD_SHARE));
+  const tailBytes = budget - Math.floor(budget * HEAD_SHARE);
+  const tailStart = isWhole ? gapPlace : cutAfter(bytes, bytes.length - tailBytes);
   return {
     stream,
     head: toText(bytes.subarray(0, headEnd)),
     cut: {
-      omittedBytes: tailStart - headEnd,
-      cursor: positionOf(own, headEnd),
+      omittedBytes: tailStart - headEnd + missingBytes,
+      cursor: isWhole ? wish.gapStart : positionOf(own, headEnd),
       tail: toText(bytes.subarray(tailStart)),
     },
   };
@@ -65,12 +111,15 @@ function positionOf(pieces: readonly Piece[], place: number): number {
     if (place < before + piece.bytes.length) return piece.start + place - before;
     before += piece.bytes.length;
   }
-  const last = pieces.at(-1);
-  return last === undefined ? 0 : last.start + last.bytes.length;
+  return endOf(pieces.at(-1));
 }
 
 function toText(bytes: Buffer): string {
   return cleanTerminal(bytes.toString("utf8"));
+}
+
+function endOf(piece: Piece | undefined): number {
+  return piece === undefined ? 0 : piece.start + piece.bytes.length;
 }
 
 /** The next part of an output. */
@@ -90,59 +139,88 @@ export interface PageWish {
   readonly isRunning: boolean;
 }
 
+/** Taken from where it is kept at a time. */
+const READ_BYTES = 1024 * 1024;
+/** One page passes over this much of the other stream; the next one goes on from there. */
+const MAX_PASSED_BYTES = 32 * 1024 * 1024;
+
 /** At most `maxBytes` of the wished streams from a cursor on. */
-export function pageOutput(buffer: OutputBuffer, wish: PageWish): Page {
-  const { gap, totalBytes } = buffer;
-  const isLost = wish.cursor >= gap.start && wish.cursor < gap.end;
-  const from = Math.min(isLost ? gap.end : wish.cursor, totalBytes);
-  const taken = takePieces(buffer.pieces(from), wish);
-  const held = wish.isRunning ? heldBack(taken.pieces, totalBytes) : 0;
-  const nextCursor = taken.stoppedAt ?? totalBytes - held;
+export async function pageOutput(source: OutputSource, wish: PageWish): Promise<Page> {
+  const { totalBytes } = source;
+  const taken = await takePieces(source, wish, Math.min(wish.cursor, totalBytes));
+  const isAtEnd = taken.stop === "end";
+  const mayGoOn = isAtEnd ? wish.isRunning : taken.stop === "full";
+  const last = taken.pieces.at(-1);
+  const isOpen = mayGoOn && last !== undefined && endOf(last) === taken.at;
+  const nextCursor = taken.at - (isOpen ? incompleteTail(last.bytes) : 0);
   const texts = wish.streams
-    .map((stream) => ({ stream, text: decode(taken.pieces, stream, nextCursor) }))
+    .map((stream) => ({ stream, text: decode(taken.pieces, { stream, end: nextCursor, wish }) }))
     .filter(({ text }) => text !== "");
-  return { texts, nextCursor, ...(isLost && { resumedAt: from }) };
+  return {
+    texts,
+    nextCursor,
+    ...(taken.resumedAt !== undefined && { resumedAt: taken.resumedAt }),
+  };
 }
 
 interface Taken {
-  readonly pieces: readonly Piece[];
-  /** Where the budget ended; undefined when everything was taken. */
-  readonly stoppedAt?: number;
+  readonly pieces: Piece[];
+  bytes: number;
+  /** Position behind what was taken or passed over. */
+  at: number;
+  stop: "full" | "gap" | "end";
+  resumedAt: number | undefined;
 }
 
-function takePieces(pieces: readonly Piece[], wish: PageWish): Taken {
-  const taken: Piece[] = [];
-  let size = 0;
-  for (const [index, piece] of pieces.entries()) {
-    const isAfterGap = index > 0 && piece.start !== endOf(pieces[index - 1]);
-    if (isAfterGap) return { pieces: taken, stoppedAt: endOf(pieces[index - 1]) };
-    if (!wish.streams.includes(piece.stream)) continue;
-    const room = wish.maxBytes - size;
-    if (piece.bytes.length > room) {
-      const cut = cutBefore(piece.bytes, room);
-      taken.push({ ...piece, bytes: piece.bytes.subarray(0, cut) });
-      return { pieces: taken, stoppedAt: piece.start + cut };
+async function takePieces(source: OutputSource, wish: PageWish, from: number): Promise<Taken> {
+  const { totalBytes } = source;
+  const taken: Taken = { pieces: [], bytes: 0, at: from, stop: "end", resumedAt: undefined };
+  while (taken.at < totalBytes && taken.stop === "end") {
+    // Where the next part begins shows only once this one is read.
+    // oxlint-disable-next-line no-await-in-loop
+    const pieces = await source.pieces(taken.at, READ_BYTES);
+    if (pieces.length === 0) {
+      taken.at = totalBytes;
+      taken.resumedAt = totalBytes;
     }
-    taken.push(piece);
-    size += piece.bytes.length;
+    for (const piece of pieces) {
+      takePiece(taken, piece, { wish, from });
+      if (taken.stop !== "end") break;
+    }
+    if (taken.stop === "end" && taken.at - from >= MAX_PASSED_BYTES) taken.stop = "full";
   }
-  return { pieces: taken };
+  return taken;
 }
 
-function endOf(piece: Piece | undefined): number {
-  return piece === undefined ? 0 : piece.start + piece.bytes.length;
+function takePiece(
+  taken: Taken,
+  piece: Piece,
+  { wish, from }: { readonly wish: PageWish; readonly from: number },
+): void {
+  if (piece.start > taken.at && taken.at > from) {
+    taken.stop = "gap";
+    return;
+  }
+  if (piece.start > taken.at) taken.resumedAt = piece.start;
+  const [first = "stdout"] = wish.streams;
+  const isWished = wish.streams.some((stream) => isOf(piece, stream, first));
+  const room = isWished ? wish.maxBytes - taken.bytes : piece.bytes.length;
+  const cut = piece.bytes.length <= room ? piece.bytes.length : cutBefore(piece.bytes, room);
+  taken.at = piece.start + cut;
+  if (cut < piece.bytes.length) taken.stop = "full";
+  if (!isWished || cut === 0) return;
+  taken.pieces.push({ ...piece, bytes: piece.bytes.subarray(0, cut) });
+  taken.bytes += cut;
 }
 
-/** Bytes at the very end that belong to a character of which more is still to come. */
-function heldBack(taken: readonly Piece[], totalBytes: number): number {
-  const last = taken.at(-1);
-  return last !== undefined && endOf(last) === totalBytes ? incompleteTail(last.bytes) : 0;
-}
-
-function decode(pieces: readonly Piece[], stream: OutputStream, end: number): string {
+function decode(
+  pieces: readonly Piece[],
+  { stream, end, wish }: { readonly stream: OutputStream; end: number; readonly wish: PageWish },
+): string {
+  const [first = "stdout"] = wish.streams;
   const decoder = new StringDecoder("utf8");
   let text = "";
-  for (const piece of ofStream(pieces, stream)) {
+  for (const piece of pieces.filter((other) => isOf(other, stream, first))) {
     text += decoder.write(piece.bytes.subarray(0, Math.max(0, end - piece.start)));
   }
   return cleanTerminal(text + decoder.end());

@@ -1,6 +1,6 @@
 /** How a process and its output read in a reply. */
 
-import type { Capture, ProcessState } from "./capture.ts";
+import type { ProcessState, ProcessView } from "./capture.ts";
 import type { Excerpt } from "./excerpt.ts";
 import { logUri } from "./logs.ts";
 import type { Section } from "./respond.ts";
@@ -17,6 +17,8 @@ export function stateFact(state: ProcessState): string {
       return "status: killed at timeout_seconds";
     case "lost":
       return `status: connection lost (${state.error.code})`;
+    case "unwatched":
+      return "status: ended while no server watched it; its exit code is not known";
     default:
       return state satisfies never;
   }
@@ -29,21 +31,20 @@ function signalOf(state: { readonly exitCode: number; readonly reason: string })
 }
 
 /** How much each stream wrote. */
-export function volumeFact(capture: Capture): string {
+export function volumeFact(capture: ProcessView): string {
   const { stdout, stderr } = capture.output.written;
   return `stdout ${formatBytes(stdout)}, stderr ${formatBytes(stderr)}`;
 }
 
 /** Output that was too much to keep is named; it is lost for good. */
-export function lossFact(capture: Capture): string | undefined {
-  const { gap } = capture.output;
-  if (gap.end === gap.start) return undefined;
-  return `${formatBytes(gap.end - gap.start)} in the middle no longer kept`;
+export function lossFact(capture: ProcessView): string | undefined {
+  const { lostBytes } = capture.output;
+  return lostBytes === 0 ? undefined : `${formatBytes(lostBytes)} in the middle no longer kept`;
 }
 
 /** Excerpts as sections; a cut names the way to what was left out. */
 export function excerptSections(
-  capture: Capture,
+  capture: ProcessView,
   excerpts: readonly Excerpt[],
   canPage: boolean,
 ): Section[] {
@@ -51,7 +52,7 @@ export function excerptSections(
     if (cut === undefined) return { name: stream, text: head };
     const page = `get_process_output(process_id="${capture.processId}", cursor=${cut.cursor})`;
     const way = canPage ? `, or ${page}` : "";
-    const where = `newest part: ${logUri(capture.sandbox.id)}${way}`;
+    const where = `newest part: ${logUri(capture.sandboxId)}${way}`;
     const mark = `[… ${formatBytes(cut.omittedBytes)} omitted; ${where}]`;
     return { name: stream, text: `${lineOf(head)}${mark}\n${cut.tail}` };
   });

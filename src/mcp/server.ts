@@ -1,15 +1,11 @@
 /** One MCP server per connection: the tools and the log resource on the SDK. Cheap to make. */
 
-import {
-  McpServer,
-  ResourceNotFoundError,
-  ResourceTemplate,
-  type ServerContext,
-} from "@modelcontextprotocol/server";
+import { McpServer, ResourceNotFoundError, type ServerContext } from "@modelcontextprotocol/server";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { timeLeft } from "./expiry.ts";
+import { readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
 import type { McpState } from "./state.ts";
@@ -78,7 +74,7 @@ export function createMcpServer(options: McpServerOptions): McpServer {
     },
   );
   for (const tool of options.tools) registerTool(server, tool, options);
-  registerLog(server, options.state);
+  registerLogs(server, options.state, extension === undefined);
   tellChanges(server, options);
   extension?.register(server);
   return server;
@@ -188,50 +184,6 @@ function progressOf(ctx: ServerContext): SendProgress | undefined {
   };
 }
 
-const MAX_COMPLETIONS = 100;
-
-function registerLog(server: McpServer, state: McpState): void {
-  const template = new ResourceTemplate("sandbox:///{sandbox_id}/log", {
-    list: () => ({
-      resources: state.logs.list().map(({ sandboxId, uri, sizeBytes, changedAtMs }) => ({
-        uri,
-        name: `log of ${sandboxId}`,
-        title: `Output of sandbox ${sandboxId}`,
-        mimeType: "text/plain",
-        size: sizeBytes,
-        annotations: { lastModified: new Date(changedAtMs).toISOString() },
-      })),
-    }),
-    complete: {
-      sandbox_id: (prefix) =>
-        state.logs
-          .list()
-          .map(({ sandboxId }) => sandboxId)
-          .filter((sandboxId) => sandboxId.startsWith(prefix))
-          .slice(0, MAX_COMPLETIONS),
-    },
-  });
-  const about = {
-    title: "Sandbox log",
-    description: "Output of all processes of a sandbox that this server started or watched.",
-    mimeType: "text/plain",
-    cacheHint: { ttlMs: 0, cacheScope: "private" },
-  } as const;
-  server.registerResource("log", template, about, (uri) => {
-    const text = readLog(uri.href, state);
-    return { contents: [{ uri: uri.href, mimeType: "text/plain", text }] };
-  });
-}
-
-const LOG_URI_PATTERN = /^sandbox:\/\/\/([^/]{1,128})\/log$/;
-
-function readLog(uri: string, state: McpState): string {
-  const sandboxId = parseSandboxId(LOG_URI_PATTERN.exec(uri)?.[1] ?? "");
-  const text = sandboxId === undefined ? undefined : state.logs.read(sandboxId);
-  if (text === undefined) throw new ResourceNotFoundError(uri);
-  return text;
-}
-
 /** Subscriptions of one connection; each host can hold only so many. */
 const MAX_SUBSCRIPTIONS = 256;
 
@@ -240,9 +192,9 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   const { state, era, isLasting } = options;
   const { server } = mcp;
   const subscribed = new Set<string>();
-  server.setRequestHandler("resources/subscribe", (request) => {
+  server.setRequestHandler("resources/subscribe", async (request) => {
     const { uri } = request.params;
-    if (options.extension?.subscribableUris.has(uri) !== true) readLog(uri, state);
+    if (options.extension?.subscribableUris.has(uri) !== true) await readLog(uri, state);
     if (subscribed.size >= MAX_SUBSCRIPTIONS)
       throw new ResourceNotFoundError(uri, "too many subscriptions");
     subscribed.add(uri);

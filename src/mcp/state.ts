@@ -5,7 +5,8 @@ import { createSystemClock, type Clock } from "../common/clock.ts";
 import { errorText } from "../common/errors.ts";
 import { createGate } from "../common/lifetime.ts";
 import type { Logger } from "../common/log.ts";
-import { Captures } from "./capture.ts";
+import { startSpools } from "../spool/spools.ts";
+import { Captures } from "./captures.ts";
 import { SandboxLogs } from "./logs.ts";
 import { Watchers } from "./watchers.ts";
 
@@ -33,6 +34,8 @@ export interface McpStateOptions {
   readonly service: Service;
   readonly log: Logger;
   readonly clock?: Clock;
+  /** Where output is kept beyond this server's life; absent: in memory only. */
+  readonly spoolFolder?: string | undefined;
   /** What becomes of the sandboxes that this server made. */
   readonly onExit: "kill" | "leave";
 }
@@ -45,8 +48,16 @@ const MAX_KILLS_AT_ONCE = 8;
 export function startMcpState(options: McpStateOptions): McpState {
   const { service, log } = options;
   const clock = options.clock ?? createSystemClock();
-  const logs = new SandboxLogs(clock);
-  const captures = new Captures({ clock, logs, log });
+  const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
+  const logs = new SandboxLogs({ clock, spools, log });
+  const captures = new Captures({
+    clock,
+    logs,
+    spools,
+    log,
+    isRunning: async (sandboxId, signal) =>
+      (await service.control.get(sandboxId, signal)).state === "running",
+  });
   const watchers = new Watchers({ clock, log });
   const made = new Set<string>();
   const tasks = new Set<Promise<void>>();
@@ -91,6 +102,7 @@ export function startMcpState(options: McpStateOptions): McpState {
         for (const sandboxId of made) watchers.forget(sandboxId);
       }
       await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
+      await spools[Symbol.asyncDispose]();
       if (options.onExit === "leave") return;
       const gate = createGate(MAX_KILLS_AT_ONCE);
       const late = AbortSignal.timeout(KILL_TIMEOUT_MS);

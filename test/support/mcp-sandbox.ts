@@ -44,7 +44,8 @@ export async function startMcpWorld(clock: Clock = createSystemClock()): Promise
   const { url, socketPath, apiKey } = test.embedded;
   const service = stack.use(createService({ url, socketPath, apiKey, clock }));
   const log = createSilentLog();
-  const state = stack.use(startMcpState({ service, log, clock, onExit: "kill" }));
+  const spoolFolder = join(test.home, "spool");
+  const state = stack.use(startMcpState({ service, log, clock, spoolFolder, onExit: "kill" }));
   const host = stack.use(await startMcpHost(state));
 
   const call: McpWorld["call"] = async (name, input, settings = {}) => {

@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { parseProcessId, timeLimit, type Capture } from "../capture.ts";
+import { parseProcessId, timeLimit, type ProcessView } from "../capture.ts";
 import { pageOutput } from "../excerpt.ts";
 import { expiryFact } from "../expiry.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
@@ -41,8 +41,8 @@ export const getProcessOutput = defineTool({
     "Returns the output of a process from a cursor on, its status or exit code, and the cursor " +
     "for the next call. With wait_seconds it waits until something new comes. A call can be " +
     "repeated: the same cursor returns the same bytes while they are kept, which is 15 minutes " +
-    "beyond the end of the process. Of a process that this server did not start only output " +
-    "from now on is known.",
+    "beyond the end of the process or its sandbox, and over a restart of this server. Of a " +
+    "process that nobody watched only output from now on is known.",
   toolset: "core",
   input,
   annotations: {
@@ -56,7 +56,7 @@ export const getProcessOutput = defineTool({
     await waitForNews(capture, wish, context);
     const { output, state } = capture;
     const isRunning = state.kind === "running";
-    const page = pageOutput(output, {
+    const page = await pageOutput(output, {
       cursor: wish.cursor,
       maxBytes: wish.max_bytes,
       streams: STREAMS[wish.stream],
@@ -83,7 +83,7 @@ export const getProcessOutput = defineTool({
   },
 });
 
-async function find(wish: Wish, context: ToolContext): Promise<Capture> {
+async function find(wish: Wish, context: ToolContext): Promise<ProcessView> {
   const { sandbox_id: sandboxId, process_id: processId } = wish;
   const pid = parseProcessId(processId);
   if (pid === undefined) {
@@ -91,12 +91,22 @@ async function find(wish: Wish, context: ToolContext): Promise<Capture> {
   }
   const { captures } = context.state;
   const known = captures.find(sandboxId, pid);
-  if (known !== undefined) return known;
-  const sandbox = await context.attach(sandboxId);
-  return withHints(captures.attach(sandbox, pid), processHints(context.suggest));
+  if (known !== undefined && known.state.kind !== "lost") return known;
+  const stored = known === undefined ? await captures.recall(sandboxId, pid) : undefined;
+  if (stored?.isOrphan === false) return stored;
+  try {
+    const sandbox = await context.attach(sandboxId);
+    return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
+  } catch (error) {
+    // What was written until then is worth more than the news that there will be no more.
+    if (known !== undefined) return known;
+    if (stored === undefined || !(error instanceof SandboxError)) throw error;
+    stored.giveUp(error.code === "not_found" ? { kind: "unwatched" } : { kind: "lost", error });
+    return stored;
+  }
 }
 
-async function waitForNews(capture: Capture, wish: Wish, context: ToolContext): Promise<void> {
+async function waitForNews(capture: ProcessView, wish: Wish, context: ToolContext): Promise<void> {
   const patience = timeLimit(context.clock, wish.wait_seconds * 1_000, context.signal);
   while (capture.output.totalBytes <= wish.cursor && capture.state.kind === "running") {
     if (patience.aborted || context.signal.aborted || wish.wait_seconds === 0) return;

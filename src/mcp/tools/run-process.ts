@@ -98,7 +98,9 @@ export const runProcess = defineTool({
     await using progress = new Progress({ send, clock, signal });
     const capture = await startProcess(sandbox, wish, context);
     progress.started(capture.pid);
-    for (const { stream, bytes } of capture.output.pieces(0)) progress.output(stream, bytes);
+    for (const { stream, bytes } of capture.output.recent()) {
+      if (stream !== "note") progress.output(stream, bytes);
+    }
     const listener = progress.output.bind(progress);
     capture.listeners.add(listener);
     context.state.track(feed(capture, wish, context));
@@ -108,6 +110,8 @@ export const runProcess = defineTool({
       capture.listeners.delete(listener);
     }
     if (signal.aborted) await cancel(capture, wish, context);
+    // Whoever gets its handle may use it with another server of this home.
+    if (capture.state.kind === "running") await capture.output.announced();
     return reply(capture, wish, context);
   },
 });
@@ -182,7 +186,8 @@ function reply(capture: Capture, wish: Wish, context: ToolContext): Reply<never>
   );
   const end = context.suggest("send_signal", "send_signal ends it");
   const way = [more, end].filter((part) => part !== "").join("; ");
-  const excerpts = excerptOutput(output.pieces(0), wish.max_output_bytes);
+  const recent = { pieces: output.recent(), written: output.written };
+  const excerpts = excerptOutput(recent, wish.max_output_bytes);
   const sections = excerptSections(capture, excerpts, more !== "");
   const text = textReply([...facts, isRunning ? way : undefined], sections);
   return state.kind === "lost" ? { ...text, error: state.error } : text;

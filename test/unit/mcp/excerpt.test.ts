@@ -2,27 +2,32 @@
 
 import { expect, test } from "vitest";
 import { excerptOutput, pageOutput } from "../../../src/mcp/excerpt.ts";
-import { HEAD_BYTES, OutputBuffer } from "../../../src/mcp/output-buffer.ts";
+import { HEAD_BYTES, TAIL_BYTES } from "../../../src/mcp/output-buffer.ts";
+import { ProcessOutput } from "../../../src/mcp/process-output.ts";
 
-function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): OutputBuffer {
-  const buffer = new OutputBuffer();
-  for (const [stream, text] of chunks) buffer.append(stream, Buffer.from(text));
-  return buffer;
+function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
+  const output = new ProcessOutput(undefined);
+  for (const [stream, text] of chunks) void output.append(stream, Buffer.from(text));
+  return output;
+}
+
+function recentOf(output: ProcessOutput) {
+  return { pieces: output.recent(), written: output.written };
 }
 
 const BOTH = { streams: ["stdout", "stderr"], isRunning: false } as const;
 
-test("an output within the budget is shown whole, each stream by itself", () => {
+test("an output within the budget is shown whole, each stream by itself", async () => {
   const buffer = bufferOf(["stdout", "a\n"], ["stderr", "oops\n"], ["stdout", "b\n"]);
-  expect(excerptOutput(buffer.pieces(0), 1_000)).toEqual([
+  expect(excerptOutput(recentOf(buffer), 1_000)).toEqual([
     { stream: "stdout", head: "a\nb\n" },
     { stream: "stderr", head: "oops\n" },
   ]);
 });
 
-test("a long output keeps a quarter of the budget from its beginning and the rest from its end", () => {
+test("a long output keeps a quarter of the budget from its beginning and the rest from its end", async () => {
   const lines = Array.from({ length: 1_000 }, (_, index) => `line ${index}\n`);
-  const [excerpt] = excerptOutput(bufferOf(["stdout", lines.join("")]).pieces(0), 1_000);
+  const [excerpt] = excerptOutput(recentOf(bufferOf(["stdout", lines.join("")])), 1_000);
   const cut = excerpt?.cut;
   expect(excerpt?.head.split("\n").slice(0, 2)).toEqual(["line 0", "line 1"]);
   expect(excerpt?.head.length).toBeLessThanOrEqual(250);
@@ -33,28 +38,28 @@ test("a long output keeps a quarter of the budget from its beginning and the res
   expect(cut?.omittedBytes).toBe(lines.join("").length - shown);
 });
 
-test("a small stderr is not pushed out by a large stdout", () => {
+test("a small stderr is not pushed out by a large stdout", async () => {
   const buffer = bufferOf(["stdout", "x".repeat(50_000)], ["stderr", "the reason\n"]);
-  const excerpts = excerptOutput(buffer.pieces(0), 1_000);
+  const excerpts = excerptOutput(recentOf(buffer), 1_000);
   expect(excerpts.map(({ stream, cut }) => [stream, cut !== undefined])).toEqual([
     ["stdout", true],
     ["stderr", false],
   ]);
 });
 
-test("the cursor of a cut counts both streams", () => {
+test("the cursor of a cut counts both streams", async () => {
   const buffer = bufferOf(["stderr", "e".repeat(100)], ["stdout", "o".repeat(10_000)]);
-  const stdout = excerptOutput(buffer.pieces(0), 1_000).find(({ stream }) => stream === "stdout");
+  const stdout = excerptOutput(recentOf(buffer), 1_000).find(({ stream }) => stream === "stdout");
   expect(stdout?.cut?.cursor).toBe(100 + (stdout?.head.length ?? 0));
 });
 
-test("pages follow each other without a byte twice", () => {
+test("pages follow each other without a byte twice", async () => {
   const text = Array.from({ length: 500 }, (_, index) => `line ${index}\n`).join("");
   const buffer = bufferOf(["stdout", text]);
   let cursor = 0;
   let read = "";
   while (cursor < buffer.totalBytes) {
-    const page = pageOutput(buffer, { ...BOTH, cursor, maxBytes: 1_000 });
+    const page = await pageOutput(buffer, { ...BOTH, cursor, maxBytes: 1_000 });
     read += page.texts.map((part) => part.text).join("");
     expect(page.nextCursor).toBeGreaterThan(cursor);
     cursor = page.nextCursor;
@@ -62,40 +67,42 @@ test("pages follow each other without a byte twice", () => {
   expect(read).toBe(text);
 });
 
-test("a page of one stream passes over the other", () => {
+test("a page of one stream passes over the other", async () => {
   const buffer = bufferOf(["stdout", "a"], ["stderr", "b"], ["stdout", "c"]);
   expect(
-    pageOutput(buffer, { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: false }),
+    await pageOutput(buffer, { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: false }),
   ).toEqual({ texts: [{ stream: "stdout", text: "ac" }], nextCursor: 3 });
 });
 
-test("a character that is not complete waits while the process runs", () => {
-  const buffer = new OutputBuffer();
-  buffer.append("stdout", Buffer.from([0x61, 0xc3]));
+test("a character that is not complete waits while the process runs", async () => {
+  const buffer = new ProcessOutput(undefined);
+  void buffer.append("stdout", Buffer.from([0x61, 0xc3]));
   const wish = { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: true } as const;
-  expect(pageOutput(buffer, wish)).toEqual({
+  expect(await pageOutput(buffer, wish)).toEqual({
     texts: [{ stream: "stdout", text: "a" }],
     nextCursor: 1,
   });
-  buffer.append("stdout", Buffer.from([0xa9]));
-  expect(pageOutput(buffer, { ...wish, cursor: 1 })).toEqual({
+  void buffer.append("stdout", Buffer.from([0xa9]));
+  expect(await pageOutput(buffer, { ...wish, cursor: 1 })).toEqual({
     texts: [{ stream: "stdout", text: "é" }],
     nextCursor: 3,
   });
 });
 
-test("a page stops before the gap and the next one says where it goes on", () => {
-  const buffer = new OutputBuffer();
-  for (let index = 0; index < 20; index += 1) buffer.append("stdout", Buffer.alloc(100_000, "x"));
-  const before = pageOutput(buffer, { ...BOTH, cursor: HEAD_BYTES - 10, maxBytes: 1_000 });
+test("a page stops before the gap and the next one says where it goes on", async () => {
+  const buffer = new ProcessOutput(undefined);
+  for (let index = 0; index < 20; index += 1)
+    void buffer.append("stdout", Buffer.alloc(100_000, "x"));
+  const before = await pageOutput(buffer, { ...BOTH, cursor: HEAD_BYTES - 10, maxBytes: 1_000 });
   expect(before.nextCursor).toBe(HEAD_BYTES);
-  const after = pageOutput(buffer, { ...BOTH, cursor: before.nextCursor, maxBytes: 1_000 });
-  expect([after.resumedAt, after.nextCursor]).toEqual([buffer.gap.end, buffer.gap.end + 1_000]);
+  const after = await pageOutput(buffer, { ...BOTH, cursor: before.nextCursor, maxBytes: 1_000 });
+  const oldest = 20 * 100_000 - TAIL_BYTES;
+  expect([after.resumedAt, after.nextCursor]).toEqual([oldest, oldest + 1_000]);
 });
 
-test("a cursor beyond the end reads nothing", () => {
+test("a cursor beyond the end reads nothing", async () => {
   const buffer = bufferOf(["stdout", "abc"]);
-  expect(pageOutput(buffer, { ...BOTH, cursor: 99, maxBytes: 1_000 })).toEqual({
+  expect(await pageOutput(buffer, { ...BOTH, cursor: 99, maxBytes: 1_000 })).toEqual({
     texts: [],
     nextCursor: 3,
   });

@@ -1,14 +1,22 @@
 /** The log of a sandbox: voices in order, changes told at a limited rate, kept for a while. */
 
 import { expect, test } from "vitest";
+import { createSilentLog } from "../../../src/common/log.ts";
 import { SandboxLogs, logUri } from "../../../src/mcp/logs.ts";
+import { startSpools } from "../../../src/spool/spools.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 function startLogs() {
   const clock = createFakeClock();
-  const logs = new SandboxLogs(clock);
+  const log = createSilentLog();
+  const spools = startSpools({ root: undefined, now: () => clock.now(), log });
+  const logs = new SandboxLogs({ clock, spools, log });
   const told: string[] = [];
-  logs.observe({ updated: (uri) => told.push(uri), listChanged: () => told.push("list") });
+  logs.observe({
+    // Of a process alone the same is told.
+    updated: (uri) => void (uri.includes("/process/") || told.push(uri)),
+    listChanged: () => void told.push("list"),
+  });
   const out = (text: string, processId = "p_1") =>
     logs.output("i1", processId, { stream: "stdout", bytes: Buffer.from(text) });
   return { clock, logs, told, out };
@@ -23,7 +31,7 @@ test("the log names who speaks whenever that changes", async () => {
   out("there");
   out("other\n", "p_2");
   logs.note("i1", "p_1", "ended: exit_code 0");
-  expect(logs.read("i1")).toBe(
+  expect(await logs.read("i1")).toBe(
     [
       "--- p_1 started: echo hi",
       "--- p_1 stdout",
@@ -72,9 +80,9 @@ test("the log of an ended sandbox is not listed but readable for 15 minutes", as
   logs.close("i1");
   expect(logs.list()).toEqual([]);
   await clock.advance(14 * 60_000);
-  expect(logs.read("i1")).toContain("x");
+  expect(await logs.read("i1")).toContain("x");
   await clock.advance(2 * 60_000);
-  expect(logs.read("i1")).toBeUndefined();
+  expect(await logs.read("i1")).toBeUndefined();
 });
 
 test("a long log is read from its newest part, and says so", async () => {
@@ -82,7 +90,7 @@ test("a long log is read from its newest part, and says so", async () => {
   await using _ = logs;
   logs.open("i1");
   for (let index = 0; index < 50_000; index += 1) out(`line ${index}\n`);
-  const text = logs.read("i1") ?? "";
+  const text = (await logs.read("i1")) ?? "";
   expect(text.length).toBeLessThan(101_000);
   expect(text.split("\n")[0]).toMatch(/^\[… .* of older output omitted/);
   expect(text.split("\n")[1]).toMatch(/^line [0-9]+$/);
@@ -101,5 +109,5 @@ test("nobody is told after the end", async () => {
 test("an unknown sandbox has no log", async () => {
   const { logs } = startLogs();
   await using _ = logs;
-  expect(logs.read("i9")).toBeUndefined();
+  expect(await logs.read("i9")).toBeUndefined();
 });

@@ -83,6 +83,6 @@ test("streams that alternate with every byte are bounded, and each byte keeps it
   ).toBe(true);
   expect([buffer.totalBytes, buffer.written]).toEqual([
     200_000,
-    { stdout: 100_000, stderr: 100_000 },
+    { stdout: 100_000, stderr: 100_000, note: 0 },
   ]);
 });

@@ -1,0 +1,67 @@
+/** A long text on the disk as a resource shows it: its newest part, or the part from a position on. */
+
+import { measureSpool } from "../spool/reader.ts";
+import { StoredOutput, type OutputSource } from "./process-output.ts";
+import { cleanTerminal, cutAfter, cutBefore, formatBytes } from "./text.ts";
+
+/** The most that one read of a resource returns. */
+const READ_BYTES = 100_000;
+
+/** Text that can be read by position. */
+export interface LogText {
+  /** Position behind the last byte. */
+  readonly end: number;
+  /** What is kept from a position on; it begins later where nothing is kept there. */
+  read(from: number, maxBytes: number): Promise<{ readonly start: number; readonly bytes: Buffer }>;
+}
+
+/** All voices of an output in order of arrival. */
+export function textOf(source: OutputSource): LogText {
+  return {
+    end: source.totalBytes,
+    async read(from, maxBytes) {
+      const pieces = await source.pieces(from, maxBytes);
+      const start = pieces[0]?.start ?? source.totalBytes;
+      const kept: Buffer[] = [];
+      let at = start;
+      for (const piece of pieces) {
+        // What follows a gap is for the next read, which says so.
+        if (piece.start !== at) break;
+        kept.push(piece.bytes);
+        at += piece.bytes.length;
+      }
+      return { start, bytes: Buffer.concat(kept).subarray(0, maxBytes) };
+    },
+  };
+}
+
+/** The text of a spool. */
+export async function textOfSpool(folder: string): Promise<LogText> {
+  return textOf(new StoredOutput(folder, await measureSpool(folder)));
+}
+
+/** The newest part of a text, from the beginning of a line. */
+export async function newestText(text: LogText, address: string): Promise<string> {
+  if (text.end === 0) return "(no process has written anything to this server)\n";
+  const { start, bytes } = await text.read(Math.max(0, text.end - READ_BYTES), READ_BYTES);
+  const shown = start > 0 ? bytes.subarray(cutAfter(bytes, 1)) : bytes;
+  const omitted = text.end - shown.length;
+  const note = `[… ${formatBytes(omitted)} of older output omitted; ${address}/0 reads from the beginning]\n`;
+  return `${omitted > 0 ? note : ""}${cleanTerminal(shown.toString("utf8"))}`;
+}
+
+/** What comes from a position on, with marks where something is missing and where it goes on. */
+export async function textOfRange(
+  text: LogText,
+  { from, address }: { readonly from: number; readonly address: string },
+): Promise<string> {
+  const wished = Math.min(from, text.end);
+  const { start, bytes } = await text.read(wished, READ_BYTES);
+  const isLast = start + bytes.length >= text.end;
+  const shown = isLast ? bytes : bytes.subarray(0, cutBefore(bytes, bytes.length - 1));
+  const next = start + shown.length;
+  const lost = `[… ${formatBytes(start - wished)} no longer kept …]\n`;
+  const more = `\n[… ${formatBytes(text.end - next)} more: ${address}/${next}]\n`;
+  const body = cleanTerminal(shown.toString("utf8"));
+  return `${start > wished ? lost : ""}${body}${next < text.end ? more : ""}`;
+}

@@ -1,0 +1,161 @@
+/** The output of a process wherever it is kept: the first and newest part here, all on the disk. */
+
+import type { OutputStream } from "../client/process.ts";
+import { readPieces, measureSpool, type Extent } from "../spool/reader.ts";
+import type { Piece, Voice } from "../spool/segment.ts";
+import type { SpoolLimits, SpoolWriter } from "../spool/writer.ts";
+import { OutputBuffer } from "./output-buffer.ts";
+
+/** The first part, where programs say what went wrong, and the newest, where they say how it went. */
+export const PROCESS_LIMITS: SpoolLimits = {
+  headBytes: 32 * 1024 * 1024,
+  tailBytes: 96 * 1024 * 1024,
+};
+
+/** Output that can be read by position. */
+export interface OutputSource {
+  /** How many bytes were written, kept or not. */
+  readonly totalBytes: number;
+  /** The same by stream, without what this server says itself. */
+  readonly written: Readonly<Record<OutputStream, number>>;
+  /** How many bytes are kept nowhere. */
+  readonly lostBytes: number;
+  /**
+   * What is kept from a position on, oldest first, until about `maxBytes` are there. Where nothing
+   * is kept at that position, the first piece begins later.
+   */
+  pieces(from: number, maxBytes: number): Promise<readonly Piece[]>;
+}
+
+/** The output of a process that this server watches. */
+export class ProcessOutput implements OutputSource {
+  readonly #spool: SpoolWriter | undefined;
+  /** What was there before this server watched; positions go on from there. */
+  readonly #before: Extent | undefined;
+  readonly #base: number;
+  readonly #recent = new OutputBuffer();
+
+  constructor(spool: SpoolWriter | undefined, before?: Extent) {
+    this.#spool = spool;
+    this.#before = before;
+    this.#base = before?.end ?? 0;
+  }
+
+  get totalBytes(): number {
+    return this.#base + this.#recent.totalBytes;
+  }
+
+  get written(): Readonly<Record<OutputStream, number>> {
+    const { stdout, stderr } = this.#recent.written;
+    const before = this.#before?.written;
+    return { stdout: stdout + (before?.stdout ?? 0), stderr: stderr + (before?.stderr ?? 0) };
+  }
+
+  /** How much memory it takes. */
+  get heldBytes(): number {
+    return this.#recent.keptBytes;
+  }
+
+  get lostBytes(): number {
+    const dropped = this.#recent.gap;
+    const gap = { start: this.#base + dropped.start, end: this.#base + dropped.end };
+    const spool = this.#spool;
+    if (spool === undefined) return gap.end - gap.start;
+    const { failure } = spool;
+    const isBehind = failure !== undefined && failure.position < gap.end;
+    const unwritten = isBehind ? gap.end - Math.max(gap.start, failure.position) : 0;
+    return spool.gap.end - spool.gap.start + unwritten;
+  }
+
+  /** Why the disk keeps nothing more; undefined while it does. */
+  get failure(): string | undefined {
+    return this.#spool?.failure?.reason;
+  }
+
+  /** Resolves when other servers can find it, or never will. */
+  async announced(): Promise<void> {
+    await this.#spool?.announced;
+  }
+
+  /** Takes output; the promise, when there is one, must be awaited before more comes. */
+  append(voice: Voice, bytes: Uint8Array): Promise<void> | undefined {
+    this.#recent.append(voice, bytes);
+    return this.#spool?.append(voice, bytes);
+  }
+
+  /** The first and the newest part, without a look at the disk. */
+  recent(): readonly Piece[] {
+    return this.#shifted(this.#recent.pieces(0));
+  }
+
+  async pieces(from: number, maxBytes: number): Promise<readonly Piece[]> {
+    const { gap } = this.#recent;
+    const start = from - this.#base;
+    if (start >= gap.end || this.#spool === undefined) {
+      return this.#shifted(this.#recent.pieces(start));
+    }
+    if (start >= 0 && start < gap.start) {
+      const first = this.#recent.pieces(start).filter((piece) => piece.start < gap.start);
+      return this.#shifted(first);
+    }
+    const stored = await this.#stored(from, maxBytes);
+    return stored.length > 0 ? stored : this.#shifted(this.#recent.pieces(Math.max(0, start)));
+  }
+
+  /** Writes the rest to the disk and lets it go; what may come later goes on from there. */
+  async park(): Promise<void> {
+    await this.#spool?.park();
+  }
+
+  /** Writes the rest to the disk, and how it ended; nothing can be appended any more. */
+  async close(ending: object): Promise<void> {
+    await this.#spool?.close(ending);
+  }
+
+  async #stored(from: number, maxBytes: number): Promise<readonly Piece[]> {
+    const spool = this.#spool;
+    if (spool === undefined) return [];
+    const pieces = await readPieces(spool.place.folder, from, maxBytes);
+    if (pieces.length > 0) return pieces;
+    // It may still be on its way to the disk.
+    await spool.flush();
+    return readPieces(spool.place.folder, from, maxBytes);
+  }
+
+  #shifted(pieces: readonly Piece[]): readonly Piece[] {
+    if (this.#base === 0) return pieces;
+    return pieces.map((piece) => ({ ...piece, start: piece.start + this.#base }));
+  }
+}
+
+/** Output that another server left on the disk, or is writing there. */
+export class StoredOutput implements OutputSource {
+  readonly #folder: string;
+  #extent: Extent;
+
+  constructor(folder: string, extent: Extent) {
+    this.#folder = folder;
+    this.#extent = extent;
+  }
+
+  get totalBytes(): number {
+    return this.#extent.end;
+  }
+
+  get written(): Readonly<Record<OutputStream, number>> {
+    return this.#extent.written;
+  }
+
+  get lostBytes(): number {
+    return this.#extent.gap.end - this.#extent.gap.start;
+  }
+
+  /** Looks at how much there is now. */
+  async refresh(): Promise<void> {
+    this.#extent = await measureSpool(this.#folder);
+  }
+
+  pieces(from: number, maxBytes: number): Promise<readonly Piece[]> {
+    return readPieces(this.#folder, from, maxBytes);
+  }
+}

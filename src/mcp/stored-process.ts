@@ -1,0 +1,131 @@
+/** A process that another server watches or watched, as that server's spool shows it. */
+
+import type { Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
+import { measureSpool } from "../spool/reader.ts";
+import type { FoundSpool, Spools } from "../spool/spools.ts";
+import type { ProcessState, ProcessView } from "./capture.ts";
+import { StoredOutput } from "./process-output.ts";
+
+/** How often a spool is looked at that another server writes. */
+const LOOK_MS = 200;
+
+const stateSchema = z.union([
+  z.object({ kind: z.literal("ended"), exitCode: z.number(), reason: z.string() }),
+  z.object({ kind: z.literal("timed_out") }),
+  z.object({ kind: z.literal("unwatched") }),
+  z.object({ kind: z.literal("lost"), code: z.string() }),
+]);
+
+const processEndingSchema = z.object({
+  endedAtMs: z.number(),
+  isAttached: z.boolean(),
+  state: stateSchema,
+});
+
+type Ending = z.infer<typeof processEndingSchema>;
+
+/** How a process ended, as its spool keeps it. */
+export function toEnding(process: {
+  readonly state: ProcessState;
+  readonly endedAtMs: number;
+  readonly isAttached: boolean;
+}): Ending {
+  const { state, endedAtMs, isAttached } = process;
+  const base = { endedAtMs, isAttached };
+  if (state.kind === "lost") return { ...base, state: { kind: "lost", code: state.error.code } };
+  return { ...base, state: state.kind === "running" ? { kind: "unwatched" } : state };
+}
+
+export interface StoredOptions {
+  readonly spools: Spools;
+  readonly clock: Clock;
+  readonly found: FoundSpool;
+}
+
+/** What is on the disk of a process. */
+export async function openStored(options: StoredOptions): Promise<StoredProcess> {
+  const output = new StoredOutput(
+    options.found.place.folder,
+    await measureSpool(options.found.place.folder),
+  );
+  return new StoredProcess(options, output);
+}
+
+export class StoredProcess implements ProcessView {
+  readonly output: StoredOutput;
+  readonly #options: StoredOptions;
+  #found: FoundSpool;
+  #fallback: ProcessState = { kind: "running" };
+
+  constructor(options: StoredOptions, output: StoredOutput) {
+    this.#options = options;
+    this.#found = options.found;
+    this.output = output;
+  }
+
+  get sandboxId(): string {
+    return this.#found.place.sandboxId;
+  }
+
+  get processId(): string {
+    return this.#found.place.name;
+  }
+
+  get startedAtMs(): number {
+    return this.#found.place.createdAtMs;
+  }
+
+  /** Whether it goes on and nobody watches it. */
+  get isOrphan(): boolean {
+    return this.#found.ending === undefined && !this.#found.isLive;
+  }
+
+  get state(): ProcessState {
+    const state = this.#ending?.state;
+    if (state === undefined) return this.#fallback;
+    if (state.kind !== "lost") return state;
+    return { kind: "lost", error: new SandboxError("unavailable", `stream broke: ${state.code}`) };
+  }
+
+  get endedAtMs(): number | undefined {
+    return this.#ending?.endedAtMs;
+  }
+
+  get isAttached(): boolean {
+    return this.#ending?.isAttached ?? false;
+  }
+
+  /** Says how an orphan fares that cannot be watched again. */
+  giveUp(state: ProcessState): void {
+    this.#fallback = state;
+  }
+
+  async changed(signal: AbortSignal): Promise<void> {
+    const { spools, clock } = this.#options;
+    const { sandboxId, processId: name } = this;
+    const { totalBytes } = this.output;
+    while (!signal.aborted && this.state.kind === "running" && !this.isOrphan) {
+      try {
+        // oxlint-disable-next-line no-await-in-loop
+        await clock.sleep(LOOK_MS, signal);
+      } catch {
+        // The time for waiting is over.
+        return;
+      }
+      // The end is looked at first: what came before it is on the disk then.
+      // oxlint-disable-next-line no-await-in-loop
+      const found = await spools.find({ sandboxId, name });
+      if (found?.place.folder !== this.#found.place.folder) return;
+      this.#found = found;
+      // oxlint-disable-next-line no-await-in-loop
+      await this.output.refresh();
+      if (this.output.totalBytes !== totalBytes) return;
+    }
+  }
+
+  get #ending(): Ending | undefined {
+    return processEndingSchema.safeParse(this.#found.ending).data;
+  }
+}

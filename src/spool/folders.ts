@@ -1,0 +1,101 @@
+/** Names in the folder of spools: `<sandbox>/<name>.<time>.<owner>/<position>`, `<owner>.sock`. */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, SandboxError } from "../common/errors.ts";
+
+/** The file that says how a spool ended; without one it goes on, or its owner died. */
+export const END_FILE = "end.json";
+
+const POSITION_DIGITS = 16;
+const SEGMENT_PATTERN = /^[0-9]{16}$/;
+const HEAD_PATTERN = /^head-([0-9]{16})$/;
+const SPOOL_PATTERN = /^([a-z0-9_]{1,32})\.([0-9]{1,15})\.([0-9a-f]{16})$/;
+const SANDBOX_PATTERN = /^[a-z0-9]{1,64}$/;
+
+/** What the name of a spool's folder says. */
+export interface SpoolName {
+  /** `p_<pid>` for the output of a process, `log` for the log of the sandbox. */
+  readonly name: string;
+  /** Unix milliseconds; of two spools of one name the later one counts. */
+  readonly createdAtMs: number;
+  readonly owner: string;
+}
+
+/** Where a spool lies. */
+export interface SpoolPlace extends SpoolName {
+  readonly sandboxId: string;
+  readonly folder: string;
+}
+
+/** The folder of a sandbox's spools. @throws SandboxError invalid_argument for a malformed id. */
+export function sandboxFolder(root: string, sandboxId: string): string {
+  if (SANDBOX_PATTERN.test(sandboxId)) return join(root, sandboxId);
+  throw new SandboxError("invalid_argument", "sandbox id is malformed");
+}
+
+/** Where a spool of this name lies. @throws SandboxError invalid_argument for a malformed name. */
+export function placeOf(root: string, sandboxId: string, spool: SpoolName): SpoolPlace {
+  const base = `${spool.name}.${spool.createdAtMs}.${spool.owner}`;
+  if (!SPOOL_PATTERN.test(base)) {
+    throw new SandboxError("invalid_argument", "name of a spool is malformed");
+  }
+  return { ...spool, sandboxId, folder: join(sandboxFolder(root, sandboxId), base) };
+}
+
+/** The spools of a sandbox, the newest first. */
+export async function listSpools(root: string, sandboxId: string): Promise<SpoolPlace[]> {
+  const folder = sandboxFolder(root, sandboxId);
+  return (await listFolder(folder))
+    .flatMap((base) => {
+      const [, name, time, owner] = SPOOL_PATTERN.exec(base) ?? [];
+      if (name === undefined || owner === undefined) return [];
+      return [{ name, createdAtMs: Number(time), owner, sandboxId, folder: join(folder, base) }];
+    })
+    .toSorted((left, right) => right.createdAtMs - left.createdAtMs);
+}
+
+/** Every sandbox with spools. */
+export async function listSandboxes(root: string): Promise<string[]> {
+  return (await listFolder(root)).filter((name) => SANDBOX_PATTERN.test(name));
+}
+
+/** The file whose first byte has this position. */
+export function segmentName(position: number): string {
+  return String(position).padStart(POSITION_DIGITS, "0");
+}
+
+/** The name of the empty file that says where the first part ends, once what follows it went. */
+export function headName(end: number): string {
+  return `head-${segmentName(end)}`;
+}
+
+/** What the names in the folder of a spool say. */
+export interface Layout {
+  /** The positions at which the files begin, in order. */
+  readonly starts: readonly number[];
+  /** What is no longer kept; both ends are equal when all is. */
+  readonly gap: { readonly start: number; readonly end: number };
+}
+
+export async function readLayout(folder: string): Promise<Layout> {
+  const names = await listFolder(folder);
+  const starts = names
+    .filter((name) => SEGMENT_PATTERN.test(name))
+    .map(Number)
+    .toSorted((left, right) => left - right);
+  const head = names.map((name) => HEAD_PATTERN.exec(name)?.[1]).find((end) => end !== undefined);
+  const start = Number(head ?? 0);
+  const end = head === undefined ? 0 : (starts.find((first) => first >= start) ?? start);
+  return { starts, gap: { start, end } };
+}
+
+/** The names in a folder; none when it is gone. */
+export async function listFolder(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT" || causeCode(error) === "ENOTDIR") return [];
+    throw error;
+  }
+}

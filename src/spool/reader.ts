@@ -1,0 +1,79 @@
+/** Reading a spool, whoever writes it: pieces by position, and how much there is. */
+
+import { join } from "node:path";
+import { readLayout, segmentName, type Layout } from "./folders.ts";
+import { readSegment, type Piece, type Segment, type Volumes } from "./segment.ts";
+
+/** How much was written, kept or not. */
+export interface Extent {
+  readonly written: Volumes;
+  /** Position behind the last byte. */
+  readonly end: number;
+  /** What is no longer kept; both ends are equal when all is. */
+  readonly gap: Layout["gap"];
+}
+
+/**
+ * What is kept from a position on, oldest first, until about `maxBytes` are there. Where nothing
+ * is kept at that position, the first piece begins later.
+ */
+export async function readPieces(
+  folder: string,
+  from: number,
+  maxBytes: number,
+): Promise<readonly Piece[]> {
+  const { starts } = await readLayout(folder);
+  const first = Math.max(
+    0,
+    starts.findLastIndex((start) => start <= from),
+  );
+  const pieces: Piece[] = [];
+  let bytes = 0;
+  for (const start of starts.slice(first)) {
+    if (bytes >= maxBytes) break;
+    // One file after the other: how many are needed shows only as they are read.
+    // oxlint-disable-next-line no-await-in-loop
+    const segment = await readAt(folder, start);
+    for (const piece of segment?.pieces ?? []) {
+      const skipped = Math.max(0, from - piece.start);
+      if (skipped >= piece.bytes.length) continue;
+      const kept = { ...piece, start: piece.start + skipped, bytes: piece.bytes.subarray(skipped) };
+      pieces.push(kept);
+      bytes += kept.bytes.length;
+    }
+  }
+  return mergePieces(pieces);
+}
+
+/** How much a spool has taken. */
+export async function measureSpool(folder: string): Promise<Extent> {
+  const { starts, gap } = await readLayout(folder);
+  const lastStart = starts.at(-1);
+  const last = lastStart === undefined ? undefined : await readAt(folder, lastStart);
+  const written = { stdout: 0, stderr: 0, note: 0, ...last?.before };
+  for (const { stream, bytes } of last?.pieces ?? []) written[stream] += bytes.length;
+  return { written, end: last?.end ?? 0, gap };
+}
+
+async function readAt(folder: string, start: number): Promise<Segment | undefined> {
+  return readSegment(join(folder, segmentName(start)));
+}
+
+/** Pieces that follow each other in one voice, as one. */
+function mergePieces(pieces: readonly Piece[]): readonly Piece[] {
+  const merged: { stream: Piece["stream"]; start: number; end: number; parts: Buffer[] }[] = [];
+  for (const { stream, start, bytes } of pieces) {
+    const last = merged.at(-1);
+    if (last !== undefined && last.stream === stream && last.end === start) {
+      last.parts.push(bytes);
+      last.end += bytes.length;
+    } else {
+      merged.push({ stream, start, end: start + bytes.length, parts: [bytes] });
+    }
+  }
+  return merged.map(({ stream, start, parts }) => {
+    const [only] = parts;
+    const bytes = parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
+    return { stream, start, bytes };
+  });
+}

@@ -1,0 +1,100 @@
+/**
+ * One file of a spool: a header that says how much came before, then frames, each of one voice.
+ * It is only ever appended to, so a reader takes what is there, a torn last frame included.
+ */
+
+import { readFile } from "node:fs/promises";
+import { causeCode } from "../common/errors.ts";
+
+/** Who wrote: the program, or this server about what is missing. */
+export type Voice = "stdout" | "stderr" | "note";
+
+const VOICES = ["stdout", "stderr", "note"] as const satisfies readonly Voice[];
+
+/** Bytes by voice. */
+export type Volumes = Record<Voice, number>;
+
+/** Bytes of one voice that were written without a break. */
+export interface Piece {
+  readonly stream: Voice;
+  /** Position of the first byte in the whole output. */
+  readonly start: number;
+  readonly bytes: Buffer;
+}
+
+/** What a file of a spool holds. */
+export interface Segment {
+  /** What came before this file, by voice; the sum is the position of its first byte. */
+  readonly before: Volumes;
+  readonly pieces: readonly Piece[];
+  /** Position behind its last byte. */
+  readonly end: number;
+}
+
+const MAGIC = "smcpspl1";
+export const HEADER_BYTES = MAGIC.length + VOICES.length * 8;
+export const FRAME_HEADER_BYTES = 4;
+/** The voice takes the upper bits of a frame's header, the length the rest. */
+const VOICE_SHIFT = 28;
+const LENGTH_MASK = (1 << VOICE_SHIFT) - 1;
+
+/** The sum over all voices: a position. */
+export function totalOf(volumes: Volumes): number {
+  return volumes.stdout + volumes.stderr + volumes.note;
+}
+
+/** The first bytes of a file. */
+export function encodeHeader(before: Volumes): Buffer {
+  const header = Buffer.alloc(HEADER_BYTES);
+  header.write(MAGIC, "latin1");
+  for (const [index, voice] of VOICES.entries()) {
+    header.writeBigUInt64LE(BigInt(before[voice]), MAGIC.length + index * 8);
+  }
+  return header;
+}
+
+/** Writes the header of a frame; its bytes follow. */
+export function writeFrameHeader(
+  target: Buffer,
+  at: number,
+  frame: { readonly voice: Voice; readonly length: number },
+): void {
+  target.writeUInt32LE(VOICES.indexOf(frame.voice) * 2 ** VOICE_SHIFT + frame.length, at);
+}
+
+/** A file of a spool; undefined when it is gone or none. */
+export async function readSegment(path: string): Promise<Segment | undefined> {
+  let file: Buffer;
+  try {
+    file = await readFile(path);
+  } catch (error) {
+    // Files go when others need their room: that is a gap, not a fault.
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+  return decodeSegment(file);
+}
+
+function decodeSegment(file: Buffer): Segment | undefined {
+  if (file.length < HEADER_BYTES || file.toString("latin1", 0, MAGIC.length) !== MAGIC) {
+    return undefined;
+  }
+  const before = { stdout: 0, stderr: 0, note: 0 };
+  for (const [index, voice] of VOICES.entries()) {
+    before[voice] = Number(file.readBigUInt64LE(MAGIC.length + index * 8));
+  }
+  const pieces: Piece[] = [];
+  let position = totalOf(before);
+  let at = HEADER_BYTES;
+  while (at + FRAME_HEADER_BYTES < file.length) {
+    const word = file.readUInt32LE(at);
+    const stream = VOICES[word >>> VOICE_SHIFT];
+    if (stream === undefined) break;
+    at += FRAME_HEADER_BYTES;
+    const bytes = file.subarray(at, at + (word & LENGTH_MASK));
+    if (bytes.length > 0) pieces.push({ stream, start: position, bytes });
+    position += bytes.length;
+    at += bytes.length;
+  }
+  return { before, pieces, end: position };
+}

@@ -1,0 +1,160 @@
+/**
+ * The spools of a home: what processes wrote, on the disk, so that it outlives a call, a
+ * connection and the server itself. Each has one owner, who alone writes it; anyone of the same
+ * user reads it, and takes it over when its owner is dead.
+ */
+
+import { randomBytes } from "node:crypto";
+import { mkdir, rename, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, errorText } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import { collectSpools } from "./collect.ts";
+import { listSpools, placeOf, readLayout, segmentName, type SpoolPlace } from "./folders.ts";
+import { isLeased, startLease } from "./lease.ts";
+import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
+import { measureSpool, type Extent } from "./reader.ts";
+import { readEnding } from "./survey.ts";
+import { createSpoolWriter, type SpoolFile, type SpoolLimits, type SpoolWriter } from "./writer.ts";
+
+const OWNER_BYTES = 8;
+const COLLECT_MS = 60_000;
+
+/** A spool that was found. */
+export interface FoundSpool {
+  readonly place: SpoolPlace;
+  /** How it ended, in the words of its owner; undefined when it has not. */
+  readonly ending: Readonly<Record<string, unknown>> | undefined;
+  /** Whether somebody writes it. */
+  readonly isLive: boolean;
+}
+
+/** A spool that goes on, and what it holds already. */
+export interface TakenSpool {
+  readonly writer: SpoolWriter;
+  readonly extent: Extent;
+}
+
+export interface SpoolsOptions {
+  /** Made when it is needed; undefined where nothing may be kept on the disk. */
+  readonly root: string | undefined;
+  readonly now: () => number;
+  readonly log: Logger;
+  readonly limits?: QuotaLimits;
+}
+
+export interface Spools extends AsyncDisposable {
+  /** A new spool; undefined where nothing is kept on the disk. */
+  create(key: SpoolKey, limits: SpoolLimits): SpoolWriter | undefined;
+  /** The newest spool of a name; undefined when there is none. */
+  find(key: SpoolKey): Promise<FoundSpool | undefined>;
+  /** Goes on with a spool whose owner is dead; undefined when another was quicker. */
+  takeOver(place: SpoolPlace, limits: SpoolLimits): Promise<TakenSpool | undefined>;
+}
+
+export interface SpoolKey {
+  readonly sandboxId: string;
+  /** `p_<pid>` or `log`. */
+  readonly name: string;
+}
+
+const DEFAULT_LIMITS = { sandboxBytes: MAX_SANDBOX_BYTES, homeBytes: MAX_HOME_BYTES };
+
+/** Nothing is made or looked at before the first spool is. */
+export function startSpools(options: SpoolsOptions): Spools {
+  return options.root === undefined ? NO_SPOOLS : startSpoolsIn(options.root, options);
+}
+
+function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
+  const { now, log, limits = DEFAULT_LIMITS } = options;
+  const owner = randomBytes(OWNER_BYTES).toString("hex");
+  const quota = createQuota({ root, limits });
+  let opening: Promise<AsyncDisposable> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+
+  async function collect(): Promise<void> {
+    try {
+      await collectSpools(root, now());
+    } catch (error) {
+      log.debug({ op: "spool.collect", error: errorText(error) }, "spools not collected");
+    }
+  }
+
+  async function openRoot(): Promise<AsyncDisposable> {
+    await mkdir(root, { recursive: true, mode: 0o700 });
+    const lease = await startLease(root, owner);
+    // It catches its own failures.
+    timer = setInterval(() => void collect(), COLLECT_MS).unref();
+    void collect();
+    return lease;
+  }
+
+  /** Without a lease nobody could tell that the owner lives, so nothing is written. */
+  async function requireOpen(): Promise<void> {
+    opening ??= openRoot().catch((error: unknown) => {
+      log.warn({ op: "spool.open", error: errorText(error) }, "output is kept in memory only");
+      throw error;
+    });
+    await opening;
+  }
+
+  async function makeFolder({ folder }: SpoolPlace): Promise<void> {
+    await requireOpen();
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  }
+  const shared = { makeFolder, room: quota.room.bind(quota) };
+
+  return {
+    create({ sandboxId, name }, spoolLimits) {
+      const place = placeOf(root, sandboxId, { name, createdAtMs: now(), owner });
+      return createSpoolWriter({ place, limits: spoolLimits, ...shared });
+    },
+    async find({ sandboxId, name }) {
+      const spools = await listSpools(root, sandboxId);
+      const place = spools.find((other) => other.name === name);
+      if (place === undefined) return undefined;
+      const ending = await readEnding(place);
+      if (ending !== undefined) return { place, ending, isLive: false };
+      const isLive = place.owner === owner || (await isLeased(root, place.owner));
+      // Its end may have come while its owner was asked for.
+      return { place, ending: isLive ? undefined : await readEnding(place), isLive };
+    },
+    async takeOver(place, spoolLimits) {
+      await requireOpen();
+      const mine = placeOf(root, place.sandboxId, { ...place, owner });
+      try {
+        // Of several who try, the one that renames it has it.
+        await rename(place.folder, mine.folder);
+      } catch (error) {
+        if (causeCode(error) === "ENOENT") return undefined;
+        throw error;
+      }
+      const extent = await measureSpool(mine.folder);
+      const files = await listFiles(mine.folder);
+      const taken = { place: mine, limits: spoolLimits, extent, files, ...shared };
+      return { writer: createSpoolWriter(taken), extent };
+    },
+    async [Symbol.asyncDispose]() {
+      clearInterval(timer);
+      const lease = await opening?.catch(() => undefined);
+      await lease?.[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function listFiles(folder: string): Promise<SpoolFile[]> {
+  const { starts } = await readLayout(folder);
+  return Promise.all(
+    starts.map(async (start) => {
+      const { size } = await stat(join(folder, segmentName(start)));
+      return { start, bytes: size };
+    }),
+  );
+}
+
+const NO_SPOOLS: Spools = {
+  create: () => undefined,
+  find: async () => undefined,
+  takeOver: async () => undefined,
+  [Symbol.asyncDispose]: async () => undefined,
+};

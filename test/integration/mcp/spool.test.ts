@@ -1,0 +1,251 @@
+/** Output that outlives its server: read on by another one, with a mark where something is missing. */
+
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
+import { expect, test } from "vitest";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
+import { startMcpHost, type McpHost } from "../../support/mcp-host.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+
+interface Server extends AsyncDisposable {
+  readonly state: McpState;
+  readonly host: McpHost;
+  readonly ask: (tool: string, input: Readonly<Record<string, unknown>>) => Promise<string>;
+  read(uri: string): Promise<string>;
+}
+
+/** Another server beside the one of the world, on the same service and the same disk. */
+async function startServer(world: McpWorld): Promise<Server> {
+  await using stack = new AsyncDisposableStack();
+  const state = stack.use(
+    startMcpState({
+      service: world.service,
+      log: createSilentLog(),
+      spoolFolder: join(world.test.home, "spool"),
+      onExit: "leave",
+    }),
+  );
+  const host = stack.use(await startMcpHost(state));
+  const owned = stack.move();
+  return {
+    state,
+    host,
+    async ask(name, input) {
+      const reply = await host.client.callTool({ name, arguments: { ...input } });
+      return textOf(reply["content"]);
+    },
+    read: (uri) => readFrom(host, uri),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function textOf(content: unknown): string {
+  const [part]: readonly unknown[] = Array.isArray(content) ? content : [];
+  return typeof part === "object" && part !== null && "text" in part ? String(part.text) : "";
+}
+
+async function readFrom(host: McpHost, uri: string): Promise<string> {
+  return textOf((await host.client.readResource({ uri })).contents);
+}
+
+function factOf(text: string, pattern: RegExp): string {
+  return pattern.exec(text)?.[1] ?? `nothing like ${pattern} in ${text.slice(0, 300)}`;
+}
+
+/** The whole stdout by pages, as a client puts it together that knows nothing but the replies. */
+async function pageThrough(
+  { ask }: Pick<Server, "ask">,
+  process: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  let read = "";
+  let cursor = 0;
+  for (;;) {
+    // Each page names the next one.
+    // oxlint-disable-next-line no-await-in-loop
+    const text = await ask("get_process_output", { ...process, cursor, max_bytes: 200_000 });
+    read += /--- stdout\n([^]*)--- end/.exec(text)?.[1] ?? "";
+    const next = Number(factOf(text, /next_cursor: ([0-9]+)/));
+    if (next === cursor || !text.includes("bytes more")) return read;
+    cursor = next;
+  }
+}
+
+function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+const LINES = 300_000;
+const COMMAND = `seq 1 ${LINES}`;
+const WANTED = Array.from({ length: LINES }, (_, index) => `${index + 1}\n`).join("");
+
+function shell(command: string) {
+  return { cmd: "/bin/sh", args: ["-c", command] };
+}
+
+test("a second server reads the whole output of an ended process, and its exit code", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const started = await world.call("run_process", {
+    sandbox_id: id,
+    ...shell(`${COMMAND}; exit 3`),
+  });
+  const process = { sandbox_id: id, process_id: factOf(started.text, /process_id: (p_[0-9]+)/) };
+  await using second = await startServer(world);
+  await expect
+    .poll(async () => second.ask("get_process_output", process))
+    .toMatch(/^exit_code: 3 \|/);
+  expect(hashOf(await pageThrough(second, process))).toBe(hashOf(WANTED));
+  const uri = `sandbox:///${id}/process/${process.process_id}/log`;
+  const newest = await second.read(uri);
+  expect(newest.endsWith(`${LINES - 1}\n${LINES}\n`)).toBe(true);
+  expect(newest.split("\n")[0]).toBe(
+    `[… 1.9 MB of older output omitted; ${uri}/0 reads from the beginning]`,
+  );
+  const part = await second.read(`${uri}/0`);
+  expect(part.startsWith("1\n2\n3\n")).toBe(true);
+  const next = factOf(part, /\n\[… .* more: (\S+)\]\n$/);
+  expect((await second.read(next)).split("\n")[0]).toBe(
+    String(Number(factOf(part, /\n([0-9]+)\n\n\[…/)) + 1),
+  );
+});
+
+test("a second server follows a process that the first one watches", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const started = await world.call("run_process", {
+    sandbox_id: id,
+    ...shell("echo first; read line; echo got $line; exit 4"),
+    wait_seconds: 0,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started.text, /process_id: (p_[0-9]+)/) };
+  await using second = await startServer(world);
+  await expect
+    .poll(async () => second.ask("get_process_output", process))
+    .toContain("--- stdout\nfirst\n--- end");
+  const waiting = second.ask("get_process_output", { ...process, cursor: 6, wait_seconds: 20 });
+  await second.ask("send_input", { ...process, data: "x\n" });
+  expect(await waiting).toContain("--- stdout\ngot x\n--- end");
+  await expect
+    .poll(async () => second.ask("get_process_output", process))
+    .toMatch(/^exit_code: 4 \|/);
+});
+
+test("a process whose server ended goes on under the next one, with a mark in between", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const first = await startServer(world);
+  const started = await first.ask("run_process", {
+    sandbox_id: id,
+    ...shell("echo first; read line; echo got $line; exit 5"),
+    wait_seconds: 0,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started, /process_id: (p_[0-9]+)/) };
+  await expect
+    .poll(async () => first.ask("get_process_output", process))
+    .toContain("--- stdout\nfirst\n");
+  await first[Symbol.asyncDispose]();
+  await using second = await startServer(world);
+  const seen = await second.ask("get_process_output", process);
+  expect(seen).toMatch(/^status: running \|/);
+  expect(seen).toContain("--- stdout\nfirst\n\n[… what it wrote while its stream was broken");
+  await second.ask("send_input", { ...process, data: "x\n" });
+  await expect
+    .poll(async () => second.ask("get_process_output", process))
+    .toMatch(/^exit_code: 5 \|[^]*first\n\n\[… .*\]\ngot x\n--- end$/);
+  const log = await second.read(`sandbox:///${id}/log`);
+  expect(log).toMatch(
+    /started: [^]*\nfirst\n[^]*watched again[^]*\ngot x\n[^]*ended: exit_code 5\n$/,
+  );
+});
+
+test("what was written outlives the sandbox, the first server, and both", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const first = await startServer(world);
+  const started = await first.ask("run_process", { sandbox_id: id, ...shell("echo hi; exit 6") });
+  const ended = { sandbox_id: id, process_id: factOf(started, /process_id: (p_[0-9]+)/) };
+  const left = await first.ask("run_process", {
+    sandbox_id: id,
+    ...shell("echo busy; exec sleep 60"),
+    wait_seconds: 1,
+  });
+  const running = { sandbox_id: id, process_id: factOf(left, /process_id: (p_[0-9]+)/) };
+  await first[Symbol.asyncDispose]();
+  await world.call("kill_sandbox", { sandbox_id: id });
+  await using second = await startServer(world);
+  expect(await second.ask("get_process_output", ended)).toMatch(
+    /^exit_code: 6 \|[^]*--- stdout\nhi\n--- end$/,
+  );
+  expect(await second.ask("get_process_output", running)).toMatch(
+    /^status: ended while no server watched it[^]*--- stdout\nbusy\n--- end$/,
+  );
+  expect(await second.read(`sandbox:///${id}/log`)).toContain("\nhi\n");
+  expect(await second.read(`sandbox:///${id}/process/${running.process_id}/log`)).toBe("busy\n");
+});
+
+test("a stream that breaks is taken up again, with a mark in the output and in the log", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const started = await world.call("run_process", {
+    sandbox_id: id,
+    ...shell("echo first; read line; echo got $line; exit 8"),
+    wait_seconds: 1,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started.text, /process_id: (p_[0-9]+)/) };
+  const sandbox = await world.service.attach(id, new AbortController().signal);
+  // The daemon cuts all streams when the sandbox is paused and resumed.
+  await world.call("pause_sandbox", { sandbox_id: id });
+  await world.call("connect_sandbox", { sandbox_id: id });
+  await expect
+    .poll(async () => (await world.call("get_process_output", process)).text)
+    .toMatch(/^status: running[^]*--- stdout\nfirst\n\n\[… [^]*\]\n--- end$/);
+  const pid = Number(process.process_id.slice(2));
+  await sandbox.process.sendInput(pid, [Buffer.from("x\n")], new AbortController().signal);
+  await expect
+    .poll(async () => (await world.call("get_process_output", process)).text)
+    .toMatch(/^exit_code: 8 \|[^]*got x\n--- end$/);
+});
+
+test("subscribers of one process learn of its output", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const started = await world.call("run_process", {
+    sandbox_id: id,
+    ...shell("read line; echo got $line"),
+    wait_seconds: 0,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started.text, /process_id: (p_[0-9]+)/) };
+  const uri = `sandbox:///${id}/process/${process.process_id}/log`;
+  const updates: string[] = [];
+  world.host.client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
+    updates.push(params.uri);
+  });
+  await world.host.client.subscribeResource({ uri });
+  await world.call("send_input", { ...process, data: "x\n" });
+  await expect.poll(() => updates).toContain(uri);
+  expect(new Set(updates)).toEqual(new Set([uri]));
+});
+
+const SANDBOXES = 60;
+
+test("the list of logs comes by pages of fifty", async () => {
+  await using world = await startMcpWorld();
+  for (let index = 0; index < SANDBOXES; index += 1) {
+    world.state.logs.open(`i${String(index).padStart(20, "0")}`);
+  }
+  const first = await world.host.client.listResources();
+  expect(first.resources).toHaveLength(50);
+  const rest = await world.host.client.listResources({ cursor: first.nextCursor });
+  expect([rest.resources.length, rest.nextCursor]).toEqual([10, undefined]);
+  const uris = [...first.resources, ...rest.resources].map(({ uri }) => uri);
+  expect(new Set(uris).size).toBe(SANDBOXES);
+  await expect(world.host.client.listResources({ cursor: "../x" })).rejects.toMatchObject({
+    code: -32_602,
+  });
+});
