@@ -1,13 +1,15 @@
 /**
- * Packs the built program: an MCPB bundle, checked by its own tool, and the npm tarball. Takes the
- * folder to write to as its only argument; `dist` when there is none.
+ * Packs the program: an MCPB bundle, checked by its own tool, and the npm tarball. In the bundle
+ * the server is one file; beside it lies only the daemon that runs in sandboxes. Takes the folder
+ * to write to as its only argument; `dist` when there is none.
  */
 
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { rolldown, type Plugin } from "rolldown";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const BUILT = join(ROOT, "dist");
@@ -36,7 +38,7 @@ process.stdout.write(`${bundle}\n${tarball}\n`);
 async function packBundle(about: PackageFacts): Promise<string> {
   const stage = await mkdtemp(join(tmpdir(), "sandbox-mcp-bundle-"));
   try {
-    await copyProgram(join(stage, "server"));
+    await writeServer(join(stage, "server"));
     const manifest = join(stage, "manifest.json");
     await writeFile(manifest, JSON.stringify(await describeBundle(about), undefined, 2));
     await cp(join(ROOT, "LICENSE"), join(stage, "LICENSE"));
@@ -51,11 +53,38 @@ async function packBundle(about: PackageFacts): Promise<string> {
   }
 }
 
-async function copyProgram(folder: string): Promise<void> {
+/**
+ * The server as one file. An old Node can load it too, and reads that it is too old: newer syntax
+ * is lowered, and no module of Node is loaded before the version was checked.
+ */
+async function writeServer(folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
-  const files = (await readdir(BUILT)).filter((name) => /\.m?js$/.test(name));
-  if (!files.includes("main.js")) throw new Error("nothing is built: run npm run build first");
-  await Promise.all(files.map((name) => cp(join(BUILT, name), join(folder, name))));
+  const build = await rolldown({
+    input: join(ROOT, "src/main.ts"),
+    platform: "node",
+    plugins: [lateBuiltIns()],
+    transform: { target: "node18" },
+  });
+  const file = join(folder, "main.js");
+  await build.write({ format: "esm", file, codeSplitting: false, minify: true });
+  await cp(join(BUILT, "envd.mjs"), join(folder, "envd.mjs"));
+}
+
+/** Has modules of Node required where they are used, instead of imported before anything runs. */
+function lateBuiltIns(): Plugin {
+  const prefix = "\0late:";
+  return {
+    name: "late-built-ins",
+    resolveId(source, importer) {
+      const isOurs = importer !== undefined && !importer.startsWith("\0");
+      return isOurs && source.startsWith("node:") ? `${prefix}${source}` : null;
+    },
+    load(id) {
+      if (!id.startsWith(prefix)) return null;
+      const name = JSON.stringify(id.slice(prefix.length));
+      return { code: `module.exports = require(${name});`, moduleType: "js" };
+    },
+  };
 }
 
 /** The manifest of the bundle; its tools are those of tools.manifest.json. */

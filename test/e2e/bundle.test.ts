@@ -1,11 +1,16 @@
 /** What is handed out runs on its own, far from the sources: the MCPB bundle and the npm tarball. */
 
-import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { expect, test } from "vitest";
-import { makeTempFolder } from "../support/temp-folder.ts";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { sandboxOf } from "../support/agent.ts";
+import { openTestHome } from "../support/home.ts";
+import { OFFLINE } from "../support/program.ts";
+import { openRawStdio } from "../support/raw-stdio.ts";
+import { makeTempFolder, type TempFolder } from "../support/temp-folder.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const MCPB = join(ROOT, "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js");
@@ -14,13 +19,27 @@ async function run(file: string, ...words: string[]): Promise<string> {
   return (await promisify(execFile)(file, words, { cwd: "/" })).stdout;
 }
 
-test("the bundle and the tarball hold a program that lists every tool", async () => {
-  await using folder = await makeTempFolder();
-  const at = (name: string) => join(folder.path, name);
-  const printed = await run(process.execPath, join(ROOT, "scripts/bundle.ts"), folder.path);
-  const [bundle = "", tarball = ""] = printed.trim().split("\n");
+/** Makes Node claim to be of another version, before the program runs. */
+const SCRIPT = 'Object.defineProperty(process.versions, "node", { value: "20.1.0" })';
+const ON_OLD_NODE = `data:text/javascript,${encodeURIComponent(SCRIPT)}`;
+
+let folder: TempFolder;
+let printed: readonly string[];
+const at = (name: string) => join(folder.path, name);
+
+beforeAll(async () => {
+  folder = await makeTempFolder();
+  const output = await run(process.execPath, join(ROOT, "scripts/bundle.ts"), folder.path);
+  printed = output.trim().split("\n");
+  const [bundle = "", tarball = ""] = printed;
   await run(process.execPath, MCPB, "unpack", bundle, at("bundle"));
   await run("tar", "-xzf", tarball, "-C", folder.path);
+});
+afterAll(async () => {
+  await folder[Symbol.asyncDispose]();
+});
+
+test("the bundle and the tarball hold a program that lists every tool", async () => {
   const expected = await readFile(join(ROOT, "tools.manifest.json"), "utf8");
   const programs = [at("bundle/server/main.js"), at("package/dist/main.js")];
   for (const program of programs) {
@@ -32,4 +51,45 @@ test("the bundle and the tarball hold a program that lists every tool", async ()
   );
   const { tools }: { tools: object[] } = JSON.parse(expected);
   expect(manifest.tools).toHaveLength(tools.length);
+});
+
+test("the bundle is valid, its server one file that imports nothing but a loader", async () => {
+  const words = [MCPB, "validate", at("bundle/manifest.json")];
+  expect(await run(process.execPath, ...words)).toContain("Manifest schema validation passes!");
+  const names = await readdir(at("bundle"), { recursive: true, withFileTypes: true });
+  const files = names.filter((entry) => entry.isFile()).map(({ name }) => name);
+  expect(files.toSorted()).toEqual([
+    "LICENSE",
+    "envd.mjs",
+    "main.js",
+    "manifest.json",
+    "package.json",
+  ]);
+  const server = await readFile(at("bundle/server/main.js"), "utf8");
+  const imports = [...server.matchAll(/(?:^|[;\n}])import(?:[\s{][^;"']*)?["']([^"']+)["']/g)];
+  expect(imports.map(([, name]) => name)).toEqual(["node:module"]);
+});
+
+test("an old Node is told that it is too old", async () => {
+  const words = ["--import", ON_OLD_NODE, at("bundle/server/main.js"), "stdio"];
+  await expect(run(process.execPath, ...words)).rejects.toMatchObject({
+    code: 69,
+    stderr: "sandbox-mcp: needs Node 24 or newer, this is 20.1.0: install it and start again\n",
+  });
+});
+
+test("the server of the bundle runs a process in a sandbox", async () => {
+  await using home = await openTestHome();
+  const words = [at("bundle/server/main.js"), "stdio", "--home", home.path];
+  const env = { PATH: process.env["PATH"] ?? "", ...OFFLINE, SANDBOX_MCP_LOG_LEVEL: "error" };
+  const child = spawn(process.execPath, words, { env, stdio: ["pipe", "pipe", "inherit"] });
+  const exit = once(child, "exit");
+  const raw = openRawStdio(child.stdin, child.stdout);
+  await raw.initialize();
+  const call = async (name: string, input: object) =>
+    JSON.stringify(await raw.request("tools/call", { name, arguments: input }));
+  const sandbox = sandboxOf(await call("create_sandbox", {}));
+  expect(await call("run_process", { ...sandbox, cmd: "id -un" })).toContain("\\nuser\\n");
+  child.stdin.end();
+  expect(await exit).toEqual([0, null]);
 });
