@@ -193,7 +193,5 @@ function toQueryParameters({ query }: Route): object[] {
 
 /** What a client sends, before any of our conversions. */
 function toSchema(schema: z.ZodType): object {
-  return Object.fromEntries(
-    Object.entries(toJsonSchema(schema, "input")).filter(([name]) => name !== "$schema"),
-  );
+  return toJsonSchema(schema, "input");
 }

@@ -3,6 +3,7 @@
 import { McpServer, ResourceNotFoundError, type ServerContext } from "@modelcontextprotocol/server";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { timeLeft } from "./expiry.ts";
 import { readLog, registerLogs } from "./log-resources.ts";
@@ -83,11 +84,11 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 function registerTool(server: McpServer, tool: Tool, options: McpServerOptions): void {
   const { name, title, description, input, annotations } = tool;
   const output = listedOutput(tool);
-  const config = { title, description, inputSchema: input, annotations };
+  const config = { title, description, inputSchema: toListedSchema(input), annotations };
   const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
     callTool(tool, input_, toContext(ctx, options));
   if (output === undefined) server.registerTool(name, config, call);
-  else server.registerTool(name, { ...config, outputSchema: output }, call);
+  else server.registerTool(name, { ...config, outputSchema: toListedSchema(output) }, call);
 }
 
 /** Runs a tool; every failure becomes a reply, and every call one line of the log. */

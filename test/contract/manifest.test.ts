@@ -1,7 +1,9 @@
 /** The committed manifest and the README name the tools as the built program lists them. */
 
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { startProgram } from "../support/program.ts";
 
@@ -27,12 +29,13 @@ test("the README names every listed tool and no other", async () => {
   expect(named.toSorted()).toEqual(manifest.tools.map((tool) => tool.name));
 });
 
-test("the registry's entry has name and version of the package", async () => {
-  const about: Record<string, unknown> = JSON.parse(await readRoot("package.json"));
-  const entry: unknown = JSON.parse(await readRoot("server.json"));
-  expect(entry).toMatchObject({
-    name: about["mcpName"],
-    version: about["version"],
-    packages: [{ identifier: about["name"], version: about["version"] }],
-  });
+test("the README's table of tools is what a fresh generation writes", async () => {
+  const script = resolve(ROOT, "scripts/readme.ts");
+  const { stdout } = await promisify(execFile)(process.execPath, [script]);
+  expect(plain(stdout)).toBe(plain(await readRoot("README.md")));
 });
+
+/** The formatter aligns the columns of tables. */
+function plain(text: string): string {
+  return text.replaceAll(/ +/g, " ").replaceAll(/-{3,}/g, "---");
+}

@@ -75,7 +75,7 @@ function hintFaults(name: string, annotations: object | undefined): string[] {
   return isComplete && isBoolean ? [] : [`${name}: annotations`];
 }
 
-const FORBIDDEN = ["$ref", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"];
+const FORBIDDEN = ["$ref", "$schema", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"];
 const FORBIDDEN_AT_ROOT = ["oneOf", "anyOf", "allOf"];
 
 test("every schema is plain enough for the strictest host", async () => {
