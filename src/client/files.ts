@@ -1,6 +1,7 @@
 /** The plain HTTP file endpoints of one sandbox: ranged reads, uploads, compose. */
 
 import { request } from "undici";
+import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
@@ -152,18 +153,15 @@ async function readOnce(files: FilesOptions, wanted: Read): Promise<FileSlice> {
 
 /** At most `limit` bytes of a body after its first `skip`. */
 async function take(body: AsyncIterable<Uint8Array>, skip: number, limit: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
+  const taken = createByteBuffer();
   let position = 0;
-  let size = 0;
   for await (const chunk of body) {
     const from = Math.min(chunk.length, Math.max(0, skip - position));
-    const part = chunk.subarray(from, from + limit - size);
+    taken.add(chunk.subarray(from, from + limit - taken.length));
     position += chunk.length;
-    size += part.length;
-    if (part.length > 0) chunks.push(part);
-    if (size >= limit) break;
+    if (taken.length >= limit) break;
   }
-  return Buffer.concat(chunks, size);
+  return taken.take();
 }
 
 /** The size behind the slash of `bytes 0-9/182341` or of `bytes` with a star for the range. */

@@ -1,6 +1,7 @@
 /** One bounded HTTP exchange with a service, and the only place that repeats a request. */
 
 import { request, type Agent, type Dispatcher } from "undici";
+import { createByteBuffer } from "../common/bytes.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
@@ -157,16 +158,14 @@ export async function readAll(
   maxBytes: number,
   subject: string,
 ): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
+  const whole = createByteBuffer();
   for await (const chunk of body) {
-    size += chunk.length;
-    if (size > maxBytes) {
+    if (whole.length + chunk.length > maxBytes) {
       throw new SandboxError("resource_exhausted", `${subject}: reply exceeds ${maxBytes} bytes`);
     }
-    chunks.push(chunk);
+    whole.add(chunk);
   }
-  return Buffer.concat(chunks, size);
+  return whole.take();
 }
 
 /** A reply of 400 and above as an error; what the peer said is quoted in it. */

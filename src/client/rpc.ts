@@ -12,9 +12,9 @@ import {
   toSandboxError,
   type ErrorCode,
 } from "../common/errors.ts";
-import { createJsonGauge, type JsonGauge } from "../common/json.ts";
+import { createJsonGauge } from "../common/json.ts";
 import { quoteUntrusted } from "../common/log.ts";
-import { createEnvelopeGauge, createMessageGauge } from "../wire/message-gauge.ts";
+import { createMessageReader } from "../wire/message-reader.ts";
 import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
@@ -49,7 +49,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
     const { statusCode: status } = reply;
     const body =
       status < 300
-        ? judged(reply.body, gaugeFor(header))
+        ? judged(reply.body, header)
         : await errorBody(reply, { url: call.url, headers });
     return { status, header, body, trailer: new Headers() };
   };
@@ -66,29 +66,32 @@ export function createRpcTransport(options: RpcOptions): Transport {
   });
 }
 
-/** The library would parse whatever fits into a message; its other form is not asked for. */
-function gaugeFor(header: Headers): JsonGauge {
-  const isStream = header.get("content-type")?.startsWith(STREAM_TYPE) ?? false;
-  const create = isStream ? createEnvelopeGauge : createMessageGauge;
-  return create({
-    createGauge: () => createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
-    maxBytes: MAX_MESSAGE_BYTES,
-  });
-}
-
+/** The messages of a reply; the library would parse whatever fits into one. */
 async function* judged(
   chunks: AsyncIterable<Uint8Array>,
-  gauge: JsonGauge,
+  header: Headers,
 ): AsyncGenerator<Uint8Array> {
+  const isStream = header.get("content-type")?.startsWith(STREAM_TYPE) ?? false;
+  const reader = createMessageReader({
+    isUnary: !isStream,
+    maxBytes: MAX_MESSAGE_BYTES,
+    createGauge: () => createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
+  });
   for await (const chunk of chunks) {
-    try {
-      gauge(chunk);
-    } catch (error) {
-      // A fault of the peer, not of whoever asked.
-      const message = `unexpected reply: ${errorText(error)}`;
-      throw new SandboxError("internal", message, { cause: error });
-    }
-    yield chunk;
+    const whole = refusing(() => reader.add(chunk));
+    if (whole !== undefined) yield whole;
+  }
+  const rest = reader.rest();
+  if (rest !== undefined) yield rest;
+}
+
+function refusing<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    // A fault of the peer, not of whoever asked.
+    const message = `unexpected reply: ${errorText(error)}`;
+    throw new SandboxError("internal", message, { cause: error });
   }
 }
 

@@ -1,6 +1,7 @@
 /** What every HTTP server of ours needs: bounded bodies and plain JSON replies. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { createByteBuffer } from "./bytes.ts";
 import { SandboxError } from "./errors.ts";
 
 /**
@@ -8,17 +9,15 @@ import { SandboxError } from "./errors.ts";
  * @throws SandboxError resource_exhausted when it is larger, canceled when the peer vanished.
  */
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
+  const whole = createByteBuffer();
   try {
     // Stopping early must not destroy the request: the refusal goes out on its connection.
     const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
     for await (const chunk of body) {
-      size += chunk.length;
-      if (size > maxBytes) {
+      if (whole.length + chunk.length > maxBytes) {
         throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
       }
-      chunks.push(chunk);
+      whole.add(chunk);
     }
   } catch (error) {
     if (error instanceof SandboxError) {
@@ -28,7 +27,7 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
     }
     throw new SandboxError("canceled", "request ended before its body", { cause: error });
   }
-  return Buffer.concat(chunks, size);
+  return whole.take();
 }
 
 /** Sends a JSON reply with its length, or none at all once the reply has begun. */

@@ -3,8 +3,8 @@
 import type { IncomingMessage } from "node:http";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { SandboxError, errorText } from "../common/errors.ts";
-import { createJsonGauge, type JsonGauge } from "../common/json.ts";
-import { createEnvelopeGauge, createMessageGauge } from "../wire/message-gauge.ts";
+import { createJsonGauge } from "../common/json.ts";
+import { createMessageReader, type MessageReader } from "../wire/message-reader.ts";
 
 const JSON_TYPE = /json/i;
 /** What is left of a refused message is read up to this, then the line is cut. */
@@ -28,33 +28,33 @@ export function readRpcBody(
   const chunks: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
   const isJson = JSON_TYPE.test(request.headers["content-type"] ?? "");
   const createGauge = isJson ? () => createJsonGauge() : () => () => undefined;
-  const create = isUnary ? createMessageGauge : createEnvelopeGauge;
-  return judged(chunks, create({ createGauge, maxBytes }));
+  return judged(chunks, createMessageReader({ isUnary, maxBytes, createGauge }));
 }
 
 async function* judged(
   chunks: AsyncIterable<Uint8Array>,
-  gauge: JsonGauge,
+  reader: MessageReader,
 ): AsyncGenerator<Uint8Array> {
   let fault: ConnectError | undefined;
   let left = MAX_DRAINED_BYTES;
   for await (const chunk of chunks) {
-    fault ??= faultOf(gauge, chunk);
     // A client that is still sending looks at no reply: the rest is read, but goes nowhere.
-    if (fault === undefined) yield chunk;
-    else if ((left -= chunk.length) < 0) break;
+    if (fault !== undefined && (left -= chunk.length) < 0) break;
+    if (fault !== undefined) continue;
+    try {
+      const whole = reader.add(chunk);
+      if (whole !== undefined) yield whole;
+    } catch (error) {
+      fault = toFault(error);
+    }
   }
-  if (fault === undefined) return;
-  throw fault;
+  if (fault !== undefined) throw fault;
+  const rest = reader.rest();
+  if (rest !== undefined) yield rest;
 }
 
-function faultOf(gauge: JsonGauge, chunk: Uint8Array): ConnectError | undefined {
-  try {
-    gauge(chunk);
-    return undefined;
-  } catch (error) {
-    const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
-    const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
-    return new ConnectError(errorText(error), code, undefined, undefined, error);
-  }
+function toFault(error: unknown): ConnectError {
+  const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
+  const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
+  return new ConnectError(errorText(error), code, undefined, undefined, error);
 }

@@ -1,5 +1,6 @@
 /** Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. */
 
+import { createByteBuffer } from "../common/bytes.ts";
 import { errorText } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { InitRequest } from "../wire/files.ts";
@@ -71,20 +72,21 @@ async function pause(domain: Domain, ms: number, signal: AbortSignal): Promise<v
 
 /** The lines of a byte stream, without those that are too long to keep. */
 async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let parts: Buffer[] = [];
-  let bytes = 0;
+  const line = createByteBuffer();
+  let isTooLong = false;
+  const keep = (bytes: Uint8Array) => {
+    isTooLong ||= line.length + bytes.length > MAX_LINE_BYTES;
+    if (!isTooLong) line.add(bytes);
+  };
   for await (const chunk of chunks) {
     let start = 0;
     for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
-      parts.push(chunk.subarray(start, at));
-      bytes += at - start;
-      if (bytes <= MAX_LINE_BYTES) yield Buffer.concat(parts).toString("utf8");
-      parts = [];
-      bytes = 0;
+      keep(chunk.subarray(start, at));
+      const text = line.take().toString("utf8");
+      if (!isTooLong) yield text;
+      isTooLong = false;
       start = at + 1;
     }
-    bytes += chunk.length - start;
-    if (bytes <= MAX_LINE_BYTES) parts.push(chunk.subarray(start));
-    else parts = [];
+    keep(chunk.subarray(start));
   }
 }

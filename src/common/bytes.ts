@@ -1,0 +1,39 @@
+/** Bytes that are gathered until there are enough of them, however small the pieces they come in. */
+
+export interface ByteBuffer {
+  readonly length: number;
+  /** Copies the bytes: a piece that is kept costs far more than what is in it. */
+  add(bytes: Uint8Array): void;
+  /** All that was added since the last time. */
+  take(): Buffer;
+}
+
+const FIRST_BYTES = 1_024;
+const EMPTY = Buffer.alloc(0);
+
+/** An empty buffer, which grows with what it is given; how far is for its owner to say. */
+export function createByteBuffer(): ByteBuffer {
+  let room = EMPTY;
+  let size = 0;
+  return {
+    get length() {
+      return size;
+    },
+    add(bytes) {
+      const needed = size + bytes.length;
+      if (needed > room.length) {
+        const grown = Buffer.allocUnsafe(Math.max(FIRST_BYTES, 2 * needed));
+        room.copy(grown, 0, 0, size);
+        room = grown;
+      }
+      room.set(bytes, size);
+      size = needed;
+    },
+    take() {
+      const whole = room.subarray(0, size);
+      room = EMPTY;
+      size = 0;
+      return whole;
+    },
+  };
+}
