@@ -38,8 +38,11 @@ export interface RpcServer {
 const MAX_READ_BYTES = 4_194_304;
 /** A listing at its limit of entries fits, unless its paths are very long. */
 const MAX_WRITE_BYTES = 16_777_216;
-/** Timers of the platform hold no more; a longer deadline is as good as this one, 24 days. */
-const MAX_TIMEOUT_MS = 2_147_483_647;
+/**
+ * A timer of the platform holds 2,147,483,647, and some add a little; above that it fires at once.
+ * A longer deadline is as good as this one, 24 days.
+ */
+const MAX_TIMEOUT_MS = 2_147_000_000;
 
 const TIMEOUT_HEADER = "connect-timeout-ms";
 const UNARY_TYPES = /^application\/(?:json|proto)(?:; ?charset=utf-8)?$/i;

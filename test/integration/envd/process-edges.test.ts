@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
+import { Process } from "../../../src/gen/process/process_pb.ts";
 import { collect, runScript } from "../../support/collect.ts";
 import { startTestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
@@ -48,6 +50,15 @@ test("a deadline that comes after the exit is told with the exit", async () => {
     { exitCode: 6, exited: true, status: "exit status 6", error: "context deadline exceeded" },
   ]);
   await runScript(daemon.processes, "pkill -fx 'sleep 606'; true");
+});
+
+test.for(["9999999999"])("a deadline of %s ms is far away", async (timeout) => {
+  await using daemon = await startTestDaemon();
+  const headers = { "connect-timeout-ms": timeout };
+  const processes = createClient(Process, daemon.transport({ headers }));
+  for (let count = 0; count < 10; count += 1) {
+    expect((await runScript(processes, "sleep 0.05; echo up")).stdout).toBe("up\n");
+  }
 });
 
 test("input to a process that reads no more is told", async () => {

@@ -153,9 +153,64 @@ function requests(random: Random): FuzzInput {
   return { pieces: split(random, Buffer.concat([long, bytes])), ending: ending(random) };
 }
 
+/** Whole requests, each with some headers that the daemon looks into, filled with anything. */
+function headerLines(daemon: TestDaemon) {
+  const file = join(daemon.folder, "w", "h");
+  const names = [
+    ["Range", "If-Range", "If-None-Match", "If-Modified-Since", "If-Match", "Accept-Encoding"],
+    ["Content-Encoding", "Content-Type", "X-Metadata-K", "X-Metadata-", "X-Access-Token"],
+    ["Connect-Timeout-Ms", "Connect-Content-Encoding", "Keepalive-Ping-Interval", "Authorization"],
+    ["Origin", "Access-Control-Request-Method", "Connect-Protocol-Version", "User-Agent"],
+  ].flat();
+  const values = [
+    ["", "0", "-1", "1e9", "9999999999", "99999999999", "*", ",", "gzip", "identity;q=0, *;q=0"],
+    [
+      "bytes=0-",
+      "bytes=-1",
+      "bytes=9-1,,",
+      `bytes=${"0-0,".repeat(300)}`,
+      'W/"a"',
+      "x".repeat(5_000),
+    ],
+    [
+      "Basic",
+      "Basic !!!",
+      "Basic cm9vdDo=",
+      "Bearer x",
+      "multipart/form-data; boundary",
+      "\x80\xff",
+    ],
+    ["Sun, 06 Nov 1994 08:49:37 GMT", `gzip${";q=0.1,gzip".repeat(400)}`, `a${";b=c".repeat(900)}`],
+  ].flat();
+  return (random: Random): FuzzInput => {
+    const line = () => {
+      const value = Buffer.from(random.pick(values), "latin1");
+      const text = (random.once(3) ? mutate(random, value) : value).toString("latin1");
+      return `${random.pick(names)}: ${text.replaceAll(/[\r\n\0]/g, " ")}\r\n`;
+    };
+    const lines = Array.from({ length: random.once(20) ? 200 : 1 + random.below(6) }, line);
+    const body = Buffer.from('{"process":{"cmd":"true"}}');
+    const json = "Content-Type: application/json\r\n";
+    const stream = "Content-Type: application/connect+json\r\n";
+    const request = random.pick([
+      Buffer.from(`GET /files?path=${file} HTTP/1.1\r\nHost: x\r\n${lines.join("")}\r\n`, "latin1"),
+      post(`/files?path=${file}`, lines.join(""), body),
+      post("/process.Process/List", `${json}${VERSION}${lines.join("")}`, Buffer.from("{}")),
+      post("/process.Process/Start", `${stream}${VERSION}${lines.join("")}`, envelope(body)),
+    ]);
+    return { pieces: split(random, request), ending: ending(random) };
+  };
+}
+
 test("raw HTTP", async () => {
   await using daemon = await startTestDaemon({ isSealed: true });
   expect(await fuzz(await toTarget(daemon), requests)).toBeGreaterThan(10);
+});
+
+test("headers", async () => {
+  await using daemon = await startTestDaemon({ isSealed: true });
+  await writeFile(join(daemon.folder, "w", "h"), "text");
+  expect(await fuzz(await toTarget(daemon), headerLines(daemon))).toBeGreaterThan(10);
 });
 
 test("envelopes of a stream", async () => {
