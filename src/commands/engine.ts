@@ -6,10 +6,10 @@ import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { createOciEngine } from "../engine/oci.ts";
 
-/** The daemon's bundle lies beside the program's own; a program run from source finds it built. */
-function findDaemonBundle(): string {
-  const beside = join(import.meta.dirname, "envd.mjs");
-  return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist/envd.mjs");
+/** Other bundles lie beside the program's own; a program run from source finds them built. */
+function findBundle(name: string): string {
+  const beside = join(import.meta.dirname, name);
+  return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist", name);
 }
 
 /** Nothing is started or looked at before the engine is used. */
@@ -18,8 +18,8 @@ export function createLocalEngine(config: Config): Engine {
     home: config.home,
     runtime: config.runtime,
     namespaceFault: config.namespaceFault,
-    daemon: { node: process.execPath, bundle: findDaemonBundle() },
+    daemon: { node: process.execPath, bundle: findBundle("envd.mjs") },
     requireLevel: config.requireIsolation,
-    egress: config.egress,
+    egress: config.egress && { ...config.egress, program: findBundle("egress.mjs") },
   });
 }

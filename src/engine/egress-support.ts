@@ -23,6 +23,8 @@ export interface EgressOptions {
   readonly namespace?: string | undefined;
   /** IPv4 addresses of name servers; undefined for those of this machine. */
   readonly resolvers?: readonly string[] | undefined;
+  /** File of the program for rules that name hosts. */
+  readonly program: string;
 }
 
 export interface EgressSupport {
@@ -50,6 +52,7 @@ export async function findEgress(options: EgressOptions | undefined): Promise<Eg
     if (link === undefined) return none("sandboxes have loopback alone: no default route");
     return describe(link, {
       path: options.namespace,
+      program: options.program,
       resolvers: options.resolvers ?? (await readResolvers()),
     });
   } catch (error) {
@@ -75,10 +78,10 @@ function none(detail: string, remedy?: string): EgressSupport {
 }
 
 async function tryRules(): Promise<void> {
-  const uplink = { slot: 0, resolvers: ["192.0.2.1"] };
+  const uplink = { slot: 0, resolvers: ["192.0.2.1"], hosts: ["203.0.113.1"] };
   const rules = [
     routerRules(uplink),
-    senderRules(0, { allow: ["192.0.2.0/24"], deny: ["0.0.0.0/0"] }),
+    senderRules(0, { allow: ["192.0.2.0/24"], deny: ["0.0.0.0/0"], domains: ["*"] }),
     uplinkRules(uplink),
   ];
   await Promise.all([

@@ -2,6 +2,7 @@
 
 import { isIPv4 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
+import { toNamePattern } from "../egress/host-names.ts";
 import type { Egress } from "./engine.ts";
 
 /** More entries than anybody writes by hand; each one is memory of the kernel. */
@@ -30,17 +31,25 @@ export const NEVER_REACHED = [
 
 /**
  * The same rules with canonical networks; rules that let nothing through become `none`.
- * @throws SandboxError invalid_argument for what is no IPv4 network, and for too many entries.
+ * @throws SandboxError invalid_argument for what is no IPv4 network or name, and for too many.
  */
 export function toCanonical(egress: Egress): Egress {
   if (egress === "none") return egress;
-  const count = egress.allow.length + egress.deny.length;
+  const count = egress.allow.length + egress.deny.length + egress.domains.length;
   if (count > MAX_ENTRIES) {
     throw new SandboxError("invalid_argument", `${count} network entries, at most ${MAX_ENTRIES}`);
   }
   const allow = egress.allow.map((entry) => toNetwork(entry));
   const deny = egress.deny.map((entry) => toNetwork(entry));
-  return allow.length === 0 && deny.includes(EVERYTHING) ? "none" : { allow, deny };
+  const domains = egress.domains.map((entry) => toDomain(entry));
+  const letsThrough = allow.length + domains.length > 0 || !deny.includes(EVERYTHING);
+  return letsThrough ? { allow, deny, domains } : "none";
+}
+
+function toDomain(entry: string): string {
+  const pattern = toNamePattern(entry);
+  if (pattern !== undefined) return pattern;
+  throw new SandboxError("invalid_argument", `not a name of a host: ${JSON.stringify(entry)}`);
 }
 
 /** `192.0.2.77/24` and `192.0.2.0/24` name one network: the second is its only spelling here. */

@@ -54,6 +54,12 @@ export interface EgressRules {
   readonly allow: readonly string[];
   /** Not reached; what no list names is reached. */
   readonly deny: readonly string[];
+  /**
+   * Hosts by name, as `example.com`, `*.example.com` or `*`, reached even where `deny` names their
+   * addresses: requests of plain HTTP on port 80 by their Host, TLS on port 443 by its server name.
+   * With any of them, these names alone are answered.
+   */
+  readonly domains: readonly string[];
 }
 
 /**
@@ -95,7 +101,8 @@ export interface Container extends AsyncDisposable {
   /**
    * Replaces the rules of egress in one moment, for connections that exist too. A halted container
    * takes its rules when it boots.
-   * @throws SandboxError invalid_argument for what is no IPv4 network; the old rules stay then.
+   * @throws SandboxError invalid_argument for what is no IPv4 network or name, unavailable for
+   * names where there is no name server; the old rules stay then.
    */
   setEgress(egress: Egress): Promise<void>;
   /**

@@ -39,17 +39,24 @@ export type LauncherStep =
   | readonly ["netns", path: string]
   /** A limit of this process and of what it becomes, by the kernel's number; never raised. */
   | readonly ["limit", resource: string, value: string]
+  /** Opens a program that `run` starts although whoever it becomes may not find its path. */
+  | readonly ["open", path: string]
+  /** Gives up root for good: this user and group, no others, and no way to more rights. */
+  | readonly ["become", id: string]
   /** Writes a text into a file that is there. */
   | readonly ["write", path: string, text: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */
   | readonly ["opaque", path: string]
   /** Points a descriptor at an empty file in memory; a reader of its pipe sees the end then. */
   | readonly ["null", descriptor: "0" | "1" | "2"]
-  | readonly ["exec", file: string, ...args: string[]];
+  | readonly ["exec", file: string, ...args: string[]]
+  /** As `exec`, with the program of the last `open`; the first word is the name that it sees. */
+  | readonly ["run", name: string, ...args: string[]];
 
-/** The command that does the steps; the last one must be `exec`. */
+/** The command that does the steps; the last one must be `exec` or `run`. */
 export function launcherCommand(steps: readonly LauncherStep[]): [string, ...string[]] {
-  assert(steps.at(-1)?.[0] === "exec", "the last step is exec");
+  const last = steps.at(-1)?.[0];
+  assert(last === "exec" || last === "run", "the last step starts a program");
   const caller = [process.arch, String(process.pid)];
   return ["perl", "-e", LAUNCHER, "--", ...caller, ...steps.flat()];
 }
@@ -58,8 +65,8 @@ export function launcherCommand(steps: readonly LauncherStep[]): [string, ...str
 const LAUNCHER = String.raw`
 use strict;
 my %number = (
-  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319, setns => 308, prlimit => 302 },
-  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279, setns => 268, prlimit => 261 },
+  x64   => { unshare => 272, mount => 165, umount => 166, setxattr => 188, prctl => 157, memfd => 319, setns => 308, prlimit => 302, setgroups => 116, setresgid => 119, setresuid => 117 },
+  arm64 => { unshare => 97,  mount => 40,  umount => 39,  setxattr => 5,   prctl => 167, memfd => 279, setns => 268, prlimit => 261, setgroups => 159, setresgid => 149, setresuid => 147 },
 );
 my ($open_tree, $move_mount, $mount_setattr) = (428, 429, 442);
 my ($new_mounts, $new_user, $new_network) = (0x20000, 0x10000000, 0x40000000);
@@ -70,10 +77,15 @@ sub fail { print $report "launcher: $_[0]: $!\n"; exit $bad_status }
 
 my $arch = shift @ARGV;
 my $call = $number{$arch} or do { print $report "launcher: no support for $arch\n"; exit $bad_status };
+my $parent = shift @ARGV;
 # PR_SET_PDEATHSIG: what nobody waits for any more must not go on, nor what it becomes by exec.
-syscall($call->{prctl}, 1, 9) == 0 or fail('prctl');
-# It may have died before that call.
-getppid() == shift @ARGV or exit $bad_status;
+sub end_with_parent {
+  syscall($call->{prctl}, 1, 9) == 0 or fail('prctl');
+  # It may have died before that call.
+  getppid() == $parent or exit $bad_status;
+}
+end_with_parent();
+my $program;
 my $listeners = 0;
 my @kept;
 my $namespace;
@@ -195,6 +207,24 @@ sub limit {
   syscall($call->{prlimit}, 0, $resource + 0, $limits, 0) == 0 or fail("limit $resource");
 }
 
+sub open_program {
+  # It survives exec: the program is found by its descriptor.
+  local $^F = 255;
+  open($program, '<', $_[0]) or fail($_[0]);
+}
+
+sub become {
+  # A text would be taken for an address.
+  my $id = $_[0] + 0;
+  syscall($call->{setgroups}, 0, 0) == 0 or fail('setgroups');
+  syscall($call->{setresgid}, $id, $id, $id) == 0 or fail('setresgid');
+  syscall($call->{setresuid}, $id, $id, $id) == 0 or fail('setresuid');
+  # PR_SET_NO_NEW_PRIVS
+  syscall($call->{prctl}, 38, 1, 0, 0, 0) == 0 or fail('prctl');
+  # The kernel forgets whom it must die with when ids change.
+  end_with_parent();
+}
+
 my %step = (
   chdir   => [1, sub { chdir $_[0] or fail("chdir $_[0]") }],
   listen  => [1, \&listen_at],
@@ -211,6 +241,8 @@ my %step = (
   enter   => [1, sub { write_file($_[0], "$$") }],
   netns   => [1, \&enter_network],
   limit   => [2, \&limit],
+  open    => [1, \&open_program],
+  become  => [1, \&become],
   write   => [2, \&write_file],
   opaque  => [1, sub {
     my ($path, $name, $value) = ($_[0], 'trusted.overlay.opaque', 'y');
@@ -224,6 +256,9 @@ while (@ARGV) {
   my $name = shift @ARGV;
   if ($name eq 'exec') {
     exec { $ARGV[0] } @ARGV or fail("exec $ARGV[0]");
+  }
+  if ($name eq 'run') {
+    exec { '/proc/self/fd/' . fileno $program } @ARGV or fail("run $ARGV[0]");
   }
   my $row = $step{$name} or do { print $report "launcher: unknown step $name\n"; exit $bad_status };
   my ($count, $action) = @$row;

@@ -51,6 +51,12 @@ export async function defaultLink(network: NetworkPath): Promise<string | undefi
   return /\bdev (\S+)/.exec(text)?.[1];
 }
 
+/** The IPv4 addresses of a namespace's own links. */
+export async function listAddresses(network: NetworkPath): Promise<string[]> {
+  const text = await runIn(network, { command: ["ip", "-4", "-oneline", "addr", "show"] });
+  return [...text.matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map((match) => match[1] ?? "");
+}
+
 /** Names of the tables of rules of a namespace. */
 export async function listTables(network: NetworkPath): Promise<string[]> {
   const text = await runIn(network, { command: ["nft", "list", "tables"] });

@@ -16,6 +16,10 @@ const GATEWAY_BASE = "198.19.255.252";
 export const MAX_RESOLVERS = 3;
 /** Routers on one machine; the last link's addresses are the gateway's. */
 export const MAX_ROUTERS = 16_000;
+/** Where the program for rules that name hosts listens, at the gateway's address. */
+export const DOOR_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
+/** What a packet is marked with that belongs there, and nowhere else. */
+const MARKS = { names: 53, web: 80, tls: 443 } as const;
 /** Connections of one sandbox at once: the host's table of connections is shared by all. */
 const MAX_CONNECTIONS = 4_096;
 const SANDBOX_LINK = "eth0";
@@ -26,6 +30,8 @@ export interface Uplink {
   readonly slot: number;
   /** IPv4 addresses of name servers, at most three. */
   readonly resolvers: readonly string[];
+  /** The outside's own IPv4 addresses: no packet may go there even if the outside lost its rules. */
+  readonly hosts: readonly string[];
 }
 
 /** The link of a sandbox, as its router names it. */
@@ -48,7 +54,13 @@ export function nameServers(count: number): string[] {
   return Array.from({ length: count }, (_, index) => addressAt(GATEWAY_BASE, index));
 }
 
-function sandboxAddress(slot: number): string {
+/** Where a router's own services are, for its sandboxes alone. */
+export function gatewayAddress(): string {
+  return GATEWAY_BASE;
+}
+
+/** The only address that a sandbox may send from. */
+export function sandboxAddress(slot: number): string {
   return addressAt(SANDBOX_BASE, slot + 1);
 }
 
@@ -63,12 +75,21 @@ function uplinkAddresses(slot: number) {
  * The router's own rules, made before any link is. Whatever comes from a sandbox is judged before
  * the router looks at it: an address that is not the link's own, and IPv6, end there.
  */
-export function routerRules({ resolvers }: Uplink): string {
+export function routerRules({ resolvers, hosts }: Uplink): string {
   const servers = nameServers(resolvers.length);
   const pairs = servers.map((server, index) => `${server} : ${resolvers[index]}`);
   const elements = pairs.length === 0 ? "" : `elements = { ${pairs.join(", ")} };`;
+  const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
+  const never = [...NEVER_REACHED, ...hosts].join(", ");
+  const doors = [
+    `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.web}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.tls}`,
+  ];
   return `table inet sandboxes {
-  set never { type ipv4_addr; flags interval; elements = { ${NEVER_REACHED.join(", ")} }; }
+  set never { type ipv4_addr; flags interval; auto-merge; elements = { ${never} }; }
+  set upstream { type ipv4_addr; ${upstream} }
   map resolvers { type ipv4_addr : ipv4_addr; ${elements} }
   map senders { type ifname . ipv4_addr : verdict; }
   set connections { type ipv4_addr; flags dynamic; size 65535; }
@@ -84,14 +105,27 @@ export function routerRules({ resolvers }: Uplink): string {
   }
   chain translate {
     type nat hook prerouting priority dstnat; policy accept;
+    ${doors.join("\n    ")}
     iifname "s*" dnat ip to ip daddr map @resolvers
   }
   chain input {
     type filter hook input priority filter; policy drop;
+    iifname "wan" ct state established,related accept
+    iifname "s*" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" ip daddr ${GATEWAY_BASE} ct status dnat meta mark { ${Object.values(MARKS).join(", ")} } accept
+  }
+  chain output {
+    type filter hook output priority filter; policy drop;
+    oifname "s*" accept
+    oifname "wan" ip daddr @upstream meta l4proto { tcp, udp } th dport 53 accept
+    oifname "wan" ip daddr @never drop
+    oifname "wan" tcp dport { 80, 443 } accept
   }
   chain forward {
     type filter hook forward priority filter; policy drop;
     ct state invalid drop
+    # What belongs to a door goes through it or nowhere.
+    meta mark != 0 drop
     iifname "wan" oifname "s*" ct state established,related accept
     iifname "s*" oifname "wan" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
     iifname "s*" oifname "wan" ct status dnat accept
@@ -179,7 +213,7 @@ ${servers.join("")}    iifname "${link}" ip daddr @never drop
 }
 
 /** A sandbox's rules, whole; the old ones of this number are replaced in the same moment. */
-export function senderRules(slot: number, { allow, deny }: EgressRules): string {
+export function senderRules(slot: number, { allow, deny, domains }: EgressRules): string {
   const list = (name: string, networks: readonly string[]) =>
     networks.length === 0
       ? ""
@@ -191,6 +225,7 @@ export function senderRules(slot: number, { allow, deny }: EgressRules): string 
     `add rule inet sandboxes to${slot} ip daddr @resolvers goto names${slot}`,
     `add rule inet sandboxes to${slot} ip daddr @never reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} ip daddr @allow${slot} accept`,
+    ...(domains.length === 0 ? [] : doorRules(slot)),
     `add rule inet sandboxes to${slot} ip daddr @deny${slot} reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} accept`,
     // A name server is a destination like any other, of which one port can be reached.
@@ -199,6 +234,16 @@ export function senderRules(slot: number, { allow, deny }: EgressRules): string 
     `add rule inet sandboxes names${slot} goto names`,
     `add element inet sandboxes senders { ${sender(slot)} }`,
   ]);
+}
+
+/** Where hosts are named, the web and the names themselves are judged by what they name. */
+function doorRules(slot: number): string[] {
+  return [
+    `add rule inet sandboxes to${slot} tcp dport 80 meta mark set ${MARKS.web} accept`,
+    `add rule inet sandboxes to${slot} tcp dport 443 meta mark set ${MARKS.tls} accept`,
+    `add rule inet sandboxes names${slot} udp dport 53 meta mark set ${MARKS.names} accept`,
+    `add rule inet sandboxes names${slot} tcp dport 53 meta mark set ${MARKS.names} accept`,
+  ];
 }
 
 /** Takes the rules of a sandbox away, whether or not they are there. */

@@ -10,6 +10,7 @@ import { dirname, join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "./claims.ts";
+import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import type { EgressRules } from "./engine.ts";
 import { draftOf, readIfThere, writeWhole } from "./files.ts";
 import { slotsOf } from "./ids.ts";
@@ -18,6 +19,7 @@ import {
   applyRules,
   changeLinks,
   deleteLink,
+  listAddresses,
   listLinks,
   writeSettings,
   type NetworkPath,
@@ -28,6 +30,7 @@ import {
   ROUTER_SETTINGS,
   routerLinks,
   routerRules,
+  sandboxAddress,
   sandboxLinks,
   senderLinks,
   senderRemoval,
@@ -44,6 +47,8 @@ const factsSchema = z.object({
   /** File of the namespace that leads outside; null for the one of its maker. */
   outside: z.string().nullable(),
   resolvers: z.array(z.ipv4()),
+  /** Addresses of the outside itself, when the router was made. */
+  hosts: z.array(z.ipv4()),
   /** False until every part of it is there. */
   isReady: z.boolean(),
 });
@@ -71,9 +76,14 @@ export interface Outside {
   readonly path: NetworkPath;
   /** IPv4 addresses of name servers that can be reached there. */
   readonly resolvers: readonly string[];
+  /** File of the program for rules that name hosts. */
+  readonly program: string;
 }
 
-/** Gives a container these rules, and its link if it has none yet. The rules are there first. */
+/**
+ * Gives a container these rules, and its link if it has none yet. The rules are there first.
+ * @throws SandboxError unavailable for names of hosts where nothing can answer them.
+ */
 export async function connectSender(
   sender: Sender,
   rules: EgressRules,
@@ -84,7 +94,9 @@ export async function connectSender(
     // Asked in turn: after a removal nothing may be made that nobody would remove.
     if (await sender.isOver()) throw new SandboxError("unavailable", "container is gone");
     const router = await ensureRouter(dirname(directory), outside);
+    await orderDomains(router, outside.program, { slot, domains: rules.domains });
     await applyRules(router.path, senderRules(slot, rules));
+    if (rules.domains.length === 0) await forgetDomains(router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
     const network = `/proc/${pid}/ns/net`;
     await changeLinks(router.path, senderLinks(slot, network));
@@ -110,8 +122,36 @@ async function takeSenders(router: Router, senders: readonly number[]): Promise<
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
   for (const name of names) await deleteLink(router.path, name);
-  for (const slot of senders) await applyRules(router.path, senderRemoval(slot));
+  for (const slot of senders) {
+    await applyRules(router.path, senderRemoval(slot));
+    await forgetDomains(router, slot);
+  }
   return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
+}
+
+/** By the number of their router; a process has only those that it was asked for itself. */
+const programs = new Map<number, EgressProgram>();
+
+/** The names are known before the rules send anything to the program, and forgotten after. */
+async function orderDomains(
+  router: Router,
+  program: string,
+  { slot, domains }: { readonly slot: number; readonly domains: readonly string[] },
+): Promise<void> {
+  if (domains.length === 0) return;
+  if (router.resolvers.length === 0) {
+    throw new SandboxError("unavailable", "this machine has no name server for names of hosts", {
+      hint: "name one with --dns",
+    });
+  }
+  const running =
+    programs.get(router.slot) ?? createEgressProgram({ network: router.path, program, ...router });
+  programs.set(router.slot, running);
+  await running.order(sandboxAddress(slot), domains);
+}
+
+async function forgetDomains(router: Router, slot: number): Promise<void> {
+  await programs.get(router.slot)?.order(sandboxAddress(slot), undefined);
 }
 
 const turns = new Map<string, Promise<void>>();
@@ -140,6 +180,7 @@ async function ensureRouter(owner: string, outside: Outside): Promise<Router> {
     path: join(ROUTERS, `${slot}.net`),
     outside: outside.path ?? null,
     resolvers: [...outside.resolvers],
+    hosts: await listAddresses(outside.path),
     isReady: false,
   };
   try {
@@ -175,6 +216,9 @@ async function makeRouter(router: Router): Promise<void> {
 
 async function removeRouter(router: Router): Promise<void> {
   const { slot, path, outside } = router;
+  // Its namespace would live on in it.
+  await programs.get(slot)?.stop();
+  programs.delete(slot);
   // A namespace outside that is gone took its side of the link and its rules along.
   if (outside === null || (await isMounted(outside))) await closeUplink(outside ?? undefined, slot);
   if (await isMounted(path)) await runTool(["umount", path]);
@@ -196,13 +240,13 @@ async function routersOf(owner: string): Promise<Router[]> {
 /** A claim without facts is a router of which nothing was made yet. */
 async function readRouter(slot: number): Promise<Router> {
   const text = await readIfThere(factsPath(slot));
-  const unmade: RouterFacts = { outside: null, resolvers: [], isReady: false };
+  const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
   const facts = text === undefined ? unmade : factsSchema.parse(JSON.parse(text));
   return { slot, path: join(ROUTERS, `${slot}.net`), ...facts };
 }
 
-async function writeFacts({ slot, outside, resolvers, isReady }: Router): Promise<void> {
-  await writeWhole(factsPath(slot), JSON.stringify({ outside, resolvers, isReady }));
+async function writeFacts({ slot, path: _path, ...facts }: Router): Promise<void> {
+  await writeWhole(factsPath(slot), JSON.stringify(facts));
 }
 
 function factsPath(slot: number): string {

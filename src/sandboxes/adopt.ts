@@ -1,9 +1,11 @@
 /** Finds the sandboxes again that an earlier process of this instance left running. */
 
 import { join } from "node:path";
+import { errorText } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
+import { egressOf } from "./egress.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
 import { admitMember, followMember } from "./member.ts";
 
@@ -40,10 +42,34 @@ async function settle(
     domain.store.sandboxes.put(found);
     return found;
   }
+  if (record.state === "paused" && !record.hasMemory) {
+    await container.halt();
+    return record;
+  }
+  await restoreNames(domain, container, record);
   if (record.state === "running") await container.resume();
-  else if (record.hasMemory) await container.pause();
-  else await container.halt();
+  else await container.pause();
   return record;
+}
+
+/**
+ * Links and rules outlived the process that left, the program for names of hosts did not. Without
+ * it what is sent to such names is refused, so a fault here is told and ends nothing.
+ */
+async function restoreNames(
+  domain: Domain,
+  container: Container,
+  record: SandboxRecord,
+): Promise<void> {
+  const egress = egressOf(record);
+  if (egress === "none" || egress.domains.length === 0) return;
+  try {
+    await container.setEgress(egress);
+  } catch (error) {
+    const { sandboxId } = record;
+    const entry = { op: "sandbox.adopt", sandboxId, outcome: "error", error: errorText(error) };
+    domain.log.error(entry, "names of hosts are out of reach");
+  }
 }
 
 async function discard(domain: Domain, record: SandboxRecord): Promise<void> {

@@ -17,20 +17,15 @@ export interface EgressWish {
 
 /**
  * Entries for IPv6 have no effect, since sandboxes have no IPv6.
- * @throws SandboxError unimplemented for a domain, invalid_argument for an IPv4 address in IPv6
- * and for too many entries.
+ * @throws SandboxError invalid_argument for an IPv4 address in IPv6, for what is no name of a
+ * host, and for too many entries.
  */
 export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressWish): Egress {
-  const domain = allowOut.find((entry) => isIP(addressOf(entry)) === 0);
-  if (domain !== undefined) {
-    throw new SandboxError(
-      "unimplemented",
-      `domains in allowOut are not available yet: ${JSON.stringify(domain)}`,
-      { hint: "name addresses or networks such as 192.0.2.0/24" },
-    );
-  }
+  const domains = allowOut.filter((entry) => isIP(addressOf(entry)) === 0);
+  const networks = allowOut.filter((entry) => !domains.includes(entry));
   const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];
-  return toCanonical({ allow: onlyIpv4(allowOut), deny: [...onlyIpv4(denyOut), ...everything] });
+  const deny = [...onlyIpv4(denyOut), ...everything];
+  return toCanonical({ allow: onlyIpv4(networks), deny, domains });
 }
 
 /** The same for a sandbox as it is on record. @throws SandboxError as {@link toEgress} */

@@ -24,7 +24,7 @@ export interface EgressRules {
 /**
  * Applies the rules, also to connections that exist, and stores them durably.
  * @throws SandboxError not_found when unknown or paused, failed_precondition during a change,
- * unimplemented for a domain.
+ * invalid_argument as toEgress.
  */
 export async function updateNetwork(
   domain: Domain,

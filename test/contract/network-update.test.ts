@@ -37,11 +37,15 @@ test("lists are replaced as a whole, ingress stays, internet access changes when
     code: 400,
     message: "invalid denied CIDR nowhere",
   });
-  const domain = { allowOut: ["example.com"], denyOut: ["0.0.0.0/0"] };
-  expect((await put(domain)).body).toEqual({
-    code: 501,
+  expect((await put({ allowOut: ["example.com"] })).body).toEqual({
+    code: 400,
     message:
-      'domains in allowOut are not available yet: "example.com" (name addresses or networks such as 192.0.2.0/24)',
+      "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
+  });
+  const nameless = { allowOut: ["exa mple.com"], denyOut: ["0.0.0.0/0"] };
+  expect((await put(nameless)).body).toEqual({
+    code: 400,
+    message: 'not a name of a host: "exa mple.com"',
   });
   expect((await put({ egressProxy: { address: "a:1" } })).body).toEqual({
     code: 403,
@@ -49,6 +53,10 @@ test("lists are replaced as a whole, ingress stays, internet access changes when
   });
   expect((await put({ denyOut: 1 })).status).toBe(400);
   expect(await stored()).toEqual(later);
+  const named = { allowOut: ["example.com", "*.Example.org"], denyOut: ["0.0.0.0/0"] };
+  expect((await put(named)).status).toBe(204);
+  expect(await stored()).toEqual({ network: { ...INGRESS, ...named }, allowInternetAccess: false });
+  expect((await put({ denyOut: ["1.1.1.1"] })).status).toBe(204);
   await service.call({ method: "POST", path: `${path}/pause` });
   expect((await put({})).status).toBe(404);
   await service.call({ method: "POST", path: `/v2${path}/connect` });

@@ -24,5 +24,5 @@ test("the steps follow the program as plain arguments", () => {
 });
 
 test("a list of steps that ends without exec is our own fault", () => {
-  expect(() => launcherCommand([["isolate"]])).toThrow("the last step is exec");
+  expect(() => launcherCommand([["isolate"]])).toThrow("the last step starts a program");
 });

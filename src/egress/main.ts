@@ -1,0 +1,37 @@
+/**
+ * The program in a router's network namespace: it answers the names of sandboxes whose rules name
+ * hosts, and passes on what they send there. It has no rights and no files; its orders come by
+ * standard input, and with the end of that it ends.
+ */
+
+import { createInterface } from "node:readline";
+import { startNameServer } from "./name-server.ts";
+import { parseOrder, parseSettings } from "./orders.ts";
+import { createPolicies } from "./policies.ts";
+import { createResolver } from "./resolver.ts";
+import { startTlsDoor } from "./tls-door.ts";
+import { startWebDoor } from "./web-door.ts";
+
+const now = () => performance.now();
+const policies = createPolicies();
+let isReady = false;
+
+for await (const line of createInterface({ input: process.stdin })) {
+  if (isReady) {
+    const { sender, domains } = parseOrder(line);
+    policies.replace(sender, domains);
+  } else {
+    await start(line);
+    isReady = true;
+  }
+  process.stdout.write("ok\n");
+}
+process.exit(0);
+
+async function start(line: string): Promise<void> {
+  const { address, namePort, webPort, tlsPort, resolvers, never } = parseSettings(line);
+  const resolver = createResolver({ servers: resolvers, never, now });
+  await startNameServer({ address, port: namePort, policies, resolver, now });
+  await startWebDoor({ address, port: webPort, policies, resolver });
+  await startTlsDoor({ address, port: tlsPort, policies, resolver });
+}

@@ -1,0 +1,91 @@
+/** Passes TLS connections on, unopened, to the host that their first message names. */
+
+import { once } from "node:events";
+import { createServer, type Socket } from "node:net";
+import { pipeline } from "node:stream/promises";
+import { readServerName } from "./client-hello.ts";
+import { dialName } from "./dial.ts";
+import type { Policies } from "./policies.ts";
+import type { NameResolver } from "./resolver.ts";
+
+const TLS_PORT = 443;
+const HELLO_TIMEOUT_MS = 10_000;
+const IDLE_MS = 3_600_000;
+/** A fatal alert: access_denied. */
+const DENIED = Buffer.from([21, 3, 1, 0, 2, 2, 49]);
+
+export interface DoorOptions {
+  readonly address: string;
+  readonly port: number;
+  readonly policies: Policies;
+  readonly resolver: NameResolver;
+}
+
+/** Listens; whoever names no host that its sandbox may reach is told by an alert. */
+export async function startTlsDoor(options: DoorOptions): Promise<void> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    socket.on("error", () => socket.destroy());
+    // It ends the socket itself, whatever comes.
+    void serve(options, socket);
+  });
+  server.listen(options.port, options.address);
+  await once(server, "listening");
+}
+
+async function serve({ policies, resolver }: DoorOptions, socket: Socket): Promise<void> {
+  const sender = socket.remoteAddress ?? "";
+  const end = () => void socket.destroy();
+  const held: { name: string | undefined; end(): void } = { name: undefined, end };
+  const release = policies.hold(sender, held);
+  if (release === undefined) {
+    end();
+    return;
+  }
+  try {
+    const hello = await readHello(socket);
+    if (hello === undefined || !policies.mayReach(sender, hello.name)) {
+      socket.end(DENIED, end);
+      return;
+    }
+    held.name = hello.name;
+    const target = await dialName(resolver, hello.name, TLS_PORT);
+    if (target === undefined) return end();
+    await join(socket, target, hello.sent);
+  } catch {
+    // Either side may vanish at any moment; the other one ends with it.
+    end();
+  } finally {
+    release();
+  }
+}
+
+/** Reads up to the end of the first message; undefined when it names no host or does not come. */
+async function readHello(socket: Socket): Promise<{ name: string; sent: Buffer } | undefined> {
+  const limit = setTimeout(() => void socket.destroy(), HELLO_TIMEOUT_MS);
+  let sent: Buffer = Buffer.alloc(0);
+  try {
+    for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
+      sent = Buffer.concat([sent, chunk]);
+      const found = readServerName(sent);
+      if (found.kind === "refused") return undefined;
+      if (found.kind === "name") return { name: found.name, sent };
+    }
+    return undefined;
+  } finally {
+    clearTimeout(limit);
+  }
+}
+
+async function join(client: Socket, target: Socket, sent: Buffer): Promise<void> {
+  const end = () => {
+    client.destroy();
+    target.destroy();
+  };
+  client.once("close", end);
+  target.once("close", end);
+  target.on("error", end);
+  client.setTimeout(IDLE_MS, end);
+  if (client.destroyed) return end();
+  target.write(sent);
+  await Promise.all([pipeline(client, target), pipeline(target, client)]);
+}
