@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { makeCertificate, type TestCertificate } from "./certificate.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 const run = promisify(execFile);
@@ -29,7 +30,26 @@ export const LAB = {
     "192.0.0.8",
   ],
   port: 8080,
+  /** What listens on the machine: remote login, and where the service itself would. */
+  greetings: [22, 3490],
+  /** An address of the machine on a bridge, as container engines have it. */
+  bridge: "172.17.0.1",
 } as const;
+
+const PUBLIC = [LAB.publicHost, LAB.otherHost, LAB.nameServer];
+
+/** What the name server says, one answer after the other; it sends all other names to `publicHost`. */
+const NAMES = {
+  "allowed.test": [[LAB.publicHost]],
+  "other.test": [[LAB.otherHost]],
+  "xn--bcher-kva.test": [[LAB.otherHost]],
+  "moving.test": [[LAB.publicHost], [LAB.otherHost]],
+  "mixed.test": [["169.254.169.254", LAB.otherHost, "10.1.2.3"]],
+  "rebind.test": [[LAB.publicHost], ["10.1.2.3"]],
+  "turning.test": [[LAB.publicHost], ["10.1.2.3"]],
+  "metadata.test": [["169.254.169.254"]],
+  "machine.test": [[LAB.machine]],
+};
 
 const SERVICES = resolve(import.meta.dirname, "lab-services.ts");
 
@@ -38,8 +58,12 @@ export interface Lab extends AsyncDisposable {
   readonly namespace: string;
   /** Packets that came from sandboxes to the far side, whatever their kind. */
   received(): Promise<number>;
+  /** Those of them that were for no public host. */
+  strayed(): Promise<number>;
   /** Runs a program in the namespace of the machine. */
   onMachine(command: string): Promise<string>;
+  /** Packets that came from routers to the machine, whatever became of them. */
+  sent(): Promise<number>;
   /** What of ours is on the machine: links, rules, forwarding. */
   traces(): Promise<readonly string[]>;
 }
@@ -56,8 +80,12 @@ export async function startLab(): Promise<Lab> {
     `ip addr add ${LAB.machine}/24 dev wan0`,
     "ip link set wan0 up",
     `ip route add default via ${LAB.publicHost}`,
+    `ip addr add ${LAB.bridge}/16 dev lo`,
+    "nft add table inet count",
+    "nft add chain inet count come { type filter hook prerouting priority raw ; }",
+    'nft add rule inet count come iifname "sbm*" counter',
   ]);
-  const addresses = [LAB.publicHost, LAB.otherHost, LAB.nameServer, ...LAB.unreachable];
+  const addresses = [...PUBLIC, ...LAB.unreachable];
   await within(far, [
     "ip link set lo up",
     "ip link set far0 up",
@@ -65,29 +93,41 @@ export async function startLab(): Promise<Lab> {
     "nft add table inet count",
     "nft add chain inet count come { type filter hook prerouting priority raw ; }",
     "nft add rule inet count come iifname far0 meta protocol ip counter",
+    "nft add chain inet count stray { type filter hook prerouting priority raw ; }",
+    `nft add rule inet count stray iifname far0 meta protocol ip ip daddr != { ${PUBLIC.join(" , ")} } counter`,
   ]);
-  parts.use(await startServices(machine, "machine", "0.0.0.0"));
-  parts.use(await startServices(far, "far", LAB.nameServer));
+  const tls = parts.use(await makeCertificate([...Object.keys(NAMES), "*.wild.test"]));
+  parts.use(await startServices(machine, "machine", { nameServer: "0.0.0.0" }));
+  parts.use(await startServices(far, "far", { nameServer: LAB.nameServer, tls }));
   const ending = parts.move();
   return {
     namespace: machine,
     onMachine: async (command) => within(machine, [command]),
-    received: async () => {
-      const text = await within(far, ["nft list table inet count"]);
-      return Number(/counter packets (\d+)/.exec(text)?.[1]);
-    },
+    received: async () => readCounter(far, "come"),
+    strayed: async () => readCounter(far, "stray"),
+    sent: async () => readCounter(machine, "come"),
     traces: async () => {
       const forwarding = await within(machine, [
         "grep -r . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf --include=*forward*",
       ]);
       return [
         await within(machine, ["ip -4 -o route", "ip -o -br link"]),
-        await within(machine, ["nft list ruleset"]),
+        await listRules(machine),
         forwarding.split("\n").toSorted().join("\n"),
       ];
     },
     [Symbol.asyncDispose]: async () => ending.disposeAsync(),
   };
+}
+
+async function readCounter(namespace: string, chain: string): Promise<number> {
+  const text = await within(namespace, [`nft list chain inet count ${chain}`]);
+  return Number(/counter packets (\d+)/.exec(text)?.[1]);
+}
+
+/** Rules without what they have counted. */
+async function listRules(namespace: string): Promise<string> {
+  return within(namespace, ["nft --stateless list ruleset"]);
 }
 
 /** Runs commands in a namespace; returns what they print. */
@@ -113,10 +153,19 @@ async function makeNamespace(path: string): Promise<AsyncDisposable & { readonly
 
 async function startServices(
   namespace: string,
-  role: string,
-  nameServer: string,
+  role: "machine" | "far",
+  { nameServer, tls }: { readonly nameServer: string; readonly tls?: TestCertificate },
 ): Promise<AsyncDisposable> {
-  const words = [process.execPath, SERVICES, role, String(LAB.port), LAB.publicHost, nameServer];
+  const order = {
+    role,
+    port: LAB.port,
+    greetings: role === "machine" ? LAB.greetings : [53, 853],
+    ...(tls !== undefined && { tls: { certificate: tls.certificatePath, key: tls.keyPath } }),
+    nameServer,
+    names: NAMES,
+    elsewhere: LAB.publicHost,
+  };
+  const words = [process.execPath, SERVICES, JSON.stringify(order)];
   const child = spawn("nsenter", [`--net=${namespace}`, ...words], {
     stdio: ["ignore", "pipe", "inherit"],
   });

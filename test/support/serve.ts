@@ -2,7 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline";
-import { openTestHome } from "./home.ts";
+import { openTestHome, type TestHome } from "./home.ts";
 import { startProgram, type TestProgram } from "./program.ts";
 
 const START_LIMIT_MS = 30_000;
@@ -14,11 +14,18 @@ export interface TestServe extends AsyncDisposable {
   readonly program: TestProgram;
 }
 
-/** Starts `serve` on a free port and waits for the line that names it. */
-export async function startServe(flags: readonly string[] = []): Promise<TestServe> {
-  const home = await openTestHome();
-  const apiKey = `e2b_${randomBytes(20).toString("hex")}`;
-  const program = startProgram(["serve", "--port", "0", "--home", home.path, ...flags], {
+/**
+ * Starts `serve` on a free port and waits for the line that names it. After an `earlier` one it has
+ * the port, the key and the home of that one, which stays the other's to remove.
+ */
+export async function startServe(
+  flags: readonly string[] = [],
+  earlier?: TestServe,
+): Promise<TestServe> {
+  const home = earlier === undefined ? await openTestHome() : borrowHome(earlier.home);
+  const apiKey = earlier?.apiKey ?? `e2b_${randomBytes(20).toString("hex")}`;
+  const port = earlier === undefined ? "0" : new URL(earlier.url).port;
+  const program = startProgram(["serve", "--port", port, "--home", home.path, ...flags], {
     SANDBOX_MCP_API_KEY: apiKey,
   });
   try {
@@ -38,6 +45,10 @@ export async function startServe(flags: readonly string[] = []): Promise<TestSer
     await home[Symbol.asyncDispose]();
     throw error;
   }
+}
+
+function borrowHome(path: string): TestHome {
+  return { path, [Symbol.asyncDispose]: async () => undefined };
 }
 
 async function listeningUrl(program: TestProgram): Promise<string> {

@@ -1,0 +1,145 @@
+/** What the tests of the network share: a lab, a service in it, and what they do inside a sandbox. */
+
+import { execFile } from "node:child_process";
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Sandbox, type SandboxOpts } from "e2b";
+import { LAB, startLab, type Lab } from "../../support/lab.ts";
+import { startServe, type TestServe } from "../../support/serve.ts";
+
+const ROUTERS = "/run/sandbox-mcp/routers";
+const ATTACK = join(import.meta.dirname, "attack.py");
+const ATTACK_PATH = "/tmp/attack.py";
+
+export const ALL = "0.0.0.0/0";
+/** Where the public hosts of the lab answer. */
+export const OPEN = `http://${LAB.publicHost}:${LAB.port}/`;
+export const OTHER = `http://${LAB.otherHost}:${LAB.port}/`;
+
+export const FAILED =
+  /refused|unreachable|timed out|timeout|couldn't connect|failed to connect|no route|not permitted/i;
+
+export type OwnSandbox = Sandbox & AsyncDisposable;
+
+export interface Ground extends AsyncDisposable {
+  readonly lab: Lab;
+  readonly serve: TestServe;
+  readonly options: SandboxOpts;
+  /** Kills the service, does something meanwhile, and starts it anew at its address. */
+  restart(meanwhile: () => Promise<void>): Promise<void>;
+  create(more?: SandboxOpts): Promise<OwnSandbox>;
+  /** A sandbox that may reach these alone. */
+  createFor(allowOut: readonly string[]): Promise<OwnSandbox>;
+}
+
+/** The ground, and a sandbox without rules of its own. */
+export type Field = Ground & { readonly sandbox: Sandbox };
+
+/** A lab with one service in it. */
+export async function startGround(): Promise<Ground> {
+  await using parts = new AsyncDisposableStack();
+  const lab = parts.use(await startLab());
+  const service = parts.use(await startService(lab));
+  const ending = parts.move();
+  return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
+}
+
+async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
+  const serve = await startServe(labFlags(lab));
+  let later: TestServe | undefined;
+  const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  const create = async (more: SandboxOpts = {}): Promise<OwnSandbox> => {
+    const made = await Sandbox.create("base", { ...options, ...more });
+    return Object.assign(made, { [Symbol.asyncDispose]: async () => void (await made.kill()) });
+  };
+  return {
+    serve,
+    options,
+    create,
+    createFor: async (allowOut) => create({ network: { allowOut: [...allowOut], denyOut: [ALL] } }),
+    async restart(meanwhile) {
+      serve.program.child.kill("SIGKILL");
+      await serve.program.exited();
+      await meanwhile();
+      later = await startServe(labFlags(lab), serve);
+    },
+    async [Symbol.asyncDispose]() {
+      await later?.[Symbol.asyncDispose]();
+      await serve[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Sandboxes that wait to be taken would have links too. */
+export function labFlags(lab: Lab): string[] {
+  return ["--egress", lab.namespace, "--dns", LAB.nameServer, "--pool", "0"];
+}
+
+/** Everything a command of root inside prints, whatever its exit code. */
+export async function inside(target: Sandbox, command: string): Promise<string> {
+  const result = await target.commands.run(`{ ${command}; } 2>&1; true`, { user: "root" });
+  return result.stdout.trim();
+}
+
+export async function fetchFrom(target: Sandbox, url: string): Promise<string> {
+  return inside(target, `curl -sS -m 2 ${url}`);
+}
+
+export async function udpFrom(target: Sandbox, host: string, port: number): Promise<string> {
+  const program = `import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1); s.connect(('${host}', ${port})); s.send(b'knock'); print(s.recv(99))`;
+  return inside(target, `python3 -c "${program}" | tail -n 1`);
+}
+
+/** The address that a sandbox sends from. */
+export async function addressOf(target: Sandbox): Promise<string> {
+  const program = `import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(('${LAB.publicHost}', 9)); print(s.getsockname()[0])`;
+  return inside(target, `python3 -c "${program}"`);
+}
+
+type Kind = "tcp" | "udp" | "icmp" | "raw" | "name" | "literal" | "abstract";
+export type Attempt = readonly [kind: Kind, host: string, port: number];
+
+/** Runs all attempts at once, again and again for so long; the outcome of each, by its own name. */
+export async function attack(
+  target: Sandbox,
+  attempts: readonly Attempt[],
+  seconds = 0,
+): Promise<Record<string, string>> {
+  await target.files.write(ATTACK_PATH, await readFile(ATTACK, "utf8"));
+  const words = `'${JSON.stringify(attempts)}' ${seconds}`;
+  const printed = await inside(target, `python3 ${ATTACK_PATH} ${words} | tail -n 1`);
+  const outcomes: unknown = JSON.parse(printed);
+  if (!Array.isArray(outcomes)) throw new Error(`not outcomes: ${printed}`);
+  return Object.fromEntries(
+    attempts.map((entry, index) => [entry.join(" "), String(outcomes[index])]),
+  );
+}
+
+/** Those attempts that brought an answer. */
+export function answered(outcomes: Record<string, string>): string[] {
+  return Object.keys(outcomes).filter((name) => outcomes[name] === "answered");
+}
+
+/** Takes the defence away: every chain of a service's router and of its link lets all through. */
+export async function disarm({ serve, lab }: Ground): Promise<void> {
+  const slot = await routerOf(serve.home);
+  const router = `nft ${openChains("sandboxes", ["guard", "forward", "input", "output"])}`;
+  const network = `--net=${join(ROUTERS, `${slot}.net`)}`;
+  await promisify(execFile)("nsenter", [network, ...router.split(" ")]);
+  const link = openChains(`sandbox_mcp_${slot}`, ["local", "input", "forward"]);
+  await lab.onMachine(`nft ${link}`);
+}
+
+function openChains(table: string, chains: readonly string[]): string {
+  return chains.map((chain) => `insert rule inet ${table} ${chain} accept`).join(" ; ");
+}
+
+/** The number of the router that the service of a home has. */
+async function routerOf(home: string): Promise<string> {
+  for (const name of await readdir(ROUTERS)) {
+    if (!/^\d+$/.test(name)) continue;
+    if ((await readlink(join(ROUTERS, name))).startsWith(`${home}/`)) return name;
+  }
+  throw new Error(`no router for ${home}`);
+}
