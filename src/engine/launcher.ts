@@ -30,6 +30,7 @@ export type LauncherStep =
   /** Mounts a folder at another one, writable. */
   | readonly ["bind", source: string, target: string]
   | readonly ["mkdir", path: string]
+  /** Mounts a file system in which device nodes do not open. */
   | readonly ["mount", type: string, target: string, data: string]
   /** Detaches a mount. */
   | readonly ["unmount", path: string]
@@ -236,7 +237,7 @@ my %step = (
   clone   => [2, sub { clone_tree(@_, 0) }],
   bind    => [2, sub { mount_call($_[0], $_[1], '', 0x1000, '') }],
   mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],
-  mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0, $_[2]) }],
+  mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0x4, $_[2]) }],
   unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],
   enter   => [1, sub { write_file($_[0], "$$") }],
   netns   => [1, \&enter_network],

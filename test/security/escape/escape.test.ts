@@ -9,6 +9,7 @@ import { startRange, type AttackRange } from "../../support/attack-range.ts";
 import { attackedRuntimes } from "../../support/runtimes.ts";
 import { describeKernel, describeKernelControl } from "./kernel.ts";
 import { describeMounts, describeMountsControl } from "./mounts.ts";
+import { describeNames } from "./names.ts";
 import { describeProcesses, describeProcessesControl } from "./processes.ts";
 
 describe.each(attackedRuntimes())("on %s", (runtime) => {
@@ -24,6 +25,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
 
   describeMounts(() => range);
   describeProcesses(() => range, runtime);
+  describeNames(() => range);
   describeKernel(() => range, runtime);
 });
 
