@@ -18,6 +18,7 @@ import { Process } from "../gen/process/process_pb.ts";
 import { callOriginKey, translateErrors, type CallOrigin } from "./call.ts";
 import { drainRequest, sendStatus } from "./exchange.ts";
 import { filesystemOperations } from "./filesystem/index.ts";
+import { cutForOldClients } from "./filesystem/old-clients.ts";
 import { withNumericSizes } from "./numeric-sizes.ts";
 import { createFrameSink, frameSinkKey } from "./process/frame-sink.ts";
 import { processOperations } from "./process/index.ts";
@@ -63,7 +64,7 @@ export function createRpcServer(): RpcServer {
     acceptCompression: [],
     // Two bytes of an unknown field would become an object; nobody would ever read it.
     binaryOptions: { readUnknownFields: false },
-    interceptors: [logCalls, translateErrors],
+    interceptors: [logCalls, translateErrors, cutForOldClients],
   });
   router.service(Filesystem, filesystemOperations);
   router.service(Process, processOperations);

@@ -177,6 +177,7 @@ test("paths and methods that are none", async () => {
     await probe("GET", "/tunnel/80"),
     await probe("GET", "/toString"),
     await probe("DELETE", "/files"),
+    await probe("HEAD", "/files"),
     await probe("POST", "/health"),
     await probe("GET", "/process.Process/List"),
   ]).toEqual([
@@ -186,6 +187,7 @@ test("paths and methods that are none", async () => {
     [404, undefined, "404 page not found\n"],
     [404, undefined, "404 page not found\n"],
     [404, undefined, "404 page not found\n"],
+    [405, undefined, ""],
     [405, undefined, ""],
     [405, undefined, ""],
     [405, "POST", ""],

@@ -184,3 +184,39 @@ test("the figures of GET /metrics", async () => {
   expect(Math.abs((whole["ts"] ?? 0) - Date.now() / 1000)).toBeLessThan(60);
   expect(whole["mem_total_mib"]).toBe(Math.floor((whole["mem_total"] ?? 0) / 1_048_576));
 });
+
+test("the first Python clients get entries without what came later", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "old");
+  await mkdir(path);
+  await writeFile(join(path, "f"), "text");
+  const call = async (method: string, body: object, agent: string) => {
+    const reply = await daemon.http(`/filesystem.Filesystem/${method}`, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        "connect-protocol-version": "1",
+        "user-agent": agent,
+      },
+      body: JSON.stringify(body),
+    });
+    return [reply.headers["x-e2b-legacy-sdk"], JSON.parse(reply.text)] as const;
+  };
+  const short = { name: "f", type: "FILE_TYPE_FILE", path: join(path, "f") };
+  const old = "connect-python";
+  const watch = { path, includeEntry: true };
+  const [, { watcherId }] = await call("CreateWatcher", watch, old);
+  await writeFile(join(path, "g"), "text");
+  expect([
+    await call("Stat", { path: join(path, "f") }, old),
+    await call("ListDir", { path: daemon.folder, depth: 2 }, old),
+  ]).toEqual([
+    ["true", { entry: short }],
+    ["true", { entries: expect.arrayContaining([short]) }],
+  ]);
+  await expect
+    .poll(async () => (await call("GetWatcherEvents", { watcherId }, old))[1].events?.[0])
+    .toEqual({ name: "g", type: "EVENT_TYPE_CREATE" });
+  const [mark, { entry }] = await call("Stat", { path: join(path, "f") }, `${old}/1.0`);
+  expect([mark, entry]).toEqual([undefined, expect.objectContaining({ ...short, size: 4 })]);
+});
