@@ -2,6 +2,9 @@
 
 import { enableCompileCache } from "node:module";
 import { join } from "node:path";
+import { setFlagsFromString } from "node:v8";
+// oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
+import "./common/base64.ts";
 import type { CommandRun } from "./commands/command.ts";
 import { VERSION, helpText } from "./commands/help.ts";
 import { findCommand } from "./commands/index.ts";
@@ -46,6 +49,9 @@ export async function runProgram(): Promise<number> {
     complain(`${JSON.stringify(name)} is no command: sandbox-mcp --help lists them`);
     return EXIT_USAGE;
   }
+  // What processes write passes through in buffers that live for a moment. They are freed when the
+  // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
+  setFlagsFromString("--semi-space-growth-factor=1");
   // Without the cache the program still works, so a refusal needs no report.
   enableCompileCache(join(config.home, "cache"));
   return runCommand(await command.load(), await withRights(command, config), words);

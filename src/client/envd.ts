@@ -20,17 +20,19 @@ export interface EnvdOptions {
   /** Without a trailing slash. */
   readonly baseUrl: string;
   readonly source: AccessSource;
+  /** Whether our own daemon answers, which knows the binary form of a stream. */
+  readonly isOurs: boolean;
 }
 
 /** The daemon of a sandbox behind an address. */
 export function createEnvd(options: EnvdOptions): Sandbox {
-  const { connection, baseUrl, source } = options;
+  const { connection, baseUrl, source, isOurs } = options;
   const headers = () => accessHeaders(source);
-  const transport = createRpcTransport({ connection, baseUrl, headers });
+  const rpc = { connection, baseUrl, headers };
   return {
     id: source.sandboxId,
     files: createFiles({ connection, baseUrl, source }),
-    filesystem: createFilesystem(transport, source),
-    process: createProcess(transport, source),
+    filesystem: createFilesystem(createRpcTransport({ ...rpc, isBinary: false }), source),
+    process: createProcess(createRpcTransport({ ...rpc, isBinary: isOurs }), source),
   };
 }

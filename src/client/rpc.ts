@@ -1,4 +1,7 @@
-/** Connect RPC over the connections of a service; JSON, so that a wire log can be read. */
+/**
+ * Connect RPC over the connections of a service. JSON, which every service knows and a wire log
+ * shows; the binary form where the service is ours and much is to be carried.
+ */
 
 import { Readable } from "node:stream";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
@@ -12,7 +15,7 @@ import {
   toSandboxError,
   type ErrorCode,
 } from "../common/errors.ts";
-import { createJsonGauge } from "../common/json.ts";
+import { createJsonGauge, type JsonGauge } from "../common/json.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { createMessageReader } from "../wire/message-reader.ts";
 import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
@@ -23,12 +26,14 @@ export interface RpcOptions {
   readonly baseUrl: string;
   /** Asked again for every call, since a token can change. */
   headers(): Readonly<Record<string, string>>;
+  readonly isBinary: boolean;
 }
 
 /** A larger message is refused at both ends; a listing of 20,000 entries is smaller. */
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 const STREAM_TYPE = "application/connect+";
+const BINARY_STREAM_TYPE = `${STREAM_TYPE}proto`;
 
 /** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
@@ -56,7 +61,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
   return createTransport({
     httpClient,
     baseUrl: options.baseUrl,
-    useBinaryFormat: false,
+    useBinaryFormat: options.isBinary,
     interceptors: [],
     acceptCompression: [],
     sendCompression: null,
@@ -71,11 +76,14 @@ async function* judged(
   chunks: AsyncIterable<Uint8Array>,
   header: Headers,
 ): AsyncGenerator<Uint8Array> {
-  const isStream = header.get("content-type")?.startsWith(STREAM_TYPE) ?? false;
+  const type = header.get("content-type") ?? "";
+  const isBinary = type.startsWith(BINARY_STREAM_TYPE);
   const reader = createMessageReader({
-    isUnary: !isStream,
+    isUnary: !type.startsWith(STREAM_TYPE),
     maxBytes: MAX_MESSAGE_BYTES,
-    createGauge: () => createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
+    // The end of a stream is JSON in either form; what is binary stands for its own size.
+    createGauge: (flags) =>
+      isBinary && flags === 0 ? TAKE_ALL : createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
   });
   for await (const chunk of chunks) {
     const whole = refusing(() => reader.add(chunk));
@@ -84,6 +92,8 @@ async function* judged(
   const rest = reader.rest();
   if (rest !== undefined) yield rest;
 }
+
+const TAKE_ALL: JsonGauge = () => undefined;
 
 function refusing<T>(work: () => T): T {
   try {

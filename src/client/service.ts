@@ -111,7 +111,8 @@ export function createService(options: ServiceOptions): Service {
       const sandboxId = parseSandboxId(text) ?? text;
       if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);
       const baseUrl = envdUrl(options, sandboxId, known.get(sandboxId)?.domain);
-      return createEnvd({ connection, baseUrl, source: sourceOf(sandboxId) });
+      const isOurs = options.socketPath !== undefined;
+      return createEnvd({ connection, baseUrl, source: sourceOf(sandboxId), isOurs });
     },
     expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
     portHost(sandboxId, port) {

@@ -11,10 +11,11 @@ import { newestText, textOfRange, textOfSpool, type LogText } from "./log-text.t
 import { ByteRing } from "./output-buffer.ts";
 import { formatBytes, incompleteTail } from "./text.ts";
 
+const MIB = 1024 * 1024;
 /** What comes within one interval of writing and is more than this is dropped, with a mark. */
 const LOG_BYTES = 256 * 1024;
 /** The first and the newest part on the disk; whole outputs are kept per process. */
-const LOG_LIMITS: SpoolLimits = { headBytes: 1024 * 1024, tailBytes: 7 * 1024 * 1024 };
+const LOG_LIMITS: SpoolLimits = { fileBytes: MIB, headBytes: MIB, tailBytes: 7 * MIB };
 /** A flood costs the disk one buffer per interval; a killed server loses as much. */
 const PERSIST_MS = 200;
 /** Logs that are kept at once; beyond it the one that changed least recently goes. */

@@ -8,6 +8,7 @@ import { OutputBuffer } from "./output-buffer.ts";
 
 /** The first part, where programs say what went wrong, and the newest, where they say how it went. */
 export const PROCESS_LIMITS: SpoolLimits = {
+  fileBytes: 4 * 1024 * 1024,
   headBytes: 32 * 1024 * 1024,
   tailBytes: 96 * 1024 * 1024,
 };

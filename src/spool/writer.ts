@@ -19,10 +19,8 @@ import {
   type Volumes,
 } from "./segment.ts";
 
-/** A file of a spool; what is dropped is dropped by whole files. */
-const SEGMENT_BYTES = 1024 * 1024;
 const FIRST_BUFFER_BYTES = 4 * 1024;
-const BUFFER_BYTES = 128 * 1024;
+const BUFFER_BYTES = 256 * 1024;
 /** With this much the disk is not made to wait for more. */
 const EAGER_BYTES = 32 * 1024;
 /** Less output waits this long for more; it is what a killed server loses. */
@@ -32,6 +30,8 @@ const STALL_MS = 5_000;
 
 /** How much of a spool is kept. */
 export interface SpoolLimits {
+  /** Of one file; what is dropped is dropped by whole files. */
+  readonly fileBytes: number;
   readonly headBytes: number;
   readonly tailBytes: number;
 }
@@ -259,10 +259,11 @@ class Writer implements SpoolWriter {
   }
 
   async #fileFor(before: Volumes, bytes: number): Promise<OpenFile> {
-    if (this.#file !== undefined && this.#file.bytes + bytes <= SEGMENT_BYTES) return this.#file;
+    const { fileBytes } = this.#options.limits;
+    if (this.#file !== undefined && this.#file.bytes + bytes <= fileBytes) return this.#file;
     await this.#closeFile();
     await this.#makeFolder();
-    const room = await this.#options.room(this.place, SEGMENT_BYTES);
+    const room = await this.#options.room(this.place, fileBytes);
     if (room === "none") throw new Error("the disk is nearly full");
     await this.#drop(room);
     const start = totalOf(before);
@@ -291,12 +292,12 @@ class Writer implements SpoolWriter {
 
   /** Drops the oldest files of the newest part until one more fits. */
   async #drop(room: Room): Promise<void> {
-    const { tailBytes } = this.#options.limits;
+    const { fileBytes, tailBytes } = this.#options.limits;
     let kept = this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
     let mayGrow = room === "free";
     for (;;) {
       const [oldest, next] = this.#segments;
-      if (oldest === undefined || (mayGrow && kept + SEGMENT_BYTES <= tailBytes)) return;
+      if (oldest === undefined || (mayGrow && kept + fileBytes <= tailBytes)) return;
       // The newest file stays in any case: it tells how things went.
       if (next === undefined) return;
       this.#segments.shift();

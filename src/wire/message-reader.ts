@@ -11,8 +11,8 @@ import type { JsonGauge } from "../common/json.ts";
 export interface MessageReaderOptions {
   /** Whether the whole of the bytes is one message, or envelopes with one each. */
   readonly isUnary: boolean;
-  /** For the text of one message; one that takes everything where messages are no JSON. */
-  readonly createGauge: () => JsonGauge;
+  /** For the text of one message, whose envelope has these flags; one that takes everything where messages are no JSON. */
+  readonly createGauge: (flags: number) => JsonGauge;
   /** What one message may have. */
   readonly maxBytes: number;
 }
@@ -48,7 +48,7 @@ export function createMessageReader(options: MessageReaderOptions): MessageReade
 type Judge = (bytes: Uint8Array) => boolean;
 
 function createMessageJudge({ createGauge, maxBytes }: MessageReaderOptions): Judge {
-  const gauge = createGauge();
+  const gauge = createGauge(0);
   let size = 0;
   return (bytes) => {
     size += bytes.length;
@@ -68,7 +68,7 @@ function createEnvelopeJudge({ createGauge, maxBytes }: MessageReaderOptions): J
   const head = Buffer.alloc(ENVELOPE_BYTES);
   let headBytes = 0;
   let messageBytes = 0;
-  let gauge = createGauge();
+  let gauge = createGauge(0);
 
   function take(bytes: Uint8Array): number {
     if (messageBytes > 0) {
@@ -83,7 +83,7 @@ function createEnvelopeJudge({ createGauge, maxBytes }: MessageReaderOptions): J
     if (headBytes > 0) return piece.length;
     messageBytes = head.readUInt32BE(1);
     requireSize(messageBytes, maxBytes);
-    gauge = createGauge();
+    gauge = createGauge(head[0] ?? 0);
     return piece.length;
   }
 

@@ -12,7 +12,7 @@ import { createSpoolWriter, type SpoolWriter } from "../../../src/spool/writer.t
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const MIB = 1024 * 1024;
-const LIMITS = { headBytes: 2 * MIB, tailBytes: 3 * MIB };
+const LIMITS = { fileBytes: MIB, headBytes: 2 * MIB, tailBytes: 3 * MIB };
 const KEY = { sandboxId: "i1", name: "p_7" };
 const MINUTE_MS = 60_000;
 
@@ -114,7 +114,7 @@ test("what is written is read from any position, each byte with its voice", asyn
 
 test("whoever is faster than the disk waits, and nothing is lost", async () => {
   await using disk = await makeDisk();
-  const limits = { headBytes: 64 * MIB, tailBytes: 64 * MIB };
+  const limits = { fileBytes: MIB, headBytes: 64 * MIB, tailBytes: 64 * MIB };
   const writer = create(disk.start(), KEY, limits);
   const bytes = bytesOf(24 * MIB);
   const waits: unknown[] = [];
@@ -137,7 +137,7 @@ test("beyond its limits the first and the newest part stay, and the gap is told"
   const { gap, end } = await measureSpool(folder);
   expect({ end, gap }).toEqual({ end: bytes.length, gap: writer.gap });
   expect(await sizeOf(folder)).toBeLessThan(LIMITS.headBytes + LIMITS.tailBytes + MIB);
-  expect([gap.start > MIB, bytes.length - gap.end > 2 * MIB]).toEqual([true, true]);
+  expect([gap.start > MIB, bytes.length - gap.end > MIB]).toEqual([true, true]);
   const kept = Buffer.concat([bytes.subarray(0, gap.start), bytes.subarray(gap.end)]);
   expect(hashOf(await readAll(folder))).toBe(hashOf(kept));
   const [next] = await readPieces(folder, gap.start, 1);
@@ -290,7 +290,7 @@ test("a sandbox that takes too much loses what ended, the oldest first", async (
 test("one process that takes all that its sandbox may have drops its own older output", async () => {
   await using disk = await makeDisk();
   const spools = disk.start({ sandboxBytes: 4 * MIB, homeBytes: 100 * MIB });
-  const writer = create(spools, KEY, { headBytes: MIB, tailBytes: 100 * MIB });
+  const writer = create(spools, KEY, { fileBytes: MIB, headBytes: MIB, tailBytes: 100 * MIB });
   await write(writer, bytesOf(30 * MIB));
   await writer.flush();
   expect(await sizeOf(writer.place.folder)).toBeLessThan(7 * MIB);

@@ -154,13 +154,17 @@ test("answers of a hostile service, through the gateway", async () => {
   expect(count).toBeGreaterThan(10);
 });
 
-test("answers of a hostile daemon, to our own client", async () => {
+test.for([
+  { form: "JSON", isBinary: false },
+  { form: "binary", isBinary: true },
+])("answers of a hostile daemon, to our own client, $form", async ({ isBinary }) => {
   await using hostile = await startHostileServer();
   const dispatcher = new Agent();
   const transport = createRpcTransport({
     connection: { dispatcher, clock: createSystemClock() },
     baseUrl: `http://127.0.0.1:${hostile.port}`,
     headers: () => ({}),
+    isBinary,
   });
   const client = createClient(Process, transport);
   const count = await fuzz(

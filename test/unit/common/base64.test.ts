@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 
 // The library looks for the methods when it is loaded, so they have to be there before.
-await import("../../../src/envd/base64.ts");
+await import("../../../src/common/base64.ts");
 const { base64Decode, base64Encode } = await import("@bufbuild/protobuf/wire");
 
 const BYTES = Uint8Array.from([0xfb, 0xff, 0xfe, 0x00, 0x41]);
