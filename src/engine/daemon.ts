@@ -7,6 +7,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import {
   chmod,
+  chown,
   copyFile,
   lstat,
   mkdir,
@@ -28,7 +29,7 @@ import { runTool } from "./tool.ts";
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 1;
+const LAYOUT = 2;
 const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
@@ -145,7 +146,11 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
 }
 
 async function settleModes(draft: string): Promise<void> {
-  for (const name of await listFiles(draft)) await chmod(join(draft, name), 0o755);
+  for (const name of await listFiles(draft)) {
+    // A copy has the owner of what was copied: in a user namespace that may be an id of a container.
+    await chown(join(draft, name), process.getuid?.() ?? 0, process.getgid?.() ?? 0);
+    await chmod(join(draft, name), 0o755);
+  }
   // Who may not read a program cannot trace it or read its memory: the kernel makes every process
   // started through this file undumpable, and that is how the daemon's secrets stay its own.
   await chmod(join(draft, "loader"), 0o711);

@@ -10,12 +10,16 @@ import { chmod, lstat, mkdir, readdir, readFile, readlink, writeFile } from "nod
 import { join, resolve } from "node:path";
 import { performance } from "node:perf_hooks";
 import { Sandbox, type SandboxOpts } from "e2b";
+import { openOrdinaryUser } from "./ordinary-user.ts";
+import type { AttackPlace } from "./runtimes.ts";
 import { startServe, type TestServe } from "./serve.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 /** The programs of the attacks; every sandbox and every control run gets the same ones. */
 export const ATTACKS: string = resolve(import.meta.dirname, "../security/escape/attacks");
 const INSIDE = "/opt/attacks";
+/** Above the accounts of the machine and their subordinate ids. */
+const FIRST_ID = 0x100000;
 const ANSWER_LIMIT_MS = 1_000;
 /** A machine under load may be late once: the best of these counts. */
 const ANSWER_TRIES = 5;
@@ -35,6 +39,8 @@ export interface AttackRange extends AsyncDisposable {
   readonly options: SandboxOpts;
   readonly sandbox: Sandbox;
   readonly neighbour: Sandbox;
+  /** No id of a sandbox is below it, as the namespace of the service sees it. */
+  readonly firstId: number;
   /** Files on the host that everybody may read; no sandbox must ever see one. */
   readonly canary: Canary;
   /** Runs an attack in the attacked sandbox, or in another one. */
@@ -92,14 +98,15 @@ async function fingerprintOf(folder: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** Starts a service on this runtime with two sandboxes. */
+/** Starts a service on this runtime with two sandboxes, as root or as an account without rights. */
 export async function startRange(
-  runtime: string,
+  { runtime, isRootless }: AttackPlace,
   flags: readonly string[] = [],
 ): Promise<AttackRange> {
   await using stack = new AsyncDisposableStack();
+  const account = isRootless ? stack.use(await openOrdinaryUser({ ids: true })) : undefined;
   const canary = stack.use(await makeCanary());
-  const serve = stack.use(await startServe(["--runtime", runtime, ...flags]));
+  const serve = stack.use(await startServe(["--runtime", runtime, ...flags], { account }));
   const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
   const made: Sandbox[] = [];
   const createSandbox = async (wanted: SandboxOpts = {}) => {
@@ -120,6 +127,7 @@ export async function startRange(
     options,
     sandbox,
     neighbour,
+    firstId: isRootless ? 1 : FIRST_ID,
     canary,
     createSandbox,
     equip,

@@ -24,8 +24,10 @@ export const OFFLINE = { SANDBOX_MCP_EGRESS: "off" };
 export function startProgram(
   words: readonly string[],
   environment: Readonly<Record<string, string>> = {},
+  program: readonly [string, ...string[]] = [process.execPath, PROGRAM],
 ): TestProgram {
-  const child = spawn(process.execPath, [PROGRAM, ...words], {
+  const [command, ...first] = program;
+  const child = spawn(command, [...first, ...words], {
     stdio: ["pipe", "pipe", "pipe"],
     env: { PATH: process.env["PATH"] ?? "", HOME: "/nonexistent", ...OFFLINE, ...environment },
   });

@@ -15,6 +15,20 @@ export function runtimePath(name: string): string | undefined {
   return FOLDERS.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
+export interface AttackPlace {
+  readonly name: string;
+  readonly runtime: string;
+  /** Whether the service runs as an ordinary user. */
+  readonly isRootless: boolean;
+}
+
+/** The services to attack: in a whole run also one that runs without root. */
+export function attackPlaces(): readonly AttackPlace[] {
+  const places = attackedRuntimes().map((name) => ({ name, runtime: name, isRootless: false }));
+  const rootless = { name: "crun without root", runtime: "crun", isRootless: true };
+  return IS_WHOLE_RUN ? [...places, rootless] : places;
+}
+
 /** The names of the runtimes to attack: in a whole run each one that is installed. */
 export function attackedRuntimes(): readonly string[] {
   const installed = KNOWN.filter((name) => runtimePath(name) !== undefined);

@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline";
 import { openTestHome, type TestHome } from "./home.ts";
+import type { OrdinaryUser } from "./ordinary-user.ts";
 import { startProgram, type TestProgram } from "./program.ts";
 
 const START_LIMIT_MS = 30_000;
@@ -14,20 +15,27 @@ export interface TestServe extends AsyncDisposable {
   readonly program: TestProgram;
 }
 
-/**
- * Starts `serve` on a free port and waits for the line that names it. After an `earlier` one it has
- * the port, the key and the home of that one, which stays the other's to remove.
- */
+export interface ServeOrigin {
+  /** Port, key and home are those of this one, whose home stays its own to remove. */
+  readonly earlier?: TestServe;
+  /** Who runs it, in a home of the account; root where it is left out. */
+  readonly account?: OrdinaryUser | undefined;
+}
+
+/** Starts `serve` on a free port and waits for the line that names it. */
 export async function startServe(
   flags: readonly string[] = [],
-  earlier?: TestServe,
+  { earlier, account }: ServeOrigin = {},
 ): Promise<TestServe> {
-  const home = earlier === undefined ? await openTestHome() : borrowHome(earlier.home);
+  const borrowed = earlier?.home ?? account?.data;
+  const home = borrowed === undefined ? await openTestHome() : borrowHome(borrowed);
   const apiKey = earlier?.apiKey ?? `e2b_${randomBytes(20).toString("hex")}`;
   const port = earlier === undefined ? "0" : new URL(earlier.url).port;
-  const program = startProgram(["serve", "--port", port, "--home", home.path, ...flags], {
-    SANDBOX_MCP_API_KEY: apiKey,
-  });
+  const program = startProgram(
+    ["serve", "--port", port, "--home", home.path, ...flags],
+    { SANDBOX_MCP_API_KEY: apiKey },
+    account?.program,
+  );
   try {
     const url = await listeningUrl(program);
     return {

@@ -6,17 +6,17 @@
 
 import { afterAll, afterEach, beforeAll, describe } from "vitest";
 import { startRange, type AttackRange } from "../../support/attack-range.ts";
-import { attackedRuntimes } from "../../support/runtimes.ts";
+import { attackPlaces } from "../../support/runtimes.ts";
 import { describeKernel, describeKernelControl } from "./kernel.ts";
 import { describeMounts, describeMountsControl } from "./mounts.ts";
 import { describeNames } from "./names.ts";
 import { describeProcesses, describeProcessesControl } from "./processes.ts";
 
-describe.each(attackedRuntimes())("on %s", (runtime) => {
+describe.each(attackPlaces())("on $name", (place) => {
   let range: AttackRange;
 
   beforeAll(async () => {
-    range = await startRange(runtime);
+    range = await startRange(place);
   });
 
   afterEach(async () => range.check());
@@ -24,9 +24,9 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
   afterAll(async () => range[Symbol.asyncDispose]());
 
   describeMounts(() => range);
-  describeProcesses(() => range, runtime);
+  describeProcesses(() => range, place.runtime);
   describeNames(() => range);
-  describeKernel(() => range, runtime);
+  describeKernel(() => range, place.runtime);
 });
 
 describe("without the defence", () => {

@@ -62,7 +62,7 @@ async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
       serve.program.child.kill("SIGKILL");
       await serve.program.exited();
       await meanwhile();
-      later = await startServe(labFlags(lab), serve);
+      later = await startServe(labFlags(lab), { earlier: serve });
     },
     async [Symbol.asyncDispose]() {
       await later?.[Symbol.asyncDispose]();
