@@ -30,7 +30,7 @@ const ACCOUNTS = {
 } as const;
 const HOSTILE_TREE = `set -e
 mkdir -p /srv/tree; cd /srv/tree
-truncate -s 8G sparse; mkfifo pipe; ln -s /etc/shadow link; ln -s loop loop
+truncate -s 8G sparse || truncate -s 1G sparse; mkfifo pipe; ln -s /etc/shadow link; ln -s loop loop
 ln -s ../../../../../../../../etc/shadow walk; ln link hard 2>/dev/null || true
 python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('door')"
 touch "$(printf 'a\\nb')" "$(printf '%255s' | tr ' ' x)" -- -rf
