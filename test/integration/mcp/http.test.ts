@@ -5,13 +5,15 @@ import type { AddressInfo } from "node:net";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
+import type { Clock } from "../../../src/common/clock.ts";
 import { startMcpHttp } from "../../../src/mcp/http.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 
-async function startEndpoint() {
+async function startEndpoint(clock?: Clock) {
   await using stack = new AsyncDisposableStack();
-  const world = stack.use(await startMcpWorld());
+  const world = stack.use(await startMcpWorld(clock));
   const http = stack.use(
     startMcpHttp({
       state: world.state,
@@ -130,4 +132,115 @@ test("a newer host asks without a session", async () => {
   expect(reply.status).toBe(200);
   expect(reply.headers.get("x-accel-buffering")).toBe("no");
   expect(await reply.text()).toContain('"run_process"');
+});
+
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-11-25",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  },
+};
+
+/** Status, session and time to come back of a handshake. */
+async function openSession(endpoint: Awaited<ReturnType<typeof startEndpoint>>) {
+  const reply = await endpoint.post(INITIALIZE);
+  await reply.text();
+  const { status, headers } = reply;
+  return { status, id: headers.get("mcp-session-id"), retryAfter: headers.get("retry-after") };
+}
+
+const MINUTE_MS = 60_000;
+
+test("beyond a hundred sessions a host is asked to come back; idle ones make room", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const opened: (string | null)[] = [];
+  for (let count = 0; count < 100; count += 1) {
+    // oxlint-disable-next-line no-await-in-loop
+    const { id } = await openSession(endpoint);
+    opened.push(id);
+  }
+  expect(new Set(opened).size).toBe(100);
+  expect(opened).not.toContain(null);
+  expect(await openSession(endpoint)).toEqual({ status: 503, id: null, retryAfter: "30" });
+  await clock.advance(29 * MINUTE_MS);
+  const used = { "mcp-session-id": opened[0] ?? "" };
+  expect((await endpoint.post(LIST, used)).status).toBe(200);
+  await clock.advance(2 * MINUTE_MS);
+  expect(await openSession(endpoint)).toMatchObject({ status: 200, retryAfter: null });
+  const statuses = [];
+  for (const id of opened.slice(0, 2)) {
+    // oxlint-disable-next-line no-await-in-loop
+    statuses.push((await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status);
+  }
+  expect(statuses).toEqual([200, 404]);
+});
+
+test("a newer host that closes the stream of a call ends its process", async () => {
+  await using endpoint = await startEndpoint();
+  const sandboxId = await endpoint.world.createSandbox();
+  const closing = new AbortController();
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+    progressToken: "t",
+  };
+  const input = { sandbox_id: sandboxId, cmd: "/bin/sh", args: ["-c", "exec sleep 600"] };
+  const reply = await fetch(endpoint.url, {
+    method: "POST",
+    headers: {
+      authorization: "Bearer key-alice",
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      "mcp-protocol-version": "2026-07-28",
+      "mcp-method": "tools/call",
+      "mcp-name": "run_process",
+    },
+    body: JSON.stringify({
+      ...LIST,
+      method: "tools/call",
+      params: { name: "run_process", arguments: input, _meta: meta },
+    }),
+    signal: closing.signal,
+  });
+  const running = async () =>
+    (await endpoint.world.call("list_processes", { sandbox_id: sandboxId })).fields["processes"];
+  await expect.poll(running).toHaveLength(1);
+  closing.abort();
+  await expect(reply.text()).rejects.toThrow("abort");
+  await expect.poll(running).toEqual([]);
+});
+
+test("an older host that drops its connection leaves the process alone", async () => {
+  await using endpoint = await startEndpoint();
+  const { id } = await openSession(endpoint);
+  const sandboxId = await endpoint.world.createSandbox();
+  const dropping = new AbortController();
+  const input = { sandbox_id: sandboxId, cmd: "/bin/sh", args: ["-c", "exec sleep 600"] };
+  const calling = fetch(endpoint.url, {
+    method: "POST",
+    headers: {
+      authorization: "Bearer key-alice",
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      "mcp-session-id": id ?? "",
+    },
+    body: JSON.stringify({
+      ...LIST,
+      method: "tools/call",
+      params: { name: "run_process", arguments: input },
+    }),
+    signal: dropping.signal,
+  });
+  const running = async () =>
+    (await endpoint.world.call("list_processes", { sandbox_id: sandboxId })).fields["processes"];
+  await expect.poll(running).toHaveLength(1);
+  dropping.abort();
+  await calling.then((reply) => reply.text()).catch(() => undefined);
+  // Whoever asks again finds it where it was.
+  expect(await running()).toHaveLength(1);
 });
