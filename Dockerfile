@@ -8,7 +8,7 @@
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build
 COPY . .
-RUN npm install --include=dev --no-audit --no-fund && npm run build && npm pack --ignore-scripts --pack-destination /build/packed
+RUN npm install --include=dev --no-audit --no-fund && npm run build && mkdir packed && npm pack --ignore-scripts --pack-destination packed
 
 FROM node:24.21.0-bookworm-slim
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 uidmap && rm -rf /var/lib/apt/lists/*

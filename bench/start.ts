@@ -10,6 +10,7 @@ import { atMost, compare, timed, type Contestant, type MissingPeer, type Row } f
 import { createSandbox, killSandbox, openPeer, startToList } from "./hosts.ts";
 import type { Found } from "./peers.ts";
 
+const ONE_TOOL = join(import.meta.dirname, "one-tool.ts");
 const START = { samples: 30, budgetMs: 20_000 };
 const CALLS = { samples: 200, budgetMs: 10_000 };
 
@@ -20,7 +21,10 @@ export async function measureStart({ home, peers }: BenchContext): Promise<Row[]
     name: "server start to first tools/list",
     ours: async () => startToList([PROGRAM, "stdio", "--home", home]),
     floor: bareNode(),
-    peers: [startOf("filesystem server", peers.npm.filesystem, ["/tmp"])],
+    peers: [
+      { name: "one-tool server, same SDK, unbundled", run: async () => startToList([ONE_TOOL]) },
+      startOf("filesystem server", peers.npm.filesystem, ["/tmp"]),
+    ],
     judge: ({ ratio }) => [atMost(2.5, ratio)],
   });
   return [row];
@@ -41,8 +45,7 @@ function startOf(name: string, found: Found, args: readonly string[]): Contestan
 
 export async function measureCalls({ home }: BenchContext): Promise<Row[]> {
   await using client = await startMcpClient(["--home", home, "--pool", "0"]);
-  const script = join(import.meta.dirname, "one-tool.ts");
-  await using bare = await openPeer([script]);
+  await using bare = await openPeer([ONE_TOOL]);
   const sandbox = await createSandbox(client);
   const started = await client.call("run_process", { sandbox_id: sandbox, cmd: "true" });
   const input = { process_id: /process_id: (\S+)/.exec(started.text)?.[1] ?? "" };
