@@ -210,7 +210,7 @@ async function measureReaders(daemon: TestDaemon): Promise<Row[]> {
       name: "growth of the daemon for them",
       unit: "MiB",
       ours: growth,
-      verdicts: [below("MiB", 32, growth)],
+      verdicts: [below("MiB", 8, growth)],
     },
   ];
 }

@@ -52,6 +52,7 @@ export function createFrameSink(response: ServerResponse, codec: Codec): FrameSi
     stop(error) {
       reason ??= error;
       reject?.(error);
+      if (response.destroyed) return;
       const timer = setTimeout(() => response.destroy(), LAST_WORDS_MS);
       response.once("close", () => clearTimeout(timer));
     },
