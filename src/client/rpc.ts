@@ -62,6 +62,8 @@ export function createRpcTransport(options: RpcOptions): Transport {
     httpClient,
     baseUrl: options.baseUrl,
     useBinaryFormat: options.isBinary,
+    // Each field that nobody knows would be kept as an object.
+    binaryOptions: { readUnknownFields: false },
     interceptors: [],
     acceptCompression: [],
     sendCompression: null,

@@ -18,7 +18,7 @@ export function createLocalEngine(config: Config): Engine {
     home: config.home,
     runtime: config.runtime,
     namespaceFault: config.namespaceFault,
-    daemon: { node: process.execPath, bundle: findBundle("envd.mjs") },
+    daemon: { node: process.execPath, bundle: findBundle("envd.cjs") },
     requireLevel: config.requireIsolation,
     egress: config.egress && { ...config.egress, program: findBundle("egress.mjs") },
   });

@@ -19,9 +19,10 @@ import {
   stat,
   writeFile,
 } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
+import { cacheEnvironment, writeCompileCache } from "./compile-cache.ts";
 import { readIfThere } from "./files.ts";
 import { runTool } from "./tool.ts";
 
@@ -33,8 +34,13 @@ const LAYOUT = 2;
 const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
-/** Small heaps: the daemon streams, it keeps nothing large. */
-const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
+/** Small heaps: the daemon streams, it keeps nothing large, and it collects garbage when it rests. */
+const NODE_FLAGS = [
+  "--v8-pool-size=0",
+  "--max-semi-space-size=1",
+  "--max-old-space-size=128",
+  "--expose-gc",
+];
 
 const manifestSchema = z.record(
   z.string(),
@@ -59,10 +65,13 @@ export function initCommand(): string[] {
     [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
       `${DAEMON_DIRECTORY}/${program}`,
     );
-  const daemon = [...run("node"), ...NODE_FLAGS, `${DAEMON_DIRECTORY}/envd.mjs`].join(" ");
+  const environment = Object.entries(cacheEnvironment(DAEMON_DIRECTORY)).map(
+    ([name, value]) => `${name}=${value}`,
+  );
+  const daemon = [...environment, ...run("node"), ...NODE_FLAGS, `${DAEMON_DIRECTORY}/envd.cjs`];
   const loop = `exec </dev/null >/dev/null 2>&1
 n=0
-while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon}; n=$((n+1)); done`;
+while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
   return [...run("sh"), "-c", loop];
 }
 
@@ -126,7 +135,7 @@ async function identityOf(parts: Parts): Promise<string> {
 
 async function copyParts(draft: string, parts: Parts): Promise<void> {
   await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
-  await copyFile(parts.bundle, join(draft, "envd.mjs"));
+  await copyFile(parts.bundle, join(draft, "envd.cjs"));
   const libraries = new Set<string>();
   const loaders = new Set<string>();
   for (const [name, path] of Object.entries(parts.programs)) {
@@ -141,6 +150,7 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
   }
   for (const library of libraries) await copyFile(library, join(draft, "lib", basename(library)));
   await copyFile(loader, join(draft, "loader"));
+  await writeCompileCache(draft, NODE_FLAGS);
   await settleModes(draft);
   await writeFile(join(draft, MANIFEST), JSON.stringify(await describeFolder(draft)));
 }
@@ -150,6 +160,7 @@ async function settleModes(draft: string): Promise<void> {
     // A copy has the owner of what was copied: in a user namespace that may be an id of a container.
     await chown(join(draft, name), process.getuid?.() ?? 0, process.getgid?.() ?? 0);
     await chmod(join(draft, name), 0o755);
+    await chmod(dirname(join(draft, name)), 0o755);
   }
   // Who may not read a program cannot trace it or read its memory: the kernel makes every process
   // started through this file undumpable, and that is how the daemon's secrets stay its own.
@@ -185,12 +196,11 @@ async function publish(draft: string, directory: string): Promise<void> {
 }
 
 async function listFiles(directory: string): Promise<string[]> {
-  const libraries = await readdir(join(directory, "lib"));
-  const files = await readdir(directory);
-  return [
-    ...files.filter((name) => name !== "lib" && name !== MANIFEST),
-    ...libraries.map((name) => join("lib", name)),
-  ];
+  const entries = await readdir(directory, { withFileTypes: true, recursive: true });
+  return entries
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
+    .filter((name) => name !== MANIFEST);
 }
 
 async function describeFolder(directory: string): Promise<Manifest> {

@@ -6,6 +6,7 @@ import { createWatcherRegistry, type WatcherRegistry } from "./filesystem/watche
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
+import { createRest, type Rest } from "./rest.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
 
@@ -14,6 +15,7 @@ export interface Daemon {
   readonly accounts: AccountReader;
   readonly log: DaemonLog;
   readonly processes: ProcessTable;
+  readonly rest: Rest;
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
   /** Where programs look for their sandbox; undefined where the daemon shares its world. */
@@ -37,6 +39,7 @@ export function createDaemon(directory: string): Daemon {
   const helper = findCarried(directory, "setpriv");
   return {
     settings: createSettings(),
+    rest: createRest(),
     accounts,
     log,
     processes: createProcessTable(log),

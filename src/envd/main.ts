@@ -30,7 +30,8 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.exit(0);
   });
 }
-await listenOn(controlServer, CONTROL_FD);
+// A daemon that cannot listen ends, and is started again.
+void listenOn(controlServer, CONTROL_FD);
 
 async function listenOn(server: Server, fd: number): Promise<void> {
   server.listen({ fd });

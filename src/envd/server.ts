@@ -61,6 +61,7 @@ export function createPublicServer(daemon: Daemon): Server {
   const server = createServer(SERVER_OPTIONS, (request, response) => {
     // A reply that cannot be written has nobody left to be told.
     response.on("error", () => undefined);
+    response.once("close", daemon.rest.begin());
     // It catches what it throws.
     void serve(site, request, response);
   });

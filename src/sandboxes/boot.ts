@@ -69,11 +69,11 @@ export async function initDaemon(
   socket.destroy();
 }
 
-/** Resolves when the daemon is up, whether or not it was told anything. */
-export async function awaitDaemon(container: Container, signal: AbortSignal): Promise<void> {
+/** Resolves when the daemon is up, told or not, and has made itself small for a long wait. */
+export async function restDaemon(container: Container, signal: AbortSignal): Promise<void> {
   const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
   const socket = await container.dialControl(bounded);
-  await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+  await callDaemon(socket, { method: "POST", path: "/rest" }, bounded);
   socket.destroy();
 }
 

@@ -6,7 +6,7 @@
 
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
-import { awaitDaemon, toSpec } from "./boot.ts";
+import { restDaemon, toSpec } from "./boot.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { toIntent, type Plan, type Wish } from "./plan.ts";
@@ -137,7 +137,7 @@ async function startOne(domain: Domain): Promise<Warm> {
   try {
     const spec = toSpec(domain, record, resolved.build);
     container = await domain.engine.create(spec, signal);
-    await awaitDaemon(container, signal);
+    await restDaemon(container, signal);
     await container.pause();
     signal.throwIfAborted();
     return { container, record, kind: kindOf(spec) };

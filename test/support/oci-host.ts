@@ -7,7 +7,7 @@ import type { Bind, Container, ContainerLimits, Engine, Layer } from "../../src/
 import { createOciEngine } from "../../src/engine/oci.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
-const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.mjs");
+const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");
 const LIMITS: ContainerLimits = { memoryMb: 256, cpus: 1, diskMb: 256, pids: 100 };
 const CONTAINER_PREFIX = "c-";
 

@@ -9,6 +9,7 @@ import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
 import { init } from "./init.ts";
 import { createLogsHandler } from "./logs.ts";
+import { rest } from "./rest.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 
 export interface ControlOptions {
@@ -23,6 +24,7 @@ export function createControlServer(options: ControlOptions): Server {
     "POST /init": init,
     "GET /health": health,
     "GET /logs": createLogsHandler(),
+    "POST /rest": rest,
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
     // A reply that cannot be written has nobody left to be told.

@@ -1,0 +1,9 @@
+/** POST /rest on the host's side: the daemon will not be asked for anything for a while. */
+
+import { sendStatus } from "../exchange.ts";
+import type { ControlExchange } from "./exchange.ts";
+
+export async function rest({ daemon, response }: ControlExchange): Promise<void> {
+  daemon.rest.now();
+  sendStatus(response, 204, { "cache-control": "no-store" });
+}
