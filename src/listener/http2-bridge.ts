@@ -97,7 +97,7 @@ function forward(
     createConnection: () => inner,
     method,
     path,
-    headers: toInnerHeaders(headers),
+    headers: [...toInnerHeaders(headers), ...toFraming(stream, headers)],
     setHost: false,
   });
   call.on("response", (reply) => answer(stream, reply));
@@ -112,6 +112,15 @@ function forward(
     outer.destroy();
   });
   stream.pipe(call);
+}
+
+/**
+ * A body of unknown length comes in chunks, whatever the method: Node frames none for GET or DELETE,
+ * and what is not framed would be read as the next request.
+ */
+function toFraming(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): string[] {
+  const isFramed = stream.endAfterHeaders || headers["content-length"] !== undefined;
+  return isFramed ? [] : ["transfer-encoding", "chunked"];
 }
 
 /** The authority is the host; a Host header beside it would be a second one. */

@@ -100,6 +100,18 @@ test("HTTP/2 reaches a port of a sandbox, which hears of TLS and no key", async 
   expect(reply.text).not.toContain(service.embedded.apiKey);
 });
 
+test.for(["GET", "DELETE", "POST"])("a body of unknown length on %s is a body", async (method) => {
+  const session = openSession();
+  const authority = `${echo.port}-${sandbox.sandboxID}.${DOMAIN}:${port}`;
+  const second = `GET /second HTTP/1.1\r\nhost: ${authority}\r\n\r\n`;
+  const headers = { ":authority": authority, ":path": "/first", ":method": method };
+  const stream = session.request(headers, { endStream: false });
+  stream.end(second);
+  const seen: unknown = JSON.parse(await text(stream));
+  session.close();
+  expect(seen).toMatchObject({ method, url: "/first", body: second });
+});
+
 test("a stream over HTTP/2 comes as it is sent, and breaks when the sandbox ends", async () => {
   const { sandboxID } = await service.create();
   const session = openSession();
