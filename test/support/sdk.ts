@@ -1,5 +1,10 @@
-/** The two releases of the public client that one suite drives: the newest, and one of the v1 routes. */
+/**
+ * The two releases of the public client that one suite drives: the newest, and one of the v1 routes.
+ * With `SDK_TLS`, a folder with a certificate, the service speaks TLS and the newest release knows
+ * no more than a key and a domain; `test/over-tls/main.ts` sets it.
+ */
 
+import { join } from "node:path";
 import * as newest from "e2b";
 import * as older from "e2b-v1";
 import { startServe, type TestServe } from "./serve.ts";
@@ -12,31 +17,77 @@ export interface Release {
   readonly sdk: Sdk;
 }
 
-export const RELEASES: readonly Release[] = [
-  { release: "2.51.0", sdk: newest },
-  // Private members make two releases strangers to the compiler; what the suite calls is in both.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  { release: "2.45.0", sdk: older as unknown as Sdk },
-];
+const tlsFolder = process.env["SDK_TLS"];
+const DOMAIN = "sandbox.localhost";
+
+const NEWEST: Release = { release: "2.51.0", sdk: newest };
+// Private members make two releases strangers to the compiler; what the suite calls is in both.
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion
+const OLDER: Release = { release: "2.45.0", sdk: older as unknown as Sdk };
+
+/** Whether clients know the service by its domain. */
+export const isOverTls = tlsFolder !== undefined;
+
+export const RELEASES: readonly Release[] = isOverTls ? [NEWEST] : [NEWEST, OLDER];
 
 export interface SdkServe extends AsyncDisposable {
   readonly serve: TestServe;
   /** What a client needs to reach this service and no other. */
   readonly options: {
     readonly apiKey: string;
-    readonly apiUrl: string;
-    readonly sandboxUrl: string;
+    readonly apiUrl?: string;
+    readonly sandboxUrl?: string;
+    readonly domain?: string;
   };
+  /** The same as variables. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Where calls go that a client has no method for. */
+  readonly apiUrl: string;
+  readonly sandboxUrl: string;
 }
 
 /** Starts a service and says how a client reaches it. */
 export async function startSdkServe(flags: readonly string[] = []): Promise<SdkServe> {
-  const serve = await startServe(flags);
+  const tls = tlsFolder === undefined ? [] : tlsFlags(tlsFolder);
+  const serve = await startServe([...tls, ...flags]);
   return {
     serve,
-    options: { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url },
+    ...(tlsFolder === undefined ? byUrl(serve) : byDomain(serve, tlsFolder)),
     async [Symbol.asyncDispose]() {
       await serve[Symbol.asyncDispose]();
     },
+  };
+}
+
+function tlsFlags(folder: string): string[] {
+  const files = ["--tls-cert", join(folder, "cert.pem"), "--tls-key", join(folder, "key.pem")];
+  return [...files, "--domain", DOMAIN];
+}
+
+function byUrl({ apiKey, url }: TestServe) {
+  return {
+    options: { apiKey, apiUrl: url, sandboxUrl: url },
+    environment: { E2B_API_KEY: apiKey, E2B_API_URL: url, E2B_SANDBOX_URL: url },
+    apiUrl: url,
+    sandboxUrl: url,
+  };
+}
+
+function byDomain({ apiKey, url }: TestServe, folder: string) {
+  const domain = `${DOMAIN}:${new URL(url).port}`;
+  const authority = join(folder, "ca.pem");
+  return {
+    options: { apiKey, domain },
+    environment: {
+      E2B_API_KEY: apiKey,
+      E2B_DOMAIN: domain,
+      NODE_EXTRA_CA_CERTS: authority,
+      NODE_OPTIONS: process.env["NODE_OPTIONS"] ?? "",
+      SSL_CERT_FILE: authority,
+      PYTHONDONTWRITEBYTECODE: "1",
+      PYTHONPATH: join(import.meta.dirname, "python-names"),
+    },
+    apiUrl: `https://api.${domain}`,
+    sandboxUrl: `https://sandbox.${domain}`,
   };
 }

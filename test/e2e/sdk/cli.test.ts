@@ -34,14 +34,11 @@ afterAll(async () => {
 });
 
 function environment(): Record<string, string> {
-  const { apiKey, apiUrl, sandboxUrl } = service.options;
   return {
+    ...service.environment,
     PATH: String(process.env["PATH"]),
     HOME: folder.path,
     NO_UPDATE_NOTIFIER: "1",
-    E2B_API_KEY: apiKey,
-    E2B_API_URL: apiUrl,
-    E2B_SANDBOX_URL: sandboxUrl,
   };
 }
 

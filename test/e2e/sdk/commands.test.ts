@@ -50,6 +50,13 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     });
   });
 
+  test("a user may open the standard streams by path", async () => {
+    const script =
+      "echo out > /dev/stdout; echo err | tee /dev/stderr; sudo sh -c 'id -u > /dev/stderr'";
+    const result = await sandbox.commands.run(script);
+    expect(result).toMatchObject({ exitCode: 0, stdout: "out\nerr\n", stderr: "err\n0\n" });
+  });
+
   test("a failed command is an exit error that carries all of the result", async () => {
     const failure = await sandbox.commands.run("echo out; echo bad >&2; exit 3").catch(identity);
     expect(failure).toBeInstanceOf(sdk.CommandExitError);

@@ -23,7 +23,7 @@ afterAll(async () => {
 /** GET / of a host name that leads to the service. */
 async function get(host: string): Promise<{ readonly status: number; readonly text: string }> {
   const { promise, resolve, reject } = Promise.withResolvers<{ status: number; text: string }>();
-  const call = request(service.options.sandboxUrl, { headers: { host }, agent: false }, (reply) => {
+  const call = request(service.sandboxUrl, { headers: { host }, agent: false }, (reply) => {
     let text = "";
     reply.on("data", (chunk: Buffer) => {
       text += chunk.toString();

@@ -26,7 +26,7 @@ afterAll(async () => {
 
 /** A call of the control API that the client has no method for. */
 async function control(path: string, body: object) {
-  const reply = await fetch(`${service.options.apiUrl}${path}`, {
+  const reply = await fetch(`${service.apiUrl}${path}`, {
     method: "POST",
     headers: { "x-api-key": service.options.apiKey, "content-type": "application/json" },
     body: JSON.stringify(body),
@@ -45,7 +45,7 @@ async function open(url: string, init: RequestInit = {}) {
 
 /** A file URL that says nothing of who asks. */
 function filesUrl(query: string): string {
-  return `${service.options.sandboxUrl}/files?${query}`;
+  return `${service.sandboxUrl}/files?${query}`;
 }
 
 /** What a reply to the upload of `hello.txt` is, whole. */
@@ -186,7 +186,7 @@ describe.each(RELEASES)("e2b $release, secured", ({ sdk }) => {
     for (const path of ["/init", "/init/", "//init", "/files/../init"]) {
       const init = { ...addressed(more), method: "POST", body: "{}" };
       // oxlint-disable-next-line no-await-in-loop
-      const reply = await open(`${service.options.sandboxUrl}${path}`, init);
+      const reply = await open(`${service.sandboxUrl}${path}`, init);
       expect(reply).toMatchObject({
         status: 404,
         body: {
