@@ -23,7 +23,12 @@ export default defineConfig({
       level("contract", 20_000, true),
       level("integration", 30_000, true),
       level("e2e", 120_000, false),
-      level("security", 120_000, false),
+      {
+        test: {
+          ...level("security", 120_000, false).test,
+          globalSetup: ["test/support/whole-run.ts"],
+        },
+      },
     ],
     coverage: { provider: "v8", include: ["src/**"], exclude: ["src/gen/**"] },
   },

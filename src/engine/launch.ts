@@ -13,6 +13,7 @@ import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import { claimIds } from "./ids.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
+import { readLevel, requireLevel } from "./level.ts";
 import { SOCKET_NAMES } from "./network.ts";
 import { limitSteps } from "./process-limits.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./record.ts";
@@ -36,6 +37,7 @@ const PIDS = { min: 8, max: 1_000_000 } as const;
 export interface RuntimeChoice {
   /** Path of its program. */
   readonly runtime: string;
+  /** What it was seen to give; less is refused. */
   readonly level: IsolationLevel;
 }
 
@@ -118,7 +120,8 @@ async function launch(
   const pid = await runRuntime(context, claim, signal);
   const startTicks = await readStartTicks(pid);
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
-  const { level } = context;
+  const level = await readLevel({ pid, idBase, runtime: context.runtime });
+  requireLevel(level, context.level);
   const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false };
   await writeRecord(spec.directory, record);
   const { outside } = context;

@@ -131,17 +131,17 @@ async function tryRuntime(
 ): Promise<Trial> {
   const version = await readVersion(runtime);
   const name = `runtime ${runtime}`;
-  const level: IsolationLevel = version.startsWith("runsc") ? "gvisor" : "userns-container";
-  const choice = { runtime, level };
   try {
     const daemon = await prepareDaemon(options.home, options.daemon);
-    const proof = await runTinyContainer(options.home, {
-      ...choice,
+    const { level, proof } = await runTinyContainer(options.home, {
+      runtime,
+      level: "none",
       cgroups,
       daemon,
       outside: undefined,
     });
-    return { choice, version, check: { name, outcome: "ok", detail: `${version}: ${proof}` } };
+    const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
+    return { choice: { runtime, level }, version, check };
   } catch (error) {
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
     return { choice: undefined, version, check: { name, outcome: "warning", detail } };
@@ -155,7 +155,10 @@ async function readVersion(runtime: string): Promise<string> {
 }
 
 /** Makes, limits, asks, freezes, thaws and ends one container; says what was seen. */
-async function runTinyContainer(home: string, context: LaunchContext): Promise<string> {
+async function runTinyContainer(
+  home: string,
+  context: LaunchContext,
+): Promise<{ level: IsolationLevel; proof: string }> {
   const id = `probe${randomBytes(8).toString("hex")}`;
   const startedMs = performance.now();
   const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids: 32 };
@@ -181,7 +184,9 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<s
   await container.resume();
   await askDaemon(container);
   const limited = hasCgroups(context.cgroups) ? "limited, " : "";
-  return `started, ${limited}paused and resumed in ${Math.round(performance.now() - startedMs)} ms`;
+  const tookMs = Math.round(performance.now() - startedMs);
+  const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
+  return { level: container.level, proof };
 }
 
 /** Any HTTP answer on the control socket proves that node runs inside. */

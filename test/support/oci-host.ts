@@ -3,7 +3,14 @@
 import { randomBytes } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { Bind, Container, ContainerLimits, Engine, Layer } from "../../src/engine/engine.ts";
+import type {
+  Bind,
+  Container,
+  ContainerLimits,
+  Engine,
+  IsolationLevel,
+  Layer,
+} from "../../src/engine/engine.ts";
 import { createOciEngine } from "../../src/engine/oci.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -29,13 +36,16 @@ export interface CreateOptions {
 }
 
 /** Makes a home and an engine for `crun`, `runc` or `auto`. */
-export async function startOciHost(runtime: string): Promise<OciHost> {
+export async function startOciHost(
+  runtime: string,
+  requireLevel: IsolationLevel = "userns-container",
+): Promise<OciHost> {
   const folder = await makeTempFolder();
   const idPrefix = `t${randomBytes(4).toString("hex")}`;
   const engine = createOciEngine({
     home: folder.path,
     runtime,
-    requireLevel: "userns-container",
+    requireLevel,
     namespaceFault: undefined,
     daemon: { bundle: BUNDLE, node: process.execPath },
   });

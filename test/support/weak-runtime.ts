@@ -28,7 +28,7 @@ export async function startWeakHost(runtime: string, weakness: Weakness): Promis
   const real = runtimePath(runtime) ?? runtime;
   await writeFile(path, wrapper({ change, real, weakness }));
   await chmod(path, 0o755);
-  const host = stack.use(await startOciHost(path));
+  const host = stack.use(await startOciHost(path, "none"));
   const owned = stack.move();
   return { ...host, [Symbol.asyncDispose]: async () => owned.disposeAsync() };
 }

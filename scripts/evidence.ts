@@ -1,0 +1,166 @@
+/**
+ * Writes EVIDENCE.md from the last whole run of the security level: what each number reached, on
+ * which runtimes, at which isolation. A row says what the run showed, and nothing else.
+ */
+
+import { readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { z } from "../src/common/schema.ts";
+import { ATTACKS, REQUIREMENTS, type Requirement } from "./evidence-rows.ts";
+
+const ROOT = resolve(import.meta.dirname, "..");
+const LATEST = join(ROOT, "test/security/latest");
+const MS_PER_MINUTE = 60_000;
+
+const factsSchema = z.object({
+  commit: z.string(),
+  isCommitted: z.boolean(),
+  kernel: z.string(),
+  node: z.string(),
+  cores: z.number(),
+  runtimes: z.array(z.object({ name: z.string(), version: z.string(), level: z.string() })),
+  isCensusEqual: z.boolean(),
+});
+const resultsSchema = z.object({
+  numTotalTests: z.number(),
+  numPassedTests: z.number(),
+  numFailedTests: z.number(),
+  startTime: z.number(),
+  testResults: z.array(
+    z.object({
+      endTime: z.number(),
+      assertionResults: z.array(
+        z.object({
+          ancestorTitles: z.array(z.string()),
+          title: z.string(),
+          status: z.string(),
+        }),
+      ),
+    }),
+  ),
+});
+
+type Facts = z.infer<typeof factsSchema>;
+
+interface Result {
+  readonly ids: readonly string[];
+  readonly title: string;
+  /** The runtime that was attacked; undefined where none was, or the default one. */
+  readonly runtime: string | undefined;
+  readonly isControl: boolean;
+  readonly hasPassed: boolean;
+}
+
+const facts = factsSchema.parse(JSON.parse(await readFile(join(LATEST, "facts.json"), "utf8")));
+const run = resultsSchema.parse(JSON.parse(await readFile(join(LATEST, "run.json"), "utf8")));
+const results = run.testResults.flatMap(({ assertionResults }) =>
+  assertionResults.map((one): Result => {
+    const text = [...one.ancestorTitles, one.title].join(" ");
+    return {
+      ids: one.title.match(/\b[ERX]\d{1,2}\b/g) ?? [],
+      title: one.title,
+      runtime: /^on (\S+)/.exec(one.ancestorTitles.join(" "))?.[1],
+      isControl: /\bcontrol\b|without the defence/.test(text),
+      hasPassed: one.status === "passed",
+    };
+  }),
+);
+await writeFile(join(ROOT, "EVIDENCE.md"), `${render(facts)}\n`);
+
+function render(known: Facts): string {
+  const endedAtMs = Math.max(...run.testResults.map(({ endTime }) => endTime));
+  const minutes = ((endedAtMs - run.startTime) / MS_PER_MINUTE).toFixed(1);
+  const changed = known.isCommitted ? "" : ", with changes that were not committed";
+  return [
+    "# Evidence",
+    "",
+    "Made by `npm run evidence` from one run of `npm run security`; not edited by hand. Ids are those of the attacks and requirements that the tests are named for.",
+    "",
+    ...table(
+      ["what", "in this run"],
+      [
+        ["commit", `${known.commit}${changed}`],
+        ["day", new Date(run.startTime).toISOString().slice(0, 10)],
+        ["kernel", known.kernel],
+        ["node", known.node],
+        ["cores", String(known.cores)],
+        ...known.runtimes.map(({ name, version, level }) => [
+          `runtime ${name}`,
+          `${version}, isolation ${level}`,
+        ]),
+        ["tests", `${run.numPassedTests} of ${run.numTotalTests} passed`],
+        ["failed", String(run.numFailedTests)],
+        ["time", `${minutes} min`],
+        [
+          "left on the machine",
+          known.isCensusEqual ? "nothing: the census equals the one before" : "something",
+        ],
+      ],
+    ),
+    "",
+    "Levels that this run did not show: `gvisor` wherever no `runsc` stands above, and `container`, which is never made.",
+    "",
+    "## Attacks from within",
+    "",
+    "Passed of all tests for an attack, on each runtime, and of its control runs, in which the same attack must succeed without the defence. Attacks on the network run on the default runtime, the first column.",
+    "",
+    ...attackTable(known),
+    "",
+    "## Requirements",
+    "",
+    ...table(
+      ["id", "requirement", "number reached", "verdict"],
+      REQUIREMENTS.map((row) => requirementRow(row)),
+    ),
+  ].join("\n");
+}
+
+function attackTable(known: Facts): string[] {
+  const names = known.runtimes.map(({ name }) => name);
+  return table(
+    ["id", "attack", ...names, "control", "verdict"],
+    ATTACKS.map(([id, title]) => {
+      const all = results.filter(({ ids }) => ids.includes(id));
+      const attacks = all.filter(({ isControl }) => !isControl);
+      const ofRuntime = (name: string, index: number) =>
+        attacks.filter(({ runtime }) => (runtime ?? (index === 0 ? name : undefined)) === name);
+      const controls = all.filter(({ isControl }) => isControl);
+      return [
+        id,
+        title,
+        ...names.map((name, index) => count(ofRuntime(name, index))),
+        count(controls),
+        attackVerdict(attacks, controls),
+      ];
+    }),
+  );
+}
+
+function attackVerdict(attacks: readonly Result[], controls: readonly Result[]): string {
+  if (attacks.length === 0) return "not run";
+  if (attacks.some(({ hasPassed }) => !hasPassed)) return "**failed**";
+  if (controls.length === 0) return "held, no control";
+  return controls.every(({ hasPassed }) => hasPassed) ? "held" : "held, control failed";
+}
+
+function requirementRow({ id, title, counts, note }: Requirement): string[] {
+  const found = results.filter(
+    (one) => counts !== undefined && counts.test(one.title) && !one.isControl,
+  );
+  if (found.length === 0) return [id, title, "–", note];
+  const verdict = found.every(({ hasPassed }) => hasPassed) ? note : `**failed**; ${note}`;
+  return [id, title, `${count(found)} tests`, verdict];
+}
+
+function count(found: readonly Result[]): string {
+  if (found.length === 0) return "–";
+  return `${found.filter(({ hasPassed }) => hasPassed).length}/${found.length}`;
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  return [line(head), line(head.map(() => "---")), ...rows.map((row) => line(row))];
+}
+
+function line(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}

@@ -1,0 +1,75 @@
+/**
+ * Around a whole run of the security level: what was tested, where, and that nothing of it is left.
+ * The facts are written beside the results; `npm run evidence` reads both.
+ */
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, writeFile } from "node:fs/promises";
+import { availableParallelism, release } from "node:os";
+import { join, resolve } from "node:path";
+import { isDeepStrictEqual, promisify } from "node:util";
+import { takeCensus, type Census } from "./census.ts";
+import { startOciHost } from "./oci-host.ts";
+import { attackedRuntimes, IS_WHOLE_RUN } from "./runtimes.ts";
+
+const run = promisify(execFile);
+const FOLDER = resolve(import.meta.dirname, "../security/latest");
+
+/** What a report must say of the run besides its results. */
+export interface Facts {
+  readonly commit: string;
+  /** Whether the files were those of the commit. */
+  readonly isCommitted: boolean;
+  readonly kernel: string;
+  readonly node: string;
+  readonly cores: number;
+  readonly runtimes: readonly { readonly name: string; readonly version: string; level: string }[];
+  /** Whether processes, mounts, cgroups, id claims and networks were the same afterwards. */
+  readonly isCensusEqual: boolean;
+}
+
+/** Called by the runner; the returned function is called at the end. */
+export async function setup(): Promise<(() => Promise<void>) | undefined> {
+  if (!IS_WHOLE_RUN) return undefined;
+  const facts = { ...(await describeCode()), ...(await describeMachine()) };
+  const before = await takeCensus();
+  return async () => {
+    const after = await takeCensus();
+    const isCensusEqual = isDeepStrictEqual(after, before);
+    await writeFacts({ ...facts, isCensusEqual });
+    assert.deepEqual(after, before, `the run left something: ${leftOver(before, after)}`);
+  };
+}
+
+async function describeCode(): Promise<Pick<Facts, "commit" | "isCommitted">> {
+  const [head, status] = await Promise.all([
+    run("git", ["rev-parse", "--short", "HEAD"]),
+    run("git", ["status", "--porcelain", "--", ".", ":!EVIDENCE.md"]),
+  ]);
+  return { commit: head.stdout.trim(), isCommitted: status.stdout === "" };
+}
+
+async function describeMachine(): Promise<Omit<Facts, "commit" | "isCommitted" | "isCensusEqual">> {
+  const runtimes = [];
+  for (const name of attackedRuntimes()) {
+    await using host = await startOciHost(name);
+    const { runtime, level } = await host.engine.probe("fresh");
+    runtimes.push({ name, version: runtime ?? "refused", level });
+  }
+  const cores = availableParallelism();
+  return { kernel: release(), node: process.version, cores, runtimes };
+}
+
+async function writeFacts(facts: Facts): Promise<void> {
+  await mkdir(FOLDER, { recursive: true });
+  await writeFile(join(FOLDER, "facts.json"), JSON.stringify(facts, undefined, 2));
+}
+
+function leftOver(before: Census, after: Census): string {
+  const known = new Set(Object.values(before).flat());
+  return Object.values(after)
+    .flat()
+    .filter((entry: string) => !known.has(entry))
+    .join("; ");
+}
