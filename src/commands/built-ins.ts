@@ -15,6 +15,9 @@ const HOST_STATE = "/usr/lib";
 /** When it was built, and from which list of packages. */
 const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
 
+/** With a moment in their names, the oldest form of `base` without its list of packages. */
+const BUILT_IN_PATTERN = /^(?:base-[0-9]{13}(?:-[0-9a-f]{8})?|host-[0-9]{13})$/;
+
 export interface BaseBuild {
   readonly home: string;
   readonly signal: AbortSignal;
@@ -70,17 +73,19 @@ export async function buildNewBase(build: BaseBuild): Promise<void> {
 }
 
 /**
- * Removes older base templates that nothing can stand on any more: no snapshot names them, and no
- * sandbox of any instance is recorded. Returns the names of the removed folders.
+ * Removes older layers of built-in templates that nothing stands on: no snapshot and no sandbox of
+ * any instance. Returns the names of the removed folders.
  */
-export async function pruneBases(home: string, store: Store): Promise<string[]> {
-  if (store.sandboxes.owners().length > 0) return [];
-  const older = (await listBases(home)).slice(0, -1);
+export async function pruneBuiltIns(home: string, store: Store): Promise<string[]> {
+  const names = (await listLayers(home)).toSorted();
+  const older = ["base-", "host-"].flatMap((prefix) =>
+    names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name)).slice(0, -1),
+  );
   const inUse = store.builds
     .all()
-    .filter((build) => build.layers.length > 1)
-    .flatMap((build) => build.layers.map((layer) => layer.root));
-  const unused = older.filter((name) => !inUse.some((root) => root.startsWith(`${name}/`)));
+    .filter(({ layers, buildId }) => layers.length > 1 || store.sandboxes.countOfBuild(buildId) > 0)
+    .flatMap(({ layers }) => layers.flatMap(({ root, usr = root }) => [root, usr]));
+  const unused = older.filter((name) => !inUse.some((path) => path.startsWith(`${name}/`)));
   for (const name of unused) {
     await rm(join(home, "layers", name), { recursive: true, force: true });
   }
@@ -88,9 +93,12 @@ export async function pruneBases(home: string, store: Store): Promise<string[]> 
 }
 
 async function listBases(home: string): Promise<string[]> {
+  return (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
+}
+
+async function listLayers(home: string): Promise<string[]> {
   try {
-    const names = await readdir(join(home, "layers"));
-    return names.filter((name) => NAME_PATTERN.test(name)).toSorted();
+    return await readdir(join(home, "layers"));
   } catch (error) {
     if (causeCode(error) === "ENOENT") return [];
     throw error;

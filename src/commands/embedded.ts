@@ -1,16 +1,17 @@
 /** One running service, put together: store, engine, sandboxes, control, gateway, doors. */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { createControl } from "../control/handler.ts";
 import { createRateLimit } from "../control/rate-limit.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
+import { readIfThere, writeWhole } from "../engine/files.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener, type Door, type Handlers } from "../listener/listener.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
@@ -207,14 +208,11 @@ async function claimInstance(home: string, instance: string): Promise<string> {
     });
   }
   const path = join(directory, "token");
-  try {
-    // Kept over a restart: whoever uses this door goes on with the key that it read.
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if (causeCode(error) !== "ENOENT") throw error;
-  }
+  // Kept over a restart: whoever uses this door goes on with the key that it read.
+  const known = await readIfThere(path);
+  if (known !== undefined && known !== "") return known;
   const key = newKey();
-  await writeFile(path, key, { mode: 0o600, flag: "wx" });
+  await writeWhole(path, key);
   return key;
 }
 

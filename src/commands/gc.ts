@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
+import { pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
@@ -22,9 +23,11 @@ export async function runGc({ config }: CommandContext): Promise<number> {
     self: undefined,
     takesKept: true,
   });
+  const layers = await pruneBuiltIns(config.home, store);
   const outputs = await collectHome(spoolHome(config.home), Date.now());
   const lines = [
     ...removed.map(({ kind, name }) => `removed ${kind} ${name}\n`),
+    ...layers.map((name) => `removed layer ${name}\n`),
     ...outputs.map((name) => `removed output ${name}\n`),
   ];
   process.stdout.write(lines.length === 0 ? "nothing to remove\n" : lines.join(""));

@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openStore } from "../store/sqlite.ts";
-import { buildNewBase, findBase, isBaseCurrent, pruneBases } from "./built-ins.ts";
+import { buildNewBase, findBase, isBaseCurrent, pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { listenForStops } from "./stops.ts";
@@ -45,7 +45,7 @@ async function pullTemplate({ config }: CommandContext, name: string | undefined
     onProgress: (message) => process.stdout.write(`${message}\n`),
   });
   using store = openStore({ path: join(config.home, "state.db") });
-  for (const removed of await pruneBases(config.home, store)) {
+  for (const removed of await pruneBuiltIns(config.home, store)) {
     process.stdout.write(`removed ${removed}\n`);
   }
   process.stdout.write("base is built; services use it from their next start on\n");

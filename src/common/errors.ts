@@ -49,7 +49,7 @@ export function causeCode(error: unknown): string | undefined {
   return undefined;
 }
 
-/** The disk of the service is full, or nearly so; its `causeCode` is ENOSPC whoever noticed it. */
+/** The disk of the service is full, or nearly so; the code of its cause is ENOSPC whoever noticed it. */
 export function diskFullError(subject: string, cause?: unknown): SandboxError {
   const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {
     code: "ENOSPC",

@@ -27,7 +27,8 @@ const INTERNAL_TEXT = "internal error";
 
 /** The status and text with which an error leaves; what is not ours to tell stays inside. */
 export function toFault(error: unknown): { readonly status: number; readonly message: string } {
-  if (causeCode(error) === "ENOSPC") {
+  // An error of ours has a code of its own.
+  if (causeCode(error instanceof SandboxError ? error.cause : error) === "ENOSPC") {
     return { status: DISK_FULL_STATUS, message: "no space left on the disk of the service" };
   }
   if (!(error instanceof SandboxError) || error.code === "internal") {

@@ -31,6 +31,7 @@ export function createBareEngine(options: BareEngineOptions): Engine {
     create: async (spec, signal) => startBareContainer(options.command, spec, signal),
     adopt: async () => undefined,
     remove: async (_id, directory) => removeFolder(directory),
+    prune: async () => [],
   };
 }
 

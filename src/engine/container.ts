@@ -4,6 +4,7 @@ import { watch, type FSWatcher } from "node:fs";
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { DISK_NAMES } from "./disk.ts";
 import type { Container, ContainerExit, ContainerSpec, Usage } from "./engine.ts";
@@ -52,11 +53,13 @@ export function openContainer(parts: ContainerParts): Container {
       return record.isHalted;
     },
     async halt() {
+      // First the record: whoever finds the folder after a crash finishes what was begun.
+      const halted = { ...record, isHalted: true };
+      await writeRecord(directory, halted);
+      record = halted;
       life?.[Symbol.dispose]();
       life = undefined;
-      // First the record: whoever finds the folder after a crash finishes what was begun.
-      record = { ...record, isHalted: true };
-      await writeRecord(directory, record);
+      await step("halt.recorded");
       await haltContainer(directory, cgroup);
     },
     async boot(spec, signal) {
@@ -96,10 +99,13 @@ async function copyFrozen(
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();
   try {
+    await step("copy.frozen");
     await copyUpper({ directory, idBase: record.idBase }, target);
+    await step("copy.copied");
   } finally {
     if (!wasFrozen) await cgroup.thaw();
   }
+  await step("copy.thawed");
 }
 
 /** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */

@@ -24,6 +24,7 @@ import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { cacheEnvironment, writeCompileCache } from "./compile-cache.ts";
 import { readIfThere } from "./files.ts";
+import { DAEMONS } from "./prune.ts";
 import { runTool } from "./tool.ts";
 
 /** Where the folder is seen inside a container. */
@@ -81,7 +82,7 @@ while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
  */
 export async function prepareDaemon(home: string, sources: DaemonSources): Promise<string> {
   const parts = await locateParts(sources);
-  const parent = join(home, "daemon");
+  const parent = join(home, DAEMONS);
   const directory = join(parent, await identityOf(parts));
   if (await isIntact(directory)) return directory;
   await mkdir(parent, { recursive: true, mode: 0o700 });
@@ -93,6 +94,11 @@ export async function prepareDaemon(home: string, sources: DaemonSources): Promi
     await rm(draft, { recursive: true, force: true });
   }
   return directory;
+}
+
+/** Where that folder is, or will be when it is made. */
+export async function locateDaemon(home: string, sources: DaemonSources): Promise<string> {
+  return join(home, DAEMONS, await identityOf(await locateParts(sources)));
 }
 
 /** Programs by the name that they get in the folder. */

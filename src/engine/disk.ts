@@ -9,6 +9,7 @@ import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode } from "../common/errors.ts";
 import { isRootless } from "../common/privilege.ts";
+import { step } from "../common/steps.ts";
 import { readIfThere, removeEmpty } from "./files.ts";
 import { readMounts } from "./mounts.ts";
 import { runTool } from "./tool.ts";
@@ -53,7 +54,9 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
       ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
       { signal },
     );
+    await step("disk.formatted");
     await mountDisk(options.directory, signal);
+    await step("disk.mounted");
   }
   for (const stack of options.hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]) {
     // The root folder of the container, whatever the umask.
@@ -62,6 +65,7 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
     await chown(join(mount, stack.upper), options.idBase, options.idBase);
     await mkdir(join(mount, stack.work), { mode: 0o700 });
   }
+  await step("disk.ready");
 }
 
 /** Mounts the disk that a halted container left, or one that was just made. */

@@ -117,7 +117,10 @@ export interface Container extends AsyncDisposable {
   resume(): Promise<void>;
   /** Whether it was halted: it has a disk and no processes. */
   readonly isHalted: boolean;
-  /** Ends every process and keeps what was written, durably. Idempotent. */
+  /**
+   * Ends every process and keeps what was written, durably. Idempotent. After a fault `isHalted`
+   * says whether it was begun, and then has to be gone through with.
+   */
   halt(): Promise<void>;
   /**
    * Starts a halted container anew on its disk; layers and limits are those of its creation.
@@ -168,4 +171,9 @@ export interface Engine {
   adopt(id: string, directory: string): Promise<Container | undefined>;
   /** Ends and removes whatever container, mount or cgroup belongs to this folder. */
   remove(id: string, directory: string): Promise<void>;
+  /**
+   * Removes what this engine keeps for itself in the home and needs no more; `directories` are the
+   * folders of all containers that there are. Returns what was removed, by name.
+   */
+  prune(directories: readonly string[]): Promise<string[]>;
 }

@@ -1,6 +1,7 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
-import { readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { open, readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { causeCode } from "../common/errors.ts";
 
 /** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
@@ -20,6 +21,23 @@ export async function readIfThere(path: string): Promise<string | undefined> {
 export async function writeWhole(path: string, text: string): Promise<void> {
   await writeFile(draftOf(path), text, { mode: 0o600 });
   await rename(draftOf(path), path);
+}
+
+/** As `writeWhole`; it outlives a power cut. */
+export async function writeDurably(path: string, text: string): Promise<void> {
+  await writeFile(draftOf(path), text, { mode: 0o600, flush: true });
+  await rename(draftOf(path), path);
+  await syncFolder(dirname(path));
+}
+
+/** Makes durable which names a folder has. */
+export async function syncFolder(directory: string): Promise<void> {
+  const folder = await open(directory, "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }
 
 /** Where a file lies while it is written. */

@@ -1,10 +1,11 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
 import { chmod, chown, mkdir, readFile, writeFile } from "node:fs/promises";
-import { isAbsolute, join, normalize } from "node:path";
+import { basename, isAbsolute, join, normalize } from "node:path";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
+import { step } from "../common/steps.ts";
 import { createBundle } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
@@ -64,7 +65,9 @@ export async function startContainer(
   const cgroup = openCgroup(context.cgroups, spec.id, spec.directory);
   await makeFolder(spec.directory);
   try {
+    await step("container.folder");
     const idBase = await claimIds(spec.directory);
+    await step("container.ids");
     const disk = makeFirstDisk(context, {
       directory: spec.directory,
       sizeMb: spec.limits.diskMb,
@@ -97,6 +100,7 @@ export async function bootContainer(
   checkSpec(spec);
   try {
     await mountDisk(spec.directory, signal);
+    await step("boot.mounted");
     // What programs made of the folders that a runtime touches counts as the topmost layer.
     const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
     const layers = [...spec.layers, written];
@@ -117,15 +121,20 @@ async function launch(
 ): Promise<ContainerRecord> {
   const { spec, idBase, cgroup } = claim;
   await allEnded([disk, writeConfig(context, claim), cgroup.make()]);
+  await step("launch.prepared");
   const pid = await runRuntime(context, claim, signal);
+  await step("launch.running");
   const startTicks = await readStartTicks(pid);
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
   const level = await readLevel({ pid, idBase, runtime: context.runtime });
   requireLevel(level, context.level);
-  const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false };
+  const daemon = basename(context.daemon);
+  const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
   await writeRecord(spec.directory, record);
+  await step("launch.recorded");
   const { outside } = context;
   await setEgress({ directory: spec.directory, record, outside }, spec.egress);
+  await step("launch.connected");
   return record;
 }
 

@@ -3,11 +3,12 @@
  * name, so that a layer that can be seen is whole, whatever ends this process or the machine.
  */
 
-import { access, mkdir, open, readdir, rename, rm } from "node:fs/promises";
+import { access, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError, toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Layer } from "./engine.ts";
-import { draftOf } from "./files.ts";
+import { draftOf, syncFolder } from "./files.ts";
 import { runTool } from "./tool.ts";
 
 /** The trees of a layer in its folder; `usr` is there where `/usr` is stacked separately. */
@@ -29,10 +30,14 @@ export async function makeLayer(
   try {
     await rm(draft, { recursive: true, force: true });
     await mkdir(draft, { recursive: true, mode: 0o700 });
+    await step("layer.begun");
     await fill(draft);
     await runTool(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS });
+    await step("layer.synced");
     await rename(draft, target);
+    await step("layer.renamed");
     await syncFolder(dirname(target));
+    await step("layer.durable");
     return await openLayer(target);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
@@ -53,14 +58,5 @@ async function isThere(path: string): Promise<boolean> {
   } catch (error) {
     if (causeCode(error) === "ENOENT") return false;
     throw error;
-  }
-}
-
-async function syncFolder(directory: string): Promise<void> {
-  const folder = await open(directory, "r");
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
   }
 }

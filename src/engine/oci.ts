@@ -1,15 +1,16 @@
 /** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
 
-import { isAbsolute, normalize } from "node:path";
+import { isAbsolute, join, normalize } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { checkId, openContainer, type ContainerParts } from "./container.ts";
-import { prepareDaemon } from "./daemon.ts";
+import { locateDaemon, prepareDaemon } from "./daemon.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "./egress-support.ts";
 import type { Container, ContainerSpec, Engine } from "./engine.ts";
 import { holdIds } from "./ids.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
+import { findDeadProbes, pruneDaemons } from "./prune.ts";
 import { readRecord, readStartTicks } from "./record.ts";
 import { haltContainer, removeContainer } from "./removal.ts";
 
@@ -56,6 +57,16 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     },
     create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
     adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
+    prune: async (directories) => {
+      const probes = await findDeadProbes(options.home);
+      for (const id of probes) {
+        const directory = join(options.home, id);
+        await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
+      }
+      const current = await locateDaemon(options.home, options.daemon);
+      const daemons = await pruneDaemons(current, directories);
+      return [...probes, ...daemons];
+    },
     remove: async (id, directory) => {
       checkId(id);
       if (!isAbsolute(directory) || normalize(directory) !== directory) {

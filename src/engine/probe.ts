@@ -3,7 +3,6 @@
  * thawed and ended. Names and version numbers prove nothing.
  */
 
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
@@ -19,6 +18,7 @@ import {
 } from "./engine.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import { probeKey, readProbe, writeProbe } from "./probe-cache.ts";
+import { newProbeId } from "./prune.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
 import { findProgram, runTool } from "./tool.ts";
 
@@ -159,7 +159,7 @@ async function runTinyContainer(
   home: string,
   context: LaunchContext,
 ): Promise<{ level: IsolationLevel; proof: string }> {
-  const id = `probe${randomBytes(8).toString("hex")}`;
+  const id = newProbeId();
   const startedMs = performance.now();
   const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids: 32 };
   // Any folder of the home does: what counts is that its file system can be mounted with other ids.

@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS } from "./engine.ts";
-import { readIfThere, writeWhole } from "./files.ts";
+import { readIfThere, writeDurably, writeWhole } from "./files.ts";
 
 export const RECORD_NAME = "container.json";
 
@@ -17,13 +17,17 @@ const recordSchema = z.object({
   /** Whether it was halted on purpose: then its folder with its disk is all there is. */
   isHalted: z.boolean().default(false),
   level: z.enum(ISOLATION_LEVELS),
+  /** The name of its daemon's folder; empty in records that were written before it was kept. */
+  daemon: z.string().default(""),
 });
 
 export type ContainerRecord = z.infer<typeof recordSchema>;
 
 /** Writes the record; from then on another process can adopt the container. */
 export async function writeRecord(directory: string, record: ContainerRecord): Promise<void> {
-  await writeWhole(join(directory, RECORD_NAME), JSON.stringify(record));
+  // A container that runs ends with the machine; one that was halted is found again after it.
+  const write = record.isHalted ? writeDurably : writeWhole;
+  await write(join(directory, RECORD_NAME), JSON.stringify(record));
 }
 
 /** The record of a container whose start was finished; undefined for any other folder. */

@@ -3,6 +3,7 @@
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { removeDisk, syncDisk, unmountBelow } from "./disk.ts";
 import { draftOf, removeEmpty } from "./files.ts";
@@ -29,11 +30,15 @@ const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME)];
 export async function haltContainer(directory: string, cgroup: Cgroup): Promise<void> {
   try {
     await cgroup.kill();
+    await step("halt.killed");
     await disconnectSender(directory);
     await unmountBelow(directory);
+    await step("halt.unmounted");
     await syncDisk(directory);
+    await step("halt.synced");
     await cgroup.remove();
     for (const name of OF_A_RUN) await rm(join(directory, name), { recursive: true, force: true });
+    await step("halt.cleared");
   } catch (error) {
     throw toSandboxError(error, "container was not halted");
   }
@@ -47,16 +52,22 @@ export async function haltContainer(directory: string, cgroup: Cgroup): Promise<
 export async function removeContainer(directory: string, cgroup: Cgroup): Promise<void> {
   try {
     await cgroup.kill();
+    await step("removal.killed");
     // After the last process, and before the number of its ids is free for another container.
     await disconnectSender(directory);
+    await step("removal.disconnected");
     await unmountBelow(directory);
+    await step("removal.unmounted");
     await cgroup.remove();
+    await step("removal.ungrouped");
     for (const name of REMOVABLE) {
       await rm(join(directory, name), { recursive: true, force: true });
     }
     await removeDisk(directory);
     await removeEmpty(directory);
+    await step("removal.emptied");
     await releaseIds(directory);
+    await step("removal.released");
   } catch (error) {
     throw toSandboxError(error, "container was not removed");
   }

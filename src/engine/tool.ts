@@ -11,6 +11,13 @@ export const TOOL_ENVIRONMENT = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 } as const;
 
+/**
+ * What nobody waits for any more must not go on: a mount that comes about after its service died
+ * would be nobody's. The launcher sees to that by itself.
+ */
+const TIED: readonly [string, ...string[]] = ["setpriv", "--pdeathsig", "KILL"];
+const TIES_ITSELF = "perl";
+
 /** Programs here print a line or a short list; whoever prints more is cut. */
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const DEFAULT_TIMEOUT_MS = 30_000;
@@ -34,11 +41,12 @@ export async function runTool(
   command: readonly [string, ...string[]],
   options: ToolOptions = {},
 ): Promise<string> {
-  const [file, ...args] = command;
+  const [file] = command;
   const timeout = AbortSignal.timeout(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
   const stop = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   if (stop.aborted) throw new SandboxError("canceled", `${file} was not run`);
-  const child = spawn(file, args, {
+  const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];
+  const child = spawn(program, words, {
     cwd: options.cwd,
     env: TOOL_ENVIRONMENT,
     stdio: ["pipe", "pipe", "pipe"],

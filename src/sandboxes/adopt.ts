@@ -1,18 +1,36 @@
 /** Finds the sandboxes again that an earlier process of this instance left running. */
 
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { errorText } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
+import { discard, removeTraces } from "./discard.ts";
 import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
-import { releaseForkBuild } from "./fork-builds.ts";
 import { admitMember, followMember } from "./member.ts";
 
-/** Adopts what still runs; every other row of this instance is removed with its traces. */
+/** Adopts what still runs; whatever else this instance left is removed with its traces. */
 export async function adoptSandboxes(domain: Domain): Promise<void> {
   for (const record of domain.store.sandboxes.ofOwner(domain.owner)) {
-    if (!(await adopt(domain, record))) await discard(domain, record);
+    if (!(await adopt(domain, record))) await discardOrLater(domain, record);
+  }
+  const known = new Set(domain.store.sandboxes.ofOwner(domain.owner).map((row) => row.sandboxId));
+  for (const name of await readdir(domain.directory)) {
+    // A database that was restored knows less than the machine.
+    if (!known.has(name)) await removeTraces(domain, name);
+  }
+}
+
+/** One that cannot be removed now must not keep the others from being found. */
+async function discardOrLater(domain: Domain, record: SandboxRecord): Promise<void> {
+  const { sandboxId } = record;
+  try {
+    await discard(domain, record, "host_restart");
+  } catch (error) {
+    domain.log.error({ op: "sandbox.discard", sandboxId, err: error }, "sandbox left traces");
+    domain.later(`end of ${sandboxId}`, () => discard(domain, record, "host_restart"));
   }
 }
 
@@ -22,6 +40,7 @@ async function adopt(domain: Domain, record: SandboxRecord): Promise<boolean> {
   const directory = join(domain.directory, sandboxId);
   const container = await domain.engine.adopt(sandboxId, directory);
   if (container === undefined) return false;
+  await step("adopt.found");
   const found = await settle(domain, container, record);
   const member = admitMember(domain, container, found);
   if (found.state === "running") followMember(domain, member, { isInitialized: false });
@@ -70,16 +89,4 @@ async function restoreNames(
     const entry = { op: "sandbox.adopt", sandboxId, outcome: "error", error: errorText(error) };
     domain.log.error(entry, "names of hosts are out of reach");
   }
-}
-
-async function discard(domain: Domain, record: SandboxRecord): Promise<void> {
-  const { sandboxId } = record;
-  await domain.engine.remove(sandboxId, join(domain.directory, sandboxId));
-  domain.store.sandboxes.remove(sandboxId);
-  await releaseForkBuild(domain, record.buildId);
-  // Nobody was ever told of a pooled one: it has no log.
-  if (record.state !== "pooled") {
-    domain.logBook.note(record, "Sandbox stopped", { kill_reason: "host_restart" });
-  }
-  domain.log.info({ op: "sandbox.discard", sandboxId, outcome: "ok" }, "sandbox.discard ok");
 }

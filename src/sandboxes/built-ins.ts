@@ -7,6 +7,7 @@ import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Layer } from "../engine/engine.ts";
 import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
+import type { Later } from "./later.ts";
 
 /** The tag of a reference that names none. */
 export const DEFAULT_TAG = "default";
@@ -22,7 +23,7 @@ export interface BuiltInTemplate {
   prepare?(signal: AbortSignal): Promise<readonly Layer[]>;
 }
 
-export interface TemplatesOptions {
+export interface TemplatesOptions extends Later {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;

@@ -1,15 +1,16 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
-import { requireDiskSpace } from "./disk-space.ts";
+import { removeTraces } from "./discard.ts";
+import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./member.ts";
 import { toIntent, type Plan, type Wish } from "./plan.ts";
-import { endWarm } from "./pool.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
@@ -67,7 +68,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   const started =
     (await startWarm(domain, wish, signal)) ?? (await startCold(domain, wish, signal));
   const { container } = started;
-  const record = commitStart(domain, plan, describeNetwork(started.intent, container));
+  const record = await commitOrUndo(domain, plan, started);
   const member = admitMember(domain, container, record);
   followMember(domain, member, { isInitialized: true });
   const { mcpServers } = record;
@@ -77,6 +78,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
     domain.logBook.note(record, "This machine gives sandboxes no way to the internet");
   }
   domain.noteExpiry();
+  await step("create.committed");
   return toSandbox(record, domain.secrets);
 }
 
@@ -94,15 +96,19 @@ async function startCold(
   domain.store.sandboxes.put(intent);
   let container: Container | undefined;
   try {
+    await step("create.intent");
     container = await domain.engine.create(spec, signal);
+    await step("create.started");
     await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
+    await step("create.told");
     await awaitHealth(container, signal);
+    await step("create.healthy");
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
-    await container?.[Symbol.asyncDispose]();
-    domain.store.sandboxes.remove(intent.sandboxId);
-    throw toStartFault(error);
+    const fault = await toDiskFault(error, domain.directory);
+    await undoStart(domain, intent, container);
+    throw toStartFault(fault);
   }
 }
 
@@ -120,13 +126,16 @@ async function startWarm(
   const { container } = warm;
   const intent = { ...wish.intent, sandboxId: warm.record.sandboxId };
   try {
+    await step("claim.taken");
     await container.resume();
+    await step("claim.thawed");
     await initDaemon(container, toInit(domain, intent, wish.plan.resolved.build), signal);
     await awaitHealth(container, signal);
+    await step("claim.healthy");
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
-    await endWarm(domain, warm);
+    await undoStart(domain, intent, container);
     signal.throwIfAborted();
     const { sandboxId } = intent;
     domain.log.warn({ op: "pool.claim", sandboxId, err: error }, "warm sandbox did not answer");
@@ -134,9 +143,38 @@ async function startWarm(
   }
 }
 
+/** The row of a start is its end, too: should it not be written, nothing of the start is left. */
+async function commitOrUndo(
+  domain: Domain,
+  plan: Plan,
+  { container, intent }: Started,
+): Promise<SandboxRecord> {
+  try {
+    return commitStart(domain, plan, describeNetwork(intent, container));
+  } catch (error) {
+    await undoStart(domain, intent, container);
+    throw error;
+  }
+}
+
 /** What is described is what is: where nothing leads outside, no internet is promised. */
 function describeNetwork(intent: SandboxRecord, container: Container): SandboxRecord {
   return container.network === "loopback" ? { ...intent, allowsInternet: false } : intent;
+}
+
+/** Whether the container was made or not: nothing of it is left, now or a little later. */
+async function undoStart(
+  domain: Domain,
+  { sandboxId }: SandboxRecord,
+  container: Container | undefined,
+): Promise<void> {
+  try {
+    await container?.[Symbol.asyncDispose]();
+    await removeTraces(domain, sandboxId);
+  } catch (error) {
+    domain.log.error({ op: "sandbox.create", sandboxId, err: error }, "start left traces");
+    domain.later(`start of ${sandboxId}`, () => removeTraces(domain, sandboxId));
+  }
 }
 
 /** What the engine finds wrong with our own request is no fault of the client. */

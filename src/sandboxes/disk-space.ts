@@ -7,6 +7,15 @@ import { diskFullError } from "../common/errors.ts";
 const MIN_FREE_SHARE = 0.05;
 const MIN_FREE_BYTES = 1024 ** 3;
 
+/** With less than this, what fails fails for want of it. */
+const FULL_BYTES = 16 * 1024 ** 2;
+
+/** The fault that a client can do something about, where a disk became full half way. */
+export async function toDiskFault(error: unknown, path: string): Promise<unknown> {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
+}
+
 /** @throws SandboxError resource_exhausted when less than 5 % or 1 GiB is free. */
 export async function requireDiskSpace(path: string): Promise<void> {
   const { bavail, blocks, bsize } = await statfs(path);

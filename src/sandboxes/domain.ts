@@ -8,6 +8,7 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import { networkSchema } from "../wire/control.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
+import type { Later } from "./later.ts";
 import type { LogBook } from "./log-book.ts";
 import type { Meter } from "./meter.ts";
 import type { Wish } from "./plan.ts";
@@ -19,7 +20,7 @@ import type { Templates } from "./templates.ts";
 /** A change may have to wait for others; more rounds than this mean that they never end. */
 const MAX_WAITS = 8;
 
-export interface Domain {
+export interface Domain extends Later {
   readonly engine: Engine;
   readonly store: Store;
   readonly clock: Clock;
@@ -140,6 +141,21 @@ export function updateRecord(
   const record = { ...member.record, ...changes };
   domain.store.sandboxes.put(record);
   member.record = record;
+}
+
+/** What has happened already counts, also where it could not be written: that is done later. */
+export function noteRecord(domain: Domain, member: Member, changes: Partial<SandboxRecord>): void {
+  try {
+    updateRecord(domain, member, changes);
+  } catch (error) {
+    member.record = { ...member.record, ...changes };
+    const { sandboxId } = member.record;
+    domain.log.error({ op: "sandbox.record", sandboxId, err: error }, "not written yet");
+    domain.later(`record of ${sandboxId}`, async () => {
+      const isThere = domain.members.get(sandboxId) === member && member.ending === undefined;
+      if (isThere) domain.store.sandboxes.put(member.record);
+    });
+  }
 }
 
 /** Opens the sandbox for connections. */

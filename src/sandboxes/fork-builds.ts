@@ -4,6 +4,7 @@
 
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
+import { nowOrLater } from "./later.ts";
 import { removeLayers, unnamedFolders } from "./write-build.ts";
 
 /** Another instance may still be starting the forks of a build this young. */
@@ -15,10 +16,8 @@ export async function releaseForkBuild(domain: Domain, buildId: string): Promise
   if (forking.has(buildId)) return;
   const build = store.builds.get(buildId);
   if (build === undefined) return;
-  await removeLayers(
-    layersDirectory,
-    store.transaction(() => forget(store, build)),
-  );
+  const folders = store.transaction(() => forget(store, build));
+  await nowOrLater(domain, `layers of ${buildId}`, () => removeLayers(layersDirectory, folders));
 }
 
 /** Forgets what forks of dead instances left; their layers are orphans then. */
@@ -26,6 +25,13 @@ export function forgetForkBuilds(store: Store, nowMs: number): void {
   for (const build of store.builds.all()) {
     if ((build.finishedAtMs ?? nowMs) > nowMs - MIN_AGE_MS) continue;
     store.transaction(() => forget(store, build));
+  }
+}
+
+/** As `forgetForkBuilds`, for an instance that starts or is gone: none of its forks is under way. */
+export function forgetOwnForkBuilds(store: Store, owner: string): void {
+  for (const build of store.builds.all()) {
+    if (build.owner === owner) store.transaction(() => forget(store, build));
   }
 }
 

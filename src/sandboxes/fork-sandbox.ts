@@ -2,6 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { createGate } from "../common/lifetime.ts";
+import { step } from "../common/steps.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
 import { networkSchema } from "../wire/control.ts";
@@ -53,11 +54,13 @@ export async function forkSandbox(
   const { buildId } = build;
   const gate = createGate(STARTS_AT_ONCE);
   try {
+    await step("fork.copied");
     const plan = toPlan(domain, source, { build, timeoutSeconds: options.timeoutSeconds });
     const starts = Array.from({ length: options.count }, () =>
       gate.run(() => startSandbox(domain, plan, domain.closing)),
     );
     const results = await Promise.allSettled(starts);
+    await step("fork.started");
     domain.log.info(
       { op: "sandbox.fork", sandboxId, count: options.count, outcome: "ok" },
       "sandbox.fork ok",
@@ -68,6 +71,7 @@ export async function forkSandbox(
   } finally {
     domain.forking.delete(buildId);
     await releaseForkBuild(domain, buildId);
+    await step("fork.released");
   }
 }
 

@@ -1,9 +1,11 @@
 /** Entering and leaving the circle of living sandboxes. */
 
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { toInit } from "./boot.ts";
+import { discard } from "./discard.ts";
 import {
   changeState,
   openRun,
@@ -69,7 +71,8 @@ export function requireBuild(domain: Domain, record: SandboxRecord): BuildRecord
 
 /**
  * Ends a sandbox for good, after whatever change is under way. Callers join the same end.
- * @throws SandboxError internal when the engine could not remove everything; it is gone anyway.
+ * @throws SandboxError internal when not everything could be removed: that is done later, and the
+ * sandbox is gone anyway.
  */
 export function endMember(domain: Domain, member: Member, reason: string): Promise<void> {
   member.ending ??= end(domain, member, reason);
@@ -79,7 +82,9 @@ export function endMember(domain: Domain, member: Member, reason: string): Promi
 async function remove(domain: Domain, member: Member): Promise<"paused"> {
   member.run?.end();
   member.follower?.[Symbol.dispose]();
+  await step("kill.cut");
   recordIntent(domain, member);
+  await step("kill.intent");
   await member.container[Symbol.asyncDispose]();
   // Nobody sees this phase: the member leaves the circle right after.
   return "paused";
@@ -99,10 +104,16 @@ async function end(domain: Domain, member: Member, reason: string): Promise<void
   const { sandboxId } = member.record;
   try {
     await whenSettled(member, () => changeState(member, "killing", () => remove(domain, member)));
+    await step("kill.removed");
     domain.store.sandboxes.remove(sandboxId);
+    await step("kill.erased");
     await releaseForkBuild(domain, member.record.buildId);
     domain.logBook.note(member.record, "Sandbox stopped", { kill_reason: reason });
     domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
+  } catch (error) {
+    // Nobody reaches it any more; what is left of it must not stay.
+    domain.later(`end of ${sandboxId}`, () => discard(domain, member.record, reason));
+    throw error;
   } finally {
     domain.members.delete(sandboxId);
     domain.meter.forget(sandboxId);

@@ -4,17 +4,19 @@
  */
 
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import {
   changeState,
   findMember,
+  noteRecord,
   openRun,
   whenSettled,
   updateRecord,
   type Domain,
   type Member,
 } from "./domain.ts";
-import { endMember } from "./member.ts";
+import { endMember, followMember } from "./member.ts";
 
 /**
  * Resolves when it is paused. Calls that come while it is being paused join.
@@ -60,6 +62,7 @@ export async function pauseMember(domain: Domain, member: Member, pause: Pause):
     else await halt(domain, member);
     return "paused";
   });
+  await step("pause.committed");
   const { sandboxId } = member.record;
   domain.log.info(
     { op: "sandbox.pause", sandboxId, reason, keepsMemory, outcome: "ok" },
@@ -69,7 +72,9 @@ export async function pauseMember(domain: Domain, member: Member, pause: Pause):
 
 async function freeze(domain: Domain, member: Member): Promise<void> {
   try {
+    await step("pause.cut");
     await member.container.pause();
+    await step("pause.frozen");
     const endAtMs = domain.clock.now();
     updateRecord(domain, member, { state: "paused", hasMemory: true, endAtMs });
   } catch (error) {
@@ -79,15 +84,19 @@ async function freeze(domain: Domain, member: Member): Promise<void> {
   }
 }
 
-/** There is no way back: should it fail half way, the sandbox ends. */
+/** Once begun there is no way back: should it fail half way, the sandbox ends. */
 async function halt(domain: Domain, member: Member): Promise<void> {
   member.follower?.[Symbol.dispose]();
   member.follower = undefined;
   try {
     await member.container.halt();
-    const endAtMs = domain.clock.now();
-    updateRecord(domain, member, { state: "paused", hasMemory: false, endAtMs });
+    await step("pause.halted");
   } catch (error) {
+    if (!member.container.isHalted) {
+      member.run = openRun(domain, member.container, member.record);
+      followMember(domain, member, { isInitialized: true });
+      throw error;
+    }
     // It waits for this change to be over.
     void endMember(domain, member, "pause failed").catch((fault: unknown) => {
       const { sandboxId } = member.record;
@@ -95,4 +104,6 @@ async function halt(domain: Domain, member: Member): Promise<void> {
     });
     throw error;
   }
+  const endAtMs = domain.clock.now();
+  noteRecord(domain, member, { state: "paused", hasMemory: false, endAtMs });
 }

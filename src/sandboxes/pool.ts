@@ -4,11 +4,14 @@
  * after a crash removed like everything that was only intended.
  */
 
+import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { restDaemon, toSpec } from "./boot.ts";
+import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
+import { nowOrLater } from "./later.ts";
 import { toIntent, type Plan, type Wish } from "./plan.ts";
 
 /** What a create without a template gets. */
@@ -30,8 +33,8 @@ export interface Warm {
 
 export interface Pool extends AsyncDisposable {
   /**
-   * One whose container is exactly what this start asks for; the caller's from then on, who ends it
-   * by {@link endWarm} if it is no use. Undefined when there is none.
+   * One whose container is exactly what this start asks for; the caller's from then on, also to end
+   * it. Undefined when there is none.
    */
   take(wish: Wish): Warm | undefined;
 }
@@ -103,16 +106,13 @@ export function startPool(domain: Domain, size: number): Pool {
   };
 }
 
-/** Ends one with everything that it has on disk and on record; a fault is logged. */
-export async function endWarm(domain: Domain, { container, record }: Warm): Promise<void> {
+/** Ends one with everything that it has on disk and on record; what fails is done later. */
+async function endWarm(domain: Domain, { container, record }: Warm): Promise<void> {
   const { sandboxId } = record;
-  try {
+  await nowOrLater(domain, `warm ${sandboxId}`, async () => {
     await container[Symbol.asyncDispose]();
-    domain.store.sandboxes.remove(sandboxId);
-  } catch (error) {
-    // Its row stays: whatever is left of it goes with the next start of the service.
-    domain.log.error({ op: "pool.end", sandboxId, err: error }, "warm sandbox left traces");
-  }
+    await removeTraces(domain, sandboxId);
+  });
 }
 
 /** False when the room closes first. */
@@ -139,11 +139,15 @@ async function startOne(domain: Domain): Promise<Warm> {
     container = await domain.engine.create(spec, signal);
     await restDaemon(container, signal);
     await container.pause();
+    await step("pool.frozen");
     signal.throwIfAborted();
     return { container, record, kind: kindOf(spec) };
   } catch (error) {
-    await container?.[Symbol.asyncDispose]();
-    store.sandboxes.remove(record.sandboxId);
+    const { sandboxId } = record;
+    await nowOrLater(domain, `warm ${sandboxId}`, async () => {
+      await container?.[Symbol.asyncDispose]();
+      await removeTraces(domain, sandboxId);
+    });
     throw error;
   }
 }

@@ -6,13 +6,17 @@ import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Store } from "../store/store.ts";
-import { forgetForkBuilds } from "./fork-builds.ts";
+import { removeTraces } from "./discard.ts";
+import { forgetForkBuilds, forgetOwnForkBuilds } from "./fork-builds.ts";
 import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
 
 const PROBE_TIMEOUT_MS = 1000;
+
+/** The longest that anything in the folder of layers takes to be made, twice and more. */
+const MAX_DRAFT_MS = 60 * 60_000;
 
 export interface ReclaimOptions {
   readonly engine: Engine;
@@ -36,7 +40,7 @@ export async function markKept(home: string, instance: string, isKept: boolean):
 
 /** One thing that was removed. */
 export interface Reclaimed {
-  readonly kind: "sandbox" | "instance" | "layer";
+  readonly kind: "sandbox" | "instance" | "layer" | "tool";
   readonly name: string;
 }
 
@@ -96,7 +100,19 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
   }
   reclaimed.push(...(await removeOrphans(options)));
+  const tools = await options.engine.prune(await listEveryContainer(home));
+  reclaimed.push(...tools.map((name) => ({ kind: "tool" as const, name })));
   return reclaimed;
+}
+
+/** The folders of all containers of all instances. */
+async function listEveryContainer(home: string): Promise<string[]> {
+  const directories: string[] = [];
+  for (const instance of await listFolder(join(home, "instances"))) {
+    const directory = containersDirectory(home, instance);
+    for (const name of await listFolder(directory)) directories.push(join(directory, name));
+  }
+  return directories;
 }
 
 async function hasKeepMark(home: string, instance: string): Promise<boolean> {
@@ -117,9 +133,9 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { engine, home, store } = options;
   const reclaimed: Reclaimed[] = [];
+  const directory = containersDirectory(home, instance);
   for (const sandboxId of await listContainers(home, instance)) {
-    await engine.remove(sandboxId, join(containersDirectory(home, instance), sandboxId));
-    store.sandboxes.remove(sandboxId);
+    await removeTraces({ engine, store, directory }, sandboxId);
     reclaimed.push({ kind: "sandbox", name: sandboxId });
   }
   for (const { sandboxId } of store.sandboxes.ofOwner(instance)) store.sandboxes.remove(sandboxId);
@@ -129,30 +145,43 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
   return reclaimed;
 }
 
-/** Removes the layers of snapshots that no build names: half made, or half deleted. */
+/** Removes the layers that no build names and no template will be: half made, or half deleted. */
 async function removeOrphans({ store, home }: ReclaimOptions): Promise<Reclaimed[]> {
   forgetForkBuilds(store, Date.now());
   await removeLostVolumes(store, home);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
   const orphans = findOrphans(folders, store.builds.all());
+  for (const name of folders) {
+    if (name.endsWith(".part") && (await isOld(join(directory, name)))) orphans.push(name);
+  }
   for (const name of orphans) await rm(join(directory, name), { recursive: true, force: true });
   return orphans.map((name) => ({ kind: "layer", name }));
+}
+
+/** Whether nobody can be filling it any more. */
+async function isOld(path: string): Promise<boolean> {
+  return Date.now() - (await stat(path)).mtimeMs > MAX_DRAFT_MS;
 }
 
 /** Removes folders of volumes that were being removed when their service died. */
 async function removeLostVolumes(store: Store, home: string): Promise<void> {
   const directory = join(home, "volumes");
   // A new volume has its row before its folder.
-  for (const volumeId of await listFolder(directory)) {
+  for (const name of await listFolder(directory)) {
+    const volumeId = name.replace(/\.part$/, "");
     if (store.volumes.get(volumeId) !== undefined) continue;
-    await rm(join(directory, volumeId), { recursive: true, force: true });
+    await rm(join(directory, name), { recursive: true, force: true });
   }
 }
 
-/** Forgets the snapshots that an instance never finished; their layers are orphans then. */
+/**
+ * Forgets the snapshots that an instance never finished, and those that only its forks needed;
+ * their layers are orphans then.
+ */
 export function forgetUnfinished(store: Store, instance: string): void {
   for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
+  forgetOwnForkBuilds(store, instance);
 }
 
 async function listFolder(path: string): Promise<string[]> {

@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { sandboxAlreadyRunning, sandboxMissing, tooManySandboxes } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
@@ -105,6 +106,7 @@ export async function resumeMember(
     return "running";
   });
   domain.logBook.note(member.record, "Sandbox resumed");
+  await step("resume.committed");
   domain.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
   domain.noteExpiry();
 }
@@ -112,6 +114,7 @@ export async function resumeMember(
 async function thaw(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
   await member.container.resume();
   try {
+    await step("resume.thawed");
     updateRecord(domain, member, toRunning(domain, member, options));
   } catch (error) {
     await member.container.pause();
@@ -133,8 +136,11 @@ async function bootMember(domain: Domain, member: Member, options: ResumeOptions
   const record = { ...member.record, bootId: randomUUID() };
   try {
     await container.boot(toSpec(domain, record, build), domain.closing);
+    await step("boot.started");
     await initDaemon(container, toInit(domain, record, build), domain.closing);
+    await step("boot.told");
     await awaitHealth(container, domain.closing);
+    await step("boot.healthy");
     const { bootId } = record;
     updateRecord(domain, member, {
       ...toRunning(domain, member, options),

@@ -15,6 +15,7 @@ import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
 import { killSandbox } from "./kill-sandbox.ts";
+import { doLater } from "./later.ts";
 import {
   describeMember,
   listSandboxes,
@@ -42,7 +43,14 @@ import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork, type EgressRules } from "./update-network.ts";
-import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
+import {
+  createVolume,
+  finishVolumes,
+  getVolume,
+  listVolumes,
+  removeVolume,
+  type Volume,
+} from "./volumes.ts";
 import { sleepers, wakeSandbox, type Knock, type Sleeper } from "./wake.ts";
 
 /** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
@@ -134,8 +142,13 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const members = new Map<string, Member>();
+  const { pending, track } = createTrack();
+  /** It never rejects; the end of the room waits for an attempt under way. */
+  const later = (subject: string, work: () => Promise<void>) =>
+    void track(doLater({ clock, log, closing: closing.signal }, subject, work));
+
   const team = DEFAULT_TEAM;
-  const templateOptions = { ...options, layersDirectory, team };
+  const templateOptions = { ...options, later, layersDirectory, team };
   await registerBuiltIns(templateOptions);
   const domain: Domain = {
     ...options,
@@ -151,29 +164,19 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
     takeWarm: (wish) => pool.take(wish),
+    later,
     starting: { amount: 0 },
     forking: new Set(),
   };
   forgetUnfinished(store, owner);
   await adoptSandboxes(domain);
+  await finishVolumes(domain);
   const expiry = startExpiry({
     clock,
     next: () => nextExpiry(domain),
     expire: () => expireDue(domain),
   });
   const pool = startPool(domain, options.poolSize);
-  const pending = new Set<Promise<unknown>>();
-
-  /** Remembers work that must be over before the room is. */
-  async function track<T>(work: Promise<T>): Promise<T> {
-    pending.add(work);
-    try {
-      return await work;
-    } finally {
-      pending.delete(work);
-    }
-  }
-
   // Its faults are logged inside; it is tracked, so the end of the room waits for it.
   void track(reclaimAtStart(domain, { engine, store, home, self: owner, takesKept: false }));
 
@@ -202,6 +205,21 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
 /** Runs work that must be over before the room is. */
 type Track = <T>(work: Promise<T>) => Promise<T>;
+
+function createTrack(): { readonly pending: ReadonlySet<Promise<unknown>>; readonly track: Track } {
+  const pending = new Set<Promise<unknown>>();
+  return {
+    pending,
+    async track(work) {
+      pending.add(work);
+      try {
+        return await work;
+      } finally {
+        pending.delete(work);
+      }
+    },
+  };
+}
 
 function toOperations(domain: Domain, track: Track): TeamSandboxes {
   const { team } = domain;

@@ -1,6 +1,7 @@
 /** Snapshots: a sandbox's files as a template of their own, there whole or not at all. */
 
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
 import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
@@ -52,6 +53,7 @@ export async function createSnapshot(
     resolve(await take(domain, member, parsed));
     return "running";
   });
+  await step("snapshot.committed");
   domain.noteExpiry();
   domain.log.info({ op: "sandbox.snapshot", sandboxId, outcome: "ok" }, "sandbox.snapshot ok");
   return promise;

@@ -1,6 +1,7 @@
 /** Templates: which layers a reference means, and what is known about each template. */
 
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, BuildTag, Store, TemplateRecord } from "../store/store.ts";
 import {
@@ -9,6 +10,7 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
+import { nowOrLater } from "./later.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import {
   lookUp,
@@ -105,7 +107,12 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
-      await removeLayers(layersDirectory, eraseTemplate(store, templateId));
+      const folders = eraseTemplate(store, templateId);
+      await nowOrLater(options, `layers of ${templateId}`, async () => {
+        await step("template.erased");
+        await removeLayers(layersDirectory, folders);
+      });
+      await step("template.removed");
     },
     publish: (reference, isPublic) => publishTemplate(options, reference, isPublic),
     tag: (target, tags) => assignTags(options, target, tags),

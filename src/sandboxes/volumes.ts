@@ -1,14 +1,16 @@
 /** Named folders that outlive sandboxes and that several of them may have at once. */
 
 import { randomUUID } from "node:crypto";
-import { chown, mkdir, rm } from "node:fs/promises";
+import { chown, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { storedId } from "../common/privilege.ts";
+import { step } from "../common/steps.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
+import { nowOrLater } from "./later.ts";
 
 /** Each is a mount in the kernel's tables. */
 const MAX_MOUNTS = 32;
@@ -52,8 +54,23 @@ export async function createVolume(domain: Domain, name: string): Promise<Volume
     }
     store.volumes.add(volume);
   });
-  await makeFolder(domain, volume.volumeId);
+  try {
+    await step("volume.recorded");
+    await makeFolder(domain, volume.volumeId);
+  } catch (error) {
+    await nowOrLater(domain, `volume ${name}`, async () => store.volumes.remove(volume.volumeId));
+    throw toSandboxError(error, "volume");
+  }
+  await step("volume.made");
   return withToken(domain, volume);
+}
+
+/** Makes the folders that a service had no time for when it died. */
+export async function finishVolumes(domain: Domain): Promise<void> {
+  const there = new Set(await readdir(domain.volumesDirectory));
+  for (const { volumeId } of domain.store.volumes.all()) {
+    if (!there.has(volumeId)) await makeFolder(domain, volumeId);
+  }
 }
 
 /** Oldest first. */
@@ -90,7 +107,10 @@ export async function removeVolume(domain: Domain, volumeId: string): Promise<vo
     }
     store.volumes.remove(volumeId);
   });
-  await rm(volumeDirectory(domain, volumeId), { recursive: true, force: true });
+  await nowOrLater(domain, `volume ${volumeId}`, async () => {
+    await step("volume.erased");
+    await rm(volumeDirectory(domain, volumeId), { recursive: true, force: true });
+  });
 }
 
 /**
@@ -133,10 +153,12 @@ function findPathFault(path: string, clean: string, used: ReadonlySet<string>): 
 
 async function makeFolder(domain: Domain, volumeId: string): Promise<void> {
   const directory = volumeDirectory(domain, volumeId);
-  await mkdir(directory, { recursive: true, mode: 0o755 });
+  const draft = `${directory}.part`;
+  await mkdir(draft, { recursive: true, mode: 0o755 });
   // Without the right to give files away there is no engine that maps their owners either.
   const owner = storedId(OWNER_ID);
-  if (process.getuid?.() === 0) await chown(directory, owner, owner);
+  if (process.getuid?.() === 0) await chown(draft, owner, owner);
+  await rename(draft, directory);
 }
 
 function withToken({ secrets }: Domain, volume: VolumeRecord): Volume {

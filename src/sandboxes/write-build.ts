@@ -4,9 +4,11 @@ import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
-import { requireDiskSpace } from "./disk-space.ts";
+import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain, Member } from "./domain.ts";
+import { nowOrLater } from "./later.ts";
 import { layerFolders } from "./layer-folders.ts";
 
 /** Each snapshot of a snapshot adds a layer, and a mount takes only so many. */
@@ -50,15 +52,19 @@ export async function writeBuild<T>(
   store.builds.put(intent);
   const directory = join(domain.layersDirectory, buildId);
   try {
+    await step("snapshot.intent");
     const layer = await member.container.snapshot(directory);
     const layers = [...parent.layers, domain.templates.toStored(layer)];
     const nowMs = clock.now();
     const build = { ...intent, layers, updatedAtMs: nowMs, finishedAtMs: nowMs };
     return plan.commit({ ...build, status: "ready" });
   } catch (error) {
-    await rm(directory, { recursive: true, force: true });
-    store.builds.remove(buildId);
-    throw toSandboxError(error, "snapshot");
+    const fault = await toDiskFault(error, domain.layersDirectory);
+    await nowOrLater(domain, `layer ${buildId}`, async () => {
+      await rm(directory, { recursive: true, force: true });
+      store.builds.remove(buildId);
+    });
+    throw toSandboxError(fault, "snapshot");
   }
 }
 

@@ -1,0 +1,90 @@
+/**
+ * Named moments inside every change of state, published on a diagnostics channel. Nothing in the
+ * program listens; whoever preloads a listener can watch, hold, fail or end the program right there.
+ */
+
+import { channel } from "node:diagnostics_channel";
+
+/** Each is said right after what its second word tells; the next one may be in another room. */
+export const STEPS = [
+  "create.intent",
+  "create.started",
+  "create.told",
+  "create.healthy",
+  "create.committed",
+  "container.folder",
+  "container.ids",
+  "disk.formatted",
+  "disk.mounted",
+  "disk.ready",
+  "launch.prepared",
+  "launch.running",
+  "launch.recorded",
+  "launch.connected",
+  "claim.taken",
+  "claim.thawed",
+  "claim.healthy",
+  "pool.frozen",
+  "pause.cut",
+  "pause.frozen",
+  "pause.halted",
+  "pause.committed",
+  "halt.recorded",
+  "halt.killed",
+  "halt.unmounted",
+  "halt.synced",
+  "halt.cleared",
+  "resume.thawed",
+  "resume.committed",
+  "boot.mounted",
+  "boot.started",
+  "boot.told",
+  "boot.healthy",
+  "snapshot.intent",
+  "layer.begun",
+  "copy.frozen",
+  "copy.copied",
+  "copy.thawed",
+  "layer.synced",
+  "layer.renamed",
+  "layer.durable",
+  "snapshot.committed",
+  "fork.copied",
+  "fork.started",
+  "fork.released",
+  "kill.cut",
+  "kill.intent",
+  "removal.killed",
+  "removal.disconnected",
+  "removal.unmounted",
+  "removal.ungrouped",
+  "removal.emptied",
+  "removal.released",
+  "kill.removed",
+  "kill.erased",
+  "template.erased",
+  "template.removed",
+  "volume.recorded",
+  "volume.made",
+  "volume.erased",
+  "adopt.found",
+  "discard.removed",
+] as const;
+
+export type StepName = (typeof STEPS)[number];
+
+/** What a listener gets. It may set `hold`: the change waits for it, and fails if it rejects. */
+export interface StepMessage {
+  readonly name: StepName;
+  hold: Promise<void> | undefined;
+}
+
+const steps = channel("sandbox-mcp:step");
+
+/** Says that a step of a change is done. */
+export async function step(name: StepName): Promise<void> {
+  if (!steps.hasSubscribers) return;
+  const message: StepMessage = { name, hold: undefined };
+  steps.publish(message);
+  await message.hold;
+}

@@ -1,0 +1,53 @@
+/** What failed and must be done all the same is tried again until it succeeds or the room closes. */
+
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+
+/** Waits between attempts grow from the first to the last; a full disk may stay full for hours. */
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 60_000;
+
+/** Takes work over. */
+export interface Later {
+  later(subject: string, work: () => Promise<void>): void;
+}
+
+/** Does now what only cleans up after a change that counts already; what fails is done later. */
+export async function nowOrLater(
+  room: Later & { readonly log: Logger },
+  subject: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    room.log.error({ op: "later", subject, err: error }, "to be tried again");
+    room.later(subject, work);
+  }
+}
+
+export interface LaterOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Fires when the room closes; what is still open then is found by the next start, or by `gc`. */
+  readonly closing: AbortSignal;
+}
+
+/** Does the work at once or later; resolves when it is done or given up. Never rejects. */
+export async function doLater(
+  { clock, log, closing }: LaterOptions,
+  subject: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
+    try {
+      await clock.sleep(retryMs, closing);
+      await work();
+      log.info({ op: "later", subject, outcome: "ok" }, "done later");
+      return;
+    } catch (error) {
+      if (closing.aborted) return;
+      log.error({ op: "later", subject, err: error }, "to be tried again");
+    }
+  }
+}

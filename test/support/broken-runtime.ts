@@ -1,0 +1,54 @@
+/** An OCI runtime that works, fails, hangs or takes its caller along, as a file tells it. */
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { findProgram } from "../../src/engine/tool.ts";
+import { startOciHost } from "./oci-host.ts";
+
+/** `late` hangs once the container runs; the killers end the service, before that or after it. */
+export type RuntimeMood = "work" | "fail" | "hang" | "late" | "kill first" | "kill last";
+
+export interface BrokenRuntime extends AsyncDisposable {
+  /** For `--runtime`. */
+  readonly path: string;
+  set(mood: RuntimeMood): Promise<void>;
+}
+
+/** Wraps the runtime that this machine works with. */
+export async function makeBrokenRuntime(): Promise<BrokenRuntime> {
+  const directory = await mkdtemp(join(tmpdir(), "smcp-run-"));
+  const path = join(directory, "runtime");
+  const moodPath = join(directory, "mood");
+  const set = (mood: RuntimeMood) => writeFile(moodPath, `${mood}\n`);
+  await set("work");
+  await writeFile(path, script(await findWorking(), moodPath), { mode: 0o755 });
+  return {
+    path,
+    set,
+    [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
+  };
+}
+
+async function findWorking(): Promise<string> {
+  await using host = await startOciHost("auto");
+  const { runtime = "" } = await host.engine.probe();
+  const program = await findProgram(runtime.split(" ")[0] ?? "");
+  if (program === undefined) throw new Error("no runtime works here");
+  return program;
+}
+
+/** Its parent is the service: the launcher has become this program. */
+function script(runtime: string, moodPath: string): string {
+  return `#!/bin/sh
+case "$*" in *" run "*) read -r mood < ${moodPath};; *) mood=work;; esac
+case "$mood" in
+fail) exit 3;;
+hang) exec sleep 600;;
+late) ${runtime} "$@"; exec sleep 600;;
+"kill first") kill -9 "$PPID"; exec sleep 600;;
+"kill last") ${runtime} "$@"; kill -9 "$PPID"; exec sleep 600;;
+esac
+exec ${runtime} "$@"
+`;
+}

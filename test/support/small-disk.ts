@@ -1,0 +1,68 @@
+/** A home on a disk of its own that is small enough to be filled. */
+
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, open, rm, statfs } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { baseLayers } from "./base-layer.ts";
+import type { TestHome } from "./home.ts";
+
+const run = promisify(execFile);
+/** The service begins nothing with less than 1 GiB; the rest is for the base template. */
+const SIZE_BYTES = 2.5 * 1024 ** 3;
+
+/** What a file system may want for itself when a large file is made. */
+const RESERVE_BYTES = 8 * 1024 * 1024;
+
+export interface SmallDisk extends TestHome {
+  /** Leaves only so many bytes. */
+  fill(leftBytes: number): Promise<void>;
+  free(): Promise<void>;
+}
+
+/** Mounts it, with the base template in it. */
+export async function openSmallDisk(): Promise<SmallDisk> {
+  const directory = await mkdtemp(join(tmpdir(), "smcp-d-"));
+  const [image, path] = [join(directory, "image"), join(directory, "h")];
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => rm(directory, { recursive: true, force: true }));
+  const file = await open(image, "wx");
+  await file.truncate(SIZE_BYTES);
+  await file.close();
+  await mkdir(path);
+  await run("mkfs.ext4", ["-q", "-F", "-m", "0", image]);
+  await run("mount", ["-o", "loop", image, path]);
+  stack.defer(async () => void (await run("umount", [path])));
+  const [layer] = await baseLayers();
+  const base = dirname(layer?.root ?? "");
+  await mkdir(join(path, "layers"));
+  await run("cp", ["-a", base, join(path, "layers", basename(base))]);
+  const ballast = join(path, "ballast");
+  const owned = stack.move();
+  return {
+    path,
+    async fill(leftBytes) {
+      // What is only in memory will want space too.
+      await run("sync", ["-f", path]);
+      const { bavail, bsize } = await statfs(path);
+      const bytes = bavail * bsize - Math.max(leftBytes, RESERVE_BYTES);
+      await run("fallocate", ["-l", String(bytes), ballast]);
+      // The last blocks go one by one, until there is none.
+      const rest = ["if=/dev/zero", `of=${ballast}.rest`, "bs=4096"];
+      if (leftBytes === 0) await expectFailure(run("dd", rest));
+    },
+    async free() {
+      for (const end of ["", ".rest"]) await rm(ballast + end, { force: true });
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+async function expectFailure(work: Promise<unknown>): Promise<void> {
+  const failed = await work.then(
+    () => false,
+    () => true,
+  );
+  if (!failed) throw new Error("there was no end of the disk");
+}
