@@ -12,7 +12,7 @@ import { openFaultStage, type FaultStage } from "../../support/fault-stage.ts";
 
 const { isWhole, random } = faultRun();
 /** In an ordinary run. */
-const SOME = 6;
+const SOME = 4;
 
 /** Between these and what is before them nothing happens that could fail. */
 const SAFE: ReadonlySet<StepName> = new Set([

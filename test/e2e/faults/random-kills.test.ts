@@ -17,7 +17,7 @@ import { faultRun } from "../../support/fault-run.ts";
 import { openFaultStage } from "../../support/fault-stage.ts";
 
 const { isWhole, random } = faultRun();
-const KILLS = isWhole ? 100 : 3;
+const KILLS = isWhole ? 100 : 2;
 /** From no change at all to a few of every client. */
 const MAX_LOAD_MS = 1500;
 const LIMIT_MS = 20 * 60_000;
