@@ -71,6 +71,8 @@ export interface EmbeddedOptions {
   readonly apiKeys: readonly string[];
   /** What happens to the sandboxes at the end. */
   readonly onExit: "kill" | "leave";
+  /** Milliseconds that requests under way have at the end; a moment by default. */
+  readonly graceMs?: number;
   readonly log: Logger;
   readonly clock?: Clock;
   /** Makes the handler of `/mcp`; it may call the service through its private door. */
@@ -109,6 +111,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     doors: toDoors(options, door),
     domain: options.domain,
     handlers: rooms.handlers,
+    graceMs: options.graceMs,
     log,
   });
   // The doors close before the rooms behind them, although they opened first.

@@ -13,7 +13,14 @@ import { openHome } from "./home.ts";
 /** How the two commands that embed the service differ. */
 export type LocalOptions = Pick<
   EmbeddedOptions,
-  "instance" | "tcp" | "apiKeys" | "onExit" | "allowHostTemplate" | "poolSize" | "startMcp"
+  | "instance"
+  | "tcp"
+  | "apiKeys"
+  | "onExit"
+  | "allowHostTemplate"
+  | "poolSize"
+  | "startMcp"
+  | "graceMs"
 >;
 
 /**

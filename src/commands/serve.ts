@@ -17,6 +17,8 @@ import { startServeMcp } from "./serve-mcp.ts";
 import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
+/** Who stops a service waits ten seconds, as supervisors do. */
+const GRACE_MS = 8000;
 const DEFAULT_POOL = 2;
 /** Its name in the home: one at a time, and its sandboxes are found again. */
 export const SERVE_INSTANCE = "serve";
@@ -42,6 +44,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     tcp: [{ host, port: config.port, tls }],
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
+    graceMs: GRACE_MS,
     poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
     startMcp: (door, keys, [chosen]) => {

@@ -27,6 +27,10 @@ const MAX_CONNECTIONS = 8192;
 /** Requests under way when the service ends have this long to finish. */
 const DEFAULT_GRACE_MS = 500;
 
+/** A stream over which nothing has gone for this long is not waited for; it may never end. */
+const SILENT_MS = 500;
+const DRAIN_POLL_MS = 20;
+
 /** Where a gateway request goes; without an address the gateway finds it by signature. */
 export interface GatewayTarget {
   readonly address: SandboxAddress | undefined;
@@ -73,8 +77,11 @@ export interface ListenerOptions {
   readonly domain: string;
   readonly handlers: Handlers;
   readonly log: Logger;
-  /** Milliseconds that requests under way have at the end; 500 by default. */
-  readonly graceMs?: number;
+  /**
+   * Milliseconds that requests under way have at the end, 500 by default: those to the control API,
+   * and streams that are not silent.
+   */
+  readonly graceMs?: number | undefined;
 }
 
 export interface Listener extends AsyncDisposable {
@@ -87,18 +94,17 @@ export interface Listener extends AsyncDisposable {
  * @throws SandboxError unavailable when a door cannot be opened.
  */
 export async function startListener(options: ListenerOptions): Promise<Listener> {
-  const state = { isDraining: false };
+  const state = { isDraining: false, answering: 0 };
   const sockets = new Set<Socket>();
   const servers: Server[] = [];
   const drains: (() => void)[] = [];
 
   async function close(): Promise<void> {
     state.isDraining = true;
-    const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
     const closing = servers.map((server) => closeServer(server));
     for (const drain of drains) drain();
-    // The timer must not keep the process once every door is closed.
-    await Promise.race([Promise.all(closing), delay(graceMs, undefined, { ref: false })]);
+    const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
+    await Promise.race([Promise.all(closing), quiet({ state, sockets, graceMs })]);
     for (const socket of sockets) socket.destroy();
     await Promise.all(closing);
   }
@@ -143,8 +149,38 @@ function createServerFor(door: Door, log: Logger): TlsServer {
 
 interface DoorParts {
   readonly options: ListenerOptions;
-  readonly state: { readonly isDraining: boolean };
+  readonly state: {
+    readonly isDraining: boolean;
+    /** Requests to the control API that have no reply yet. */
+    answering: number;
+  };
   readonly sockets: Set<Socket>;
+}
+
+/** Resolves when nobody is owed an answer any more and all streams are silent, or in time. */
+async function quiet(parts: {
+  readonly state: { readonly answering: number };
+  readonly sockets: ReadonlySet<Socket>;
+  readonly graceMs: number;
+}): Promise<void> {
+  const { state, sockets, graceMs } = parts;
+  const endMs = performance.now() + graceMs;
+  let passed = countBytes(sockets);
+  let silentSinceMs = performance.now();
+  while (performance.now() < endMs) {
+    // The timer must not keep the process once every door is closed.
+    await delay(DRAIN_POLL_MS, undefined, { ref: false });
+    const now = countBytes(sockets);
+    if (now !== passed || state.answering > 0) silentSinceMs = performance.now();
+    passed = now;
+    if (performance.now() - silentSinceMs >= SILENT_MS) return;
+  }
+}
+
+function countBytes(sockets: ReadonlySet<Socket>): number {
+  let bytes = 0;
+  for (const socket of sockets) bytes += socket.bytesRead + socket.bytesWritten;
+  return bytes;
 }
 
 function attach(server: Server, { options, state, sockets }: DoorParts): void {
@@ -189,7 +225,7 @@ interface Arrival {
 async function handleRequest(
   { request, response, destination }: Arrival,
   handlers: Handlers,
-  state: { readonly isDraining: boolean },
+  state: DoorParts["state"],
 ): Promise<void> {
   switch (destination.kind) {
     case "refused":
@@ -202,6 +238,10 @@ async function handleRequest(
     case "mcp":
       return handlers.mcp(request, response);
     case "control":
+      state.answering += 1;
+      response.once("close", () => {
+        state.answering -= 1;
+      });
       return handlers.control(request, response);
     case "gateway":
     case "unaddressed":

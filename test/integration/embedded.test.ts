@@ -8,6 +8,8 @@ import { createBareEngine } from "../../src/engine/bare.ts";
 import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
 import { reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
+import { startEchoServer } from "../support/echo.ts";
+import { createHeldEngine } from "../support/held-engine.ts";
 import { startTestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -101,6 +103,27 @@ test("a request that names another host is refused on every door", async () => {
   const headers = { "x-api-key": service.embedded.apiKey };
   const list = await fetch(`http://127.0.0.1:${port}/v2/sandboxes`, { headers });
   expect(await list.json()).toEqual([]);
+});
+
+test("an end waits for replies that are owed and for streams that still flow", async () => {
+  const engine = createHeldEngine();
+  await using echo = await startEchoServer();
+  await using service = await startTestService({ engine: engine.engine, graceMs: 20_000 });
+  const { sandboxID } = await service.create();
+  const other = await service.create();
+  using held = engine.hold("pause");
+  const pause = service.call({ method: "POST", path: `/sandboxes/${sandboxID}/pause` });
+  await held.reached;
+  const flowing = service.enter({ ...other, port: echo.port }, { path: "/slow" });
+  const silent = service.enter({ ...other, port: echo.port }, { path: "/drip" });
+  const cut = Promise.allSettled([silent]);
+  await expect.poll(() => echo.countConnections()).toBe(2);
+  const end = service.embedded[Symbol.asyncDispose]();
+  expect((await flowing).text).toBe("0123456789".repeat(2));
+  held[Symbol.dispose]();
+  expect((await pause).status).toBe(204);
+  expect(await cut).toMatchObject([{ status: "rejected" }]);
+  await end;
 });
 
 test("an end in the middle of a create leaves nothing", async () => {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
 
 export interface EchoServer extends AsyncDisposable {
   readonly port: number;
@@ -11,12 +12,17 @@ export interface EchoServer extends AsyncDisposable {
 
 /**
  * Answers every request with its method, target, headers and body as JSON. `/drip` answers with
- * one chunk and never ends, `/early` before it has read the body; an upgrade to `echo` sends every byte back.
+ * one chunk and never ends, `/slow` takes more than a second, `/early` before it has read the body; an upgrade to `echo` sends every byte back.
  */
 export async function startEchoServer(): Promise<EchoServer> {
   const server = createServer((request, response) => {
     if (request.url === "/drip") {
       response.write("first");
+      return;
+    }
+    if (request.url === "/slow") {
+      // oxlint-disable-next-line promise/prefer-await-to-then
+      void drip(response);
       return;
     }
     if (request.url === "/early") {
@@ -58,6 +64,15 @@ export async function startEchoServer(): Promise<EchoServer> {
       await closed.promise;
     },
   };
+}
+
+/** Twenty figures, one every 80 ms. */
+async function drip(response: ServerResponse): Promise<void> {
+  for (let index = 0; index < 20; index += 1) {
+    response.write(String(index % 10));
+    await delay(80);
+  }
+  response.end();
 }
 
 async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
