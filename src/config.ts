@@ -196,6 +196,13 @@ const SETTINGS = {
     isSwitch: true,
     help: "serve on loopback: offer the fixtures of the MCP conformance suite, without a key",
   },
+  hasMetrics: {
+    flag: "metrics",
+    environment: "SANDBOX_MCP_METRICS",
+    schema: flag,
+    isSwitch: true,
+    help: "serve: figures for Prometheus at /metrics, to keys of the team local",
+  },
   logLevel: {
     flag: "log-level",
     environment: "SANDBOX_MCP_LOG_LEVEL",
@@ -208,11 +215,7 @@ const SETTINGS = {
     schema: text,
     help: "a second place for the log lines that go to stderr",
   },
-  team: {
-    flag: "team",
-    schema: text,
-    help: "key create: the team that the key is for; local by default",
-  },
+  team: { flag: "team", schema: text, help: "key create: whose key it is; local by default" },
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
   ifMissing: {
     flag: "if-missing",
@@ -288,6 +291,8 @@ export interface Config {
     readonly level: (typeof LOG_LEVELS)[number];
     readonly file: string | undefined;
   };
+  /** Figures of `serve` for a monitor. */
+  readonly hasMetrics: boolean;
   /** Of a key that is made; undefined for the first team. */
   readonly team: string | undefined;
   readonly json: boolean;
@@ -424,6 +429,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     allowHostTemplate: given.allowHostTemplate,
     isConformance: given.isConformance ?? false,
     log: { level: given.logLevel ?? "info", file: given.logFile },
+    hasMetrics: given.hasMetrics ?? false,
     team: given.team,
     json: given.json ?? false,
     ifMissing: given.ifMissing ?? false,

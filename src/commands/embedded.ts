@@ -8,6 +8,7 @@ import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
+import { createFigures } from "../control/figures.ts";
 import { createControl } from "../control/handler.ts";
 import { createRateLimit } from "../control/rate-limit.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
@@ -26,7 +27,7 @@ import {
 } from "../sandboxes/reclaim.ts";
 import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
-import type { Store } from "../store/store.ts";
+import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 
 const INSTANCE_BYTES = 4;
 
@@ -71,6 +72,8 @@ export interface EmbeddedOptions {
   readonly apiKeys: readonly string[];
   /** What happens to the sandboxes at the end. */
   readonly onExit: "kill" | "leave";
+  /** Whether `GET /metrics` tells figures of the service. */
+  readonly hasMetrics?: boolean;
   /** Milliseconds that requests under way have at the end; a moment by default. */
   readonly graceMs?: number;
   readonly log: Logger;
@@ -135,8 +138,13 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     log,
   });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
+  const { maxSandboxes } = options;
+  const figures = options.hasMetrics
+    ? createFigures({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
+    : undefined;
   rooms.open({
-    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), log }),
+    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), figures, log }),
+    metrics: figures && ((request, response) => figures.handle(request, response)),
     gateway: (request, response, target) => gateway.handle(request, response, target),
     upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
     mcp: async (request, response) =>
@@ -184,6 +192,10 @@ function createRooms(): { readonly handlers: Handlers; open(handlers: Handlers):
     },
     mcp: async (request, response) =>
       open === undefined ? sendStarting(response) : open.mcp(request, response),
+    metrics: async (request, response) =>
+      open === undefined
+        ? sendStarting(response)
+        : (open.metrics ?? open.control)(request, response),
   };
   return {
     handlers,

@@ -21,6 +21,7 @@ export type LocalOptions = Pick<
   | "poolSize"
   | "startMcp"
   | "graceMs"
+  | "hasMetrics"
 >;
 
 /**

@@ -45,6 +45,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     graceMs: GRACE_MS,
+    hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
     startMcp: (door, keys, [chosen]) => {

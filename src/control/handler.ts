@@ -10,6 +10,7 @@ import type { KeyCheck } from "../sandboxes/keys.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { requireKey } from "./auth.ts";
+import type { Figures } from "./figures.ts";
 import { matchRoute, type Match } from "./match.ts";
 import { RATE_LIMIT, type RateLimit } from "./rate-limit.ts";
 import { toFault } from "./reply.ts";
@@ -29,6 +30,8 @@ export interface ControlOptions {
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly rateLimit: RateLimit;
+  /** Told of every call, where somebody asks for figures. */
+  readonly figures?: Pick<Figures, "note"> | undefined;
 }
 
 export type ControlHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
@@ -51,11 +54,14 @@ export function createControl(options: ControlOptions): ControlHandler {
     if (reply.body !== undefined) {
       sendJson(response, reply.status, { body: reply.body, headers: reply.headers ?? {} });
     } else if (!response.destroyed) response.writeHead(reply.status, reply.headers).end();
+    const durationMs = performance.now() - beganMs;
+    const { method = "GET" } = request;
+    options.figures?.note({ method, path, status: reply.status, durationMs });
     const entry = {
-      op: `${request.method} ${path}`,
+      op: `${method} ${path}`,
       outcome: error === undefined ? "ok" : "fault",
       status: reply.status,
-      durationMs: Math.round(performance.now() - beganMs),
+      durationMs: Math.round(durationMs),
       sandboxId,
     };
     if (error === undefined) options.log.debug(entry, "control");

@@ -27,6 +27,7 @@ export type Destination =
   | { readonly kind: "unaddressed" }
   | { readonly kind: "mcp" }
   | { readonly kind: "health" }
+  | { readonly kind: "metrics" }
   | { readonly kind: "control" };
 
 /** What the decision depends on. */
@@ -101,6 +102,7 @@ function byPath(target: string): Destination {
   if (SERVICE_PREFIXES.some((prefix) => path.startsWith(prefix))) return { kind: "unaddressed" };
   if (path === "/mcp") return { kind: "mcp" };
   if (path === "/health") return { kind: "health" };
+  if (path === "/metrics") return { kind: "metrics" };
   return { kind: "control" };
 }
 

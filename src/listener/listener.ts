@@ -53,6 +53,8 @@ export interface Handlers {
     target: GatewayTarget,
   ) => Promise<void>;
   readonly mcp: HttpHandler;
+  /** Figures of the service; without it the path is one of the control API like any other. */
+  readonly metrics?: HttpHandler | undefined;
 }
 
 /** The raw connection of an upgrade, with what was read beyond the head. */
@@ -237,6 +239,8 @@ async function handleRequest(
       return undefined;
     case "mcp":
       return handlers.mcp(request, response);
+    case "metrics":
+      return (handlers.metrics ?? handlers.control)(request, response);
     case "control":
       state.answering += 1;
       response.once("close", () => {

@@ -8,7 +8,7 @@ import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
-import type { BuiltInTemplate } from "./built-ins.ts";
+import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { createSandbox } from "./create-sandbox.ts";
 import { findMember, requireMember, type Domain, type Member } from "./domain.ts";
 import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
@@ -112,9 +112,18 @@ export interface TeamSandboxes {
   latestMetric(sandboxId: string): Sample | undefined;
 }
 
+/** How many there are. */
+export interface SandboxCount {
+  readonly running: number;
+  readonly paused: number;
+  readonly starting: number;
+}
+
 /** The room of sandboxes: itself as the first team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   of(team: string): TeamSandboxes;
+  /** Of all teams. */
+  count(): SandboxCount;
   /** @throws SandboxError not_found unless it runs. */
   locate(sandboxId: string): Endpoint;
   endpoints(): Endpoint[];
@@ -182,11 +191,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
   return {
     ...toOperations(domain, track),
-    of: (name) =>
-      toOperations(
-        { ...domain, team: name, templates: createTemplates({ ...templateOptions, team: name }) },
-        track,
-      ),
+    of: (name) => toOperations(asTeam(domain, templateOptions, name), track),
+    count: () => countMembers(domain),
     locate: (sandboxId) => locate(domain, sandboxId),
     endpoints: () => endpoints(domain),
     wake: (knock) => track(wakeSandbox(domain, knock)),
@@ -201,6 +207,16 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       domain.logBook[Symbol.dispose]();
     },
   };
+}
+
+/** The room on behalf of a team. */
+function asTeam(domain: Domain, options: TemplatesOptions, team: string): Domain {
+  return { ...domain, team, templates: createTemplates({ ...options, team }) };
+}
+
+function countMembers({ members, starting }: Domain): SandboxCount {
+  const running = [...members.values()].filter(({ run }) => run !== undefined).length;
+  return { running, paused: members.size - running, starting: starting.amount };
 }
 
 /** Runs work that must be over before the room is. */

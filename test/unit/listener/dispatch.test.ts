@@ -21,6 +21,8 @@ test.for([
   { name: "control path", head: head("/sandboxes"), expected: { kind: "control" } },
   { name: "unknown path", head: head("/x/../mcp"), expected: { kind: "control" } },
   { name: "health", head: head("/health?x=1"), expected: { kind: "health" } },
+  { name: "metrics", head: head("/metrics"), expected: { kind: "metrics" } },
+  { name: "below metrics", head: head("/metrics/x"), expected: { kind: "control" } },
   { name: "mcp", head: head("/mcp"), expected: { kind: "mcp" } },
   { name: "below mcp", head: head("/mcp/x"), expected: { kind: "control" } },
   { name: "file", head: head("/files?path=a"), expected: { kind: "unaddressed" } },
