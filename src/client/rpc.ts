@@ -33,7 +33,7 @@ export interface RpcOptions {
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 const STREAM_TYPE = "application/connect+";
-const BINARY_STREAM_TYPE = `${STREAM_TYPE}proto`;
+const BINARY_TYPE = /^application\/(?:connect\+)?proto\b/;
 
 /** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
@@ -79,7 +79,7 @@ async function* judged(
   header: Headers,
 ): AsyncGenerator<Uint8Array> {
   const type = header.get("content-type") ?? "";
-  const isBinary = type.startsWith(BINARY_STREAM_TYPE);
+  const isBinary = BINARY_TYPE.test(type);
   const reader = createMessageReader({
     isUnary: !type.startsWith(STREAM_TYPE),
     maxBytes: MAX_MESSAGE_BYTES,

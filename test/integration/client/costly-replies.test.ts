@@ -1,8 +1,14 @@
 /** Replies that are small to send and large to hold are refused before they are parsed. */
 
 import type { ServerResponse } from "node:http";
+import { createClient } from "@connectrpc/connect";
+import { Agent } from "undici";
 import { expect, test } from "vitest";
+import { createRpcTransport } from "../../../src/client/rpc.ts";
 import { createService } from "../../../src/client/service.ts";
+import { createSystemClock } from "../../../src/common/clock.ts";
+import { Process } from "../../../src/gen/process/process_pb.ts";
+import { startTestDaemon } from "../../support/envd.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { startRecorder } from "../../support/recorder.ts";
 
@@ -81,4 +87,23 @@ test("an error that would cost too much is quoted as the text that it is", async
     code: "invalid_argument",
     message: expect.stringContaining("[[[["),
   });
+});
+
+test("in the binary form brackets are no levels", async () => {
+  await using daemon = await startTestDaemon();
+  const dispatcher = new Agent({ connect: { socketPath: daemon.publicSocket } });
+  const transport = createRpcTransport({
+    connection: { dispatcher, clock: createSystemClock() },
+    baseUrl: "http://localhost",
+    headers: () => ({}),
+    isBinary: true,
+  });
+  const client = createClient(Process, transport);
+  const args = ["-c", "sleep 60", "[{,".repeat(500)];
+  const process = { cmd: "sh", args };
+  const started = client.start({ process, tag: "brackets" }, { signal });
+  await started[Symbol.asyncIterator]().next();
+  const { processes } = await client.list({});
+  expect(processes.map(({ config }) => config?.args)).toEqual([args]);
+  await dispatcher.destroy();
 });
