@@ -29,9 +29,15 @@ const DEFAULT_SECONDS = 0.8;
 /** The time that one input may cost the thread that serves everybody. */
 const MAX_CPU_MS = 250;
 /** Heap that the collector has not come to yet is no leak; the daemon's own is limited. */
-const MAX_GROWTH_BYTES = 192 * 1024 * 1024;
+const MAX_GROWTH_BYTES = 96 * 1024 * 1024;
 /** Where the server lives in the process of the test, whose inputs and replies grow it too. */
 const MAX_SHARED_GROWTH_BYTES = 512 * 1024 * 1024;
+/**
+ * A run this long has all that the server keeps for its own use after a half. What it grows by in
+ * the other half, it would go on growing by.
+ */
+const LONG_RUN_S = 10;
+const MAX_LATE_GROWTH_BYTES = 24 * 1024 * 1024;
 const BATCH = 25;
 /** A server that says nothing for this long will not say anything more. */
 const SILENCE_MS = 40;
@@ -47,8 +53,11 @@ export async function fuzz(
   generate: (random: Random) => FuzzInput,
 ): Promise<number> {
   const seed = fuzzSeed();
-  const untilMs = performance.now() + 1000 * Number(process.env["FUZZ_SECONDS"] ?? DEFAULT_SECONDS);
+  const seconds = Number(process.env["FUZZ_SECONDS"] ?? DEFAULT_SECONDS);
+  const startMs = performance.now();
+  const untilMs = startMs + 1000 * seconds;
   const bytesBefore = residentBytes(target.pid);
+  let bytesHalfway: number | undefined;
   let count = 0;
   const fail = (what: string, cause?: unknown): Error =>
     new Error(`FUZZ_SEED=${seed}, input ${count}: ${what}`, { cause });
@@ -60,6 +69,7 @@ export async function fuzz(
     const spentMs = mainThreadMs(target.pid) - cpuMs;
     if (spentMs > MAX_CPU_MS) throw fail(`took ${Math.round(spentMs)} ms: ${preview(input)}`);
     count += 1;
+    if (performance.now() > startMs + 500 * seconds) bytesHalfway ??= residentBytes(target.pid);
     if (count % BATCH !== 0) continue;
     await target.checkHealth().catch((error: unknown) => {
       throw fail(`no healthy answer afterwards: ${preview(input)}`, error);
@@ -67,8 +77,12 @@ export async function fuzz(
   }
   await target.checkHealth();
   const growth = residentBytes(target.pid) - bytesBefore;
-  const limit = target.pid === process.pid ? MAX_SHARED_GROWTH_BYTES : MAX_GROWTH_BYTES;
+  const isShared = target.pid === process.pid;
+  const limit = isShared ? MAX_SHARED_GROWTH_BYTES : MAX_GROWTH_BYTES;
   if (growth > limit) throw fail(`grew by ${growth} bytes`);
+  const lateGrowth = residentBytes(target.pid) - (bytesHalfway ?? bytesBefore);
+  const isLeak = seconds >= LONG_RUN_S && lateGrowth > MAX_LATE_GROWTH_BYTES;
+  if (isLeak && !isShared) throw fail(`grew by ${lateGrowth} bytes in its second half`);
   return count;
 }
 
