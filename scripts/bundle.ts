@@ -67,7 +67,7 @@ async function writeServer(folder: string): Promise<void> {
   });
   const file = join(folder, "main.js");
   await build.write({ format: "esm", file, codeSplitting: false, minify: true });
-  await cp(join(BUILT, "envd.cjs"), join(folder, "envd.cjs"));
+  for (const name of ["envd.cjs", "egress.mjs"]) await cp(join(BUILT, name), join(folder, name));
 }
 
 /** Has modules of Node required where they are used, instead of imported before anything runs. */

@@ -60,6 +60,7 @@ test("the bundle is valid, its server one file that imports nothing but a loader
   const files = names.filter((entry) => entry.isFile()).map(({ name }) => name);
   expect(files.toSorted()).toEqual([
     "LICENSE",
+    "egress.mjs",
     "envd.cjs",
     "main.js",
     "manifest.json",
