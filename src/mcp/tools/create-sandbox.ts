@@ -35,8 +35,11 @@ const input = z.strictObject({
   allow_internet: z
     .boolean()
     .default(true)
-    .describe("Whether programs may reach the internet; get_sandbox shows whether they do."),
-  allow_out: networkInput("Hosts or CIDRs that may be reached; deny the rest with deny_out."),
+    .describe("Whether programs may reach the internet; a note tells where they cannot."),
+  allow_out: networkInput(
+    "What may be reached, as CIDRs, addresses or, for HTTP and TLS, names such as *.example.com; " +
+      "deny the rest with 0.0.0.0/0 in deny_out.",
+  ),
   deny_out: networkInput("CIDRs that may not be reached, such as 0.0.0.0/0."),
   public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),
 });
@@ -79,6 +82,10 @@ export const createSandbox = defineTool({
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
     const isOther = wish.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
+    const notes = [
+      ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
+      ...(wish.allow_internet && (await isOffline(sandboxId, context)) ? [OFFLINE] : []),
+    ];
     return recordReply({
       sandbox_id: sandboxId,
       template,
@@ -86,10 +93,22 @@ export const createSandbox = defineTool({
       ...expiryField(context, sandboxId),
       ...(host !== undefined && { port_host: host }),
       log: logUri(sandboxId),
-      ...(isOther && { note: `template ${DEFAULT_TEMPLATE} is not built; ${template} was used` }),
+      ...(notes.length > 0 && { note: notes.join("; ") }),
     });
   },
 });
+
+const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
+
+/** What was asked for is not always what a machine can give, and its reply does not tell. */
+async function isOffline(sandboxId: string, { service, signal }: ToolContext): Promise<boolean> {
+  try {
+    return (await service.control.get(sandboxId, signal)).allowInternetAccess === false;
+  } catch {
+    // The sandbox is there all the same, and whatever is wrong shows at its first use.
+    return false;
+  }
+}
 
 /** A sandbox that comes after its call was cancelled is ended: nobody would know of it. */
 async function create(wish: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
