@@ -64,6 +64,8 @@ export interface Lab extends AsyncDisposable {
   onMachine(command: string): Promise<string>;
   /** Packets that came from routers to the machine, whatever became of them. */
   sent(): Promise<number>;
+  /** Does something while the machine has no rules at all, as after somebody flushed them. */
+  withoutRules(work: () => Promise<void>): Promise<void>;
   /** What of ours is on the machine: links, rules, forwarding. */
   traces(): Promise<readonly string[]>;
 }
@@ -106,6 +108,16 @@ export async function startLab(): Promise<Lab> {
     received: async () => readCounter(far, "come"),
     strayed: async () => readCounter(far, "stray"),
     sent: async () => readCounter(machine, "come"),
+    async withoutRules(work) {
+      const saved = join(folder.path, "rules");
+      await writeFile(saved, await within(machine, ["nft list ruleset"]));
+      await within(machine, ["nft flush ruleset"]);
+      try {
+        await work();
+      } finally {
+        await within(machine, [`nft -f ${saved}`]);
+      }
+    },
     traces: async () => {
       const forwarding = await within(machine, [
         "grep -r . /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf --include=*forward*",

@@ -8,6 +8,8 @@ import {
   answered,
   attack,
   disarm,
+  fetchFrom,
+  OPEN,
   type Attempt,
   type Field,
   type OwnSandbox,
@@ -31,6 +33,16 @@ export function describeAttacks(ground: () => Field): void {
       const before = await lab.strayed();
       expect(answered(await attack(sandbox, await hostAttempts(ground())))).toEqual([]);
       expect(await lab.strayed()).toBe(before);
+    });
+
+    test("E36 nor once somebody flushed the rules of the host", async () => {
+      const { sandbox, lab } = ground();
+      // Nor is anybody there to answer names.
+      const attempts = (await hostAttempts(ground())).filter(([, host]) => !host.endsWith(".test"));
+      await lab.withoutRules(async () => {
+        expect(answered(await attack(sandbox, attempts))).toEqual([]);
+      });
+      expect(await fetchFrom(sandbox, OPEN)).toContain("far");
     });
 
     test("E37 no metadata service answers, by address or name, even where allowOut names it", async () => {
@@ -64,10 +76,11 @@ export function describeAttacks(ground: () => Field): void {
         { network: { denyOut: [ALL] } },
         { network: { denyOut: halves } },
       ];
-      for (const wish of wishes) {
+      for (const [index, wish] of wishes.entries()) {
         await using closed = await ground().create(wish);
+        const seconds = index === 0 ? OFF_SECONDS : 0;
         const before = { received: await lab.received(), sent: await lab.sent() };
-        expect(answered(await attack(closed, OFF_ATTEMPTS, OFF_SECONDS))).toEqual([]);
+        expect(answered(await attack(closed, OFF_ATTEMPTS, seconds))).toEqual([]);
         expect({ received: await lab.received(), sent: await lab.sent() }).toEqual(before);
       }
     });

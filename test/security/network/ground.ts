@@ -78,7 +78,13 @@ export function labFlags(lab: Lab): string[] {
 
 /** Everything a command of root inside prints, whatever its exit code. */
 export async function inside(target: Sandbox, command: string): Promise<string> {
-  const result = await target.commands.run(`{ ${command}; } 2>&1; true`, { user: "root" });
+  const words = `{ ${command}; } 2>&1; true`;
+  // What it runs has time limits of its own.
+  const result = await target.commands.run(words, {
+    user: "root",
+    timeoutMs: 0,
+    requestTimeoutMs: 0,
+  });
   return result.stdout.trim();
 }
 
@@ -135,11 +141,30 @@ function openChains(table: string, chains: readonly string[]): string {
   return chains.map((chain) => `insert rule inet ${table} ${chain} accept`).join(" ; ");
 }
 
+/** Programs for names of hosts that the routers of a home have. */
+export async function egressPrograms(home: string): Promise<number[]> {
+  const users = (await routersOf(home)).map((slot) => 2_000_000_000 + Number(slot));
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found = await Promise.all(
+    pids.map(async (pid) => {
+      const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");
+      // Real, effective, saved and file system id: all four are the same.
+      const ids = /^Uid:\t(\d+)\t(\d+)\t(\d+)\t(\d+)$/m.exec(status)?.slice(1) ?? [];
+      return users.some((user) => ids.length === 4 && ids.every((id) => Number(id) === user));
+    }),
+  );
+  return pids.filter((_pid, index) => found[index]).map(Number);
+}
+
 /** The number of the router that the service of a home has. */
 async function routerOf(home: string): Promise<string> {
-  for (const name of await readdir(ROUTERS)) {
-    if (!/^\d+$/.test(name)) continue;
-    if ((await readlink(join(ROUTERS, name))).startsWith(`${home}/`)) return name;
-  }
-  throw new Error(`no router for ${home}`);
+  const [slot] = await routersOf(home);
+  if (slot === undefined) throw new Error(`no router for ${home}`);
+  return slot;
+}
+
+async function routersOf(home: string): Promise<string[]> {
+  const slots = (await readdir(ROUTERS)).filter((name) => /^\d+$/.test(name));
+  const owners = await Promise.all(slots.map(async (slot) => readlink(join(ROUTERS, slot))));
+  return slots.filter((_slot, index) => owners[index]?.startsWith(`${home}/`));
 }

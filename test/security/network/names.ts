@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LAB } from "../../support/lab.ts";
 import {
   ALL,
+  egressPrograms,
   FAILED,
   fetchFrom,
   inside,
@@ -136,9 +137,25 @@ export function describeNames(ground: () => Field): void {
       expect(await fetchFrom(changing, OPEN)).toContain("far");
     });
 
+    test("the program for names has no rights, and is there again when it dies", async () => {
+      const { serve } = ground();
+      const [pid] = await egressPrograms(serve.home);
+      const status = await readFile(`/proc/${pid}/status`, "utf8");
+      expect(status).toMatch(/^CapEff:\t0+$/m);
+      expect(status).toMatch(/^CapPrm:\t0+$/m);
+      expect(status).toMatch(/^NoNewPrivs:\t1$/m);
+      expect(status).toMatch(/^Groups:\t *$/m);
+      process.kill(Number(pid), "SIGKILL");
+      await expect.poll(() => curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
+      expect(await egressPrograms(serve.home)).not.toContain(pid);
+    });
+
     test("names hold again once a service that was killed is back, and not meanwhile", async () => {
       const before = await ground().lab.received();
-      await ground().restart(async () => expect(await ground().lab.received()).toBe(before));
+      await ground().restart(async () => {
+        expect(await egressPrograms(ground().serve.home)).toEqual([]);
+        expect(await ground().lab.received()).toBe(before);
+      });
       expect(await curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
       expect(await curl("https://a.wild.test/")).toContain(`"at":"${LAB.publicHost}"`);
       expect(await curl("http://other.test/")).toMatch(/Could not resolve/);

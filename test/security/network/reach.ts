@@ -8,6 +8,7 @@ import { startProgram } from "../../support/program.ts";
 import { startServe } from "../../support/serve.ts";
 import {
   ALL,
+  egressPrograms,
   FAILED,
   fetchFrom,
   inside,
@@ -138,11 +139,14 @@ while True:
       const others = await ground().lab.traces();
       const killed = await startServe(labFlags(ground().lab));
       const its = { apiKey: killed.apiKey, apiUrl: killed.url, sandboxUrl: killed.url };
-      const orphan = await Sandbox.create("base", its);
+      const network = { allowOut: [LAB.publicHost, "allowed.test"], denyOut: [ALL] };
+      const orphan = await Sandbox.create("base", { ...its, network });
       expect(await fetchFrom(orphan, OPEN)).toContain("far");
       expect(await ground().lab.traces()).not.toEqual(others);
+      expect(await egressPrograms(killed.home)).toHaveLength(1);
       killed.program.child.kill("SIGKILL");
       await killed.program.exited();
+      await expect.poll(() => egressPrograms(killed.home)).toEqual([]);
       await using gc = startProgram(["gc", "--home", killed.home]);
       expect(await gc.exited()).toBe(0);
       expect(await ground().lab.traces()).toEqual(others);
