@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { expect, test } from "vitest";
+import { makeBusy } from "../support/busy-stdio.ts";
 import { takeCensus } from "../support/census.ts";
 import { openTestHome } from "../support/home.ts";
 import { OFFLINE, PROGRAM, startProgram, type TestProgram } from "../support/program.ts";
@@ -15,19 +16,6 @@ const QUIET = { SANDBOX_MCP_LOG_LEVEL: "error" };
 interface Session {
   readonly program: TestProgram;
   readonly raw: RawStdio;
-}
-
-/** A sandbox with a running process and an armed watcher: everything that could be left. */
-async function makeBusy(raw: RawStdio): Promise<void> {
-  await raw.initialize();
-  const created = await raw.request("tools/call", { name: "create_sandbox", arguments: {} });
-  const fields = created["structuredContent"];
-  assert.ok(typeof fields === "object" && fields !== null && "sandbox_id" in fields);
-  const sandbox = { sandbox_id: String(fields.sandbox_id) };
-  const call = async (name: string, input: object): Promise<unknown> =>
-    raw.request("tools/call", { name, arguments: { ...sandbox, ...input } });
-  await call("run_process", { cmd: "sleep 600", wait_seconds: 0 });
-  await call("watch_path", { path: ".", wait_seconds: 0 });
 }
 
 test.for<{ name: string; end: (session: Session) => void }>([

@@ -203,7 +203,7 @@ function isProgram({ command }: ProcessPosture): boolean {
 }
 
 function isDaemon(command: string): boolean {
-  return command.includes("/run/sandbox-mcp/node") && command.endsWith("/envd.mjs");
+  return command.includes("/run/sandbox-mcp/node") && /\/envd\.\w+$/.test(command);
 }
 
 async function posturesOf(id: string): Promise<ProcessPosture[]> {

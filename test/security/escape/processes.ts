@@ -194,7 +194,7 @@ async function createWithTokens(range: AttackRange) {
 }
 
 async function daemonPid(sandbox: Sandbox): Promise<number> {
-  const { stdout } = await sandbox.commands.run("pgrep -P 1 -f envd[.]mjs");
+  const { stdout } = await sandbox.commands.run("pgrep -P 1 -f /envd[.]");
   return Number(stdout);
 }
 

@@ -1,0 +1,148 @@
+/**
+ * R1 and R22: whoever starts the program, and however that ends, nothing is left; and a service that
+ * is asked to end lets go of what it serves in time.
+ */
+
+import assert from "node:assert/strict";
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
+import { Sandbox } from "e2b";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { makeBusy } from "../support/busy-stdio.ts";
+import { takeCensus, type Census } from "../support/census.ts";
+import { openTestHome, type TestHome } from "../support/home.ts";
+import { PROGRAM, startProgram } from "../support/program.ts";
+import { openRawStdio, type RawStdio } from "../support/raw-stdio.ts";
+import { attackedRuntimes, IS_WHOLE_RUN } from "../support/runtimes.ts";
+
+const END_LIMIT_MS = 10_000;
+/** A machine under load starts slowly; a unary call that goes on longer than this hangs. */
+const CALL_LIMIT_MS = 10_000;
+const CALLS = 20;
+
+interface Session {
+  readonly child: ChildProcess;
+  readonly raw: RawStdio;
+}
+
+/** Ways in which hosts start a server; the words come before those of the program. */
+const MODES: Readonly<Record<string, readonly string[]>> = {
+  directly: [],
+  "by a shell": ["sh", "-c", '"$@"; exit $?', "sh"],
+  "in a session of its own": ["setsid", "--wait"],
+  "as process 1": ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
+};
+const TRIGGERS: Readonly<Record<string, (session: Session) => void>> = {
+  "the end of stdin": ({ child }) => child.stdin?.end(),
+  "a closed stdout": ({ child, raw }) => {
+    child.stdout?.destroy();
+    raw.notify("notifications/initialized");
+    // The answer to this has nowhere to go.
+    raw.request("tools/list").catch(() => undefined);
+  },
+  "the kill of its parent": ({ child }) => {
+    child.kill("SIGKILL");
+    child.stdin?.destroy();
+  },
+};
+const ALL = Object.keys(MODES).flatMap((mode) => Object.keys(TRIGGERS).map((by) => ({ mode, by })));
+const TRIALS = ALL.filter(
+  // Elsewhere the parent's kill is that of the server itself: then nobody is left to clean up.
+  ({ mode, by }) => by !== "the kill of its parent" || mode === "by a shell",
+);
+/** Each time for the default runtime, of which the e2e level tests more. */
+const SHORT_LIST = TRIALS.filter(({ mode }) => mode === "by a shell").slice(0, 1);
+
+describe.each(attackedRuntimes())("on %s", (runtime) => {
+  let home: TestHome;
+  let before: Census;
+
+  beforeAll(async () => {
+    home = await openTestHome();
+    before = await takeCensus();
+  });
+
+  afterAll(async () => home[Symbol.asyncDispose]());
+
+  test.for(IS_WHOLE_RUN ? TRIALS : SHORT_LIST)(
+    "R1 started $mode, $by ends it and leaves nothing",
+    async ({ mode, by }) => {
+      const program = [process.execPath, PROGRAM, "stdio", "--home", home.path];
+      const [file, ...words] = [...(MODES[mode] ?? []), ...program, "--runtime", runtime];
+      const child = spawn(file, words, {
+        stdio: ["pipe", "pipe", "ignore"],
+        env: { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "error" },
+      });
+      const raw = openRawStdio(child.stdin, child.stdout);
+      await makeBusy(raw);
+      TRIGGERS[by]?.({ child, raw });
+      await expect
+        .poll(async () => takeCensus(), { timeout: END_LIMIT_MS, interval: 100 })
+        .toEqual(before);
+      expect(raw.strays).toEqual([]);
+      child.stdin.destroy();
+      child.stdout.destroy();
+    },
+  );
+
+  test("R22 a service that is asked to end ends its streams and finishes its calls", async () => {
+    const { program, options, url } = await startService(home.path, runtime);
+    const sandbox = await Sandbox.create("base", options);
+    const command = await sandbox.commands.run("exec sleep 600", { background: true });
+    const stream = command.wait().then(
+      () => "ended",
+      () => "told",
+    );
+    const calls = Array.from({ length: CALLS }, async (_, index) =>
+      fetch(`${url}/v2/sandboxes`, {
+        headers: { "x-api-key": options.apiKey },
+        signal: AbortSignal.timeout(CALL_LIMIT_MS + index),
+      }).then(
+        async (reply) => (Array.isArray(await reply.json()) ? "whole" : "refused"),
+        (error: unknown) => (String(error).includes("timeout") ? "hangs" : "refused"),
+      ),
+    );
+    program.child.kill("SIGTERM");
+    expect(await program.exited()).toBe(0);
+    expect(await stream).toBe("told");
+    const outcomes = new Set(await Promise.all(calls));
+    expect(outcomes.difference(new Set(["whole", "refused"]))).toEqual(new Set());
+    await expect(fetch(`${url}/health`)).rejects.toThrow(/fetch failed/);
+    await collect(home.path, runtime);
+    expect(await takeCensus()).toEqual(before);
+  });
+
+  test("R22 a second signal ends it at once, whatever it serves", async () => {
+    const { program, options } = await startService(home.path, runtime);
+    const sandbox = await Sandbox.create("base", options);
+    const command = await sandbox.commands.run("exec sleep 600", { background: true });
+    const stream = command.wait().catch(() => "told");
+    program.child.kill("SIGTERM");
+    await delay(10);
+    program.child.kill("SIGTERM");
+    await program.exited();
+    expect(await stream).toBe("told");
+    await collect(home.path, runtime);
+    expect(await takeCensus()).toEqual(before);
+  });
+});
+
+async function startService(home: string, runtime: string) {
+  const apiKey = `e2b_${randomBytes(20).toString("hex")}`;
+  const flags = ["serve", "--home", home, "--port", "0", "--runtime", runtime];
+  const program = startProgram(flags, { SANDBOX_MCP_API_KEY: apiKey });
+  for await (const text of createInterface({ input: program.stdout })) {
+    const url = /^listening on (http\S+)$/.exec(text)?.[1];
+    if (url !== undefined)
+      return { program, url, options: { apiKey, apiUrl: url, sandboxUrl: url } };
+  }
+  throw new Error(`serve ended before it listened:\n${program.stderr()}`);
+}
+
+/** What a service leaves on purpose goes with the next one, or with this. */
+async function collect(home: string, runtime: string): Promise<void> {
+  const gc = startProgram(["gc", "--home", home, "--runtime", runtime]);
+  assert.equal(await gc.exited(), 0, gc.stderr());
+}
