@@ -28,6 +28,8 @@ export type Destination =
   | { readonly kind: "mcp" }
   | { readonly kind: "health" }
   | { readonly kind: "metrics" }
+  /** A host looks for a way to log in, which there is not: only a key. */
+  | { readonly kind: "login-probe" }
   | { readonly kind: "control" };
 
 /** What the decision depends on. */
@@ -96,6 +98,9 @@ function byHeaders({ sandboxIds, sandboxPorts }: RequestHead): Destination {
 
 const SERVICE_PREFIXES = ["/filesystem.Filesystem/", "/process.Process/"];
 
+/** Where MCP hosts look for a server that issues tokens, and where they would register with it. */
+const LOGIN_PATTERN = /^(?:\/mcp)?(?:\/\.well-known\/|\/(?:register|authorize|token)$)/;
+
 function byPath(target: string): Destination {
   const [path = ""] = target.split("?", 1);
   if (path === "/files" || path.startsWith("/files/")) return { kind: "unaddressed" };
@@ -103,6 +108,7 @@ function byPath(target: string): Destination {
   if (path === "/mcp") return { kind: "mcp" };
   if (path === "/health") return { kind: "health" };
   if (path === "/metrics") return { kind: "metrics" };
+  if (LOGIN_PATTERN.test(path)) return { kind: "login-probe" };
   return { kind: "control" };
 }
 

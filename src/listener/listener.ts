@@ -237,6 +237,9 @@ async function handleRequest(
     case "health":
       response.writeHead(state.isDraining ? 503 : 204, { "cache-control": "no-store" }).end();
       return undefined;
+    case "login-probe":
+      // Without asking for a key: a host that sees 401 here would take it for a login to come.
+      return sendJson(response, 404, { body: { error: "not_found" } });
     case "mcp":
       return handlers.mcp(request, response);
     case "metrics":

@@ -84,5 +84,12 @@ test("the fixtures are refused on an address that others reach", async () => {
 test("without the flag nobody is let in without a key", async () => {
   await using serve = await startServe();
   const reply = await fetch(`${serve.url}/mcp`, { method: "POST", body: "{}" });
-  expect(reply.status).toBe(401);
+  expect([reply.status, reply.headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
+  // A host that looks for a login finds none, instead of a second refusal.
+  for (const path of ["/.well-known/oauth-protected-resource/mcp", "/register"]) {
+    // oxlint-disable-next-line no-await-in-loop
+    const probe = await fetch(`${serve.url}${path}`);
+    // oxlint-disable-next-line no-await-in-loop
+    expect([probe.status, await probe.json()]).toEqual([404, { error: "not_found" }]);
+  }
 });
