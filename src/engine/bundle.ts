@@ -6,6 +6,7 @@
 import { ID_RANGE } from "../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "./daemon.ts";
 import type { Bind, ContainerLimits } from "./engine.ts";
+import { FILTER_ANNOTATION } from "./filter-cache.ts";
 import { createSeccompProfile } from "./seccomp.ts";
 
 /** What the bundle must know of the machine. */
@@ -30,6 +31,8 @@ export interface BundleOptions {
   readonly binds?: readonly Bind[];
   /** Undefined where there are no cgroups: the limits of single processes are all there is then. */
   readonly cgroupPath: string | undefined;
+  /** The compiled system call filter in base64, for a runtime that takes it so. */
+  readonly filter?: string | undefined;
   readonly host: BundleHost;
 }
 
@@ -96,6 +99,7 @@ export function createBundle(options: BundleOptions): object {
     root: { path: options.rootPath, readonly: false },
     process: createProcess(options),
     mounts: [...createMounts(options.daemonPath), ...(options.binds ?? []).map(toBindMount)],
+    ...(options.filter !== undefined && { annotations: { [FILTER_ANNOTATION]: options.filter } }),
     linux: {
       namespaces: [
         ...["pid", "mount", "ipc", "uts", "network", "cgroup"].map((type) => ({ type })),
@@ -107,7 +111,9 @@ export function createBundle(options: BundleOptions): object {
         cgroupsPath: options.cgroupPath,
         resources: createResources(options.limits, options.host),
       }),
-      seccomp: createSeccompProfile(options.host.architecture),
+      ...(options.filter === undefined && {
+        seccomp: createSeccompProfile(options.host.architecture),
+      }),
       sysctl: SYSCTLS,
       maskedPaths: MASKED_PATHS,
       readonlyPaths: READ_ONLY_PATHS,

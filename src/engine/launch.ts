@@ -12,6 +12,7 @@ import { checkId, openContainer } from "./container.ts";
 import { DISK_NAMES, makeDisk, mountDisk, STACKS, type DiskOptions } from "./disk.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
 import { readIfThere } from "./files.ts";
+import type { FilterCache } from "./filter-cache.ts";
 import { claimIds } from "./ids.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { readLevel, requireLevel } from "./level.ts";
@@ -48,6 +49,7 @@ export interface LaunchContext extends RuntimeChoice {
   readonly daemon: string;
   /** Undefined where containers have loopback alone. */
   readonly outside: Outside | undefined;
+  readonly filters: FilterCache;
 }
 
 /**
@@ -120,7 +122,9 @@ async function launch(
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
   const { spec, idBase, cgroup } = claim;
-  await allEnded([disk, writeConfig(context, claim), cgroup.make()]);
+  const { runtime, filters } = context;
+  const filter = filters.get(runtime);
+  await allEnded([disk, writeConfig(context, claim, filter), cgroup.make()]);
   await step("launch.prepared");
   const pid = await runRuntime(context, claim, signal);
   await step("launch.running");
@@ -128,6 +132,9 @@ async function launch(
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
   const level = await readLevel({ pid, idBase, runtime: context.runtime });
   requireLevel(level, context.level);
+  const state = join(spec.directory, FOLDER_NAMES.runtime, "state", spec.id);
+  if (filter === undefined) await filters.learn(runtime, state, pid);
+  else await filters.verify(runtime, pid);
   const daemon = basename(context.daemon);
   const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
   await writeRecord(spec.directory, record);
@@ -215,7 +222,11 @@ export interface Claim {
   readonly cgroup: Cgroup;
 }
 
-async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> {
+async function writeConfig(
+  context: LaunchContext,
+  claim: Claim,
+  filter: string | undefined,
+): Promise<void> {
   const { spec, idBase, cgroup } = claim;
   const stage = stageOf(spec.directory);
   const config = createBundle({
@@ -228,6 +239,7 @@ async function writeConfig(context: LaunchContext, claim: Claim): Promise<void> 
     usersPath: stage.users,
     binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stage.bind(index), path })),
     cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
+    filter,
     host: {
       architecture: process.arch,
       hasSwapLimit: context.cgroups.hasSwapLimit,

@@ -7,6 +7,7 @@ import { checkId, openContainer, type ContainerParts } from "./container.ts";
 import { locateDaemon, prepareDaemon } from "./daemon.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "./egress-support.ts";
 import type { Container, ContainerSpec, Engine } from "./engine.ts";
+import { createFilterCache } from "./filter-cache.ts";
 import { holdIds } from "./ids.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
@@ -36,6 +37,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       throw error;
     }
   };
+  const filters = createFilterCache();
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
     if (freshness === "fresh") egress = undefined;
@@ -46,7 +48,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { outside } = await support();
-    return { ...choice, cgroups: await readCgroupHost(), daemon, outside };
+    return { ...choice, cgroups: await readCgroupHost(), daemon, outside, filters };
   };
   return {
     name: "oci",

@@ -16,6 +16,7 @@ import {
   type EngineReport,
   type IsolationLevel,
 } from "./engine.ts";
+import { createFilterCache } from "./filter-cache.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import { probeKey, readProbe, writeProbe } from "./probe-cache.ts";
 import { newProbeId } from "./prune.ts";
@@ -138,6 +139,7 @@ async function tryRuntime(
       level: "none",
       cgroups,
       daemon,
+      filters: createFilterCache(),
       outside: undefined,
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;

@@ -130,7 +130,7 @@ async function startWarm(
     await container.resume();
     await step("claim.thawed");
     await initDaemon(container, toInit(domain, intent, wish.plan.resolved.build), signal);
-    await awaitHealth(container, signal);
+    // The reply comes after the daemon listens to clients.
     await step("claim.healthy");
     signal.throwIfAborted();
     return { container, intent };

@@ -38,6 +38,12 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     return record;
   }
 
+  /** Mode and number of the system call filters, as the kernel tells them. */
+  async function filtersOf(id: string) {
+    const { pid } = await recordOf(id);
+    return (await readFile(`/proc/${pid}/status`, "utf8")).match(/^Seccomp\S*:\s+\d+$/gm);
+  }
+
   test("the probe proves the runtime and remembers it", async () => {
     const fresh = await host.engine.probe("fresh");
     const cached = await host.engine.probe();
@@ -81,6 +87,18 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
       cpuQuota: "50000",
       pids: "40",
     });
+  });
+
+  test("a later container is filtered as the first one, which the runtime compiled for", async () => {
+    await using first = await host.create();
+    await using later = await host.create({ layers: base });
+    expect(await filtersOf(later.id)).toEqual(await filtersOf(first.id));
+    expect(String(await filtersOf(later.id))).toMatch(/^Seccomp:\s+2,/);
+    const config = await readFile(join(host.directoryOf(later.id), "config.json"), "utf8");
+    expect(config.includes('"defaultAction"')).toBe(runtime !== "crun");
+    await initDaemon(later);
+    const refused = await runInside(later, "unshare --user true; mount -t tmpfs none /mnt");
+    expect(refused.exitCode).not.toBe(0);
   });
 
   test("two containers share no namespace, no id and no disk", async () => {

@@ -31,6 +31,13 @@ const CAPABILITIES = [
 ];
 
 describe("the bundle", () => {
+  test("a compiled filter takes the place of the profile", () => {
+    const bundle = createBundle({ ...OPTIONS, filter: "AAAA" });
+    expect(bundle).toMatchObject({ annotations: { "run.oci.seccomp_bpf_data": "AAAA" } });
+    expect(JSON.stringify(bundle)).not.toContain("defaultAction");
+    expect(JSON.stringify(createBundle(OPTIONS))).toContain("defaultAction");
+  });
+
   test("has every namespace, its own ids and its limits", () => {
     const ids = [{ containerID: 0, hostID: 0x200000, size: 65_536 }];
     expect(createBundle(OPTIONS)).toMatchObject({

@@ -1,0 +1,23 @@
+/** Which compiled filter is used again, and that a process without it is found out. */
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createFilterCache } from "../../../src/engine/filter-cache.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+test("a filter that did not take hold on its process is never used again", async () => {
+  await using state = await makeTempFolder();
+  await writeFile(join(state.path, "seccomp.bpf"), "filter");
+  const cache = createFilterCache();
+  // This process has no filter.
+  await cache.learn("crun", state.path, process.pid);
+  expect(cache.get("crun")).toBeUndefined();
+  await cache.learn("crun", state.path, 0);
+  expect(cache.get("crun")).toBeUndefined();
+});
+
+test("a process cannot be filtered by what was never learned", async () => {
+  const cache = createFilterCache();
+  await expect(cache.verify("runc", process.pid)).rejects.toMatchObject({ code: "unavailable" });
+});
