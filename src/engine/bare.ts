@@ -32,6 +32,9 @@ export function createBareEngine(options: BareEngineOptions): Engine {
     adopt: async () => undefined,
     remove: async (_id, directory) => removeFolder(directory),
     prune: async () => [],
+    squash: async () => {
+      throw new SandboxError("unimplemented", "the bare engine has no layers to join");
+    },
   };
 }
 

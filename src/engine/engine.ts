@@ -169,6 +169,11 @@ export interface Engine {
   create(spec: ContainerSpec, signal: AbortSignal): Promise<Container>;
   /** The container that an earlier process made in this folder, if it still lives or was halted. */
   adopt(id: string, directory: string): Promise<Container | undefined>;
+  /**
+   * Makes one layer in `directory` (made by this call) of all but the `kept` lowest; upon those it
+   * shows the same tree. Durable when it resolves.
+   */
+  squash(layers: readonly Layer[], kept: number, directory: string): Promise<Layer>;
   /** Ends and removes whatever container, mount or cgroup belongs to this folder. */
   remove(id: string, directory: string): Promise<void>;
   /**

@@ -10,10 +10,12 @@ import type { Container, ContainerSpec, Engine } from "./engine.ts";
 import { createFilterCache } from "./filter-cache.ts";
 import { holdIds } from "./ids.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
+import { makeLayer } from "./layers.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
 import { findDeadProbes, pruneDaemons } from "./prune.ts";
 import { readRecord, readStartTicks } from "./record.ts";
 import { haltContainer, removeContainer } from "./removal.ts";
+import { squashInto } from "./squash.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
@@ -59,6 +61,8 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     },
     create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
     adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
+    squash: async (layers, kept, directory) =>
+      makeLayer(directory, async (draft) => squashInto(draft, { layers, kept })),
     prune: async (directories) => {
       const probes = await findDeadProbes(options.home);
       for (const id of probes) {

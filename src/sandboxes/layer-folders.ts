@@ -20,8 +20,16 @@ export function layerFolders(build: BuildRecord): string[] {
     .flatMap((path) => path.split(sep).slice(0, 1));
 }
 
+/** How many layers, from the bottom, are those of a built-in template and not of snapshots. */
+export function countBuiltIn(build: BuildRecord): number {
+  const first = build.layers.findIndex(({ root }) =>
+    SNAPSHOT_PATTERN.test(root.split(sep)[0] ?? ""),
+  );
+  return first === -1 ? build.layers.length : first;
+}
+
 /** Snapshots are written to a folder named for their build, under another ending until whole. */
-const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z]+)?$/;
+const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z]+)*$/;
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
 export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {

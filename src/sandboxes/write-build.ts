@@ -5,19 +5,23 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
+import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain, Member } from "./domain.ts";
 import { nowOrLater } from "./later.ts";
-import { layerFolders } from "./layer-folders.ts";
+import { countBuiltIn, layerFolders, toLayers } from "./layer-folders.ts";
 
-/** Each snapshot of a snapshot adds a layer, and a mount takes only so many. */
+/**
+ * Each snapshot of a snapshot adds a layer, which makes every look for a name that is not there
+ * longer; a mount takes 128. One that would be longer than this becomes one layer upon the template.
+ */
 const MAX_LAYERS = 24;
 
 /**
  * Writes a build of what the sandbox holds now. `commit` gets it ready, makes it known and returns
  * what the caller wants; after a fault nothing of it is left.
- * @throws SandboxError failed_precondition for too long a chain, resource_exhausted without room.
+ * @throws SandboxError resource_exhausted without room.
  */
 export async function writeBuild<T>(
   domain: Domain,
@@ -29,11 +33,6 @@ export async function writeBuild<T>(
   const parent = store.builds.get(member.record.buildId);
   if (parent === undefined) {
     throw new SandboxError("internal", `build ${member.record.buildId} is gone`);
-  }
-  if (parent.layers.length >= MAX_LAYERS) {
-    throw new SandboxError("failed_precondition", `snapshot chain exceeds ${MAX_LAYERS} layers`, {
-      hint: "start from a template nearer to the base",
-    });
   }
   const startedAtMs = clock.now();
   const buildId = randomUUID();
@@ -53,19 +52,46 @@ export async function writeBuild<T>(
   const directory = join(domain.layersDirectory, buildId);
   try {
     await step("snapshot.intent");
-    const layer = await member.container.snapshot(directory);
-    const layers = [...parent.layers, domain.templates.toStored(layer)];
+    const layers = await writeLayers(domain, member, { parent, directory });
     const nowMs = clock.now();
     const build = { ...intent, layers, updatedAtMs: nowMs, finishedAtMs: nowMs };
     return plan.commit({ ...build, status: "ready" });
   } catch (error) {
     const fault = await toDiskFault(error, domain.layersDirectory);
     await nowOrLater(domain, `layer ${buildId}`, async () => {
-      await rm(directory, { recursive: true, force: true });
+      for (const path of [directory, topOf(directory)]) {
+        await rm(path, { recursive: true, force: true });
+      }
       store.builds.remove(buildId);
     });
     throw toSandboxError(fault, "snapshot");
   }
+}
+
+/** Where the newest layer lies until it has become one with those below it. */
+function topOf(directory: string): string {
+  return `${directory}.top`;
+}
+
+/** The layers of the parent and a new one in `directory`, or that one alone upon the template. */
+async function writeLayers(
+  domain: Domain,
+  { container }: Member,
+  plan: { readonly parent: BuildRecord; readonly directory: string },
+): Promise<BuildRecord["layers"]> {
+  const { parent, directory } = plan;
+  const toStored = (layer: Layer) => domain.templates.toStored(layer);
+  if (parent.layers.length < MAX_LAYERS) {
+    return [...parent.layers, toStored(await container.snapshot(directory))];
+  }
+  const top = await container.snapshot(topOf(directory));
+  await step("squash.begun");
+  const kept = countBuiltIn(parent);
+  const layers = [...toLayers(domain.layersDirectory, parent), top];
+  const squashed = await domain.engine.squash(layers, kept, directory);
+  await rm(topOf(directory), { recursive: true, force: true });
+  await step("squash.done");
+  return [...parent.layers.slice(0, kept), toStored(squashed)];
 }
 
 /** Of the folders of these builds, which are no rows any more, those that no other build names. */

@@ -281,6 +281,24 @@ export const POOLED: Operation = {
   },
 };
 
+/** A snapshot of a sandbox whose layers are as many as may be. */
+export const SQUASH: Operation = {
+  ...RUNNING,
+  name: "snapshot of a long chain",
+  steps: [
+    "layer.durable",
+    "squash.begun",
+    "squash.listed",
+    "squash.cleared",
+    "squash.copied",
+    "squash.done",
+    "snapshot.committed",
+  ],
+  countsFrom: "snapshot.committed",
+  after: "running",
+  act: send("POST", (id) => `/sandboxes/${id}/snapshots`, { name: "shot" }),
+};
+
 /** The steps of a start that finds something to do. */
 export const RECOVERY: readonly StepName[] = ["adopt.found", "removal.killed", "discard.removed"];
 
