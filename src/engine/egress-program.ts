@@ -37,7 +37,7 @@ export interface EgressProgramOptions {
 export interface EgressProgram {
   /**
    * Replaces the names of a sender; undefined forgets it. In force when it resolves.
-   * @throws SandboxError unavailable when the program does not answer.
+   * @throws SandboxError unavailable when the program does not take names.
    */
   order(sender: string, domains: readonly string[] | undefined): Promise<void>;
   stop(): Promise<void>;
@@ -75,8 +75,7 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
   return {
     async order(sender, domains) {
       if (domains === undefined) {
-        if (!table.delete(sender)) return;
-        await (await ensure()).send({ sender, domains: null });
+        if (table.delete(sender)) await forget(await run?.catch(() => undefined), sender);
         return;
       }
       table.set(sender, domains);
@@ -92,6 +91,15 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       await ended;
     },
   };
+}
+
+/** What does not forget is ended, and started anew without what it should forget. */
+async function forget(running: Run | undefined, sender: string): Promise<void> {
+  try {
+    await running?.send({ sender, domains: null });
+  } catch {
+    running?.child.kill("SIGKILL");
+  }
 }
 
 interface Run {

@@ -68,7 +68,8 @@ export function describeAttacks(ground: () => Field): void {
       expect(await ground().lab.strayed()).toBe(before);
     });
 
-    test("E39 without internet access not one packet leaves under attack", async () => {
+    const limit = { timeout: (OFF_SECONDS + 180) * 1_000 };
+    test("E39 without internet access not one packet leaves under attack", limit, async () => {
       const { lab } = ground();
       const halves = ["0.0.0.0/1", "128.0.0.0/1"];
       const wishes = [

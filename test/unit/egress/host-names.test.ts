@@ -2,7 +2,9 @@
 
 import { expect, test } from "vitest";
 import { isNamed, toHostName, toNamePattern } from "../../../src/egress/host-names.ts";
+import { createRandom, mutate } from "../../support/random.ts";
 
+const MUTATIONS = 3_000;
 const LONG_LABEL = "a".repeat(63);
 
 test.for([
@@ -77,4 +79,15 @@ test("a name means itself, a star before it what lies below it, a star alone eve
   expect(meant("*.a.test")).toEqual(["b.a.test", "c.b.a.test"]);
   expect(meant("*")).toHaveLength(5);
   expect(isNamed("a.test", [])).toBe(false);
+});
+
+test("whatever is given is no pattern, or one in its only spelling", () => {
+  const texts = ["*.Bücher.example.com.", "A.example.test", "xn--bcher-kva.test"];
+  for (let seed = 0; seed < MUTATIONS; seed += 1) {
+    const random = createRandom(seed);
+    const text = mutate(random, Buffer.from(random.pick(texts))).toString("utf8");
+    const pattern = toNamePattern(text) ?? "*";
+    expect(pattern).toMatch(/^(?:\*|(?:\*\.)?[a-z0-9_.-]+)$/);
+    expect(toNamePattern(pattern)).toBe(pattern);
+  }
 });
