@@ -1,24 +1,35 @@
 /**
- * The daemon's log: JSON lines that wait here until the host fetches them. What a process prints
+ * The daemon's log: numbered JSON lines, of which the newest stay here whether the host has fetched
+ * them or not, so that a host whose connection broke goes on where it was. What a process prints
  * never gets in; text from requests does, cut to a fixed length.
  */
+
+import { randomUUID } from "node:crypto";
 
 export type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFields = Readonly<Record<string, unknown>>;
 
 export interface DaemonLog {
+  /** Numbers count from the start of the daemon that this names. */
+  readonly id: string;
   write(level: LogLevel, message: string, fields: LogFields): void;
   /** A number for one operation, as text; joins the lines that belong together. */
   nextOperation(): string;
   /**
-   * The lines that wait, each with its newline; waits for the first one.
-   * Rejects with the signal's reason.
+   * The lines after a number, each behind its own number and with its newline; waits for the first
+   * one. Where the oldest went the numbers show it. Rejects with the signal's reason.
    */
-  take(signal: AbortSignal): Promise<string>;
+  after(number: number, signal: AbortSignal): Promise<NumberedLines>;
 }
 
-/** Lines wait for the host this long in bytes; the oldest go first. */
-const MAX_QUEUED_BYTES = 1_048_576;
+export interface NumberedLines {
+  readonly text: string;
+  /** Of the last line. */
+  readonly last: number;
+}
+
+/** The newest lines are kept up to this many bytes. */
+const MAX_KEPT_BYTES = 1_048_576;
 /** No text of a request is longer than this in a line. */
 const MAX_TEXT_CHARACTERS = 1024;
 /** The host gets its lines in pieces of about this many bytes. */
@@ -28,43 +39,38 @@ const MAX_TAKE_BYTES = 65_536;
 export function createDaemonLog(): DaemonLog {
   const lines: string[] = [];
   let bytes = 0;
-  let dropped = 0;
+  let count = 0;
   let operations = 0;
   let wake: (() => void) | undefined;
 
-  function makeRoom(): void {
-    while (bytes > MAX_QUEUED_BYTES && lines.length > 1) {
-      bytes -= lines.shift()?.length ?? 0;
-      dropped += 1;
-    }
-  }
-
-  function takeLines(): string {
+  function takeLines(number: number): NumberedLines {
+    const oldest = count - lines.length + 1;
+    let last = Math.max(number, oldest - 1);
     let text = "";
-    if (dropped > 0) {
-      text = toLine("warn", "log lines dropped", { logger: "envd", dropped });
-      dropped = 0;
+    while (last < count && text.length < MAX_TAKE_BYTES) {
+      last += 1;
+      text += `${last} ${lines[last - oldest]}`;
     }
-    while (lines.length > 0 && text.length < MAX_TAKE_BYTES) text += lines.shift();
-    bytes -= Math.min(bytes, text.length);
-    if (lines.length === 0) bytes = 0;
-    return text;
+    return { text, last };
   }
 
   return {
+    id: randomUUID(),
     write(level, message, fields) {
       const line = toLine(level, message, fields);
       lines.push(line);
+      count += 1;
       bytes += line.length;
-      makeRoom();
+      while (bytes > MAX_KEPT_BYTES && lines.length > 1) bytes -= lines.shift()?.length ?? 0;
       wake?.();
     },
     nextOperation() {
       operations += 1;
       return String(operations);
     },
-    async take(signal) {
-      while (lines.length === 0) {
+    async after(number, signal) {
+      for (;;) {
+        if (number < count) break;
         signal.throwIfAborted();
         const { promise, resolve } = Promise.withResolvers<void>();
         wake = resolve;
@@ -72,7 +78,7 @@ export function createDaemonLog(): DaemonLog {
         await promise;
       }
       signal.throwIfAborted();
-      return takeLines();
+      return takeLines(number);
     },
   };
 }

@@ -1,19 +1,25 @@
-/** Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. */
+/**
+ * Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. Lines
+ * are numbered: those that a broken connection swallowed come again, and of those that are gone a
+ * mark is left.
+ */
 
 import { createByteBuffer } from "../common/bytes.ts";
 import { errorText } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import type { InitRequest } from "../wire/files.ts";
+import { DAEMON_ID_HEADER } from "../wire/headers.ts";
 import { initDaemon } from "./boot.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
-import type { LogSubject } from "./log-book.ts";
+import type { LogSubject } from "./log-batch.ts";
+import { createLogReader } from "./log-reader.ts";
 
 /** Waits between attempts grow up to this; a sandbox may break its daemon as often as it likes. */
 const FIRST_RETRY_MS = 25;
 const MAX_RETRY_MS = 2000;
 
-/** The longest line that is kept, as on the wire; longer ones are dropped. */
+/** The longest line that is kept, as on the wire; of longer ones a mark is. */
 const MAX_LINE_BYTES = 192 * 1024;
 const NEWLINE = 10;
 
@@ -42,9 +48,12 @@ export function followDaemon(domain: Domain, options: FollowOptions): Disposable
         }
         isInitialized = false;
         const socket = await container.dialControl(end.signal);
-        const reply = await callDaemon(socket, { method: "GET", path: "/logs" }, end.signal);
+        const reader = createLogReader(domain.logBook, subject);
+        const call = { method: "GET", path: reader.path } as const;
+        const reply = await callDaemon(socket, call, end.signal);
         retryMs = FIRST_RETRY_MS;
-        for await (const line of splitLines(reply)) domain.logBook.take(subject, line);
+        reader.begin(reply.headers[DAEMON_ID_HEADER]);
+        for await (const line of splitLines(reply)) reader.take(line);
       } catch (error) {
         if (end.signal.aborted) return;
         domain.log.debug(
@@ -70,8 +79,8 @@ async function pause(domain: Domain, ms: number, signal: AbortSignal): Promise<v
   }
 }
 
-/** The lines of a byte stream, without those that are too long to keep. */
-async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
+/** The lines of a byte stream; undefined in the place of one that is too long to keep. */
+async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string | undefined> {
   const line = createByteBuffer();
   let isTooLong = false;
   const keep = (bytes: Uint8Array) => {
@@ -83,7 +92,7 @@ async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string
     for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
       keep(chunk.subarray(start, at));
       const text = line.take().toString("utf8");
-      if (!isTooLong) yield text;
+      yield isTooLong ? undefined : text;
       isTooLong = false;
       start = at + 1;
     }

@@ -6,10 +6,7 @@ import type { Logger } from "../common/log.ts";
 import type { LogFilter, LogLine, LogOwner, Store } from "../store/store.ts";
 import { daemonLogLineSchema } from "../wire/files.ts";
 import { sandboxMissing } from "../wire/messages.ts";
-
-/** Lines wait this long for others, so that a burst is one transaction. */
-const FLUSH_MS = 100;
-const MAX_WAITING_LINES = 1000;
+import { createLogBatch, toLine, type LogSubject } from "./log-batch.ts";
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
@@ -18,23 +15,30 @@ const FORGET_INTERVAL_MS = 3_600_000;
 /** Memory that one read may take; readers page by time. */
 const MAX_READ_LINES = 10_000;
 
-/** What the host says about a sandbox in every line; a line cannot say otherwise. */
-export interface LogSubject extends LogOwner {
-  readonly templateId: string;
-}
-
 /** A record of a sandbox's log. */
 export type LogRecord = LogLine;
 
 export interface LogBook extends Disposable {
   /** A line of the service itself. */
   note(subject: LogSubject, message: string, fields?: Readonly<Record<string, unknown>>): void;
-  /** A line as the daemon sent it: untrusted. Lines that are no log lines are dropped. */
-  take(subject: LogSubject, text: string): void;
+  /** A line as the daemon sent it: untrusted. Of one that is no log line a mark is left. */
+  take(subject: LogSubject, text: string, place: LinePlace): void;
+  /** A mark in the place of something that is missing. */
+  mark(subject: LogSubject, message: string): void;
+  /** The cursor of the last line that was taken; empty when there is none. */
+  cursor(sandboxId: string): string;
   /** @throws SandboxError not_found when nothing is known of the sandbox. */
   read(query: LogQuery): LogLine[];
   /** @throws SandboxError not_found when nothing is known of such a sandbox of the team. */
   requireKnown(owner: LogOwner): void;
+}
+
+/** Where a line stands among those of its daemon. */
+export interface LinePlace {
+  /** Kept with the line, so that whoever follows next goes on behind it. */
+  readonly cursor: string | undefined;
+  /** How many before it are missing. */
+  readonly lost: number;
 }
 
 /** Bounds are inclusive; without them, the last seven days. */
@@ -52,57 +56,23 @@ export interface LogQuery {
   readonly search?: string | undefined;
 }
 
-interface Waiting {
-  readonly subject: LogSubject;
-  readonly lines: LogLine[];
-}
-
-/** What a reader finds in place of lines that had to go. */
-const GAP = { level: "warn", message: "older log lines dropped", logger: "sandboxes" } as const;
-
 /** Opens the book; what is too old is forgotten now and every hour. */
 export function startLogBook(options: {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
 }): LogBook {
-  const { store, clock, log } = options;
-  const waiting = new Map<string, Waiting>();
-  let waitingLines = 0;
-  let flushTimer: NodeJS.Timeout | undefined;
+  const { store, clock } = options;
+  const batch = createLogBatch(options);
 
-  function flush(): void {
-    clearTimeout(flushTimer);
-    flushTimer = undefined;
-    const batch = [...waiting];
-    waiting.clear();
-    waitingLines = 0;
-    for (const [, { subject, lines }] of batch) {
-      const toMark = (atMs: number) => toLine(GAP, { subject, atMs, service: "sandbox-mcp" }).line;
-      store.logs.append(subject, lines, toMark);
-    }
-  }
-
-  /** A full disk costs log lines, never the sandbox. */
-  function tryFlush(): void {
-    try {
-      flush();
-    } catch (error) {
-      log.error({ op: "logs.append", err: error }, "log lines were lost");
-    }
-  }
-
-  function add(subject: LogSubject, line: LogLine): void {
-    const known = waiting.get(subject.sandboxId);
-    if (known === undefined) waiting.set(subject.sandboxId, { subject, lines: [line] });
-    else known.lines.push(line);
-    waitingLines += 1;
-    if (waitingLines >= MAX_WAITING_LINES) tryFlush();
-    else flushTimer ??= setTimeout(tryFlush, FLUSH_MS);
+  function addMark(subject: LogSubject, fields: object, more: { atMs?: number; cursor?: string }) {
+    const { atMs = clock.now(), cursor } = more;
+    const raw = { level: "warn", logger: "sandboxes", ...fields };
+    batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }), cursor);
   }
 
   function requireKnown(owner: LogOwner): void {
-    tryFlush();
+    batch.flush();
     if (store.logs.has(owner)) return;
     throw new SandboxError("not_found", sandboxMissing(owner.sandboxId));
   }
@@ -117,13 +87,25 @@ export function startLogBook(options: {
     note(subject, message, fields = {}) {
       const atMs = clock.now();
       const raw = { level: "info", message, logger: "sandboxes", ...fields };
-      add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
+      batch.add(subject, toLine(raw, { subject, atMs, service: "sandbox-mcp" }));
     },
-    take(subject, text) {
+    take(subject, text, { cursor, lost }) {
       const parsed = parseLine(text);
-      if (parsed === undefined) return;
-      const atMs = plausibleTime(Date.parse(parsed.timestamp), clock.now());
-      add(subject, toLine(parsed, { subject, atMs, service: "envd" }));
+      const claimedMs = Date.parse(parsed?.timestamp ?? "");
+      const atMs = plausibleTime(claimedMs, clock.now());
+      if (lost > 0) addMark(subject, { message: "log lines lost", lost }, { atMs });
+      if (parsed === undefined) {
+        const message = "a line that is no log line was dropped";
+        addMark(subject, { message }, { atMs, ...(cursor !== undefined && { cursor }) });
+        return;
+      }
+      batch.add(subject, toLine(parsed, { subject, atMs, service: "envd" }), cursor);
+    },
+    mark(subject, message) {
+      addMark(subject, { message }, {});
+    },
+    cursor(sandboxId) {
+      return batch.cursor(sandboxId) ?? store.logs.cursor(sandboxId);
     },
     read(query) {
       requireKnown(query);
@@ -132,7 +114,7 @@ export function startLogBook(options: {
     requireKnown,
     [Symbol.dispose]() {
       clearInterval(forgetTimer);
-      tryFlush();
+      batch.flush();
     },
   };
 }
@@ -148,24 +130,6 @@ function toFilter(query: LogQuery, nowMs: number): LogFilter {
     level: query.level ?? "debug",
     search: query.search ?? "",
   };
-}
-
-function toLine(
-  raw: Readonly<Record<string, unknown>>,
-  facts: { readonly subject: LogSubject; readonly atMs: number; readonly service: string },
-): LogLine {
-  const { subject, atMs, service } = facts;
-  const line = JSON.stringify({
-    ...raw,
-    timestamp: new Date(atMs).toISOString(),
-    service,
-    sandboxID: subject.sandboxId,
-    instanceID: subject.sandboxId,
-    templateID: subject.templateId,
-    envID: subject.templateId,
-    category: "default",
-  });
-  return { atMs, line };
 }
 
 function parseLine(text: string): ReturnType<typeof daemonLogLineSchema.parse> | undefined {

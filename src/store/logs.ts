@@ -2,7 +2,7 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { prepare } from "./statement.ts";
-import type { LogFilter, LogLine, LogMark, LogOwner, LogTable } from "./store.ts";
+import type { LogFilter, LogLine, LogExtras, LogOwner, LogTable } from "./store.ts";
 import { inTransaction } from "./transaction.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
@@ -32,20 +32,23 @@ export function openLogs(database: DatabaseSync): LogTable {
     database,
     "INSERT INTO lines (sandbox_id, at_ms, bytes, line) VALUES (?, ?, ?, ?)",
   );
-  const forward = prepare(database, selectLines("ASC"));
-  const backward = prepare(database, selectLines("DESC"));
   const drop = prepare(
     database,
     `DELETE FROM lines WHERE line_id IN
        (SELECT line_id FROM lines WHERE sandbox_id = ? ORDER BY at_ms, line_id LIMIT ?)
      RETURNING bytes, at_ms`,
   );
-  const selectBook = prepare(database, "SELECT lines, bytes, team FROM books WHERE sandbox_id = ?");
+  const selectBook = prepare(
+    database,
+    "SELECT lines, bytes, team, cursor FROM books WHERE sandbox_id = ?",
+  );
   const upsertBook = prepare(
     database,
-    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms, team) VALUES (?, ?, ?, ?, ?)
+    `INSERT INTO books (sandbox_id, lines, bytes, written_at_ms, team, cursor)
+     VALUES (?, ?, ?, ?, ?, ?)
      ON CONFLICT (sandbox_id) DO UPDATE SET lines = excluded.lines, bytes = excluded.bytes,
-       written_at_ms = max(written_at_ms, excluded.written_at_ms)`,
+       written_at_ms = max(written_at_ms, excluded.written_at_ms),
+       cursor = CASE excluded.cursor WHEN '' THEN cursor ELSE excluded.cursor END`,
   );
 
   function readBook(sandboxId: string): Book {
@@ -75,8 +78,9 @@ export function openLogs(database: DatabaseSync): LogTable {
     return goneMs;
   }
 
-  function write(owner: LogOwner, lines: readonly LogLine[], toMark?: LogMark): void {
+  function write(owner: LogOwner, lines: readonly LogLine[], more: LogExtras): void {
     const { sandboxId, team } = owner;
+    const { toMark, cursor = "" } = more;
     const book = readBook(sandboxId);
     for (const line of lines) add(sandboxId, book, line);
     const goneMs = makeRoom(sandboxId, book);
@@ -84,22 +88,29 @@ export function openLogs(database: DatabaseSync): LogTable {
     if (goneMs !== undefined && toMark)
       add(sandboxId, book, { atMs: goneMs, line: toMark(goneMs) });
     const writtenAtMs = Math.max(0, ...lines.map(({ atMs }) => atMs));
-    upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs, team);
+    upsertBook.run(sandboxId, book.lines, book.bytes, writtenAtMs, team, cursor);
   }
 
   return {
-    append(owner, lines, toMark) {
-      if (lines.length > 0) inTransaction(database, () => write(owner, lines, toMark));
+    append(owner, lines, more = {}) {
+      if (lines.length > 0) inTransaction(database, () => write(owner, lines, more));
     },
-    read({ sandboxId, startMs, endMs, limit, direction, level, search }) {
-      const rank = LEVELS.indexOf(level);
-      const select = direction === "forward" ? forward : backward;
-      return select
-        .all(sandboxId, startMs, endMs, rank, rank, search, search, limit)
-        .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) }));
-    },
+    read: openRead(database),
+    cursor: (sandboxId) => String(selectBook.get(sandboxId)?.["cursor"] ?? ""),
     has: ({ sandboxId, team }) => selectBook.get(sandboxId)?.["team"] === team,
     forgetBefore: openForget(database),
+  };
+}
+
+function openRead(database: DatabaseSync): LogTable["read"] {
+  const forward = prepare(database, selectLines("ASC"));
+  const backward = prepare(database, selectLines("DESC"));
+  return ({ sandboxId, startMs, endMs, limit, direction, level, search }) => {
+    const rank = LEVELS.indexOf(level);
+    const select = direction === "forward" ? forward : backward;
+    return select
+      .all(sandboxId, startMs, endMs, rank, rank, search, search, limit)
+      .map((row) => ({ atMs: Number(row["at_ms"]), line: String(row["line"]) }));
   };
 }
 

@@ -75,4 +75,5 @@ export const LOG_STEPS: readonly string[] = [
   ) STRICT;
   `,
   "ALTER TABLE books ADD COLUMN team TEXT NOT NULL DEFAULT 'local';",
+  "ALTER TABLE books ADD COLUMN cursor TEXT NOT NULL DEFAULT '';",
 ];

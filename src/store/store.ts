@@ -225,9 +225,17 @@ export interface LogOwner {
 /** The line that stands for those that had to go, the newest of them at a moment. */
 export type LogMark = (atMs: number) => string;
 
+export interface LogExtras {
+  readonly toMark?: LogMark;
+  /** Kept with the lines, all or nothing. */
+  readonly cursor?: string | undefined;
+}
+
 export interface LogTable {
   /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
-  append(owner: LogOwner, lines: readonly LogLine[], toMark?: LogMark): void;
+  append(owner: LogOwner, lines: readonly LogLine[], more?: LogExtras): void;
+  /** Where the lines came from that were appended last; empty when that was never said. */
+  cursor(sandboxId: string): string;
   read(filter: LogFilter): LogLine[];
   /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
   has(owner: LogOwner): boolean;

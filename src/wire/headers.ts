@@ -28,3 +28,6 @@ export const CONTROL_PATHS: readonly string[] = [
   "/fsthaw",
   "/upgrade",
 ];
+
+/** On the host's own channel: which daemon numbers its log lines, one for each of its starts. */
+export const DAEMON_ID_HEADER = "x-daemon-id";

@@ -1,13 +1,18 @@
-/** GET /logs: the daemon's log lines as they come, without an end. One reader at a time. */
+/**
+ * GET /logs: the daemon's log lines as they come, without an end. One reader at a time. A reader
+ * that comes again names the daemon and the last line that it had, and misses nothing.
+ */
 
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import { DAEMON_ID_HEADER } from "../../wire/headers.ts";
+import { splitTarget } from "../server.ts";
 import type { ControlExchange } from "./exchange.ts";
 
 /** A handler of which the newest call gets the lines; an older one ends. */
 export function createLogsHandler(): (exchange: ControlExchange) => Promise<void> {
   let current: AbortController | undefined;
-  return async ({ daemon, response }) => {
+  return async ({ daemon, request, response }) => {
     current?.abort();
     const reader = new AbortController();
     current = reader;
@@ -15,15 +20,28 @@ export function createLogsHandler(): (exchange: ControlExchange) => Promise<void
     response.writeHead(200, {
       "content-type": "application/x-ndjson",
       "cache-control": "no-store",
+      [DAEMON_ID_HEADER]: daemon.log.id,
     });
     response.flushHeaders();
     try {
-      for (;;) await send(response, await daemon.log.take(reader.signal), reader.signal);
+      let last = lastOf(request.url ?? "", daemon.log.id);
+      for (;;) {
+        const lines = await daemon.log.after(last, reader.signal);
+        last = lines.last;
+        await send(response, lines.text, reader.signal);
+      }
     } catch (error) {
       if (!reader.signal.aborted) throw error;
       response.end();
     }
   };
+}
+
+/** The last line that the reader had of this daemon; 0 for none. */
+function lastOf(url: string, id: string): number {
+  const { query } = splitTarget(url);
+  const after = query.get("after") ?? "";
+  return query.get("daemon") === id && /^[0-9]{1,15}$/.test(after) ? Number(after) : 0;
 }
 
 async function send(response: ServerResponse, lines: string, signal: AbortSignal): Promise<void> {

@@ -8,9 +8,10 @@ const NEVER = new AbortController().signal;
 test("a line is one JSON object with its fields, long texts cut", async () => {
   const log = createDaemonLog();
   log.write("info", "File\nread", { path: "x".repeat(5_000), size: 3 });
-  const text = await log.take(NEVER);
-  expect(text.split("\n")).toHaveLength(2);
-  expect(JSON.parse(text)).toEqual({
+  const { text, last } = await log.after(0, NEVER);
+  expect([text.split("\n").length, last]).toEqual([2, 1]);
+  expect(text.startsWith("1 {")).toBe(true);
+  expect(JSON.parse(text.slice(2))).toEqual({
     level: "info",
     timestamp: expect.stringMatching(/^\d{4}-\d\d-\d\dT/),
     message: "File\nread",
@@ -21,27 +22,40 @@ test("a line is one JSON object with its fields, long texts cut", async () => {
 
 test("a reader waits for the first line, and stops with its signal", async () => {
   const log = createDaemonLog();
-  const waiting = log.take(NEVER);
+  const waiting = log.after(0, NEVER);
   log.write("debug", "now", {});
-  expect(JSON.parse(await waiting)).toMatchObject({ message: "now" });
+  expect((await waiting).text).toContain('"message":"now"');
   const controller = new AbortController();
-  const canceled = log.take(controller.signal);
+  const canceled = log.after(1, controller.signal);
   controller.abort();
   await expect(canceled).rejects.toThrow("aborted");
 });
 
-test("the oldest lines are dropped first, and that is told", async () => {
+test("lines stay when they were read, and a reader goes on where it was", async () => {
   const log = createDaemonLog();
-  for (let count = 0; count < 2_000; count += 1) {
+  for (const message of ["one", "two", "three"]) log.write("info", message, {});
+  const { text, last } = await log.after(1, NEVER);
+  expect(text.split("\n").map((line) => /^(\d+) .*"message":"(\w+)"/.exec(line)?.slice(1))).toEqual(
+    [["2", "two"], ["3", "three"], undefined],
+  );
+  expect([last, await log.after(1, NEVER)]).toEqual([3, { text, last }]);
+});
+
+test("the oldest lines go first, and the numbers show it", async () => {
+  const log = createDaemonLog();
+  for (let count = 1; count <= 2_000; count += 1) {
     log.write("info", `line ${count}`, { padding: "x".repeat(1_000) });
   }
-  let text = "";
-  while (!text.includes('"line 1999"')) text += await log.take(NEVER);
-  const lines = text
-    .trim()
-    .split("\n")
-    .map((line): { message: string; dropped?: number } => JSON.parse(line));
-  const [mark, oldest] = lines;
-  expect(mark).toMatchObject({ message: "log lines dropped", dropped: 2_000 - lines.length + 1 });
-  expect(oldest?.message).toBe(`line ${mark?.dropped}`);
+  const numbers: number[] = [];
+  for (let last = 0; last < 2_000;) {
+    const lines = await log.after(last, NEVER);
+    for (const [, number, said] of lines.text.matchAll(/^(\d+) .*"message":"line (\d+)"/gm)) {
+      expect(said).toBe(number);
+      numbers.push(Number(number));
+    }
+    ({ last } = lines);
+  }
+  const [oldest = 0] = numbers;
+  expect(numbers).toEqual(Array.from({ length: 2_001 - oldest }, (_, index) => oldest + index));
+  expect([oldest > 800, oldest < 1_200]).toEqual([true, true]);
 });

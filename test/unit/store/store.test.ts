@@ -193,7 +193,9 @@ test("the log of one sandbox stays within 10 MiB, its newest lines kept", () => 
   const line = "x".repeat(10_000);
   for (let batch = 0; batch < 15; batch += 1) {
     const lines = Array.from({ length: 100 }, (_, index) => ({ atMs: batch * 100 + index, line }));
-    store.logs.append({ sandboxId: "ia", team: "local" }, lines, (atMs) => `gone until ${atMs}`);
+    store.logs.append({ sandboxId: "ia", team: "local" }, lines, {
+      toMark: (atMs) => `gone until ${atMs}`,
+    });
   }
   const kept = store.logs.read({ ...ANY, sandboxId: "ia", limit: 10_000 });
   expect(kept.length * line.length).toBeLessThanOrEqual(10 * 1024 * 1024);
