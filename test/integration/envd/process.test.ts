@@ -305,8 +305,10 @@ test("whoever joins sees the same end; later joiners see start and end", async (
 
 test("the deadline of a start ends the stream and the process", async () => {
   await using daemon = await startTestDaemon();
+  // The first process waits for pipes to be made; on a busy machine that alone may take as long.
+  await runScript(daemon.processes, "true");
   const call = { process: { cmd: "sleep", args: ["30"] }, tag: "late" };
-  const stream = daemon.processes.start(call, { timeoutMs: 400, headers: {} });
+  const stream = daemon.processes.start(call, { timeoutMs: 1_000, headers: {} });
   const pids: number[] = [];
   const failing = (async () => {
     for await (const { event } of stream) {
