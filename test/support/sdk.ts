@@ -4,9 +4,12 @@
  * no more than a key and a domain; `test/over-tls/main.ts` sets it.
  */
 
+import assert from "node:assert/strict";
 import { join } from "node:path";
 import * as newest from "e2b";
 import * as older from "e2b-v1";
+import { afterAll, beforeAll } from "vitest";
+import { takeCensus, type Census } from "./census.ts";
 import { startServe, type TestServe } from "./serve.ts";
 
 export type Sdk = typeof newest;
@@ -30,7 +33,7 @@ export const isOverTls = tlsFolder !== undefined;
 
 export const RELEASES: readonly Release[] = isOverTls ? [NEWEST] : [NEWEST, OLDER];
 
-export interface SdkServe extends AsyncDisposable {
+interface SdkServe extends AsyncDisposable {
   readonly serve: TestServe;
   /** What a client needs to reach this service and no other. */
   readonly options: {
@@ -46,8 +49,45 @@ export interface SdkServe extends AsyncDisposable {
   readonly sandboxUrl: string;
 }
 
-/** Starts a service and says how a client reaches it. */
-export async function startSdkServe(flags: readonly string[] = []): Promise<SdkServe> {
+/**
+ * A service for the suite that calls this, from before its first test until after its last; then
+ * everything that it started is gone.
+ */
+export function useSdkServe(flags: readonly string[] = []): Omit<SdkServe, keyof AsyncDisposable> {
+  let before: Census;
+  let started: SdkServe | undefined;
+  beforeAll(async () => {
+    before = await takeCensus();
+    started = await startSdkServe(flags);
+  });
+  afterAll(async () => {
+    await started?.[Symbol.asyncDispose]();
+    assert.deepEqual(await takeCensus(), before);
+  });
+  const current = () => {
+    assert(started !== undefined, "a service is there only while tests run");
+    return started;
+  };
+  return {
+    get serve() {
+      return current().serve;
+    },
+    get options() {
+      return current().options;
+    },
+    get environment() {
+      return current().environment;
+    },
+    get apiUrl() {
+      return current().apiUrl;
+    },
+    get sandboxUrl() {
+      return current().sandboxUrl;
+    },
+  };
+}
+
+async function startSdkServe(flags: readonly string[]): Promise<SdkServe> {
   const tls = tlsFolder === undefined ? [] : tlsFlags(tlsFolder);
   const serve = await startServe([...tls, ...flags]);
   return {

@@ -2,7 +2,7 @@
 
 import type { CommandHandle, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 /** No process of a fresh sandbox has it. */
 const MISSING_PID = 999_999;
@@ -10,15 +10,7 @@ const MISSING_PID = 999_999;
 /** By name: the class itself is marked as one that will go. */
 const NOT_FOUND = { name: "NotFoundError" };
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 describe.each(RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;

@@ -2,17 +2,9 @@
 
 import type { EntryInfo, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 describe.each(RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;

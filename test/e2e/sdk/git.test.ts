@@ -4,19 +4,11 @@
 /* oxlint-disable typescript/no-deprecated */
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const AUTHOR = { authorName: "Some Body", authorEmail: "some@body.test" };
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 describe.each(RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;

@@ -3,22 +3,14 @@
 import { request } from "node:http";
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const DOMAIN = "example.test";
 
 /** The interpreter inside needs most of it, on a machine that has other work. */
 const SERVER_START_MS = 10_000;
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe(["--domain", DOMAIN]);
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe(["--domain", DOMAIN]);
 
 /** GET / of a host name that leads to the service. */
 async function get(host: string): Promise<{ readonly status: number; readonly text: string }> {

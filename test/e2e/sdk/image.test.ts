@@ -2,19 +2,17 @@
 
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { useSdkServe } from "../../support/sdk.ts";
 
-let service: SdkServe;
+const service = useSdkServe();
 let sandbox: Sandbox;
 
 beforeAll(async () => {
-  service = await startSdkServe();
   sandbox = await Sandbox.create("base", service.options);
 });
 
 afterAll(async () => {
   await sandbox.kill();
-  await service[Symbol.asyncDispose]();
 });
 
 async function say(script: string): Promise<string> {

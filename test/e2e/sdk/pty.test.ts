@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const MISSING_PID = 999_999;
 
@@ -11,15 +11,7 @@ const NOT_FOUND = { name: "NotFoundError" };
 
 const SIZE = { cols: 80, rows: 24 };
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 /** What a terminal showed so far, as text. */
 function createScreen() {

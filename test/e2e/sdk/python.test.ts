@@ -7,10 +7,10 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { findPythonClient } from "../../support/python-client.ts";
-import { isOverTls, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { isOverTls, useSdkServe } from "../../support/sdk.ts";
 
 const SCRIPT = join(import.meta.dirname, "python/cases.py");
 
@@ -26,15 +26,7 @@ const names = [...source.matchAll(/^async def case_(\w+)\(/gm)].map(([, name = "
 const cases = ["sync", "async"].flatMap((client) => names.map((name) => `${client}: ${name}`));
 const releases = await Promise.all(VERSIONS.map(async (version) => findPythonClient(version)));
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 /** What became of each case; the text of a fault, or that there was none. */
 async function runCases(python: string): Promise<ReadonlyMap<string, string>> {

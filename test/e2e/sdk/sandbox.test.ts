@@ -4,21 +4,9 @@ import assert from "node:assert/strict";
 import type { Sandbox, SandboxInfo } from "e2b";
 import { Template } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { takeCensus, type Census } from "../../support/census.ts";
-import { RELEASES, startSdkServe, type Sdk, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe, type Sdk } from "../../support/sdk.ts";
 
-let before: Census;
-let service: SdkServe;
-
-beforeAll(async () => {
-  before = await takeCensus();
-  service = await startSdkServe(["--pool", "0"]);
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-  assert.deepEqual(await takeCensus(), before);
-});
+const service = useSdkServe(["--pool", "0"]);
 
 interface Paginator<Item> {
   readonly hasNext: boolean;

@@ -3,7 +3,7 @@
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const MISSING = {
   code: 401,
@@ -14,15 +14,7 @@ const EXPIRED = { code: 401, message: "signature is already expired" };
 
 const created = z.object({ sandboxID: z.string(), envdAccessToken: z.string().nullish() });
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 /** A call of the control API that the client has no method for. */
 async function control(path: string, body: object) {

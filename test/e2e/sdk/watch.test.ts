@@ -2,19 +2,11 @@
 
 import type { FilesystemEvent, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, startSdkServe, type SdkServe } from "../../support/sdk.ts";
+import { RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 type WatchOptions = NonNullable<Parameters<Sandbox["files"]["watchDir"]>[2]>;
 
-let service: SdkServe;
-
-beforeAll(async () => {
-  service = await startSdkServe();
-});
-
-afterAll(async () => {
-  await service[Symbol.asyncDispose]();
-});
+const service = useSdkServe();
 
 describe.each(RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;
