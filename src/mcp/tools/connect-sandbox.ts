@@ -4,7 +4,7 @@ import { z } from "../../common/schema.ts";
 import { expiryField } from "../expiry.ts";
 import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { freeHint, goneHint, withHints } from "../steer.ts";
+import { freeHint, onOptionalRoute, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const connectSandbox = defineTool({
@@ -31,10 +31,11 @@ export const connectSandbox = defineTool({
   async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
     const { service, state, signal, suggest } = context;
     const connecting = service.control.connect(sandboxId, seconds, signal);
-    const { sandbox, wasResumed } = await withHints(connecting, {
-      not_found: goneHint(suggest),
-      resource_exhausted: freeHint(suggest),
-    });
+    const { sandbox, wasResumed } = await onOptionalRoute(
+      withHints(connecting, { resource_exhausted: freeHint(suggest) }),
+      `The sandbox service cannot connect.${suggest("set_timeout", " set_timeout extends a life.")}`,
+      () => service.control.get(sandboxId, signal),
+    );
     state.logs.open(sandbox.sandboxID);
     return recordReply({
       sandbox_id: sandbox.sandboxID,

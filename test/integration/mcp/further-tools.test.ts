@@ -141,6 +141,7 @@ function answerStatus(status: number): Answer {
 test.for([
   { tool: "fork_sandbox", input: { sandbox_id: "i1" }, told: "cannot fork. Use snapshot" },
   { tool: "get_metrics", input: { sandbox_id: "i1" }, told: "keeps no metrics" },
+  { tool: "connect_sandbox", input: { sandbox_id: "i1" }, told: "cannot connect. set_timeout" },
   { tool: "list_snapshots", input: {}, told: "cannot list snapshots." },
   { tool: "list_templates", input: {}, told: "cannot list templates." },
 ])("$tool says in a sentence that a service lacks its route", async ({ tool, input, told }) => {
@@ -156,6 +157,25 @@ test.for([
           text: expect.stringMatching(`^unimplemented\\. The sandbox service ${told}`),
         },
       ],
+    });
+  }
+});
+
+test.for([
+  { tool: "pause_sandbox", input: {} },
+  { tool: "snapshot", input: {} },
+  { tool: "set_timeout", input: { timeout_seconds: 60 } },
+  { tool: "get_logs", input: {} },
+])("$tool says so too where the sandbox is there and the route is not", async (row) => {
+  for (const status of [404, 405, 501]) {
+    // oxlint-disable-next-line no-await-in-loop
+    await using remote = await startRemote({ answer: answerStatus(status) });
+    const input = { sandbox_id: "i1", ...row.input };
+    const text = "unimplemented. The sandbox service does not offer this operation; do without it.";
+    // oxlint-disable-next-line no-await-in-loop
+    expect(await remote.call(row.tool, input)).toEqual({
+      isError: true,
+      content: [{ type: "text", text }],
     });
   }
 });
