@@ -264,9 +264,19 @@ export class Captures implements AsyncDisposable {
     if (output.failure !== undefined) {
       this.#options.log.warn({ op: "spool.write", sandboxId, reason: output.failure });
     }
-    // Of what is lost the end is not known: this server or another one may watch it again.
-    if (state.kind === "lost") await output.park();
+    // Of what is lost in a sandbox that lives this server or another one may hear again.
+    if (state.kind === "lost" && !(await this.#isGone(sandboxId))) await output.park();
     else await output.close(toEnding({ state, endedAtMs, isAttached }));
+  }
+
+  async #isGone(sandboxId: string): Promise<boolean> {
+    try {
+      await this.#options.isRunning(sandboxId, this.#stop.signal);
+      return false;
+    } catch (error) {
+      // Whether a service that does not answer still has it, nobody knows.
+      return error instanceof SandboxError && error.code === "not_found";
+    }
   }
 
   /** Takes one stream to its end; says how the process fares then. */

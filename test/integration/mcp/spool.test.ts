@@ -162,6 +162,28 @@ test("a process whose server ended goes on under the next one, with a mark in be
   );
 });
 
+test("a process of a killed sandbox runs for no server, also while the first one lives", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const started = await world.call("run_process", {
+    sandbox_id: id,
+    ...shell("echo busy; exec sleep 60"),
+    wait_seconds: 1,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started.text, /process_id: (p_[0-9]+)/) };
+  await using second = await startServer(world);
+  expect(await second.ask("get_process_output", process)).toMatch(/^status: running/);
+  await world.call("kill_sandbox", { sandbox_id: id });
+  for (const ask of [
+    async () => (await world.call("get_process_output", process)).text,
+    async () => second.ask("get_process_output", process),
+  ]) {
+    await expect
+      .poll(ask, { timeout: 10_000 })
+      .toMatch(/^status: connection lost[^]*--- stdout\nbusy\n--- end$/);
+  }
+});
+
 test("what was written outlives the sandbox, the first server, and both", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();

@@ -219,6 +219,19 @@ test("a spool is taken over when its owner is dead, by one, and goes on where it
   expect(await third.find(KEY)).toMatchObject({ isLive: false, ending: { word: "done" } });
 });
 
+test("nobody but the user of the home gets in", async () => {
+  await using disk = await makeDisk();
+  const writer = create(disk.start());
+  await write(writer, Buffer.from("x"));
+  await writer.close({ endedAtMs: 0 });
+  const paths = await readdir(disk.home, { recursive: true });
+  const modes = await Promise.all(
+    paths.map(async (path) => (await stat(join(disk.home, path))).mode & 0o777),
+  );
+  expect(paths.length).toBeGreaterThan(4);
+  expect(modes.filter((mode) => (mode & 0o077) !== 0)).toEqual([]);
+});
+
 test("of two spools of one name the newer one counts", async () => {
   await using disk = await makeDisk();
   const spools = disk.start();
