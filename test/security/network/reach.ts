@@ -1,10 +1,14 @@
 /** What sandboxes reach with rules of addresses and networks, and what leaves them without any. */
 
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { describe, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
+import { openTestHome } from "../../support/home.ts";
 import { LAB } from "../../support/lab.ts";
-import { startProgram } from "../../support/program.ts";
+import { startMcpClient } from "../../support/mcp-client.ts";
+import { PROGRAM, startProgram } from "../../support/program.ts";
 import { startServe } from "../../support/serve.ts";
 import {
   ALL,
@@ -133,6 +137,21 @@ while True:
       expect(await inside(changing, "grep -c : /proc/net/dev")).toBe("1");
       await changing.updateNetwork({ allowInternetAccess: true });
       expect(await fetchFrom(changing, OPEN)).toContain("far");
+    });
+
+    test("a machine without nftables gives no internet, and says so", async () => {
+      await using home = await openTestHome();
+      const flags = ["--home", home.path, "--egress", ground().lab.namespace];
+      const hide = 'mount --bind /dev/null "$(command -v nft)" && exec "$@"';
+      const program = ["unshare", "-m", "sh", "-c", hide, "sh", process.execPath, PROGRAM] as const;
+      await using client = await startMcpClient(flags, {}, [...program]);
+      const { fields } = await client.call("create_sandbox", {});
+      expect(fields["note"]).toMatch(/^no internet in it: this machine has no way out/);
+      const [command, ...words] = program;
+      const { stdout } = await promisify(execFile)(command, [...words, "doctor", ...flags]);
+      expect(stdout).toMatch(
+        /internet: sandboxes have loopback alone: no nft .*install.* nftables/,
+      );
     });
 
     test("a service that was killed leaves links and rules, and the next one takes them away", async () => {
