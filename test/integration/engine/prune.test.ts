@@ -1,0 +1,87 @@
+/** What gc takes away of the engine's own things and of built-in templates, and what it leaves. */
+
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
+import { findDeadProbes, pruneDaemons } from "../../../src/engine/prune.ts";
+import { writeRecord } from "../../../src/engine/record.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import type { BuildRecord } from "../../../src/store/store.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const LONG_AGO = new Date("2001-01-01");
+/** Above every number that the kernel gives to a process. */
+const NOBODY = 2 ** 22 + 1;
+const RECORD = { pid: 1, startTicks: "1", idBase: 1, level: "none", isHalted: false } as const;
+
+async function makeOld(path: string): Promise<void> {
+  await mkdir(path, { recursive: true });
+  await utimes(path, LONG_AGO, LONG_AGO);
+}
+
+test("daemons that no container runs go, once they are old", async () => {
+  await using home = await makeTempFolder();
+  const daemons = join(home.path, "daemon");
+  for (const name of ["current", "runs", "old", "draft.part"]) await makeOld(join(daemons, name));
+  await mkdir(join(daemons, "young"));
+  const container = join(home.path, "container");
+  await mkdir(container);
+  await writeRecord(container, { ...RECORD, id: "one", daemon: "runs" });
+  const starting = join(home.path, "starting");
+  const removed = await pruneDaemons(join(daemons, "current"), [container, starting]);
+  expect(removed.toSorted()).toEqual(["draft.part", "old"]);
+  expect((await readdir(daemons)).toSorted()).toEqual(["current", "runs", "young"]);
+});
+
+test("while a container runs an unknown daemon, every daemon stays", async () => {
+  await using home = await makeTempFolder();
+  const daemons = join(home.path, "daemon");
+  for (const name of ["current", "old"]) await makeOld(join(daemons, name));
+  await writeRecord(home.path, { ...RECORD, id: "one", daemon: "" });
+  expect(await pruneDaemons(join(daemons, "current"), [home.path])).toEqual([]);
+});
+
+test("containers of probes are dead when their process is", async () => {
+  await using home = await makeTempFolder();
+  const dead = `probe${NOBODY}x0123456789abcdef`;
+  for (const name of [dead, `probe${process.pid}x0123456789abcdef`, "probes"]) {
+    await mkdir(join(home.path, name));
+  }
+  expect(await findDeadProbes(home.path)).toEqual([dead]);
+});
+
+const BUILD: BuildRecord = {
+  buildId: "build",
+  templateId: "template",
+  owner: "serve",
+  status: "ready",
+  sourceSandboxId: null,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: 0,
+  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
+  layers: [{ root: "base-1700000000002-00000000/root" }, { root: "snapshot/root" }],
+  defaultUser: "user",
+  defaultWorkdir: "/",
+};
+
+test("older layers of built-in templates go unless a snapshot stands on them", async () => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  const names = [
+    "base-1700000000001",
+    "base-1700000000002-00000000",
+    "base-1700000000003-00000000",
+    "host-1700000000001",
+    "host-1700000000002",
+    "snapshot",
+  ];
+  for (const name of names) await mkdir(join(layers, name, "root"), { recursive: true });
+  await writeFile(join(layers, "base-1700000000001", "root", "file"), "");
+  using store = openStore({ path: ":memory:" });
+  store.builds.put(BUILD);
+  const removed = await pruneBuiltIns(home.path, store);
+  expect(removed.toSorted()).toEqual(["base-1700000000001", "host-1700000000001"]);
+  expect(await readdir(layers)).not.toContain("base-1700000000001");
+});
