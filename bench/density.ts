@@ -5,15 +5,18 @@ import { availableParallelism } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { createGate } from "../src/common/lifetime.ts";
 import { median, quantile, timed, type Row } from "./figure.ts";
+import { writtenMib } from "./memory.ts";
 import { startService, type BenchService } from "./service.ts";
 
 const AT_ONCE = 2;
 const ENDS_AT_ONCE = 8;
 const EXECS = 30;
 const LISTS = 200;
+/** Sandboxes whose memory is looked at. */
+const SIZES = 20;
 const IDLE_MS = 5_000;
-const SETTLE_MS = 2_000;
-const KIB_PER_MIB = 1024;
+/** By then daemons rest. */
+const SETTLE_MS = 2_500;
 const NS_PER_MS = 1e6;
 const MS_PER_TICK = 10;
 const MAX_LIST_MS = 50;
@@ -27,29 +30,38 @@ export interface Point {
   readonly createMs: number;
   readonly execMs: number;
   readonly listP99Ms: number;
-  /** What the machine has less for each. */
+  /** What the processes of one wrote themselves. */
   readonly memoryMib: number;
   /** Of all processors together, by the sandboxes and their service. */
   readonly idlePercent: number;
 }
 
+export interface Density {
+  /** Ascending. */
+  readonly counts: readonly number[];
+  /** By `performance.now()`: after it no further count is begun. */
+  readonly deadlineMs: number;
+}
+
 /** Fills the machine up to each of the counts; everything is gone when it resolves. */
-export async function measureDensity(
-  counts: readonly number[],
-): Promise<{ readonly rows: Row[]; readonly curve: Point[] }> {
+export async function measureDensity({
+  counts,
+  deadlineMs,
+}: Density): Promise<{ readonly rows: Row[]; readonly curve: Point[] }> {
   const most = Math.max(...counts);
   await using service = await startService(["--pool", "0", "--max-sandboxes", String(most + 10)]);
   const ids: string[] = [];
   const curve: Point[] = [];
   // The first one fills caches that all others share.
   await service.kill(await service.create());
-  const emptyMib = await availableMib();
   let silent = 0;
   for (const count of counts) {
+    if (performance.now() > deadlineMs) break;
     const createMs = await grow(service, ids, count);
     silent += await countSilent(service, ids);
     await delay(SETTLE_MS);
-    const memoryMib = (emptyMib - (await availableMib())) / count;
+    const sampled = ids.filter((_id, index) => index % Math.ceil(ids.length / SIZES) === 0);
+    const memoryMib = median(await Promise.all(sampled.map(writtenMib)));
     const idlePercent = await measureIdle(service.pid);
     const execs: number[] = [];
     for (let index = 0; index < EXECS; index += 1) {
@@ -111,11 +123,6 @@ async function spentMs(service: number): Promise<number> {
   if (legacy !== "") return own + Number(legacy) / NS_PER_MS;
   const unified = await readFile("/sys/fs/cgroup/sandbox-mcp/cpu.stat", "utf8").catch(() => "");
   return own + Number(/^usage_usec (\d+)$/m.exec(unified)?.[1] ?? 0) / 1_000;
-}
-
-async function availableMib(): Promise<number> {
-  const text = await readFile("/proc/meminfo", "utf8");
-  return Number(/^MemAvailable:\s+(\d+) kB$/m.exec(text)?.[1] ?? 0) / KIB_PER_MIB;
 }
 
 function toRows(curve: readonly Point[], silent: number): Row[] {

@@ -1,5 +1,7 @@
 /** A row of the bench: what ours takes, what its floor takes in the same run, and peers beside them. */
 
+import { withDeadline } from "../src/common/lifetime.ts";
+
 /** What a row promises, and whether this run kept it. */
 export interface Verdict {
   readonly goal: string;
@@ -112,7 +114,13 @@ export interface Judged {
 /** Measures ours, its floor and its peers in turns. */
 export async function compare(comparison: Comparison): Promise<Row> {
   const { id, name, megabytes, peers = [] } = comparison;
-  const running = peers.filter((peer) => "run" in peer);
+  const missing = peers.filter((peer) => "missing" in peer);
+  const running: Contestant[] = [];
+  for (const peer of peers.filter((candidate) => "run" in candidate)) {
+    // A peer that does not work here must not cost us the row.
+    if (await tryOut(peer)) running.push(peer);
+    else missing.push({ name: peer.name, missing: "does not work here" });
+  }
   const ours: Contestant = { name: "ours", run: comparison.ours };
   const series = await takeTurns([ours, comparison.floor, ...running], comparison);
   const [mine = [], floors = [], ...others] = series;
@@ -125,9 +133,11 @@ export async function compare(comparison: Comparison): Promise<Row> {
     name: peer.name,
     value: toFigure(others[index] ?? [], 0.5),
   }));
-  const missing = peers.flatMap((peer) =>
-    "missing" in peer ? [{ name: peer.name, value: undefined, note: peer.missing }] : [],
-  );
+  const absent = missing.map((peer) => ({
+    name: peer.name,
+    value: undefined,
+    note: peer.missing,
+  }));
   return {
     id,
     name,
@@ -137,9 +147,20 @@ export async function compare(comparison: Comparison): Promise<Row> {
     floor,
     floorName: comparison.floor.name,
     samples: mine.length,
-    peers: [...measured, ...missing],
+    peers: [...measured, ...absent],
     verdicts: comparison.judge?.({ p50, p95, floor, ratio: p50 / floor }) ?? [],
   };
+}
+
+const TRY_LIMIT_MS = 15_000;
+
+async function tryOut({ name, run }: Contestant): Promise<boolean> {
+  try {
+    await withDeadline(run(), TRY_LIMIT_MS, () => new Error(`${name} hangs`));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** A bound on the ratio to the floor. */

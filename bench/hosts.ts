@@ -8,6 +8,8 @@ import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js"
 import type { TestClient } from "../test/support/mcp-client.ts";
 
 const PROTOCOL = "2025-11-25";
+/** Start and end of a server; one that takes longer is ended. */
+const START_LIMIT_MS = 15_000;
 const QUIET = { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "error" };
 
 /** From the start of the program to its first answer to tools/list, in milliseconds. */
@@ -29,6 +31,7 @@ export async function startToList(words: readonly string[]): Promise<number> {
   });
   send({ method: "notifications/initialized" });
   send({ id: 2, method: "tools/list" });
+  const timer = setTimeout(() => child.kill("SIGKILL"), START_LIMIT_MS);
   let elapsed: number | undefined;
   for await (const line of createInterface({ input: child.stdout })) {
     if (!/"id":2\b/.test(line)) continue;
@@ -37,7 +40,6 @@ export async function startToList(words: readonly string[]): Promise<number> {
   }
   child.stdin.end();
   child.stdout.resume();
-  const timer = setTimeout(() => child.kill("SIGKILL"), 5_000);
   await exit;
   clearTimeout(timer);
   if (elapsed === undefined) throw new Error(`${words[0]} did not answer`);

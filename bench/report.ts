@@ -1,7 +1,9 @@
 /** How a run is shown: a table for the terminal, one for the documents, and the JSON of both. */
 
-import { readFile, writeFile } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { readFile, realpath, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { drawCurve } from "./curve.ts";
 import type { Point } from "./density.ts";
 import { ratioOf, type Row } from "./figure.ts";
@@ -51,6 +53,8 @@ export async function publish(report: Report): Promise<void> {
     throw new Error(`${DOCUMENT} has no place for the table`);
   }
   await writeFile(DOCUMENT, `${before}${BEGIN}\n\n${toMarkdown(report)}\n${END}${after}`);
+  const formatter = await realpath(join(ROOT, "node_modules/.bin/oxfmt"));
+  await promisify(execFile)(process.execPath, [formatter, DOCUMENT, BASELINE], { cwd: ROOT });
 }
 
 /** The committed run; undefined when there is none. */
@@ -85,6 +89,7 @@ function toMarkdown({ takenAt, machine, rows, curve, faults }: Report): string {
     ...(failed.length === 0 ? [] : ["", ...failed]),
     "",
     ...curveTable.map((line) => `| ${line} |`),
+    ...(curve.length > 1 ? ["", "![What a sandbox costs, from 1 to many](cost-curve.svg)"] : []),
     "",
   ].join("\n");
 }
