@@ -53,6 +53,7 @@ export function toSandboxBody(sandbox: Sandbox): SandboxBody {
     envdAccessToken: sandbox.accessToken ?? null,
     trafficAccessToken: sandbox.trafficToken ?? null,
     domain: null,
+    isolation: sandbox.isolation,
   };
 }
 
@@ -70,6 +71,7 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
     diskSizeMB: sandbox.limits.diskMb,
     state: sandbox.state,
     envdVersion: ENVD_VERSION,
+    isolation: sandbox.isolation,
     ...(sandbox.metadata !== undefined && { metadata: { ...sandbox.metadata } }),
     volumeMounts: sandbox.volumeMounts.map(({ name, path }) => ({ name, path })),
   };

@@ -42,7 +42,9 @@ export function openContainer(parts: ContainerParts): Container {
   return {
     id: record.id,
     exit,
-    level: record.level,
+    get level() {
+      return record.level;
+    },
     network: parts.outside === undefined ? "loopback" : "routed",
     setEgress: async (egress) => setEgress({ directory, record, outside: parts.outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),

@@ -79,7 +79,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   }
   domain.noteExpiry();
   await step("create.committed");
-  return toSandbox(record, domain.secrets);
+  return toSandbox({ record, container }, domain.secrets);
 }
 
 /** A container whose daemon answers, and what is on record of it until it is committed. */

@@ -36,7 +36,7 @@ export function listSandboxes(domain: Domain, query: ListQuery): SandboxList {
 
 /** What is told of a member: one that is being paused counts as paused. */
 export function describeMember(domain: Domain, member: Member): Sandbox {
-  const sandbox = toSandbox(member.record, domain.secrets);
+  const sandbox = toSandbox(member, domain.secrets);
   return member.phase === "pausing" ? { ...sandbox, state: "paused" } : sandbox;
 }
 

@@ -52,7 +52,7 @@ export async function connectSandbox(
     const wasResumed = member.phase === "paused";
     if (wasResumed) await resumeMember(domain, member, options);
     else extend(domain, member, options.timeoutSeconds);
-    return { sandbox: toSandbox(member.record, domain.secrets), wasResumed };
+    return { sandbox: toSandbox(member, domain.secrets), wasResumed };
   });
 }
 
@@ -87,7 +87,7 @@ export async function resumeSandbox(
       throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
     }
     await resumeMember(domain, member, options);
-    return toSandbox(member.record, domain.secrets);
+    return toSandbox(member, domain.secrets);
   });
 }
 

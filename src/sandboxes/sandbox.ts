@@ -1,6 +1,6 @@
 /** What the room says about a sandbox, and what it is asked for. */
 
-import type { ContainerLimits } from "../engine/engine.ts";
+import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { Secrets } from "./secrets.ts";
@@ -17,6 +17,8 @@ export interface Sandbox {
   /** Running: the moment of expiry. Paused: the moment of pausing. */
   readonly endAtMs: number;
   readonly limits: ContainerLimits;
+  /** What the kernel told when its present run began. */
+  readonly isolation: IsolationLevel;
   /** Undefined for a sandbox whose daemon is open to whoever reaches it. */
   readonly accessToken: string | undefined;
   /** Undefined where every port may be reached without a token. */
@@ -48,8 +50,14 @@ export interface CreateOptions {
   readonly mcpServers?: readonly string[];
 }
 
-/** The public description of a record. */
-export function toSandbox(record: SandboxRecord, secrets: Secrets): Sandbox {
+/** What lives, as far as it is described. */
+export interface Living {
+  readonly record: SandboxRecord;
+  readonly container: { readonly level: IsolationLevel };
+}
+
+/** The public description of a sandbox that lives. */
+export function toSandbox({ record, container }: Living, secrets: Secrets): Sandbox {
   const { sandboxId } = record;
   return {
     sandboxId,
@@ -59,6 +67,7 @@ export function toSandbox(record: SandboxRecord, secrets: Secrets): Sandbox {
     startedAtMs: record.startedAtMs,
     endAtMs: record.endAtMs,
     limits: record.limits,
+    isolation: container.level,
     accessToken: record.isSecured ? secrets.accessToken(sandboxId) : undefined,
     trafficToken: record.isPrivate ? secrets.trafficToken(sandboxId) : undefined,
     pausesAtTimeout: record.pausesAtTimeout,

@@ -58,6 +58,8 @@ export const sandboxSchema = z.object({
   envdAccessToken: z.string().nullish(),
   trafficAccessToken: z.string().nullish(),
   domain: z.string().nullish(),
+  /** Ours alone: how strongly it is separated from its host. */
+  isolation: z.string().optional(),
 });
 
 export type SandboxBody = z.infer<typeof sandboxSchema>;
@@ -75,6 +77,7 @@ export const listedSandboxSchema = z.object({
   diskSizeMB: z.number(),
   state: z.enum(["running", "paused"]),
   envdVersion: z.string(),
+  isolation: z.string().optional(),
   metadata: stringMap.optional(),
   volumeMounts: z.array(volumeMountSchema).optional(),
 });

@@ -6,14 +6,15 @@ import { resolve } from "node:path";
 import type { Readable } from "node:stream";
 
 export const PROGRAM: string = resolve(import.meta.dirname, "../../dist/main.js");
-const EXIT_LIMIT_MS = 15_000;
+/** A machine under load ends things slowly; what must be quick is measured by its test. */
+const EXIT_LIMIT_MS = 60_000;
 
 export interface TestProgram extends AsyncDisposable {
   readonly child: ChildProcess;
   readonly stdout: Readable;
   /** Everything written to stderr so far. */
   stderr(): string;
-  /** Resolves with the exit code, or the signal's name, within 15 s. */
+  /** Resolves with the exit code, or the signal's name, within a minute. */
   exited(): Promise<number | string>;
 }
 

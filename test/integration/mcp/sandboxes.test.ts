@@ -23,6 +23,7 @@ test("a sandbox is made, described, listed, extended, paused, resumed and killed
     template: "base",
     state: "running",
     expires_at: expect.any(String),
+    isolation: "none",
     log: `sandbox:///${id}/log`,
   });
   expect(created.text).toContain(`sandbox_id: ${id}\n`);
