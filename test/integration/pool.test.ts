@@ -3,6 +3,8 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createSystemClock } from "../../src/common/clock.ts";
+import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -66,6 +68,21 @@ test("a create takes a warm sandbox over, and another one is started", async () 
   });
   const [next] = await awaitPool(service, 1, [warm]);
   expect(next).not.toBe(warm);
+});
+
+test("a warm sandbox becomes that of the team that takes it", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const [warm = ""] = await awaitPool(service, 1);
+  const holder = { name: "x", team: "others" };
+  const { key } = createKey(service.embedded.store, createSystemClock(), holder);
+  const asOthers = { headers: { "x-api-key": key } };
+  const body = { templateID: "base" };
+  const created = await service.call({ ...asOthers, method: "POST", path: "/v2/sandboxes", body });
+  expect(created.body).toMatchObject({ sandboxID: warm });
+  const path = `/sandboxes/${warm}`;
+  expect((await service.call({ ...asOthers, path })).status).toBe(200);
+  expect((await service.call({ path })).status).toBe(404);
+  expect((await service.call({ path: `${path}/logs` })).status).toBe(404);
 });
 
 test("a warm sandbox is nobody's", async () => {
