@@ -55,8 +55,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   return {
     name: "oci",
     probe: async (freshness = "cached") => {
-      const { report } = await probe(freshness);
-      const { check } = await support(freshness);
+      const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);
       return { ...report, checks: [...report.checks, check] };
     },
     create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
