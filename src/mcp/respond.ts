@@ -8,8 +8,15 @@ export interface Reply<Fields = Record<string, unknown>> {
   readonly text: string;
   readonly fields?: Fields;
   readonly image?: { readonly base64: string; readonly mimeType: string };
+  /** A resource that the text names, for hosts that can open one. */
+  readonly link?: ResourceLink;
   /** The operation failed after all; the text is what came of it until then. */
   readonly error?: SandboxError;
+}
+
+export interface ResourceLink {
+  readonly uri: string;
+  readonly name: string;
 }
 
 /** A part of a reply that quotes a sandbox. */
@@ -23,6 +30,7 @@ export interface CallReply {
   readonly content: (
     | { readonly type: "text"; readonly text: string }
     | { readonly type: "image"; readonly data: string; readonly mimeType: string }
+    | ({ readonly type: "resource_link"; readonly mimeType: string } & ResourceLink)
   )[];
   readonly structuredContent?: Record<string, unknown>;
   readonly isError?: true;
@@ -69,15 +77,24 @@ export function imageReply(
   return { ...textReply(facts), image };
 }
 
-/** A reply in the protocol's form; structured only for tools that promise it. */
-export function toCallReply(reply: Reply, isRecord: boolean): CallReply {
-  const text = { type: "text", text: reply.text } as const;
-  const { image } = reply;
-  const content =
-    image === undefined
-      ? [text]
-      : [text, { type: "image", data: image.base64, mimeType: image.mimeType } as const];
-  return { content, ...(isRecord && { structuredContent: { ...reply.fields } }) };
+export interface CallForm {
+  /** Structured only for tools that promise it. */
+  readonly isRecord: boolean;
+  /** Whether the host knows links to resources, which came in a later revision. */
+  readonly knowsLinks: boolean;
+}
+
+/** A reply in the protocol's form. */
+export function toCallReply(reply: Reply, form: CallForm): CallReply {
+  const { image, link } = reply;
+  const content: CallReply["content"] = [{ type: "text", text: reply.text }];
+  if (image !== undefined) {
+    content.push({ type: "image", data: image.base64, mimeType: image.mimeType });
+  }
+  if (link !== undefined && form.knowsLinks) {
+    content.push({ type: "resource_link", mimeType: "text/plain", ...link });
+  }
+  return { content, ...(form.isRecord && { structuredContent: { ...reply.fields } }) };
 }
 
 /** Whether an error's own words may be shown; of our own faults only the log has the details. */

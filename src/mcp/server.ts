@@ -86,14 +86,25 @@ function registerTool(server: McpServer, tool: Tool, options: McpServerOptions):
   const output = listedOutput(tool);
   const config = { title, description, inputSchema: toListedSchema(input), annotations };
   const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
-    callTool(tool, input_, toContext(ctx, options));
+    callTool({ tool, knowsLinks: knowsLinks(server, options) }, input_, toContext(ctx, options));
   if (output === undefined) server.registerTool(name, config, call);
   else server.registerTool(name, { ...config, outputSchema: toListedSchema(output) }, call);
 }
 
+/** Links to resources came with this revision; hosts of an older one refuse what they do not know. */
+const FIRST_WITH_LINKS = "2025-06-18";
+
+function knowsLinks({ server }: McpServer, { era }: McpServerOptions): boolean {
+  if (era === "modern") return true;
+  // In the older era nothing else tells it.
+  // oxlint-disable-next-line typescript/no-deprecated
+  const revision = server.getNegotiatedProtocolVersion();
+  return revision !== undefined && revision >= FIRST_WITH_LINKS;
+}
+
 /** Runs a tool; every failure becomes a reply, and every call one line of the log. */
 async function callTool(
-  tool: Tool,
+  { tool, knowsLinks: isLinked }: { readonly tool: Tool; readonly knowsLinks: boolean },
   input: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallReply> {
@@ -115,7 +126,8 @@ async function callTool(
     if (reply.error === undefined) {
       finish("ok");
       const note = noteFor(context, sandboxId ?? madeBy(reply));
-      return toCallReply(withTimeLeft(reply, note), tool.output !== undefined);
+      const form = { isRecord: tool.output !== undefined, knowsLinks: isLinked };
+      return toCallReply(withTimeLeft(reply, note), form);
     }
     finish("error", reply.error);
     const explained = await explain(reply.error, sandboxId, context);

@@ -74,8 +74,8 @@ export async function startMcpWorld(clock: Clock = createSystemClock()): Promise
 
 function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
   const content: readonly unknown[] = Array.isArray(reply["content"]) ? reply["content"] : [];
-  const texts = content.map((part) =>
-    typeof part === "object" && part !== null && "text" in part ? String(part.text) : "",
+  const texts = content.flatMap((part) =>
+    typeof part === "object" && part !== null && "text" in part ? [String(part.text)] : [],
   );
   const { structuredContent: fields } = reply;
   return {

@@ -87,16 +87,18 @@ export const createSandbox = defineTool({
       ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
       ...(wish.allow_internet && (await isOffline(sandboxId, context)) ? [OFFLINE] : []),
     ];
-    return recordReply({
+    const log = logUri(sandboxId);
+    const record = recordReply({
       sandbox_id: sandboxId,
       template,
       state: "running" as const,
       ...expiryField(context, sandboxId),
       ...(body.isolation !== undefined && { isolation: body.isolation }),
       ...(host !== undefined && { port_host: host }),
-      log: logUri(sandboxId),
+      log,
       ...(notes.length > 0 && { note: notes.join("; ") }),
     });
+    return { ...record, link: { uri: log, name: `log of ${sandboxId}` } };
   },
 });
 

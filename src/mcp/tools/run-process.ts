@@ -16,6 +16,7 @@ import {
   userInput,
   waitInput,
 } from "../inputs.ts";
+import { logUri } from "../logs.ts";
 import { excerptSections, lossFact, stateFact, volumeFact } from "../process-reply.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
@@ -189,6 +190,12 @@ function reply(capture: Capture, wish: Wish, context: ToolContext): Reply<never>
   const recent = { pieces: output.recent(), written: output.written };
   const excerpts = excerptOutput(recent, wish.max_output_bytes);
   const sections = excerptSections(capture, excerpts, more !== "");
-  const text = textReply([...facts, isRunning ? way : undefined], sections);
+  const isCut = excerpts.some(({ cut }) => cut !== undefined);
+  const text = {
+    ...textReply([...facts, isRunning ? way : undefined], sections),
+    ...(isCut && {
+      link: { uri: logUri(wish.sandbox_id), name: `log of ${wish.sandbox_id}` },
+    }),
+  };
   return state.kind === "lost" ? { ...text, error: state.error } : text;
 }

@@ -113,3 +113,14 @@ test("sandbox ids are completed from those that live", async () => {
   });
   expect(completion.values).toEqual([id]);
 });
+
+test("a reply links to the log that it names", async () => {
+  await using world = await startMcpWorld();
+  const made = await world.host.client.callTool({ name: "create_sandbox", arguments: {} });
+  const content: unknown = made.content;
+  const link = { type: "resource_link", uri: expect.stringMatching(/^sandbox:\/\/\/i\w+\/log$/) };
+  expect(content).toEqual([
+    expect.objectContaining({ type: "text" }),
+    expect.objectContaining(link),
+  ]);
+});
