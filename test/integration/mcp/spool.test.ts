@@ -1,9 +1,12 @@
 /** Output that outlives its server: read on by another one, with a mark where something is missing. */
 
 import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
 import { startMcpHost, type McpHost } from "../../support/mcp-host.ts";
@@ -17,7 +20,7 @@ interface Server extends AsyncDisposable {
 }
 
 /** Another server beside the one of the world, on the same service and the same disk. */
-async function startServer(world: McpWorld): Promise<Server> {
+async function startServer(world: Pick<McpWorld, "service" | "test">): Promise<Server> {
   await using stack = new AsyncDisposableStack();
   const state = stack.use(
     startMcpState({
@@ -231,6 +234,87 @@ test("a stream that breaks is taken up again, with a mark in the output and in t
   await expect
     .poll(async () => (await world.call("get_process_output", process)).text)
     .toMatch(/^exit_code: 8 \|[^]*got x\n--- end$/);
+});
+
+interface Cuttable extends AsyncDisposable {
+  readonly path: string;
+  /** Cuts every connection that is open. */
+  cut(): void;
+}
+
+/** A way to a door that breaks when it is told to. */
+async function openCuttable(door: string, path: string): Promise<Cuttable> {
+  const open = new Set<Socket>();
+  const server = createServer((inner) => {
+    const outer = connect(door);
+    for (const socket of [inner, outer]) {
+      open.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => open.delete(socket));
+    }
+    inner.pipe(outer).pipe(inner);
+  });
+  const cut = () => open.forEach((socket) => socket.destroy());
+  server.listen(path);
+  await once(server, "listening");
+  return {
+    path,
+    cut,
+    async [Symbol.asyncDispose]() {
+      server.close();
+      cut();
+      await once(server, "close");
+    },
+  };
+}
+
+const CUTS = 12;
+const ROUNDS = 60;
+
+test("of a stream that breaks again and again every line comes once, or a mark stands there", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const { socketPath, url, apiKey } = world.test.embedded;
+  await using way = await openCuttable(socketPath, join(world.test.home, "cut.sock"));
+  await using service = createService({ url, apiKey, socketPath: way.path });
+  await using server = await startServer({ ...world, service });
+  const command = `i=1; while [ $i -le ${ROUNDS} ]; do seq $((i * 1000)) $((i * 1000 + 999)); i=$((i + 1)); sleep 0.03; done; exit 7`;
+  const started = await server.ask("run_process", {
+    sandbox_id: id,
+    ...shell(command),
+    wait_seconds: 0,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started, /process_id: (p_[0-9]+)/) };
+  let seen = "";
+  for (let cut = 0; cut < CUTS; cut += 1) {
+    // As soon as something new has come the stream stands again.
+    // oxlint-disable-next-line no-await-in-loop
+    await expect
+      .poll(async () => {
+        const text = await server.ask("get_process_output", { ...process, cursor: 1e9 });
+        const volume = factOf(text, /(stdout [0-9.]+ K?M?B)/);
+        const isNew = volume !== seen || !text.startsWith("status: running");
+        seen = volume;
+        return isNew;
+      })
+      .toBe(true);
+    way.cut();
+  }
+  await expect
+    .poll(async () => server.ask("get_process_output", process), { timeout: 30_000 })
+    .toMatch(/^exit_code: 7 \|/);
+  const parts = (await pageThrough(server, process)).split(/\n\[… .* missing …\]\n/);
+  expect(parts.length).toBeGreaterThan(1);
+  let newest = 999;
+  for (const [index, part] of parts.entries()) {
+    const lines = part.split("\n");
+    // What stands beside a mark may be a piece of a line.
+    const whole = lines.slice(index === 0 ? 0 : 1, -1).map(Number);
+    const [first = newest + 1] = whole;
+    expect(first).toBeGreaterThan(newest);
+    expect(whole).toEqual(Array.from({ length: whole.length }, (_, line) => first + line));
+    newest = whole.at(-1) ?? newest;
+  }
 });
 
 test("subscribers of one process learn of its output", async () => {
