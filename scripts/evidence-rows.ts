@@ -61,7 +61,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R1",
     title: "stdio ends clean",
     counts: /\bR1\b/,
-    note: `in part: ends of stdin, signals, stdout, parent, and a kill of the server, one trial each; ${ELSEWHERE} more in test/e2e/stdio-end.test.ts`,
+    note: `in part, one trial each: the end of stdin, a closed stdout, the kill of a parent shell; when the server itself is killed its sandboxes wait for the next start or for gc, which the design asks to do by itself; ${ELSEWHERE} more in test/e2e/stdio-end.test.ts`,
   },
   {
     id: "R2",
@@ -124,7 +124,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R14",
     title: "fail closed",
     counts: /\bR14\b/,
-    note: "a level that cannot be proven ends the program; every sandbox is measured when it starts",
+    note: "a level that cannot be proven ends the program; every sandbox is measured when it starts, and its description says the level",
   },
   {
     id: "R15",
