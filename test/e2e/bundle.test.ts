@@ -81,7 +81,7 @@ test("an old Node is told that it is too old", async () => {
 
 test("the server of the bundle runs a process in a sandbox", async () => {
   await using home = await openTestHome();
-  const words = [at("bundle/server/main.js"), "stdio", "--home", home.path];
+  const words = [at("bundle/server/main.js"), "stdio", "--home", home.path, "--pool", "0"];
   const env = { PATH: process.env["PATH"] ?? "", ...OFFLINE, SANDBOX_MCP_LOG_LEVEL: "error" };
   const child = spawn(process.execPath, words, { env, stdio: ["pipe", "pipe", "inherit"] });
   const exit = once(child, "exit");

@@ -24,7 +24,8 @@ afterAll(async () => {
 
 async function startSecureServe(): Promise<TestServe> {
   const { certificatePath, keyPath } = certificate;
-  return startServe(["--tls-cert", certificatePath, "--tls-key", keyPath, "--domain", DOMAIN]);
+  const tls = ["--tls-cert", certificatePath, "--tls-key", keyPath, "--domain", DOMAIN];
+  return startServe([...tls, "--pool", "0"]);
 }
 
 /** What a client needs that knows nothing but a key and a domain. */

@@ -9,7 +9,7 @@ import { startServe } from "../support/serve.ts";
 
 test("three servers of one home work at once, and each ends its own sandboxes alone", async () => {
   await using home = await openTestHome();
-  const start = async () => startMcpClient(["--home", home.path]);
+  const start = async () => startMcpClient(["--home", home.path, "--pool", "0"]);
   const clients = await Promise.all([start(), start(), start()]);
   const [first, ...others] = await Promise.all(
     clients.map(async (client, index) => {
@@ -38,7 +38,7 @@ test("three servers of one home work at once, and each ends its own sandboxes al
 const READS = 20;
 
 test("a host that does not read its replies holds no process up", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using other = await startMcpClient(["--home", serve.home]);
   const agent = createAgent(other);
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
