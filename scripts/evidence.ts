@@ -122,7 +122,7 @@ function render(known: Facts): string {
         ],
         ...repeated.map((file) => [
           "run once more, alone",
-          `${file}: in the whole run ${firstFailures(file)} of its tests had failed`,
+          `${file}, at a later commit: in the whole run ${firstFailures(file)} of its tests had failed, where nothing reaped processes that had ended`,
         ]),
         ["time", `${minutes} min`],
         [
