@@ -316,7 +316,7 @@ test("the host reads the log as it grows; nothing that was printed is in it", as
   const lines = text
     .split("\r\n")
     .flatMap((piece) => piece.split("\n"))
-    .filter((line) => line.startsWith("{"))
+    .flatMap((line) => /^\d+ (\{.*)$/.exec(line)?.slice(1) ?? [])
     .map((line): Record<string, unknown> => JSON.parse(line));
   expect(lines.map((line) => [line["level"], line["logger"], line["message"]])).toEqual([
     ["info", "filesystem", "Filesystem stat"],
