@@ -17,10 +17,17 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   }
 }
 
-/** Writes a file, mode 0600, so that a reader sees all of it or the one before. */
-export async function writeWhole(path: string, text: string): Promise<void> {
-  await writeFile(draftOf(path), text, { mode: 0o600 });
-  await rename(draftOf(path), path);
+/**
+ * Writes a file, mode 0600, so that a reader sees all of it or the one before. A file that several
+ * processes may write at once needs a draft for each.
+ */
+export async function writeWhole(
+  path: string,
+  text: string,
+  draft: string = draftOf(path),
+): Promise<void> {
+  await writeFile(draft, text, { mode: 0o600 });
+  await rename(draft, path);
 }
 
 /** As `writeWhole`; it outlives a power cut. */

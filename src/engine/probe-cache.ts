@@ -6,7 +6,7 @@ import { release } from "node:os";
 import { join } from "node:path";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS } from "./engine.ts";
-import { readIfThere, writeWhole } from "./files.ts";
+import { draftOf, readIfThere, writeWhole } from "./files.ts";
 import type { ProbeOptions, ProbeResult } from "./probe.ts";
 
 /** A change of what the probe looks at makes older results void. */
@@ -63,5 +63,6 @@ export async function readProbe(home: string, key: string): Promise<ProbeResult 
 export async function writeProbe(home: string, key: string, result: ProbeResult): Promise<void> {
   const path = join(home, CACHE_NAME);
   if (result.choice === undefined) await rm(path, { force: true });
-  else await writeWhole(path, JSON.stringify({ key, ...result }));
+  else
+    await writeWhole(path, JSON.stringify({ key, ...result }), draftOf(`${path}.${process.pid}`));
 }

@@ -51,7 +51,7 @@ ln -s /first /link`,
 /** Everything but what each container gets of its own, and what folders count by themselves. */
 const LOOK = `cd /
 find . -xdev \\( -path ./proc -o -path ./sys -o -path ./dev -o -path ./run -o -path ./tmp \\) -prune -o \\
-  \\( -type d -printf '%p|d|%m|%U|%G\\n' \\) -o -printf '%p|%y|%m|%U|%G|%s|%T@|%l|%n\\n' |
+  \\( -type d -printf '%p|d|%m|%U|%G\\n' \\) -o -printf '%p|%y|%m|%U|%G|%s|%T@|%l\\n' |
   grep -v '^./etc/\\(hostname\\|hosts\\|resolv.conf\\)|' | LC_ALL=C sort | sha256sum
 ls -A /etc/skel /opt /becomes-folder; cat /becomes-file /second; stat -c '%h %b' /first /sparse
 ls -d /etc/debian_version /opt-moved /usr/share/doc /usr/share/paper/bash 2>&1 | wc -l

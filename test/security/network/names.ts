@@ -155,7 +155,8 @@ export function describeNames(ground: () => Field): void {
     test("names hold again once a service that was killed is back, and not meanwhile", async () => {
       const before = await ground().lab.received();
       await ground().restart(async () => {
-        expect(await egressPrograms(ground().serve.home)).toEqual([]);
+        // It dies with the service, a moment after it.
+        await expect.poll(async () => egressPrograms(ground().serve.home)).toEqual([]);
         expect(await ground().lab.received()).toBe(before);
       });
       expect(await curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
