@@ -15,7 +15,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_helpers() {
   { has crun || has runc; } || return 1
   local program
-  for program in perl mount unshare setpriv mkfs.ext4 nft ip; do
+  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap; do
     has "$program" || return 1
   done
   # Only a Debian system can build the base template; the others run on the template `host`.
