@@ -92,4 +92,6 @@ names.on("message", (query, peer) => {
   const parts = [query.subarray(0, 2), counts, query.subarray(DNS_HEADER_BYTES, end)];
   names.send(Buffer.concat([...parts, ...records]), peer.port, peer.address);
 });
+// Its standard input ends with whoever started it, however that ended.
+process.stdin.resume().once("close", () => process.exit());
 names.bind(DNS_PORT, order.nameServer, () => process.stdout.write("ready\n"));

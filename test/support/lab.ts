@@ -179,7 +179,7 @@ async function startServices(
   };
   const words = [process.execPath, SERVICES, JSON.stringify(order)];
   const child = spawn("nsenter", [`--net=${namespace}`, ...words], {
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: ["pipe", "pipe", "inherit"],
   });
   await once(child.stdout, "data");
   return {
