@@ -74,9 +74,11 @@ async function describeProcess(pid: string, scope: CensusScope) {
 async function listMounts(home: string | undefined): Promise<string[]> {
   const text = await readFile("/proc/self/mountinfo", "utf8");
   const lines = text.split("\n").filter((line) => line !== "");
-  // A network namespace that is bound to a file is a mount too.
+  const slots = await claimedBy(ROUTERS, home ?? "/");
+  // A router's network namespace is bound to a file that is not below the home.
+  const routers = slots.map((slot) => ` ${join(ROUTERS, slot)}.net `);
   const ours = (line: string) =>
-    home === undefined || line.includes(` ${home}/`) || line.includes(" nsfs ");
+    home === undefined || [` ${home}/`, ...routers].some((path) => line.includes(path));
   return lines.filter((line) => ours(line)).map((line) => line.split(" ")[4] ?? "");
 }
 
@@ -108,20 +110,25 @@ async function listCgroups(idPrefix: string): Promise<string[]> {
 }
 
 async function listRouters(home: string): Promise<string[]> {
-  const names = await list(ROUTERS);
-  const owners = await Promise.all(
-    names.map(async (name) => readlink(join(ROUTERS, name)).catch(() => "/")),
-  );
   const links = (await list("/sys/class/net")).filter((name) => name.startsWith("sbm"));
-  return [...names.filter((_name, index) => owners[index]?.startsWith(home)), ...links].toSorted();
+  return [...(await claimedBy(ROUTERS, home)), ...links].toSorted();
 }
 
 async function listClaims(home: string): Promise<string[]> {
-  const slots = await list(CLAIMS);
+  const slots = await claimedBy(CLAIMS, home);
+  return Promise.all(slots.map(async (slot) => readlink(join(CLAIMS, slot)).catch(() => slot)));
+}
+
+/**
+ * Names of claims, which are links to what they are for, that are for something of a home. What is
+ * no link counts for the whole machine alone.
+ */
+async function claimedBy(directory: string, home: string): Promise<string[]> {
+  const names = await list(directory);
   const owners = await Promise.all(
-    slots.map(async (slot) => readlink(join(CLAIMS, slot)).catch(() => "")),
+    names.map(async (name) => readlink(join(directory, name)).catch(() => "/")),
   );
-  return owners.filter((owner) => owner !== "" && owner.startsWith(home)).toSorted();
+  return names.filter((_name, index) => owners[index]?.startsWith(home)).toSorted();
 }
 
 interface Entry {
