@@ -1,235 +1,11 @@
-/** Every setting of the program: flag over environment over default, read once, frozen. */
+/** The configuration of the program: flag over environment over default, read once, frozen. */
 
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { defaultHome } from "./common/default-home.ts";
-import { LOG_LEVELS } from "./common/log.ts";
+import type { LOG_LEVELS } from "./common/log.ts";
 import { NAMESPACE_FAULT } from "./common/privilege.ts";
-import { z } from "./common/schema.ts";
-
-const MAX_MEMORY_MB = 1_048_576;
-const MAX_CPUS = 1024;
-const MAX_DISK_MB = 16_777_216;
-const MAX_PIDS = 1_000_000;
-const MAX_SANDBOXES = 100_000;
-/** Each is some 15 MB of memory that nobody uses yet. */
-const MAX_POOL = 100;
-const MAX_PORT = 65_535;
-
-const text = z.string().min(1);
-const flag = z.stringbool();
-
-function integer(min: number, max: number) {
-  return z
-    .string()
-    .regex(/^[0-9]+$/, "expected a whole number")
-    .transform(Number)
-    .pipe(z.int().min(min).max(max));
-}
-
-const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
-
-interface Setting {
-  /** The flag without its dashes; absent for settings that only the environment gives. */
-  readonly flag?: string;
-  readonly environment?: string;
-  readonly schema: z.ZodType;
-  /** A flag without a value: naming it means true. */
-  readonly isSwitch?: true;
-  readonly help: string;
-}
-
-const SETTINGS = {
-  engine: {
-    flag: "engine",
-    environment: "SANDBOX_MCP_ENGINE",
-    schema: z.enum(["local", "remote"]),
-    help: "local or remote: which service the tools speak to",
-  },
-  e2bApiKey: { environment: "E2B_API_KEY", schema: text, help: "key of the remote service" },
-  e2bDomain: { environment: "E2B_DOMAIN", schema: text, help: "domain of the remote service" },
-  e2bApiUrl: { environment: "E2B_API_URL", schema: z.url(), help: "its control API" },
-  e2bSandboxUrl: { environment: "E2B_SANDBOX_URL", schema: z.url(), help: "its sandbox API" },
-  home: {
-    flag: "home",
-    environment: "SANDBOX_MCP_HOME",
-    schema: text,
-    help: "folder of database, templates and snapshots",
-  },
-  runtime: {
-    flag: "runtime",
-    environment: "SANDBOX_MCP_RUNTIME",
-    schema: text,
-    help: "auto, runc, crun, runsc or the path of an OCI runtime",
-  },
-  requireIsolation: {
-    flag: "require-isolation",
-    environment: "SANDBOX_MCP_REQUIRE_ISOLATION",
-    schema: z.enum(["gvisor", "userns-container", "container"]),
-    help: "weakest isolation accepted: gvisor, userns-container or container",
-  },
-  host: {
-    flag: "host",
-    environment: "SANDBOX_MCP_HOST",
-    schema: text,
-    help: "address that serve listens on",
-  },
-  port: {
-    flag: "port",
-    environment: "SANDBOX_MCP_PORT",
-    schema: integer(0, MAX_PORT),
-    help: "port that serve listens on; 0 for any",
-  },
-  tlsCert: {
-    flag: "tls-cert",
-    environment: "SANDBOX_MCP_TLS_CERT",
-    schema: text,
-    help: "serve: PEM file with the certificate, for HTTPS; with --tls-key",
-  },
-  tlsKey: {
-    flag: "tls-key",
-    environment: "SANDBOX_MCP_TLS_KEY",
-    schema: text,
-    help: "serve: PEM file with the key of the certificate",
-  },
-  domain: {
-    flag: "domain",
-    environment: "SANDBOX_MCP_DOMAIN",
-    schema: z.string().regex(/^[a-z0-9.-]+(:[0-9]{1,5})?$/i, "expected a domain name"),
-    help: "gateway hosts are {port}-{sandboxID}.<domain>",
-  },
-  apiKey: {
-    flag: "api-key",
-    environment: "SANDBOX_MCP_API_KEY",
-    schema: text,
-    help: "a key that serve accepts, besides those of `key create`",
-  },
-  pool: {
-    flag: "pool",
-    environment: "SANDBOX_MCP_POOL",
-    schema: integer(0, MAX_POOL),
-    help: "sandboxes of the template base that are kept started, for a create to take at once",
-  },
-  maxSandboxes: {
-    flag: "max-sandboxes",
-    environment: "SANDBOX_MCP_MAX_SANDBOXES",
-    schema: integer(1, MAX_SANDBOXES),
-    help: "sandboxes alive at once; beyond it create answers 429",
-  },
-  memoryMb: {
-    flag: "memory-mb",
-    environment: "SANDBOX_MCP_MEMORY_MB",
-    schema: integer(128, MAX_MEMORY_MB),
-    help: "memory of each sandbox in MiB",
-  },
-  cpus: {
-    flag: "cpus",
-    environment: "SANDBOX_MCP_CPUS",
-    schema: integer(1, MAX_CPUS),
-    help: "processors of each sandbox",
-  },
-  diskMb: {
-    flag: "disk-mb",
-    environment: "SANDBOX_MCP_DISK_MB",
-    schema: integer(64, MAX_DISK_MB),
-    help: "writable disk of each sandbox in MiB",
-  },
-  pids: {
-    flag: "pids",
-    environment: "SANDBOX_MCP_PIDS",
-    schema: integer(32, MAX_PIDS),
-    help: "processes of each sandbox",
-  },
-  egress: {
-    flag: "egress",
-    environment: "SANDBOX_MCP_EGRESS",
-    schema: z.string().regex(/^(?:on|off|\/[^\s]+)$/, "expected on, off or an absolute path"),
-    help: "on, off or the file of a network namespace: how sandboxes reach the internet",
-  },
-  dns: {
-    flag: "dns",
-    environment: "SANDBOX_MCP_DNS",
-    schema: addresses,
-    help: "name servers of sandboxes, at most 3 IPv4 addresses joined by commas",
-  },
-  toolset: {
-    flag: "toolsets",
-    environment: "SANDBOX_MCP_TOOLSETS",
-    schema: z.enum(["core", "all"]),
-    help: "core or all: which tools are listed",
-  },
-  tools: {
-    flag: "tools",
-    environment: "SANDBOX_MCP_TOOLS",
-    schema: z.string().regex(/^[a-z_]+(,[a-z_]+)*$/, "expected names joined by commas"),
-    help: "exactly these tools, names joined by commas",
-  },
-  isReadOnly: {
-    flag: "read-only",
-    environment: "SANDBOX_MCP_READ_ONLY",
-    schema: flag,
-    isSwitch: true,
-    help: "only tools that change nothing",
-  },
-  protocol: {
-    flag: "mcp-protocol",
-    environment: "SANDBOX_MCP_PROTOCOL",
-    schema: z.enum(["auto", "legacy"]),
-    help: "auto or legacy: MCP protocol eras offered",
-  },
-  onExit: {
-    flag: "on-exit",
-    environment: "SANDBOX_MCP_ON_EXIT",
-    schema: z.enum(["kill", "leave"]),
-    help: "kill or leave: what happens at the end of stdio to the sandboxes that it made",
-  },
-  allowHostTemplate: {
-    flag: "allow-host-template",
-    environment: "SANDBOX_MCP_ALLOW_HOST_TEMPLATE",
-    schema: flag,
-    isSwitch: true,
-    help: "serve: offer the template `host`, which shares this machine's /usr read-only",
-  },
-  isConformance: {
-    flag: "conformance",
-    schema: flag,
-    isSwitch: true,
-    help: "serve on loopback: offer the fixtures of the MCP conformance suite, without a key",
-  },
-  hasMetrics: {
-    flag: "metrics",
-    environment: "SANDBOX_MCP_METRICS",
-    schema: flag,
-    isSwitch: true,
-    help: "serve: figures for Prometheus at /metrics, to keys of the team local",
-  },
-  logLevel: {
-    flag: "log-level",
-    environment: "SANDBOX_MCP_LOG_LEVEL",
-    schema: z.enum(LOG_LEVELS),
-    help: LOG_LEVELS.join(", "),
-  },
-  logFile: {
-    flag: "log-file",
-    environment: "SANDBOX_MCP_LOG_FILE",
-    schema: text,
-    help: "a second place for the log lines that go to stderr",
-  },
-  team: { flag: "team", schema: text, help: "key create: whose key it is; local by default" },
-  json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
-  ifMissing: {
-    flag: "if-missing",
-    schema: flag,
-    isSwitch: true,
-    help: "template pull: do nothing when the template is there and up to date",
-  },
-  help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
-  version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
-} as const satisfies Record<string, Setting>;
-
-type Given = {
-  readonly [Key in keyof typeof SETTINGS]?: z.output<(typeof SETTINGS)[Key]["schema"]>;
-};
+import { listSettings, type Given } from "./settings.ts";
 
 export interface RemoteConfig {
   readonly apiKey: string;
@@ -317,7 +93,7 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   const flagFaults = [...parsed.faults];
   const variableFaults: string[] = [];
   const given: Record<string, unknown> = {};
-  for (const [key, setting] of settings()) {
+  for (const [key, setting] of listSettings()) {
     const typed = setting.flag === undefined ? undefined : parsed.values.get(setting.flag);
     const variable = setting.environment === undefined ? "" : environment[setting.environment];
     const raw = typed ?? (variable === "" ? undefined : variable);
@@ -342,13 +118,9 @@ export function loadProcessConfig(): LoadedConfig {
 
 /** One line per flag, for the help text. */
 export function describeFlags(): string[] {
-  return settings()
+  return listSettings()
     .filter(([, setting]) => setting.flag !== undefined)
     .map(([, setting]) => `  --${(setting.flag ?? "").padEnd(22)} ${setting.help}`);
-}
-
-function settings(): [string, Setting][] {
-  return Object.entries<Setting>(SETTINGS);
 }
 
 interface ParsedFlags {
@@ -359,7 +131,7 @@ interface ParsedFlags {
 
 function parseFlags(argv: readonly string[]): ParsedFlags {
   const known = new Map(
-    settings().flatMap(([, setting]) => (setting.flag ? [[setting.flag, setting]] : [])),
+    listSettings().flatMap(([, setting]) => (setting.flag ? [[setting.flag, setting]] : [])),
   );
   const options = Object.fromEntries(
     [...known].map(([name, setting]) => [

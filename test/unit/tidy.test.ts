@@ -40,7 +40,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "gateway",
     "listener",
   ],
-  "config.ts": ["common"],
+  "settings.ts": ["common"],
+  "config.ts": ["common", "settings.ts"],
   "cli.ts": ["common", "config.ts", "commands"],
   "main.ts": ["cli.ts"],
 };
