@@ -12,6 +12,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
+import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import { dialName } from "./dial.ts";
 import { toHostName } from "./host-names.ts";
 import type { DoorOptions } from "./tls-door.ts";
@@ -20,19 +21,6 @@ const HTTP_PORT = 80;
 const MAX_HEADER_BYTES = 16_384;
 const HEADERS_TIMEOUT_MS = 10_000;
 const IDLE_MS = 600_000;
-/** They belong to one connection, not to the request. */
-const HOP_BY_HOP = new Set([
-  "connection",
-  "expect",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "upgrade",
-]);
-
 /** Without them a body would be taken for a request of its own. */
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 

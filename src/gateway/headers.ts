@@ -1,6 +1,7 @@
 /** Which headers pass: never those of one connection, never a credential of the platform. */
 
 import type { IncomingMessage } from "node:http";
+import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import {
   ACCESS_TOKEN_HEADER,
@@ -8,19 +9,6 @@ import {
   ENVD_PORT,
   TRAFFIC_TOKEN_HEADER,
 } from "../wire/headers.ts";
-
-const HOP_BY_HOP: ReadonlySet<string> = new Set([
-  "connection",
-  "expect",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-]);
 
 /** Said by us, or by nobody. */
 const FORWARDING: ReadonlySet<string> = new Set([

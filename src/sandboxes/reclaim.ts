@@ -1,9 +1,9 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
 import { readdir, rm, stat, writeFile } from "node:fs/promises";
-import { connect } from "node:net";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
+import { isListening } from "../common/listening.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Store } from "../store/store.ts";
 import { removeTraces } from "./discard.ts";
@@ -12,8 +12,6 @@ import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
-
-const PROBE_TIMEOUT_MS = 1000;
 
 /** The longest that anything in the folder of layers takes to be made, twice and more. */
 const MAX_DRAFT_MS = 60 * 60_000;
@@ -65,21 +63,8 @@ export function doorPath(home: string, instance: string): string {
 }
 
 /** Whether an instance answers at its private door. */
-export async function isAlive(home: string, instance: string): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  const socket = connect(doorPath(home, instance));
-  // A live service accepts at once; one that is too busy for that must not be taken for dead.
-  socket.setTimeout(PROBE_TIMEOUT_MS, () => resolve(true));
-  socket.on("connect", () => resolve(true));
-  socket.on("error", (error) => {
-    const code = causeCode(error);
-    resolve(code !== "ECONNREFUSED" && code !== "ENOENT");
-  });
-  try {
-    return await promise;
-  } finally {
-    socket.destroy();
-  }
+export function isAlive(home: string, instance: string): Promise<boolean> {
+  return isListening(doorPath(home, instance));
 }
 
 /**

@@ -5,11 +5,10 @@
 
 import { once } from "node:events";
 import { chmod, rm } from "node:fs/promises";
-import { connect, createServer } from "node:net";
+import { createServer } from "node:net";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
+import { isListening } from "../common/listening.ts";
 
-const PROBE_TIMEOUT_MS = 1_000;
 const SUFFIX = ".sock";
 const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
 
@@ -32,20 +31,8 @@ export async function startLease(root: string, owner: string): Promise<AsyncDisp
 }
 
 /** Whether an owner lives; one that is too busy to answer does. */
-export async function isLeased(root: string, owner: string): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  const socket = connect(leasePath(root, owner));
-  socket.setTimeout(PROBE_TIMEOUT_MS, () => resolve(true));
-  socket.on("connect", () => resolve(true));
-  socket.on("error", (error) => {
-    const code = causeCode(error);
-    resolve(code !== "ECONNREFUSED" && code !== "ENOENT");
-  });
-  try {
-    return await promise;
-  } finally {
-    socket.destroy();
-  }
+export function isLeased(root: string, owner: string): Promise<boolean> {
+  return isListening(leasePath(root, owner));
 }
 
 /** The owner whose lease a file is; undefined for any other file. */

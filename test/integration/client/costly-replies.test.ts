@@ -11,21 +11,9 @@ import { Process } from "../../../src/gen/process/process_pb.ts";
 import { startTestDaemon } from "../../support/envd.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { startRecorder } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const { signal } = new AbortController();
-
-const DETAIL = {
-  templateID: "t0",
-  sandboxID: "i1",
-  clientID: "6532622b",
-  startedAt: "2026-01-01T00:00:00Z",
-  endAt: "2026-01-01T00:05:00Z",
-  cpuCount: 1,
-  memoryMB: 128,
-  diskSizeMB: 0,
-  state: "running",
-  envdVersion: "0.6.13",
-};
 
 const DEEP = { name: "deep", json: `${"[".repeat(100)}${"]".repeat(100)}`, text: "levels" };
 const RICH = { name: "rich", json: `[${"{},".repeat(150_000)}{}]`, text: "values" };
@@ -33,7 +21,7 @@ const RICH = { name: "rich", json: `[${"{},".repeat(150_000)}{}]`, text: "values
 /** A service whose answers, but for the sandbox itself, are all of the same text. */
 async function startCostly(json: string) {
   const recorder = await startRecorder(({ url }, response) => {
-    if (url === "/sandboxes/i1") send(response, "application/json", JSON.stringify(DETAIL));
+    if (url === "/sandboxes/i1") send(response, "application/json", JSON.stringify(SANDBOX_DETAIL));
     else if (!url.startsWith("/process.Process/Start")) send(response, "application/json", json);
     else send(response, "application/connect+json", envelope(json));
   });

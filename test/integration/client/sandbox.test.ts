@@ -9,21 +9,9 @@ import {
   type RecordedRequest,
   type Recorder,
 } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const { signal } = new AbortController();
-
-const DETAIL = {
-  templateID: "t0",
-  sandboxID: "i1",
-  clientID: "6532622b",
-  startedAt: "2026-01-01T00:00:00Z",
-  endAt: "2026-01-01T00:05:00Z",
-  cpuCount: 1,
-  memoryMB: 128,
-  diskSizeMB: 0,
-  state: "running",
-  envdVersion: "0.6.13",
-};
 
 type DaemonAnswer = (request: RecordedRequest, response: ServerResponse) => void;
 
@@ -34,7 +22,7 @@ async function startSandbox(daemon: DaemonAnswer, tokens: readonly string[] = ["
   const recorder = await startRecorder((request, response) => {
     if (!request.url.startsWith("/sandboxes/")) return daemon(request, response);
     lastToken = left.shift() ?? lastToken;
-    return answerJson(response, 200, { body: { ...DETAIL, envdAccessToken: lastToken } });
+    return answerJson(response, 200, { body: { ...SANDBOX_DETAIL, envdAccessToken: lastToken } });
   });
   const service = createService({
     url: recorder.url,

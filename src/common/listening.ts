@@ -1,0 +1,26 @@
+/**
+ * Whether somebody listens at a socket: proof that its owner lives. When an owner dies, however
+ * that comes about, the kernel refuses the next connection at once.
+ */
+
+import { connect } from "node:net";
+import { causeCode } from "./errors.ts";
+
+const PROBE_TIMEOUT_MS = 1000;
+
+/** Connects to the path of a socket; an owner that is too busy to answer is not taken for dead. */
+export async function isListening(path: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(path);
+  socket.setTimeout(PROBE_TIMEOUT_MS, () => resolve(true));
+  socket.on("connect", () => resolve(true));
+  socket.on("error", (error) => {
+    const code = causeCode(error);
+    resolve(code !== "ECONNREFUSED" && code !== "ENOENT");
+  });
+  try {
+    return await promise;
+  } finally {
+    socket.destroy();
+  }
+}
