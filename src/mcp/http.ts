@@ -15,6 +15,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
+import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import type { McpState } from "./state.ts";
@@ -145,10 +146,11 @@ const INVALID = Symbol("invalid JSON");
 async function readJson(request: IncomingMessage): Promise<unknown> {
   const body = await readBody(request, MAX_BODY_BYTES);
   try {
-    return JSON.parse(body.toString("utf8"));
-  } catch {
+    return parseJson(body);
+  } catch (error) {
     // The protocol has an answer of its own for a body that is no JSON.
-    return INVALID;
+    if (error instanceof SyntaxError) return INVALID;
+    throw error;
   }
 }
 
@@ -241,6 +243,9 @@ function sendRpcError(
 function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {
   if (error instanceof SandboxError && error.code === "resource_exhausted") {
     return sendRpcError(response, 413, { code: -32_600, text: "Request too large" });
+  }
+  if (error instanceof SandboxError && error.code === "invalid_argument") {
+    return sendRpcError(response, 400, { code: -32_600, text: error.message });
   }
   state.log.error({ op: "mcp.http", error: errorText(error) }, "request failed");
   sendRpcError(response, 500, { code: -32_603, text: "Internal error" });

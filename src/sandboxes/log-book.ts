@@ -2,6 +2,7 @@
 
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import type { LogFilter, LogLine, LogOwner, Store } from "../store/store.ts";
 import { daemonLogLineSchema } from "../wire/files.ts";
@@ -135,9 +136,9 @@ function toFilter(query: LogQuery, nowMs: number): LogFilter {
 function parseLine(text: string): ReturnType<typeof daemonLogLineSchema.parse> | undefined {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(Buffer.from(text));
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
+    if (error instanceof SyntaxError || error instanceof SandboxError) return undefined;
     throw error;
   }
   return daemonLogLineSchema.safeParse(value).data;

@@ -88,6 +88,26 @@ test("a body that is no JSON is a parse error, one that is too large is refused"
   expect((await endpoint.post(" ".repeat(9 * 1024 * 1024))).status).toBe(413);
 });
 
+test.for([
+  {
+    name: "too many values",
+    body: `[${"{},".repeat(50_000)}{}]`,
+    status: 413,
+    message: "Request too large",
+  },
+  {
+    name: "too many levels",
+    body: "[".repeat(1_000_000),
+    status: 400,
+    message: "JSON has more than 64 levels",
+  },
+])("a body of $name is refused unparsed", async ({ body, status, message }) => {
+  await using endpoint = await startEndpoint();
+  const reply = await endpoint.post(body);
+  const error = { code: -32_600, message };
+  expect([reply.status, await reply.json()]).toEqual([status, { jsonrpc: "2.0", id: null, error }]);
+});
+
 test("an older host works in a session, with progress", async () => {
   await using endpoint = await startEndpoint();
   const client = await connectHost(endpoint.url);
