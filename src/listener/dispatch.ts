@@ -28,6 +28,8 @@ export type Destination =
   | { readonly kind: "mcp" }
   | { readonly kind: "health" }
   | { readonly kind: "metrics" }
+  /** A page of another site asks, whatever it knows: no browser may be led to a door of ours. */
+  | { readonly kind: "foreign-page" }
   /** A host looks for a way to log in, which there is not: only a key. */
   | { readonly kind: "login-probe" }
   | { readonly kind: "control" };
@@ -38,6 +40,7 @@ export interface RequestHead {
   readonly target: string;
   /** Every value of the header. */
   readonly hosts: readonly string[];
+  readonly origins: readonly string[];
   readonly sandboxIds: readonly string[];
   readonly sandboxPorts: readonly string[];
 }
@@ -47,6 +50,7 @@ export function readHead(request: IncomingMessage): RequestHead {
   return {
     target: request.url ?? "",
     hosts: headers.host ?? [],
+    origins: headers.origin ?? [],
     sandboxIds: headers[SANDBOX_ID_HEADER] ?? [],
     sandboxPorts: headers[SANDBOX_PORT_HEADER] ?? [],
   };
@@ -65,7 +69,28 @@ export function dispatch(head: RequestHead, domain: string): Destination {
   const isShared = isLoopbackName(name) || name === `sandbox.${site}`;
   if (!isShared && name !== site && name !== `api.${site}`) return byLabel(name, host, domain);
   if (isShared && head.sandboxIds.length + head.sandboxPorts.length > 0) return byHeaders(head);
-  return byPath(head.target);
+  const destination = byPath(head.target);
+  if (!OWN_PAGES_ALONE.has(destination.kind)) return destination;
+  return head.origins.every((origin) => isOwnOrigin(origin, host))
+    ? destination
+    : { kind: "foreign-page" };
+}
+
+/** What pages of other sites may not even ask; those of a sandbox have hosts of their own. */
+const OWN_PAGES_ALONE: ReadonlySet<Destination["kind"]> = new Set(["control", "mcp", "metrics"]);
+
+/** Host and port must be those that were asked; the names of loopback are one. */
+function isOwnOrigin(origin: string, host: string): boolean {
+  const site = /^https?:\/\/([^/@]+)$/i.exec(origin)?.[1] ?? "";
+  return site !== "" && (isSame(site, host) || isSame(toLocalhost(site), toLocalhost(host)));
+}
+
+function isSame(left: string, right: string): boolean {
+  return left.toLowerCase() === right.toLowerCase();
+}
+
+function toLocalhost(site: string): string {
+  return site.replace(/^(?:127\.0\.0\.1|\[::1\])(?=$|:)/, "localhost");
 }
 
 /** A name that no site on the network can have. */

@@ -237,6 +237,8 @@ async function handleRequest(
     case "health":
       response.writeHead(state.isDraining ? 503 : 204, { "cache-control": "no-store" }).end();
       return undefined;
+    case "foreign-page":
+      return sendJson(response, 403, { body: { code: 403, message: "Invalid origin" } });
     case "login-probe":
       // Without asking for a key: a host that sees 401 here would take it for a login to come.
       return sendJson(response, 404, { body: { error: "not_found" } });

@@ -7,7 +7,14 @@ const DOMAIN = "sandbox.localhost";
 const ID = "i0123456789abcdefghij";
 
 function head(target: string, changes: Partial<RequestHead> = {}): RequestHead {
-  return { target, hosts: ["localhost"], sandboxIds: [], sandboxPorts: [], ...changes };
+  return {
+    target,
+    hosts: ["localhost"],
+    origins: [],
+    sandboxIds: [],
+    sandboxPorts: [],
+    ...changes,
+  };
 }
 
 const refused = (message: string) => ({ kind: "refused", message });
@@ -177,6 +184,43 @@ test.for([
     name: "faulty port header",
     head: head("/", { sandboxIds: [ID], sandboxPorts: ["+80"] }),
     expected: refused("Invalid sandbox port"),
+  },
+  ...["http://localhost", "https://LOCALHOST", "http://127.0.0.1", "http://[::1]"].map(
+    (origin) => ({
+      name: `own page ${origin}`,
+      head: head("/sandboxes", { origins: [origin] }),
+      expected: { kind: "control" as const },
+    }),
+  ),
+  {
+    name: "own page of the domain",
+    head: head("/mcp", { hosts: [`api.${DOMAIN}:443`], origins: [`https://api.${DOMAIN}:443`] }),
+    expected: { kind: "mcp" },
+  },
+  ...[
+    "null",
+    "",
+    "http://localhost:3490",
+    "http://localhost.evil.example",
+    "http://evil.example",
+    "http://localhost@evil.example",
+    "http://localhost/",
+    "localhost",
+    "ftp://localhost",
+  ].map((origin) => ({
+    name: `foreign page ${origin}`,
+    head: head("/mcp", { origins: [origin] }),
+    expected: { kind: "foreign-page" as const },
+  })),
+  {
+    name: "two origins, one of them foreign",
+    head: head("/sandboxes", { origins: ["http://localhost", "http://evil.example"] }),
+    expected: { kind: "foreign-page" },
+  },
+  {
+    name: "foreign page for the port of a sandbox",
+    head: head("/", { hosts: [`80-${ID}.${DOMAIN}`], origins: ["http://evil.example"] }),
+    expected: gateway(80, true),
   },
 ])("$name", ({ head: request, expected }) => {
   expect(dispatch(request, DOMAIN)).toEqual(expected);
