@@ -9,6 +9,7 @@ import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
 import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
+import { tellCells } from "../support/cells.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 const MISSING = "i00000000000000000000";
@@ -32,7 +33,7 @@ function anyPath(path: string): string {
 }
 
 describe.for(ROUTES)("$method $path", (route) => {
-  test("answers 401 to every other credential, whatever the body", async () => {
+  test("R5 answers 401 to every other credential, whatever the body", async (context) => {
     const { store, apiKey } = service.embedded;
     const revoked = createKey(store, createSystemClock(), { name: `revoked ${nameOf(route)}` });
     revokeKeys(store, `revoked ${nameOf(route)}`);
@@ -45,6 +46,8 @@ describe.for(ROUTES)("$method $path", (route) => {
       { "x-api-key": revoked.key },
       { "x-api-key": `${apiKey}, ${apiKey}` },
       { authorization: `Bearer ${apiKey}` },
+      { "x-api-key": apiKey.slice(0, -1) },
+      { "x-api-key": apiKey.toUpperCase() },
     ];
     const replies = await Promise.all(
       credentials.flatMap((headers) =>
@@ -61,6 +64,7 @@ describe.for(ROUTES)("$method $path", (route) => {
     );
     const expected = { status: 401, body: { code: 401 } };
     for (const reply of replies) expect(reply).toMatchObject(expected);
+    tellCells(context, replies.length);
   });
 });
 
@@ -94,8 +98,8 @@ async function statusOf(
 }
 
 test.for([...PROCEDURES, ...PLAIN])(
-  "$path in a sandbox asks for the token of this sandbox, and is gone when it is paused",
-  async (entry) => {
+  "R5 $path in a sandbox asks for the token of this sandbox, and is gone when it is paused",
+  async (entry, context) => {
     const token = String(own.envdAccessToken);
     const refused: Record<string, string | string[]>[] = [
       {},
@@ -105,6 +109,9 @@ test.for([...PROCEDURES, ...PLAIN])(
       { "x-api-key": service.embedded.apiKey },
       { "x-access-token": [token, token] },
       { authorization: `Bearer ${token}` },
+      { "x-access-token": "" },
+      { "x-access-token": token.slice(0, -1) },
+      { "x-access-token": token.toUpperCase() },
     ];
     const statuses = await Promise.all(
       refused.map((headers) => statusOf(entry, own.sandboxID, headers)),
@@ -114,5 +121,6 @@ test.for([...PROCEDURES, ...PLAIN])(
     const right = { "x-access-token": String(asleep.envdAccessToken) };
     expect(await statusOf(entry, asleep.sandboxID, right)).toBe(502);
     expect(await statusOf(entry, MISSING, right)).toBe(502);
+    tellCells(context, refused.length + 3);
   },
 );
