@@ -42,6 +42,7 @@ export const STEPS = [
   "boot.healthy",
   "snapshot.intent",
   "layer.begun",
+  "copy.ahead",
   "copy.frozen",
   "copy.copied",
   "copy.thawed",

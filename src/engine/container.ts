@@ -70,7 +70,9 @@ export function openContainer(parts: ContainerParts): Container {
     },
     readUsage: async () => readUsage(directory, cgroup),
     snapshot: async (target) =>
-      makeLayer(target, async (draft) => copyFrozen({ directory, record, cgroup }, draft)),
+      makeLayer(target, async (draft) => {
+        await copyUpper({ directory, idBase: record.idBase, cgroup }, draft);
+      }),
     [Symbol.asyncDispose]: async () => {
       life?.[Symbol.dispose]();
       removal ??= removeContainer(directory, cgroup).finally(() => resolve({ reason: "killed" }));
@@ -91,23 +93,6 @@ async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
 interface RunParts {
   readonly record: ContainerRecord;
   readonly cgroup: Cgroup;
-}
-
-/** Processes stand still for the copy and go on before it is synced. */
-async function copyFrozen(
-  { directory, record, cgroup }: RunParts & { readonly directory: string },
-  target: string,
-) {
-  const wasFrozen = await cgroup.isFrozen();
-  await cgroup.freeze();
-  try {
-    await step("copy.frozen");
-    await copyUpper({ directory, idBase: record.idBase }, target);
-    await step("copy.copied");
-  } finally {
-    if (!wasFrozen) await cgroup.thaw();
-  }
-  await step("copy.thawed");
 }
 
 /** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */

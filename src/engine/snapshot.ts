@@ -1,54 +1,93 @@
-/** Copies a container's writable layer, with plain ids; nothing may write to it meanwhile. */
+/**
+ * Copies a container's writable layer, with plain ids, while its programs run; they stand still
+ * only for what they changed during the copy.
+ */
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { ID_RANGE } from "../common/privilege.ts";
-import { isRootless } from "../common/privilege.ts";
+import { ID_RANGE, isRootless } from "../common/privilege.ts";
+import { step } from "../common/steps.ts";
+import type { Cgroup } from "./cgroups.ts";
 import { RUN_DIRECTORY } from "./claims.ts";
+import { copierCommand } from "./copier.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
-import { launcherCommand } from "./launcher.ts";
+import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { TREES } from "./layers.ts";
 import { runTool } from "./tool.ts";
 
 /** Disks have gigabytes; a copy that takes longer than this stands still. */
 const COPY_TIMEOUT_MS = 10 * 60_000;
 
+/** What the copier says when little is left to copy, and what it waits for then. */
+const READY = "ready";
+const GO = "go\n";
+
 export interface SnapshotSource {
   /** The container's folder. */
   readonly directory: string;
   readonly idBase: number;
+  readonly cgroup: Cgroup;
 }
 
 /** Copies the upper trees of the container's disk into a layer's folder. */
 export async function copyUpper(source: SnapshotSource, target: string): Promise<void> {
-  const disk = join(source.directory, DISK_NAMES.mount);
-  // What programs wrote may still be in memory.
-  await runTool(["sync", "-f", disk], { timeoutMs: COPY_TIMEOUT_MS });
-  const names = await readdir(disk);
-  const copy = async (tree: keyof typeof TREES) =>
-    copyTree(source.idBase, join(disk, STACKS[tree].upper), join(target, TREES[tree]));
-  await copy("root");
-  if (names.includes(STACKS.usr.upper)) await copy("usr");
+  const ready = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<string>();
+  const copy = runTool(await toCommand(source, target), {
+    timeoutMs: COPY_TIMEOUT_MS,
+    input: go.promise,
+    onLine: (line) => line === READY && ready.resolve(),
+  });
+  try {
+    // One that ends before it is ready has failed.
+    await Promise.race([ready.promise, copy]);
+    await step("copy.ahead");
+    await standStill(source.cgroup, async () => {
+      await step("copy.frozen");
+      go.resolve(GO);
+      await copy;
+      await step("copy.copied");
+    });
+    await step("copy.thawed");
+  } finally {
+    // Without the word it ends by itself.
+    go.resolve("");
+    await copy.catch(() => undefined);
+  }
+}
+
+/** Processes stand still for the work; those of a paused container still do after it. */
+async function standStill(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
+  const wasFrozen = await cgroup.isFrozen();
+  await cgroup.freeze();
+  try {
+    await work();
+  } finally {
+    if (!wasFrozen) await cgroup.thaw();
+  }
 }
 
 /**
  * The container's ids are turned back into plain ones by the view that is copied from; where nothing
  * can be mapped, layers have the container's ids as they are.
  */
-async function copyTree(idBase: number, from: string, to: string): Promise<void> {
-  const copy = ["cp", "-a", "--reflink=auto", "--sparse=always"] as const;
-  if (isRootless()) {
-    await runTool([...copy, from, to], { timeoutMs: COPY_TIMEOUT_MS });
-    return;
-  }
-  const command = launcherCommand([
+async function toCommand(source: SnapshotSource, target: string) {
+  const disk = join(source.directory, DISK_NAMES.mount);
+  const names = await readdir(disk);
+  const trees = (["root", "usr"] as const)
+    .filter((tree) => names.includes(STACKS[tree].upper))
+    .map((tree) => ({ source: join(disk, STACKS[tree].upper), target: join(target, TREES[tree]) }));
+  if (isRootless()) return launcherCommand([["exec", ...copierCommand(trees)]]);
+  const views = trees.map((tree, index) => ({ ...tree, view: `upper${index}` }));
+  return launcherCommand([
     ["isolate"],
-    ["ids", String(idBase), "0", String(ID_RANGE)],
+    ["ids", String(source.idBase), "0", String(ID_RANGE)],
     ["mount", "tmpfs", RUN_DIRECTORY, "mode=0700,size=1m"],
     ["chdir", RUN_DIRECTORY],
-    ["mkdir", "upper"],
-    ["idmap", from, "upper"],
-    ["exec", ...copy, "upper", to],
+    ...views.flatMap(({ source: tree, view }): LauncherStep[] => [
+      ["mkdir", view],
+      ["idmap", tree, view],
+    ]),
+    ["exec", ...copierCommand(views.map(({ view, target: to }) => ({ source: view, target: to })))],
   ]);
-  await runTool(command, { timeoutMs: COPY_TIMEOUT_MS });
 }

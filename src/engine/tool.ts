@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
+import type { Writable } from "node:stream";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
 
@@ -27,8 +28,8 @@ export interface ToolOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
   readonly cwd?: string;
-  /** What it reads from its standard input; nothing by default. */
-  readonly input?: string;
+  /** What it reads from its standard input, which is open until that is known; default nothing. */
+  readonly input?: string | Promise<string>;
   /** Called with each line of its standard error as it comes. */
   onLine?(line: string): void;
 }
@@ -58,7 +59,8 @@ export async function runTool(
   child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
   child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
   // A program that ends without reading it all has said why in its own words.
-  child.stdin.on("error", () => undefined).end(options.input ?? "");
+  child.stdin.on("error", () => undefined);
+  void feed(child.stdin, options.input);
   if (options.onLine !== undefined) forwardLines(child.stderr, options.onLine.bind(options));
   const end = endOf(child);
   const kill = () => killGroup(child.pid);
@@ -95,6 +97,12 @@ async function isProgram(path: string): Promise<boolean> {
     if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
     throw error;
   }
+}
+
+/** Never fails: a rejection is the caller's own, and no word then. */
+async function feed(stdin: Writable, input: ToolOptions["input"]): Promise<void> {
+  if (input instanceof Promise) stdin.end(await input.catch(() => ""));
+  else stdin.end(input ?? "");
 }
 
 interface Tail {

@@ -60,6 +60,7 @@ const START: readonly StepName[] = [
 const COPY: readonly StepName[] = [
   "snapshot.intent",
   "layer.begun",
+  "copy.ahead",
   "copy.frozen",
   "copy.copied",
   "copy.thawed",
