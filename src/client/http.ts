@@ -1,6 +1,6 @@
 /** One bounded HTTP exchange with a service, and the only place that repeats a request. */
 
-import { request, type Agent, type Dispatcher } from "undici";
+import { request, type Dispatcher } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
@@ -11,7 +11,7 @@ import { redactKeys } from "./redact.ts";
 
 /** The way to a service: its connections and the time by which its repeats wait. */
 export interface Connection {
-  readonly dispatcher: Agent;
+  readonly dispatcher: Dispatcher;
   readonly clock: Clock;
 }
 

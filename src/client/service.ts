@@ -11,6 +11,7 @@ import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import type { Connection } from "./http.ts";
+import { startNear, type FindRun } from "./near.ts";
 
 export interface ServiceOptions {
   /** Base of the control API, such as `http://localhost` or `https://api.e2b.app`. */
@@ -27,6 +28,8 @@ export interface ServiceOptions {
    * `http://127.0.0.1:3490`.
    */
   readonly publicUrl?: string | undefined;
+  /** Where the service is this very process: its running sandboxes, to be reached directly. */
+  readonly findRun?: FindRun | undefined;
   readonly clock?: Clock;
 }
 
@@ -89,6 +92,7 @@ export function createService(options: ServiceOptions): Service {
   });
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };
+  const near = options.findRun && startNear(dispatcher, options.findRun);
   const known = createAccessTable();
   const raw = createControl({ connection, url: options.url, apiKey: options.apiKey });
   const control = rememberAccess(raw, known, clock);
@@ -112,7 +116,12 @@ export function createService(options: ServiceOptions): Service {
       if (known.get(sandboxId) === undefined) await control.get(sandboxId, signal);
       const baseUrl = envdUrl(options, sandboxId, known.get(sandboxId)?.domain);
       const isOurs = options.socketPath !== undefined;
-      return createEnvd({ connection, baseUrl, source: sourceOf(sandboxId), isOurs });
+      return createEnvd({
+        connection: near === undefined ? connection : { dispatcher: near.to(sandboxId), clock },
+        baseUrl,
+        source: sourceOf(sandboxId),
+        isOurs,
+      });
     },
     expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
     portHost(sandboxId, port) {
@@ -130,6 +139,7 @@ export function createService(options: ServiceOptions): Service {
     portAddress: (sandboxId, port) =>
       portAddress(options, { sandboxId, port }, known.get(sandboxId)?.domain),
     async [Symbol.asyncDispose]() {
+      await near?.[Symbol.asyncDispose]();
       await dispatcher.destroy();
     },
   };

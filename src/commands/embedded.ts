@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, rm } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
+import type { FindRun } from "../client/near.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
@@ -31,12 +32,13 @@ import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 
 const INSTANCE_BYTES = 4;
 
-/** How the service is reached from this machine by its own user. */
+/** How the service is reached from within this process. */
 export interface PrivateDoor {
   /** Names the service in requests; the socket decides where they go. */
   readonly url: string;
   readonly socketPath: string;
   readonly apiKey: string;
+  readonly findRun: FindRun;
 }
 
 /** What answers at `/mcp`; it ends with the service. */
@@ -107,11 +109,11 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   stack.defer(() => leaveInstance(home, instance));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
   const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
-  const door = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
+  const address = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
 
   const rooms = createRooms();
   const listener = await startListener({
-    doors: toDoors(options, door),
+    doors: toDoors(options, address.socketPath),
     domain: options.domain,
     handlers: rooms.handlers,
     graceMs: options.graceMs,
@@ -132,6 +134,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
       owner: instance,
     }),
   );
+  const door: PrivateDoor = { ...address, findRun: (id) => sandboxes.locate(id) };
   const gateway = createGateway({
     sandboxes,
     isPlatformKey: (text) => keys.teamOf(text) !== undefined,
@@ -162,9 +165,9 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   };
 }
 
-function toDoors(options: EmbeddedOptions, door: PrivateDoor): Door[] {
+function toDoors(options: EmbeddedOptions, path: string): Door[] {
   const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
-  return [{ kind: "unix", path: door.socketPath }, ...tcp];
+  return [{ kind: "unix", path }, ...tcp];
 }
 
 const HOST_TEMPLATE = "host";

@@ -92,9 +92,10 @@ async function openLocal(
       allowHostTemplate: config.allowHostTemplate ?? true,
     }),
   );
-  const { url, socketPath, apiKey } = local;
+  const { url, socketPath, apiKey, findRun } = local;
+  const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
   // The embedded service ends with this process, and its sandboxes with it.
-  return { service: stack.use(createService({ url, socketPath, apiKey })), onExit: "leave" };
+  return { service, onExit: "leave" };
 }
 
 function createRemoteService(config: Config): Service {

@@ -61,11 +61,8 @@ async function find(
   { sandboxId, port }: SandboxAddress,
   sandboxes: Doorkeeper,
 ): Promise<Endpoint | Refusal> {
-  try {
-    return sandboxes.locate(sandboxId);
-  } catch (error) {
-    if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
-  }
+  const running = sandboxes.locate(sandboxId);
+  if (running !== undefined) return running;
   try {
     return await sandboxes.wake({
       sandboxId,

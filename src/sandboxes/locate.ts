@@ -1,17 +1,12 @@
 /** From an address to a running sandbox. */
 
-import { SandboxError } from "../common/errors.ts";
-import { MESSAGES } from "../wire/messages.ts";
 import type { Domain } from "./domain.ts";
 import type { Endpoint } from "./run.ts";
 
-/** @throws SandboxError not_found unless it runs here and now. */
-export function locate(domain: Domain, sandboxId: string): Endpoint {
+/** Undefined unless it runs here and now. */
+export function locate(domain: Domain, sandboxId: string): Endpoint | undefined {
   const member = domain.members.get(sandboxId);
-  if (member === undefined || member.ending !== undefined || member.run === undefined) {
-    throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
-  }
-  return member.run.endpoint;
+  return member?.ending === undefined ? member?.run?.endpoint : undefined;
 }
 
 /** Every running sandbox, for requests that name none. */

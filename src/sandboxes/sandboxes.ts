@@ -124,8 +124,8 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   of(team: string): TeamSandboxes;
   /** Of all teams. */
   count(): SandboxCount;
-  /** @throws SandboxError not_found unless it runs. */
-  locate(sandboxId: string): Endpoint;
+  /** Undefined unless it runs here and now. */
+  locate(sandboxId: string): Endpoint | undefined;
   endpoints(): Endpoint[];
   /**
    * The sandbox that a request wants to enter, woken for it where its creator wished so.

@@ -1,0 +1,84 @@
+/**
+ * The short way to sandboxes whose service is this very process: straight to the daemon's socket,
+ * with the same requests. Whatever does not run at that moment is asked for at the gateway, which
+ * alone wakes sandboxes and says what is wrong with them.
+ */
+
+import type { Socket } from "node:net";
+import { Pool, type Dispatcher } from "undici";
+import { SandboxError } from "../common/errors.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
+
+/** One run of a sandbox; another one begins when it is resumed. */
+export interface NearRun {
+  /** Fires at pause, kill and death; every connection that was dialled is cut then. */
+  readonly ended: AbortSignal;
+  /** @throws SandboxError unavailable when nothing listens there. */
+  dial(port: number, signal: AbortSignal): Promise<Socket>;
+}
+
+/** The run of a sandbox at this moment; undefined for one that does not run here. */
+export type FindRun = (sandboxId: string) => NearRun | undefined;
+
+/** The ways to sandboxes nearby; its end closes their connections. */
+export interface Near extends AsyncDisposable {
+  /** What goes to the daemon of this sandbox where it runs here, and the far way otherwise. */
+  to(sandboxId: string): Dispatcher;
+}
+
+/** To one sandbox, as many as its gateway takes; each running process holds one of them. */
+const MAX_CONNECTIONS = 512;
+/** A connection that is not used is closed soon: each takes memory in the sandbox. */
+const IDLE_MS = 4_000;
+const ORIGIN = "http://localhost";
+
+export function startNear(far: Dispatcher, find: FindRun): Near {
+  const pools = new Map<NearRun, Pool>();
+
+  function open(run: NearRun): Pool {
+    const pool = new Pool(ORIGIN, {
+      connections: MAX_CONNECTIONS,
+      allowH2: false,
+      keepAliveTimeout: IDLE_MS,
+      keepAliveMaxTimeout: IDLE_MS,
+      connect: (_target, callback) => void dial(run, callback),
+    });
+    pools.set(run, pool);
+    const close = () => {
+      pools.delete(run);
+      // Its requests fail with the connections, which are cut at the same moment.
+      void pool.destroy();
+    };
+    run.ended.addEventListener("abort", close, { once: true });
+    return pool;
+  }
+
+  return {
+    to: (sandboxId) =>
+      far.compose((dispatch) => (options, handler) => {
+        const run = find(sandboxId);
+        if (run === undefined) return dispatch(options, handler);
+        return (pools.get(run) ?? open(run)).dispatch(options, handler);
+      }),
+    async [Symbol.asyncDispose]() {
+      await Promise.all([...pools.values()].map((pool) => pool.destroy()));
+      pools.clear();
+    },
+  };
+}
+
+type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
+
+/** Never rejects. A failure is told in the gateway's words, without the path of a socket. */
+async function dial(run: NearRun, callback: Connected): Promise<void> {
+  let socket: Socket;
+  try {
+    socket = await run.dial(ENVD_PORT, run.ended);
+  } catch (cause) {
+    const reason = run.ended.aborted ? MESSAGES.sandboxUnreachable : MESSAGES.portClosed;
+    callback(new SandboxError("unavailable", reason, { cause }), null);
+    return;
+  }
+  callback(null, socket);
+}
