@@ -2,7 +2,7 @@
 
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { errorText } from "../common/errors.ts";
+import { causeCode, errorText } from "../common/errors.ts";
 import type { DaemonLog } from "./log.ts";
 
 /** Of all that the host sets, these are told as files too, by their names with a leading dot. */
@@ -22,13 +22,23 @@ export interface Identity {
 export async function writeIdentity({ directory, variables, log }: Identity): Promise<void> {
   try {
     await mkdir(directory, { recursive: true, mode: 0o755 });
-    for (const name of TOLD) {
-      const path = join(directory, `.${name}`);
-      await rm(path, { recursive: true, force: true });
-      // Only a new file: whatever was left there might lead elsewhere, or wait for a reader.
-      await writeFile(path, variables.get(name) ?? "", { flag: "wx", mode: 0o644 });
-    }
+    await Promise.all(
+      TOLD.map((name) => tell(join(directory, `.${name}`), variables.get(name) ?? "")),
+    );
   } catch (error) {
     log.write("warn", "identity files not written", { logger: "envd", error: errorText(error) });
   }
+}
+
+/** Only as a new file: whatever was left there might lead elsewhere, or wait for a reader. */
+async function tell(path: string, text: string): Promise<void> {
+  const settings = { flag: "wx", mode: 0o644 };
+  try {
+    await writeFile(path, text, settings);
+    return;
+  } catch (error) {
+    if (causeCode(error) !== "EEXIST") throw error;
+  }
+  await rm(path, { recursive: true, force: true });
+  await writeFile(path, text, settings);
 }

@@ -26,6 +26,8 @@ export interface NumberedLines {
   readonly text: string;
   /** Of the last line. */
   readonly last: number;
+  /** Whether there are more already. */
+  readonly isBehind: boolean;
 }
 
 /** The newest lines are kept up to this many bytes. */
@@ -51,7 +53,7 @@ export function createDaemonLog(): DaemonLog {
       last += 1;
       text += `${last} ${lines[last - oldest]}`;
     }
-    return { text, last };
+    return { text, last, isBehind: last < count };
   }
 
   return {

@@ -3,8 +3,8 @@
  * line is parsed as hostile, and a file that is not a small regular one counts as empty.
  */
 
-import { constants } from "node:fs";
-import { open, type FileHandle } from "node:fs/promises";
+import { constants, type BigIntStats } from "node:fs";
+import { open, stat, type FileHandle } from "node:fs/promises";
 import { SandboxError, causeCode } from "../common/errors.ts";
 
 export interface User {
@@ -30,7 +30,7 @@ export interface AccountFiles {
 }
 
 export interface AccountReader {
-  /** The accounts as the files say now; parsed again only when a file has changed. */
+  /** The accounts as the files say now; read again only when a file has changed. */
   read(): Promise<Accounts>;
 }
 
@@ -52,6 +52,8 @@ export function createAccountReader(files: AccountFiles): AccountReader {
   let cached: { readonly stamp: string; readonly accounts: Accounts } | undefined;
   return {
     async read() {
+      const stamps = await Promise.all([stampOf(files.passwd), stampOf(files.group)]);
+      if (cached?.stamp === stamps.join("|")) return cached.accounts;
       const [passwd, group] = await Promise.all([snapshot(files.passwd), snapshot(files.group)]);
       const stamp = `${passwd.stamp}|${group.stamp}`;
       if (cached?.stamp !== stamp) {
@@ -60,6 +62,22 @@ export function createAccountReader(files: AccountFiles): AccountReader {
       return cached.accounts;
     },
   };
+}
+
+/** What is known of a file without opening it; the same as that of its snapshot. */
+async function stampOf(path: string): Promise<string> {
+  try {
+    return toStamp(await stat(path, { bigint: true }));
+  } catch (error) {
+    if (causeCode(error) !== undefined) return NOTHING.stamp;
+    throw error;
+  }
+}
+
+/** The time of its last change is the kernel's own: no program can set it back. */
+function toStamp(stats: BigIntStats): string {
+  if (!stats.isFile()) return NOTHING.stamp;
+  return `${stats.dev}:${stats.ino}:${stats.ctimeNs}:${stats.size}`;
 }
 
 /** Never waits: a pipe in place of the file would hold a blocking open for ever. */
@@ -79,8 +97,7 @@ async function snapshot(path: string): Promise<Snapshot> {
     if (!stats.isFile()) return NOTHING;
     const buffer = Buffer.alloc(Math.min(Number(stats.size), MAX_ACCOUNT_FILE_BYTES));
     const { bytesRead } = await handle.read(buffer, 0, buffer.length, 0);
-    const stamp = `${stats.dev}:${stats.ino}:${stats.mtimeNs}:${stats.size}`;
-    return { stamp, text: buffer.toString("utf8", 0, bytesRead) };
+    return { stamp: toStamp(stats), text: buffer.toString("utf8", 0, bytesRead) };
   } finally {
     await handle.close();
   }

@@ -5,9 +5,13 @@
 
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
 import { DAEMON_ID_HEADER } from "../../wire/headers.ts";
 import { splitTarget } from "../server.ts";
 import type { ControlExchange } from "./exchange.ts";
+
+/** Lines of one call go together: each piece wakes the host, which waits for the call's answer. */
+const GATHER_MS = 20;
 
 /** A handler of which the newest call gets the lines; an older one ends. */
 export function createLogsHandler(): (exchange: ControlExchange) => Promise<void> {
@@ -25,9 +29,13 @@ export function createLogsHandler(): (exchange: ControlExchange) => Promise<void
     response.flushHeaders();
     try {
       let last = lastOf(request.url ?? "", daemon.log.id);
-      for (;;) {
+      for (let isBehind = false; ;) {
+        if (!isBehind) {
+          await daemon.log.after(last, reader.signal);
+          await delay(GATHER_MS, undefined, { signal: reader.signal });
+        }
         const lines = await daemon.log.after(last, reader.signal);
-        last = lines.last;
+        ({ last, isBehind } = lines);
         await send(response, lines.text, reader.signal);
       }
     } catch (error) {

@@ -7,6 +7,7 @@ import type { Command } from "../carried.ts";
 import { startPiped, type Carrier, type Output, type TerminalSize } from "./carrier.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
 import { encodeEvent, encodeOutput, type Codec, type OutputName } from "./frames.ts";
+import { giveBack } from "./give-back.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
@@ -35,8 +36,6 @@ export interface StartOptions {
 /** What it has printed, in bytes. */
 export type Traffic = Record<OutputName, number>;
 
-/** Less is the collector's. */
-const MIN_GIVEN_BACK_BYTES = 16_384;
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
 /** User processes go first when memory runs out; the daemon and its pipes stay. */
@@ -171,15 +170,6 @@ export class RunningProcess {
     this.#readers.finish({ kind: "end", outcome: this.#outcome });
     this.#end.resolve(this.#outcome);
   }
-}
-
-/**
- * Frees what was read as soon as it is encoded. The collector would leave many megabytes of it
- * lying, and go through the whole heap for them time and again.
- */
-function giveBack({ buffer, length }: Buffer): void {
-  const isWhole = length >= MIN_GIVEN_BACK_BYTES && length === buffer.byteLength;
-  if (isWhole && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
 function encode(event: Event, codec: Codec): Buffer {

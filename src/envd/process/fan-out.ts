@@ -6,6 +6,7 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { Codec } from "./frames.ts";
+import { giveBack } from "./give-back.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { SharedQueue, type Place } from "./shared-queue.ts";
 
@@ -28,8 +29,12 @@ export interface FanOutOptions<T> {
 export interface Subscription {
   /** The next bytes, empty when none wait. @throws SandboxError resource_exhausted when cut off */
   take(): readonly Buffer[];
+  /** Frees what was taken: the connection has it all. */
+  release(taken: readonly Buffer[]): void;
   /** Whether nothing follows any more on what waits. */
   readonly hasEnded: boolean;
+  /** Whether nothing waits, and nothing will. */
+  readonly isDone: boolean;
   /** Resolves to true at the next change, to false when time is up. */
   changed(waitMs: number): Promise<boolean>;
   /** Runs when the reader is cut off, however busy it is with what it took. */
@@ -88,6 +93,8 @@ class Branches<T> implements FanOut<T> {
   readonly #readers = new Set<Reader>();
   /** Those that the source waits for; in the end, all who have something left to take. */
   readonly #full = new Set<Reader>();
+  /** What was encoded for one reader alone: nobody else has it or will get it. */
+  readonly #sole = new WeakSet<Buffer>();
   #isPaused = false;
   #hasEnded = false;
   #heldBytes = 0;
@@ -116,7 +123,13 @@ class Branches<T> implements FanOut<T> {
       get hasEnded() {
         return isOver();
       },
+      get isDone() {
+        return isOver() && reader.place.bytes === 0;
+      },
       take: () => this.#take(reader),
+      release: (taken) => {
+        for (const frame of taken) if (this.#sole.delete(frame)) giveBack(frame);
+      },
       changed: async (waitMs) => changed(reader, waitMs),
       onCut(listener) {
         reader.onCut = listener;
@@ -157,6 +170,9 @@ class Branches<T> implements FanOut<T> {
   #push(event: T): void {
     const frames: Frames = {};
     for (const { codec } of this.#readers) frames[codec] ??= this.#options.encode(event, codec);
+    if (this.#readers.size === 1) {
+      for (const frame of Object.values(frames)) this.#sole.add(frame);
+    }
     const bytes = Object.values(frames).reduce((sum, frame) => sum + frame.length, EVENT_BYTES);
     this.#queue.push(frames, bytes);
   }

@@ -3,7 +3,7 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { keepaliveMs } from "../call.ts";
 import type { Subscription } from "./fan-out.ts";
-import { frameSinkOf } from "./frame-sink.ts";
+import { frameSinkOf, type FrameSink } from "./frame-sink.ts";
 import { encodeEvent, type ProcessEvent } from "./frames.ts";
 
 /**
@@ -25,21 +25,32 @@ export async function* follow(
   signal.addEventListener("abort", onAbort, { once: true });
   subscription.onCut((error) => sink.stop(error));
   const silenceMs = keepaliveMs(context.requestHeader);
-  const keepalive = encodeEvent({ event: { case: "keepalive", value: {} } }, sink.codec);
+  const keepalive = () => encodeEvent({ event: { case: "keepalive", value: {} } }, sink.codec);
   try {
     signal.throwIfAborted();
     yield { event: { event: { case: "start", value: { pid } } } };
     for (;;) {
       signal.throwIfAborted();
       const frames = subscription.take();
-      if (frames.length > 0) await sink.write(frames);
+      if (frames.length > 0) await send(frames, subscription, sink);
       else if (subscription.hasEnded) return;
-      else if (!(await subscription.changed(silenceMs))) await sink.write([keepalive]);
+      else if (!(await subscription.changed(silenceMs))) await sink.write([keepalive()]);
     }
   } finally {
     signal.removeEventListener("abort", onAbort);
     subscription.close();
   }
+}
+
+async function send(
+  frames: readonly Buffer[],
+  subscription: Subscription,
+  sink: FrameSink,
+): Promise<void> {
+  // The last ones go in one piece with the end of the stream, where they are small.
+  if (subscription.isDone && sink.finish(frames)) return;
+  await sink.write(frames);
+  subscription.release(frames);
 }
 
 function reasonOf(signal: AbortSignal): Error {

@@ -12,6 +12,8 @@ export interface FrameSink {
   readonly codec: Codec;
   /** Resolves when the connection has taken all of them; rejects with the reason of `stop`. */
   write(frames: readonly Uint8Array[]): Promise<void>;
+  /** Sends the last of them with the end of the stream; false, and nothing, where that would wait. */
+  finish(frames: readonly Uint8Array[]): boolean;
   /** Ends a write that waits, and every later one; the client gets a while to hear of the end. */
   stop(reason: Error): void;
 }
@@ -21,6 +23,8 @@ export const frameSinkKey: ContextKey<FrameSink | undefined> = createContextKey<
   FrameSink | undefined
 >(undefined);
 
+/** So much may follow upon what the connection has taken already without anybody waiting for it. */
+const MAX_LAST_BYTES = 16_384;
 /** Who was told the end of a stream, but does not read it, loses the connection then. */
 const LAST_WORDS_MS = 30_000;
 
@@ -48,6 +52,13 @@ export function createFrameSink(response: ServerResponse, codec: Codec): FrameSi
       }
       await written.promise;
       reject = undefined;
+    },
+    finish(frames) {
+      const bytes = frames.reduce((sum, frame) => sum + frame.length, 0);
+      if (reason !== undefined || response.writableLength > 0 || bytes > MAX_LAST_BYTES)
+        return false;
+      for (const frame of frames) response.write(frame);
+      return true;
     },
     stop(error) {
       reason ??= error;

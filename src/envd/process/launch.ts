@@ -111,10 +111,20 @@ async function requireEnterable({ config, cwd, user }: LaunchRequest): Promise<v
   }
   if (!stats.isDirectory()) throw fault("not a directory");
   if (user.uid === 0 || !canChangeOwner()) return;
-  for (let path = real; ; path = posix.dirname(path)) {
-    if (!maySearch(await stat(path), user)) throw fault("permission denied");
-    if (path === "/") return;
+  const above = await Promise.all(parentsOf(real).map((path) => stat(path)));
+  if (![stats, ...above].every((folder) => maySearch(folder, user))) {
+    throw fault("permission denied");
   }
+}
+
+/** The folders above a path, up to the root. */
+function parentsOf(path: string): string[] {
+  const parents: string[] = [];
+  for (let at = path; at !== "/";) {
+    at = posix.dirname(at);
+    parents.push(at);
+  }
+  return parents;
 }
 
 /** The search permission of a folder; the first class that fits decides, as in the kernel. */

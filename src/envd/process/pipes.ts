@@ -18,12 +18,16 @@ export interface Pipe {
 }
 
 export interface PipeSource {
+  /** Makes some, so that the first process has not to wait for them. */
+  prepare(): Promise<void>;
   /** A fresh pipe; whoever takes it closes both ends. */
   take(): Promise<Pipe>;
 }
 
-/** A process takes three; one helper run makes enough for five. */
-const BATCH = 15;
+/** A process takes two or three; one helper run makes enough for ten, which costs it some 5 ms. */
+const BATCH = 30;
+/** With fewer left others are made beside the work; a process does not have to wait for them. */
+const LOW = 6;
 /** A helper that takes longer hangs. */
 const HELPER_TIMEOUT_MS = 10_000;
 /** In memory, so that a full disk starts processes too. */
@@ -60,15 +64,27 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
     }
   }
 
+  function refill(): Promise<void> {
+    making ??= make().finally(() => {
+      making = undefined;
+    });
+    return making;
+  }
+
   return {
+    async prepare() {
+      if (ready.length < LOW) await refill();
+    },
     async take() {
       for (;;) {
         const pipe = ready.pop();
-        if (pipe !== undefined) return pipe;
-        making ??= make().finally(() => {
-          making = undefined;
-        });
-        await making;
+        if (pipe === undefined) {
+          await refill();
+          continue;
+        }
+        // Should it fail, whoever finds none left tries again and is told why.
+        if (ready.length < LOW) void refill().catch(() => undefined);
+        return pipe;
       }
     },
   };

@@ -38,7 +38,7 @@ test("lines stay when they were read, and a reader goes on where it was", async 
   expect(text.split("\n").map((line) => /^(\d+) .*"message":"(\w+)"/.exec(line)?.slice(1))).toEqual(
     [["2", "two"], ["3", "three"], undefined],
   );
-  expect([last, await log.after(1, NEVER)]).toEqual([3, { text, last }]);
+  expect([last, await log.after(1, NEVER)]).toEqual([3, { text, last, isBehind: false }]);
 });
 
 test("the oldest lines go first, and the numbers show it", async () => {
