@@ -1,6 +1,7 @@
 /** Everything that is asked of the daemon inside one sandbox. */
 
 import { accessHeaders, type AccessSource } from "./access.ts";
+import { createEventClient } from "./event-stream.ts";
 import { createFiles, type FilesClient } from "./files.ts";
 import { createFilesystem, type FilesystemClient } from "./filesystem.ts";
 import type { Connection } from "./http.ts";
@@ -33,6 +34,10 @@ export function createEnvd(options: EnvdOptions): Sandbox {
     id: source.sandboxId,
     files: createFiles({ connection, baseUrl, source }),
     filesystem: createFilesystem(createRpcTransport({ ...rpc, isBinary: false }), source),
-    process: createProcess(createRpcTransport({ ...rpc, isBinary: isOurs }), source),
+    process: createProcess(
+      createRpcTransport({ ...rpc, isBinary: isOurs }),
+      source,
+      isOurs ? createEventClient({ ...rpc, isBinary: true }) : undefined,
+    ),
   };
 }

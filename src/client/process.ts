@@ -12,6 +12,7 @@ import {
 } from "../gen/process/process_pb.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
+import type { EventClient, EventMessages } from "./event-stream.ts";
 import { fromRpcError } from "./rpc.ts";
 import { callUnary } from "./unary.ts";
 
@@ -66,12 +67,17 @@ interface Stream {
   readonly source: AccessSource;
   readonly options: CallOptions;
   readonly subject: string;
-  open(signal: AbortSignal): AsyncIterable<{ readonly event?: WireEvent | undefined }>;
+  open(signal: AbortSignal): EventMessages;
 }
 
-/** The process service behind a transport. */
-export function createProcess(transport: Transport, source: AccessSource): ProcessClient {
+/** The process service behind a transport; `streams` takes over the two calls that much comes from. */
+export function createProcess(
+  transport: Transport,
+  source: AccessSource,
+  streams?: EventClient,
+): ProcessClient {
   const client = createClient(Process, transport);
+  const opened: EventClient = streams ?? client;
   const alive = { [KEEPALIVE_INTERVAL_HEADER]: String(KEEPALIVE_S) };
 
   return {
@@ -91,14 +97,14 @@ export function createProcess(transport: Transport, source: AccessSource): Proce
         ...(cwd !== undefined && { cwd }),
       };
       const message = { process, stdin: request.hasStdin };
-      const open = (signal: AbortSignal) => client.start(message, { signal, headers });
+      const open = (signal: AbortSignal) => opened.start(message, { signal, headers });
       return events({ source, options, subject: "start process", open });
     },
 
     connect(pid, signal) {
       const message = { process: byPid(pid) };
       const open = (inner: AbortSignal) =>
-        client.connect(message, { signal: inner, headers: alive });
+        opened.connect(message, { signal: inner, headers: alive });
       return events({ source, options: { signal }, subject: `connect to process ${pid}`, open });
     },
 
@@ -165,6 +171,7 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
   const controller = new AbortController();
   let hasStarted = false;
   let hasEnded = false;
+  let isOver = false;
   try {
     const signal = AbortSignal.any([stream.options.signal, controller.signal]);
     for await (const { event } of stream.open(signal)) {
@@ -174,13 +181,14 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
       hasEnded ||= known.type === "end";
       yield known;
     }
+    isOver = true;
   } catch (error) {
     const failure = fromRpcError(error, stream.subject);
     if (hasEnded) return;
     throw hasStarted ? midStream(failure) : failure;
   } finally {
-    // Leaving the loop does not end the call; its signal does.
-    controller.abort();
+    // Leaving the loop does not end the call; its signal does. One that is over costs nothing.
+    if (!isOver) controller.abort();
   }
   if (!hasEnded) throw new SandboxError("unavailable", `${stream.subject}: stream without an end`);
 }

@@ -8,6 +8,7 @@ import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import type { UniversalClientFn } from "@connectrpc/connect/protocol";
 import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
+import { createByteBuffer } from "../common/bytes.ts";
 import {
   SandboxError,
   causeCode,
@@ -17,6 +18,8 @@ import {
 } from "../common/errors.ts";
 import { createJsonGauge, type JsonGauge } from "../common/json.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
+import { Process } from "../gen/process/process_pb.ts";
 import { createMessageReader } from "../wire/message-reader.ts";
 import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
@@ -39,11 +42,12 @@ const BINARY_TYPE = /^application\/(?:connect\+)?proto\b/;
 export function createRpcTransport(options: RpcOptions): Transport {
   const httpClient: UniversalClientFn = async (call) => {
     const headers = options.headers();
+    const isStream = STREAMED_PATHS.some((path) => call.url.endsWith(path));
     const reply = await request(call.url, {
       dispatcher: options.connection.dispatcher,
       method: "POST",
       headers: { ...Object.fromEntries(call.header), ...headers },
-      body: call.body === undefined ? null : Readable.from(call.body),
+      body: call.body === undefined ? null : await toBody(call.body, isStream),
       signal: call.signal ?? null,
       // A silent stream is alive; the signal bounds it.
       bodyTimeout: 0,
@@ -71,6 +75,26 @@ export function createRpcTransport(options: RpcOptions): Transport {
     readMaxBytes: MAX_MESSAGE_BYTES,
     writeMaxBytes: MAX_MESSAGE_BYTES,
   });
+}
+
+/** The calls whose messages come one by one; of any other the one message is at hand. */
+const STREAMED_PATHS: readonly string[] = [Filesystem, Process].flatMap(({ typeName, methods }) =>
+  methods
+    .filter(
+      ({ methodKind }) => methodKind === "client_streaming" || methodKind === "bidi_streaming",
+    )
+    .map(({ name }) => `/${typeName}/${name}`),
+);
+
+/** A message that is whole goes in one piece with the head of its request. */
+async function toBody(
+  chunks: AsyncIterable<Uint8Array>,
+  isStream: boolean,
+): Promise<Readable | Uint8Array> {
+  if (isStream) return Readable.from(chunks);
+  const whole = createByteBuffer();
+  for await (const chunk of chunks) whole.add(chunk);
+  return whole.take();
 }
 
 /** The messages of a reply; the library would parse whatever fits into one. */
