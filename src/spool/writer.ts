@@ -6,6 +6,7 @@
 
 import { open, rename, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { errorText } from "../common/errors.ts";
 import { END_FILE, headName, segmentName, type SpoolPlace } from "./folders.ts";
 import type { Extent } from "./reader.ts";
@@ -23,7 +24,7 @@ const FIRST_BUFFER_BYTES = 4 * 1024;
 const BUFFER_BYTES = 256 * 1024;
 /** With this much the disk is not made to wait for more. */
 const EAGER_BYTES = 32 * 1024;
-/** Less output waits this long for more; it is what a killed server loses. */
+/** Less output waits this long for more, and so does all else; it is what a killed server loses. */
 const GATHER_MS = 20;
 /** A disk that takes longer for one write is given up. */
 const STALL_MS = 5_000;
@@ -59,7 +60,7 @@ export interface SpoolWriter {
   readonly gap: { readonly start: number; readonly end: number };
   /** Why nothing is written any more, and from which position on; undefined while all is well. */
   readonly failure: { readonly reason: string; readonly position: number } | undefined;
-  /** Resolves when others can find the spool, or never will. */
+  /** Asked for, others can find the spool as soon as can be; resolves then, or when they never will. */
   readonly announced: Promise<void>;
   /** Takes bytes; the promise, when there is one, must be awaited before more come. */
   append(voice: Voice, bytes: Uint8Array): Promise<void> | undefined;
@@ -94,14 +95,13 @@ interface OpenFile {
   bytes: number;
 }
 
-/** A writer for one spool; its folder is made at once. */
+/** A writer for one spool; its folder is made in a moment, or as soon as it is needed. */
 export function createSpoolWriter(options: SpoolWriterOptions): SpoolWriter {
   return new Writer(options);
 }
 
 class Writer implements SpoolWriter {
   readonly place: SpoolPlace;
-  readonly announced: Promise<void>;
   readonly #options: SpoolWriterOptions;
   readonly #written: Volumes;
   #gap: { readonly start: number; readonly end: number };
@@ -109,6 +109,8 @@ class Writer implements SpoolWriter {
   #spare: Buffer | undefined;
   #file: OpenFile | undefined;
   #making: Promise<void> | undefined;
+  #soon: NodeJS.Timeout | undefined;
+  #announced: Promise<void> | undefined;
   /** The files of the newest part. */
   #segments: SpoolFile[] = [];
   #headBytes = 0;
@@ -127,7 +129,13 @@ class Writer implements SpoolWriter {
     this.#gathering = this.#emptyGathering(Buffer.alloc(0));
     this.#durable = this.end;
     for (const file of options.files ?? []) this.#keep(file);
-    this.announced = this.#attempt(() => this.#makeFolder());
+    this.#soon = setTimeout(() => void this.announced, GATHER_MS);
+  }
+
+  get announced(): Promise<void> {
+    clearTimeout(this.#soon);
+    this.#announced ??= this.#attempt(() => this.#makeFolder());
+    return this.#announced;
   }
 
   get end(): number {
@@ -166,6 +174,9 @@ class Writer implements SpoolWriter {
   async close(ending: object | undefined): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    clearTimeout(this.#soon);
+    // A process that was quick is answered for before the disk is asked for anything.
+    if (this.#making === undefined) await delay(GATHER_MS);
     await this.flush();
     await this.#attempt(async () => {
       await this.#closeFile();
