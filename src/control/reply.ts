@@ -54,6 +54,7 @@ export function toSandboxBody(sandbox: Sandbox): SandboxBody {
     trafficAccessToken: sandbox.trafficToken ?? null,
     domain: null,
     isolation: sandbox.isolation,
+    allowInternetAccess: sandbox.allowsInternet ?? null,
   };
 }
 

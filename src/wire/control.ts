@@ -60,6 +60,8 @@ export const sandboxSchema = z.object({
   domain: z.string().nullish(),
   /** Ours alone: how strongly it is separated from its host. */
   isolation: z.string().optional(),
+  /** Ours alone: what the detail says too, so that nobody has to ask for that. */
+  allowInternetAccess: z.boolean().nullish(),
 });
 
 export type SandboxBody = z.infer<typeof sandboxSchema>;

@@ -227,6 +227,7 @@ test("a sandbox of the first generation is open by default", async () => {
       envdAccessToken: null,
       trafficAccessToken: null,
       domain: null,
+      allowInternetAccess: null,
     },
   });
 });
@@ -250,6 +251,7 @@ test("a sandbox of the second generation is secured, and described in full", asy
     envdAccessToken: token,
     trafficAccessToken: token,
     domain: null,
+    allowInternetAccess: null,
   });
   const detail = await service.call({ path: `/sandboxes/${created.sandboxID}` });
   expect(detail.body).toEqual({

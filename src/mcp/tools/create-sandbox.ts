@@ -85,7 +85,7 @@ export const createSandbox = defineTool({
     const isOther = wish.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
     const notes = [
       ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
-      ...(wish.allow_internet && (await isOffline(sandboxId, context)) ? [OFFLINE] : []),
+      ...(wish.allow_internet && (await isOffline(body, context)) ? [OFFLINE] : []),
     ];
     const log = logUri(sandboxId);
     const record = recordReply({
@@ -104,10 +104,11 @@ export const createSandbox = defineTool({
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 
-/** What was asked for is not always what a machine can give, and its reply does not tell. */
-async function isOffline(sandboxId: string, { service, signal }: ToolContext): Promise<boolean> {
+/** What was asked for is not always what a machine can give; not every service's reply tells. */
+async function isOffline(body: SandboxBody, { service, signal }: ToolContext): Promise<boolean> {
+  if (body.allowInternetAccess !== undefined) return body.allowInternetAccess === false;
   try {
-    return (await service.control.get(sandboxId, signal)).allowInternetAccess === false;
+    return (await service.control.get(body.sandboxID, signal)).allowInternetAccess === false;
   } catch {
     // The sandbox is there all the same, and whatever is wrong shows at its first use.
     return false;
