@@ -1,7 +1,7 @@
 /**
- * Packs the program: an MCPB bundle, checked by its own tool, and the npm tarball. In the bundle
- * the server is one file; beside it lies only the daemon that runs in sandboxes. Takes the folder
- * to write to as its only argument; `dist` when there is none.
+ * Packs the program: an MCPB bundle, checked by its own tool, and the npm tarball. Both hold what
+ * was built, which needs nothing beside it. Takes the folder to write to as its only argument;
+ * `dist` when there is none.
  */
 
 import { execFile } from "node:child_process";
@@ -9,7 +9,6 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { rolldown, type Plugin } from "rolldown";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const BUILT = join(ROOT, "dist");
@@ -38,12 +37,10 @@ process.stdout.write(`${bundle}\n${tarball}\n`);
 async function packBundle(about: PackageFacts): Promise<string> {
   const stage = await mkdtemp(join(tmpdir(), "sandbox-mcp-bundle-"));
   try {
-    await writeServer(join(stage, "server"));
+    await cp(BUILT, join(stage, "server"), { recursive: true, filter: isProgram });
     const manifest = join(stage, "manifest.json");
     await writeFile(manifest, JSON.stringify(await describeBundle(about), undefined, 2));
     await cp(join(ROOT, "LICENSE"), join(stage, "LICENSE"));
-    // Without it Node would take the program's files for CommonJS.
-    await writeFile(join(stage, "package.json"), JSON.stringify({ type: "module" }));
     await run(process.execPath, [MCPB, "validate", manifest]);
     const path = join(target, `${about.name}-${about.version}.mcpb`);
     await run(process.execPath, [MCPB, "pack", stage, path]);
@@ -53,38 +50,9 @@ async function packBundle(about: PackageFacts): Promise<string> {
   }
 }
 
-/**
- * The server as one file. An old Node can load it too, and reads that it is too old: newer syntax
- * is lowered, and no module of Node is loaded before the version was checked.
- */
-async function writeServer(folder: string): Promise<void> {
-  await mkdir(folder, { recursive: true });
-  const build = await rolldown({
-    input: join(ROOT, "src/main.ts"),
-    platform: "node",
-    plugins: [lateBuiltIns()],
-    transform: { target: "node18" },
-  });
-  const file = join(folder, "main.js");
-  await build.write({ format: "esm", file, codeSplitting: false, minify: true });
-  for (const name of ["envd.cjs", "egress.mjs"]) await cp(join(BUILT, name), join(folder, name));
-}
-
-/** Has modules of Node required where they are used, instead of imported before anything runs. */
-function lateBuiltIns(): Plugin {
-  const prefix = "\0late:";
-  return {
-    name: "late-built-ins",
-    resolveId(source, importer) {
-      const isOurs = importer !== undefined && !importer.startsWith("\0");
-      return isOurs && source.startsWith("node:") ? `${prefix}${source}` : null;
-    },
-    load(id) {
-      if (!id.startsWith(prefix)) return null;
-      const name = JSON.stringify(id.slice(prefix.length));
-      return { code: `module.exports = require(${name});`, moduleType: "js" };
-    },
-  };
+/** Packed results may lie in the same folder. */
+function isProgram(path: string): boolean {
+  return path === BUILT || /\.(?:js|cjs|mjs|json)$/.test(path);
 }
 
 /** The manifest of the bundle; its tools are those of tools.manifest.json. */

@@ -1,7 +1,5 @@
 /** From the command line to one row of the commands table, and from its outcome to an exit code. */
 
-import { enableCompileCache } from "node:module";
-import { join } from "node:path";
 import { setFlagsFromString } from "node:v8";
 // oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
 import "./common/base64.ts";
@@ -52,8 +50,6 @@ export async function runProgram(): Promise<number> {
   // What processes write passes through in buffers that live for a moment. They are freed when the
   // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
   setFlagsFromString("--semi-space-growth-factor=1");
-  // Without the cache the program still works, so a refusal needs no report.
-  enableCompileCache(join(config.home, "cache"));
   return runCommand(await command.load(), await withRights(command, config), words);
 }
 

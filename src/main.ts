@@ -12,7 +12,14 @@ if (major < MIN_NODE_MAJOR) {
   );
   process.exitCode = EXIT_UNAVAILABLE;
 } else {
-  // Everything else is imported only now: an old Node could not even load it.
+  // What fails unforeseen ends the process with a trace.
+  void start();
+}
+
+/** Everything else is imported only now: an old Node could not even load it. */
+async function start(): Promise<void> {
+  const { keepCompiled } = await import("./compile-cache.ts");
+  keepCompiled(process.env, process.argv.slice(2));
   const { runProgram } = await import("./cli.ts");
   process.exitCode = await runProgram();
 }

@@ -15,6 +15,9 @@ const addressSchema = z.object({
 
 export type ServeAddress = z.infer<typeof addressSchema>;
 
+/** The name of `serve` in the home: one at a time, and its sandboxes are found again. */
+export const SERVE_INSTANCE = "serve";
+
 type Scheme = "http" | "https";
 
 /** The base URL of a listener on this machine. */

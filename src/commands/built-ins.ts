@@ -1,19 +1,16 @@
 /** The templates that are always there, and where their layers lie in a home. */
 
-import { access, readdir, rm, stat } from "node:fs/promises";
+import { access, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
-import type { Layer } from "../engine/engine.ts";
 import { BASE_RECIPE, buildBase } from "../engine/template-base.ts";
 import { buildHost, hostLayers } from "../engine/template-host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
+import { findBase, listBases, listLayers } from "./bases.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do. */
 const HOST_STATE = "/usr/lib";
-/** When it was built, and from which list of packages. */
-const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
 
 /** With a moment in their names, the oldest form of `base` without its list of packages. */
 const BUILT_IN_PATTERN = /^(?:base-[0-9]{13}(?:-[0-9a-f]{8})?|host-[0-9]{13})$/;
@@ -54,16 +51,10 @@ async function isThere(path: string): Promise<boolean> {
   );
 }
 
-/** The newest base template of the home; undefined when it was not built. */
-export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
-  const newest = (await listBases(home)).at(-1);
-  return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
-}
-
 /** Whether the newest base template was built from today's list of packages. */
 export async function isBaseCurrent(home: string): Promise<boolean> {
   const newest = (await listBases(home)).at(-1) ?? "";
-  return NAME_PATTERN.exec(newest)?.[1] === BASE_RECIPE;
+  return newest.endsWith(`-${BASE_RECIPE}`);
 }
 
 /** Builds a new base template beside what is there; services use it from their next start on. */
@@ -90,17 +81,4 @@ export async function pruneBuiltIns(home: string, store: Store): Promise<string[
     await rm(join(home, "layers", name), { recursive: true, force: true });
   }
   return unused;
-}
-
-async function listBases(home: string): Promise<string[]> {
-  return (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
-}
-
-async function listLayers(home: string): Promise<string[]> {
-  try {
-    return await readdir(join(home, "layers"));
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
-    throw error;
-  }
 }

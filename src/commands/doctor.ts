@@ -3,7 +3,7 @@
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
-import { findBase } from "./built-ins.ts";
+import { findBase } from "./bases.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 

@@ -28,7 +28,8 @@ import {
 } from "../sandboxes/reclaim.ts";
 import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
-import { DEFAULT_TEAM, type Store } from "../store/store.ts";
+import type { Store } from "../store/store.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
 
 const INSTANCE_BYTES = 4;
 

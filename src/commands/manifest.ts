@@ -12,7 +12,7 @@ const EXIT_OK = 0;
 export async function runManifest({ log }: CommandContext): Promise<number> {
   // Listing calls no service: nothing is ever sent to this address.
   await using service = createService({ url: "http://localhost", apiKey: "" });
-  await using state = startMcpState({ service, log, onExit: "leave" });
+  await using state = startMcpState({ service: () => service, log, onExit: () => "leave" });
   process.stdout.write(await renderManifest({ state, tools: TOOLS, version: VERSION }));
   return EXIT_OK;
 }

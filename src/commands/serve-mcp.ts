@@ -11,7 +11,7 @@ import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
-import { DEFAULT_TEAM } from "../store/store.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
 import type { McpHandler, PrivateDoor } from "./embedded.ts";
 import { VERSION } from "./help.ts";
 import { localSpoolFolder } from "./spool-folder.ts";
@@ -56,7 +56,9 @@ function startEndpoint(
   const service = stack.use(createService({ ...door, apiKey, publicUrl, domain }));
   // A sandbox made over HTTP outlives the connection; its time to live ends it.
   const spoolFolder = localSpoolFolder(config.home, team);
-  const state = stack.use(startMcpState({ service, log, spoolFolder, onExit: "leave" }));
+  const state = stack.use(
+    startMcpState({ service: () => service, log, spoolFolder, onExit: () => "leave" }),
+  );
   return stack.use(
     startMcpHttp({
       state,

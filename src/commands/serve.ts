@@ -9,7 +9,7 @@ import type { Config } from "../config.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
-import { leaveAddress, listenerUrl, reachableUrl } from "./address.ts";
+import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local.ts";
@@ -20,8 +20,6 @@ const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */
 const GRACE_MS = 8000;
 const DEFAULT_POOL = 2;
-/** Its name in the home: one at a time, and its sandboxes are found again. */
-export const SERVE_INSTANCE = "serve";
 
 export async function runServe({ config, log }: CommandContext): Promise<number> {
   if (config.engine === "remote") {

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
-import { DEFAULT_TEAM } from "../store/store.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
 
 const SPOOL = "spool";
 const LOCAL = "local";

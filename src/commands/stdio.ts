@@ -4,41 +4,54 @@ import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
-import { withoutService } from "../mcp/unserved.ts";
+import { whenReady } from "../mcp/when-ready.ts";
 import type { CommandContext } from "./command.ts";
 import { VERSION } from "./help.ts";
-import { openService } from "./open-service.ts";
+import { isKnownToWork } from "./known.ts";
+import { createLateService } from "./late-service.ts";
 import { spoolFolderOf } from "./spool-folder.ts";
 import { listenForStops } from "./stops.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
+/** For a host that asks for nothing after the handshake. */
+const IDLE_MS = 500;
 
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
   using stops = listenForStops();
   await using stack = new AsyncDisposableStack();
   const selected = selectTools(TOOLS, config.tools);
-  const { service, onExit, absence } = await openService(config, log, stack);
-  // A server that starts all the same: the tools themselves say what is missing.
-  const tools = absence === undefined ? selected : withoutService(selected, absence);
-  if (absence !== undefined) {
-    const line = `sandbox-mcp: ${absence.reason}: ${absence.hint}`.replaceAll("\n", " ");
-    process.stderr.write(`${line}\n`);
-  }
-  const spoolFolder = absence === undefined ? spoolFolderOf(config) : undefined;
-  const state = stack.use(startMcpState({ service, log, onExit, spoolFolder }));
+  const late = stack.use(createLateService(config, log));
+  // What may fail does so before a host is answered.
+  if (!(await isKnownToWork(config))) await late.begin();
+  const begin = (): void => {
+    // Whoever waits for it and the signal below hear of a failure.
+    late.begin().catch(() => undefined);
+  };
+  const state = stack.use(
+    startMcpState({
+      service: () => late.current(),
+      log,
+      onExit: () => late.onExit(),
+      spoolFolder: late.isAbsent() ? undefined : spoolFolderOf(config),
+    }),
+  );
+  const idle = setTimeout(begin, IDLE_MS);
+  stack.defer(() => clearTimeout(idle));
   const end = await serveMcpStdio({
     state,
-    tools,
+    tools: whenReady(selected, async () => late.ready()),
     version: VERSION,
     protocol: config.protocol,
     stdin: process.stdin,
     stdout: process.stdout,
-    signal: stops.signal,
+    signal: AbortSignal.any([stops.signal, late.failed]),
     parentPid: () => process.ppid,
+    onListed: begin,
   });
   log.info({ op: "stdio", end }, "session over");
   // Whatever the host still sends must not keep the process alive.
   process.stdin.destroy();
-  return absence === undefined ? EXIT_OK : EXIT_UNAVAILABLE;
+  late.failed.throwIfAborted();
+  return late.isAbsent() ? EXIT_UNAVAILABLE : EXIT_OK;
 }

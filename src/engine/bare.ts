@@ -10,9 +10,10 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "./engine.ts";
 import { removeEmpty } from "./files.ts";
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
 import { launcherCommand } from "./launcher.ts";
 import { dialControlSocket, dialPort, SOCKET_NAMES } from "./network.ts";
-import { killGroup, TOOL_ENVIRONMENT } from "./tool.ts";
+import { killGroup } from "./tool.ts";
 
 const START_TIMEOUT_MS = 10_000;
 /** The daemon ends its own children on SIGTERM; after this it has no say any more. */

@@ -9,9 +9,10 @@ import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
 import { launcherCommand } from "./launcher.ts";
 import { SOCKET_NAMES } from "./network.ts";
-import { killGroup, TOOL_ENVIRONMENT } from "./tool.ts";
+import { killGroup } from "./tool.ts";
 
 /** A machine on which the daemon does not start by itself in this time does without. */
 const TIMEOUT_MS = 10_000;

@@ -12,9 +12,9 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
 import type { Order, Settings } from "../egress/orders.ts";
 import { NEVER_REACHED } from "./egress.ts";
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
 import { launcherCommand } from "./launcher.ts";
 import { DOOR_PORTS, gatewayAddress } from "./router-rules.ts";
-import { TOOL_ENVIRONMENT } from "./tool.ts";
 
 /** An account of its own for each router, above the ids of all containers. */
 const FIRST_USER = 2_000_000_000;

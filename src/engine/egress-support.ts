@@ -7,11 +7,12 @@ import { quoteUntrusted } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
 import type { EngineCheck } from "./engine.ts";
 import { readIfThere } from "./files.ts";
+import { findProgram } from "./find-program.ts";
 import { defaultLink } from "./namespace.ts";
 import { INSTALL } from "./requirements.ts";
 import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
 import type { Outside } from "./router.ts";
-import { findProgram, runTool } from "./tool.ts";
+import { runTool } from "./tool.ts";
 
 const PROGRAMS = ["nft", "ip", "unshare", "umount"] as const;
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
@@ -41,7 +42,7 @@ export async function findEgress(options: EgressOptions | undefined): Promise<Eg
     return none("sandboxes have loopback alone, as configured (--egress off)");
   }
   if (isRootless()) return none("sandboxes have loopback alone: a way out needs root");
-  const found = await Promise.all(PROGRAMS.map(async (name) => findProgram(name)));
+  const found = PROGRAMS.map((name) => findProgram(name));
   const missing = PROGRAMS.filter((_name, index) => found[index] === undefined);
   if (missing.length > 0) {
     return none(`sandboxes have loopback alone: no ${missing.join(", ")}`, INSTALL);

@@ -8,7 +8,7 @@ import { readFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { causeCode } from "../common/errors.ts";
 import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../common/privilege.ts";
-import { findProgram } from "./tool.ts";
+import { findProgram } from "./find-program.ts";
 
 const PROGRAMS = ["perl", "newuidmap", "newgidmap"] as const;
 
@@ -32,9 +32,7 @@ interface Plan {
 
 /** What the program below is given, or what is missing. */
 async function planNamespace(home: string): Promise<Plan | string> {
-  const [perl, newuidmap, newgidmap] = await Promise.all(
-    PROGRAMS.map(async (name) => findProgram(name)),
-  );
+  const [perl, newuidmap, newgidmap] = PROGRAMS.map((name) => findProgram(name));
   if (perl === undefined) return "no perl: apt-get install perl-base";
   if (newuidmap === undefined || newgidmap === undefined) {
     return "no newuidmap and newgidmap: apt-get install uidmap";

@@ -1,16 +1,23 @@
-/** Remembers a successful probe, so that later starts cost a file read. */
+/**
+ * Remembers a successful probe, so that later starts cost a file read: at once, since a host waits
+ * for it and these are files of the kernel and of the page cache.
+ */
 
-import { createHash } from "node:crypto";
-import { readFile, rm, stat } from "node:fs/promises";
+import { readFileSync, statSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS } from "./engine.ts";
-import { draftOf, readIfThere, writeWhole } from "./files.ts";
+import { draftOf, writeWhole } from "./files.ts";
+import { findProgram } from "./find-program.ts";
 import type { ProbeOptions, ProbeResult } from "./probe.ts";
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 2;
+const PROBE_VERSION = 3;
+/** Best first; an explicit choice may name any other program. */
+const CANDIDATES = ["crun", "runc", "runsc"];
 const CACHE_NAME = "engine-probe.json";
 
 const levelSchema = z.enum(ISOLATION_LEVELS);
@@ -32,23 +39,30 @@ const cacheSchema = z.object({
   }),
 });
 
+/** The runtimes to try, as paths. */
+export function findCandidates(runtime: string): string[] {
+  const names = runtime === "auto" ? CANDIDATES : [runtime];
+  return names.map((name) => findProgram(name)).filter((path) => path !== undefined);
+}
+
 /** A key that changes with everything that could change the answer. */
-export async function probeKey(
-  options: ProbeOptions,
-  candidates: readonly string[],
-): Promise<string> {
-  const hash = createHash("sha256").update(JSON.stringify([PROBE_VERSION, release(), options]));
-  hash.update(await readFile("/proc/sys/kernel/random/boot_id", "utf8"));
-  for (const path of [...candidates, options.daemon.node]) {
-    const entry = await stat(path);
-    hash.update(`${path} ${entry.size} ${entry.mtimeMs}\n`);
-  }
-  return hash.digest("hex");
+export function probeKey(options: ProbeOptions, candidates: readonly string[]): string {
+  const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  const programs = [...candidates, options.daemon.node].map((path) => {
+    const { size, mtimeMs } = statSync(path);
+    return [path, size, mtimeMs];
+  });
+  return JSON.stringify([PROBE_VERSION, release(), boot, options, programs]);
+}
+
+/** What a probe with these options would find without trying anything; undefined if it would try. */
+export function recallProbe(options: ProbeOptions): ProbeResult | undefined {
+  return readProbe(options.home, probeKey(options, findCandidates(options.runtime)));
 }
 
 /** The remembered result of a probe with this key. */
-export async function readProbe(home: string, key: string): Promise<ProbeResult | undefined> {
-  const text = await readIfThere(join(home, CACHE_NAME));
+export function readProbe(home: string, key: string): ProbeResult | undefined {
+  const text = readCache(join(home, CACHE_NAME));
   if (text === undefined) return undefined;
   const parsed = cacheSchema.safeParse(JSON.parse(text));
   if (!parsed.success || parsed.data.key !== key) return undefined;
@@ -65,4 +79,13 @@ export async function writeProbe(home: string, key: string, result: ProbeResult)
   if (result.choice === undefined) await rm(path, { force: true });
   else
     await writeWhole(path, JSON.stringify({ key, ...result }), draftOf(`${path}.${process.pid}`));
+}
+
+function readCache(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
 }

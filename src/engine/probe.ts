@@ -18,13 +18,11 @@ import {
 } from "./engine.ts";
 import { createFilterCache } from "./filter-cache.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
-import { probeKey, readProbe, writeProbe } from "./probe-cache.ts";
+import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
 import { newProbeId } from "./prune.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
-import { findProgram, runTool } from "./tool.ts";
+import { runTool } from "./tool.ts";
 
-/** Best first; an explicit choice may name any other program. */
-const CANDIDATES = ["crun", "runc", "runsc"];
 const ANSWER_TIMEOUT_MS = 10_000;
 const PROBE_MEMORY_MB = 64;
 const BYTES_PER_MB = 1024 * 1024;
@@ -53,9 +51,9 @@ export async function probeMachine(
   options: ProbeOptions,
   freshness: "cached" | "fresh",
 ): Promise<ProbeResult> {
-  const candidates = await findCandidates(options.runtime);
-  const key = await probeKey(options, candidates);
-  const known = freshness === "cached" ? await readProbe(options.home, key) : undefined;
+  const candidates = findCandidates(options.runtime);
+  const key = probeKey(options, candidates);
+  const known = freshness === "cached" ? readProbe(options.home, key) : undefined;
   if (known !== undefined) return known;
   const result = await tryMachine(options, candidates);
   await writeProbe(options.home, key, result);
@@ -208,11 +206,4 @@ async function askDaemon(container: Container): Promise<void> {
 
 function silentDaemon(): SandboxError {
   return new SandboxError("deadline_exceeded", "the daemon does not answer");
-}
-
-/** The runtimes to try, as paths. */
-async function findCandidates(runtime: string): Promise<string[]> {
-  const names = runtime === "auto" ? CANDIDATES : [runtime];
-  const paths = await Promise.all(names.map(async (name) => findProgram(name)));
-  return paths.filter((path) => path !== undefined);
 }

@@ -5,7 +5,7 @@ import { causeCode } from "../common/errors.ts";
 import { isRootless, readPrivilege } from "../common/privilege.ts";
 import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import type { EngineCheck } from "./engine.ts";
-import { findProgram } from "./tool.ts";
+import { findProgram } from "./find-program.ts";
 
 /** The packages by their Debian names; other distributions call most of them the same. */
 export const INSTALL =
@@ -27,7 +27,7 @@ export interface Wanted {
 /** One check for each requirement. */
 export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> {
   const { candidates } = wanted;
-  const found = await Promise.all(TOOLS.map(async (tool) => findProgram(tool)));
+  const found = TOOLS.map((tool) => findProgram(tool));
   const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
   const filesystems = await readFile("/proc/filesystems", "utf8");
   const cgroups = await readCgroupHost();

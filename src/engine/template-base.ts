@@ -8,11 +8,12 @@ import { quoteUntrusted } from "../common/log.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../common/privilege.ts";
 import type { Layer } from "./engine.ts";
 import { readIfThere } from "./files.ts";
+import { findProgram } from "./find-program.ts";
 import { makeLayer, TREES } from "./layers.ts";
 import { INSTALL } from "./requirements.ts";
 import { shiftIds } from "./shift-ids.ts";
 import { readAccounts, redactSources, writeSettings } from "./template-settings.ts";
-import { findProgram, runTool } from "./tool.ts";
+import { runTool } from "./tool.ts";
 
 /** What every sandbox has besides the essential packages. */
 const PACKAGES = [
@@ -63,7 +64,7 @@ export interface BuildOptions {
  * @throws SandboxError unavailable when mmdebstrap is missing or fails, already_exists, canceled
  */
 export async function buildBase(options: BuildOptions): Promise<readonly Layer[]> {
-  if ((await findProgram("mmdebstrap")) === undefined) {
+  if (findProgram("mmdebstrap") === undefined) {
     throw new SandboxError("unavailable", "mmdebstrap is not installed", { hint: INSTALL });
   }
   const release = await readRelease();

@@ -9,11 +9,12 @@ import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import type { Layer } from "./engine.ts";
 import { readIfThere } from "./files.ts";
+import { findProgram } from "./find-program.ts";
 import { launcherCommand } from "./launcher.ts";
 import { makeLayer, TREES } from "./layers.ts";
 import type { BuildOptions } from "./template-base.ts";
 import { makeFolder, readAccounts, redactSources, writeSettings } from "./template-settings.ts";
-import { findProgram, runTool } from "./tool.ts";
+import { runTool } from "./tool.ts";
 
 /** Entries of /etc that programs read, and that hold nothing of this machine's owner. */
 const SETTINGS: ReadonlySet<string> = new Set(
@@ -107,7 +108,7 @@ const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";
 export async function buildHost(
   options: Pick<BuildOptions, "directory">,
 ): Promise<readonly Layer[]> {
-  const hasSudo = (await findProgram("/usr/bin/sudo")) !== undefined;
+  const hasSudo = findProgram("/usr/bin/sudo") !== undefined;
   await makeLayer(options.directory, async (draft) => {
     await makeRoot(join(draft, TREES.root), hasSudo);
     await makeOverlay(join(draft, OVER), hasSudo);

@@ -1,16 +1,10 @@
 /** Runs one program of the host: argument vector, cleared environment, deadline, bounded output. */
 
 import { spawn } from "node:child_process";
-import { access, constants } from "node:fs/promises";
-import { join } from "node:path";
 import type { Writable } from "node:stream";
-import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
-
-/** The only variable that a program of the host gets from us. */
-export const TOOL_ENVIRONMENT = {
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-} as const;
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
 
 /**
  * What nobody waits for any more must not go on: a mount that comes about after its service died
@@ -76,26 +70,6 @@ export async function runTool(
     );
   } finally {
     stop.removeEventListener("abort", kill);
-  }
-}
-
-/** Finds a program by name in the path that our tools get, or checks a path. */
-export async function findProgram(name: string): Promise<string | undefined> {
-  const folders = name.includes("/") ? [""] : TOOL_ENVIRONMENT.PATH.split(":");
-  for (const folder of folders) {
-    const path = folder === "" ? name : join(folder, name);
-    if (await isProgram(path)) return path;
-  }
-  return undefined;
-}
-
-async function isProgram(path: string): Promise<boolean> {
-  try {
-    await access(path, constants.X_OK);
-    return true;
-  } catch (error) {
-    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
-    throw error;
   }
 }
 

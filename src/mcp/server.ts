@@ -161,22 +161,27 @@ function toFailure(error: unknown, signal: AbortSignal): SandboxError {
 /** The SDK's context in our own terms. */
 function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
   const { state, tools, principal } = options;
-  const { service, clock, log } = state;
-  const signal = AbortSignal.any([ctx.mcpReq.signal, state.signal]);
+  const { clock, log } = state;
+  let signal: AbortSignal | undefined;
   const suggest: Suggest = (name, sentence) =>
     tools.some((tool) => tool.name === name) ? sentence : "";
-  return {
-    signal,
+  const context: ToolContext = {
+    // A call that waits for nothing needs none.
+    get signal() {
+      return (signal ??= AbortSignal.any([ctx.mcpReq.signal, state.signal]));
+    },
     log,
     clock,
-    service,
+    get service() {
+      return state.service;
+    },
     state,
     principal,
     progress: progressOf(ctx),
     suggest,
     async attach(sandboxId) {
       try {
-        const sandbox = await service.attach(sandboxId, signal);
+        const sandbox = await state.service.attach(sandboxId, context.signal);
         state.logs.open(sandbox.id);
         return sandbox;
       } catch (error) {
@@ -185,6 +190,7 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
       }
     },
   };
+  return context;
 }
 
 function progressOf(ctx: ServerContext): SendProgress | undefined {

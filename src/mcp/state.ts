@@ -31,13 +31,14 @@ export interface McpState extends AsyncDisposable {
 }
 
 export interface McpStateOptions {
-  readonly service: Service;
+  /** Asked in a call only, when there is one. */
+  service(): Service;
   readonly log: Logger;
   readonly clock?: Clock;
   /** Where output is kept beyond this server's life; absent: in memory only. */
   readonly spoolFolder?: string | undefined;
-  /** What becomes of the sandboxes that this server made. */
-  readonly onExit: "kill" | "leave";
+  /** What becomes of the sandboxes that this server made; asked at the end. */
+  onExit(): "kill" | "leave";
 }
 
 /** All kills together; the whole program ends within three seconds. */
@@ -46,7 +47,8 @@ const MAX_KILLS_AT_ONCE = 8;
 
 /** The shared state of a server; the service stays its caller's. */
 export function startMcpState(options: McpStateOptions): McpState {
-  const { service, log } = options;
+  const { log } = options;
+  const service = () => options.service();
   const clock = options.clock ?? createSystemClock();
   const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
   const logs = new SandboxLogs({ clock, spools, log });
@@ -56,7 +58,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     spools,
     log,
     isRunning: async (sandboxId, signal) =>
-      (await service.control.get(sandboxId, signal)).state === "running",
+      (await service().control.get(sandboxId, signal)).state === "running",
   });
   const watchers = new Watchers({ clock, log });
   const made = new Set<string>();
@@ -65,7 +67,7 @@ export function startMcpState(options: McpStateOptions): McpState {
 
   async function kill(sandboxId: string, signal: AbortSignal): Promise<void> {
     try {
-      await service.control.kill(sandboxId, signal);
+      await service().control.kill(sandboxId, signal);
       made.delete(sandboxId);
     } catch (error) {
       log.warn({ op: "sandbox.kill", sandboxId, error: errorText(error) }, "sandbox left behind");
@@ -73,7 +75,9 @@ export function startMcpState(options: McpStateOptions): McpState {
   }
 
   return {
-    service,
+    get service() {
+      return service();
+    },
     clock,
     log,
     logs,
@@ -98,12 +102,13 @@ export function startMcpState(options: McpStateOptions): McpState {
       stop.abort();
       await Promise.all(tasks);
       await captures[Symbol.asyncDispose]();
-      if (options.onExit === "kill") {
+      const onExit = options.onExit();
+      if (onExit === "kill") {
         for (const sandboxId of made) watchers.forget(sandboxId);
       }
       await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
       await spools[Symbol.asyncDispose]();
-      if (options.onExit === "leave") return;
+      if (onExit === "leave") return;
       const gate = createGate(MAX_KILLS_AT_ONCE);
       const late = AbortSignal.timeout(KILL_TIMEOUT_MS);
       await Promise.all([...made].map((id) => gate.run(() => kill(id, late))));

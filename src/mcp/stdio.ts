@@ -1,6 +1,7 @@
 /** MCP over stdin and stdout, for hosts of both protocol eras, until one of the ends is gone. */
 
 import type { Readable, Writable } from "node:stream";
+import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
 import { errorText } from "../common/errors.ts";
 import { createMcpServer } from "./server.ts";
@@ -26,6 +27,8 @@ export interface StdioOptions {
   readonly stdout: Writable;
   /** Ends the connection from inside. */
   readonly signal: AbortSignal;
+  /** The host has been sent a list of tools. */
+  onListed?(): void;
   /** The current parent of this process; a host that died without closing its pipes shows here. */
   parentPid(): number;
 }
@@ -72,11 +75,18 @@ interface Connection {
 
 /** The transport closes by itself only where stdin or stdout ended, or a message was too large. */
 class WatchedTransport extends StdioServerTransport {
+  readonly #options: StdioOptions;
   readonly #onClosed: () => void;
 
   constructor(options: StdioOptions, onClosed: () => void) {
     super(options.stdin, options.stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
+    this.#options = options;
     this.#onClosed = onClosed;
+  }
+
+  override async send(message: JSONRPCMessage): Promise<void> {
+    await super.send(message);
+    if ("result" in message && "tools" in message.result) this.#options.onListed?.();
   }
 
   override async close(): Promise<void> {

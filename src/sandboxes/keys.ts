@@ -3,7 +3,8 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
-import { DEFAULT_TEAM, type KeyRecord, type Store } from "../store/store.ts";
+import type { KeyRecord, Store } from "../store/store.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
 
 const KEY_PREFIX = "e2b_";
 const KEY_BYTES = 20;

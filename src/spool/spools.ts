@@ -67,7 +67,8 @@ export function startSpools(options: SpoolsOptions): Spools {
 
 function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   const { now, log, limits = DEFAULT_LIMITS } = options;
-  const owner = randomBytes(OWNER_BYTES).toString("hex");
+  let known: string | undefined;
+  const owner = (): string => (known ??= randomBytes(OWNER_BYTES).toString("hex"));
   const quota = createQuota({ root, limits });
   let opening: Promise<AsyncDisposable> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -82,7 +83,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   async function openRoot(): Promise<AsyncDisposable> {
     await mkdir(root, { recursive: true, mode: 0o700 });
-    const lease = await startLease(root, owner);
+    const lease = await startLease(root, owner());
     // It catches its own failures.
     timer = setInterval(() => void collect(), COLLECT_MS).unref();
     void collect();
@@ -106,7 +107,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   return {
     create({ sandboxId, name }, spoolLimits) {
-      const place = placeOf(root, sandboxId, { name, createdAtMs: now(), owner });
+      const place = placeOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
       return createSpoolWriter({ place, limits: spoolLimits, ...shared });
     },
     async find({ sandboxId, name }) {
@@ -115,13 +116,13 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       if (place === undefined) return undefined;
       const ending = await readEnding(place);
       if (ending !== undefined) return { place, ending, isLive: false };
-      const isLive = place.owner === owner || (await isLeased(root, place.owner));
+      const isLive = place.owner === owner() || (await isLeased(root, place.owner));
       // Its end may have come while its owner was asked for.
       return { place, ending: isLive ? undefined : await readEnding(place), isLive };
     },
     async takeOver(place, spoolLimits) {
       await requireOpen();
-      const mine = placeOf(root, place.sandboxId, { ...place, owner });
+      const mine = placeOf(root, place.sandboxId, { ...place, owner: owner() });
       try {
         // Of several who try, the one that renames it has it.
         await rename(place.folder, mine.folder);

@@ -5,6 +5,7 @@
  */
 
 import { z } from "../common/schema.ts";
+import { DEFAULT_TEAM } from "./team.ts";
 
 const atMs = z.number();
 const stringMap = z.record(z.string(), z.string());
@@ -18,9 +19,6 @@ const limitsSchema = z.object({
 
 /** Of records that were written before it was kept. */
 const DEFAULT_TIMEOUT_SECONDS = 300;
-
-/** The team of whoever names none, and of records that were written before there were teams. */
-export const DEFAULT_TEAM = "local";
 
 const team = z.string().default(DEFAULT_TEAM);
 

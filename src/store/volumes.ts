@@ -4,7 +4,8 @@ import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { toRecord, toRecords } from "./records.ts";
 import { prepare } from "./statement.ts";
-import { DEFAULT_TEAM, volumeRecordSchema, type VolumeTable } from "./store.ts";
+import { volumeRecordSchema, type VolumeTable } from "./store.ts";
+import { DEFAULT_TEAM } from "./team.ts";
 
 export function openVolumes(database: DatabaseSync): VolumeTable {
   const insert = prepare(

@@ -30,7 +30,11 @@ const MAX_TOKENS = 12_000;
 /** A service that nobody answers for: listing tools must not need one. */
 function startState() {
   const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
-  const state = startMcpState({ service, log: createSilentLog(), onExit: "leave" });
+  const state = startMcpState({
+    service: () => service,
+    log: createSilentLog(),
+    onExit: () => "leave",
+  });
   return {
     state,
     async [Symbol.asyncDispose]() {

@@ -3,6 +3,7 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
+import { isBuiltin } from "node:module";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -53,22 +54,21 @@ test("the bundle and the tarball hold a program that lists every tool", async ()
   expect(manifest.tools).toHaveLength(tools.length);
 });
 
-test("the bundle is valid, its server one file that imports nothing but a loader", async () => {
+test("the bundle is valid, and its server needs nothing beside it but Node", async () => {
   const words = [MCPB, "validate", at("bundle/manifest.json")];
   expect(await run(process.execPath, ...words)).toContain("Manifest schema validation passes!");
-  const names = await readdir(at("bundle"), { recursive: true, withFileTypes: true });
-  const files = names.filter((entry) => entry.isFile()).map(({ name }) => name);
-  expect(files.toSorted()).toEqual([
-    "LICENSE",
-    "egress.mjs",
-    "envd.cjs",
-    "main.js",
-    "manifest.json",
-    "package.json",
+  expect((await readdir(at("bundle"))).toSorted()).toEqual(["LICENSE", "manifest.json", "server"]);
+  const built = (await readdir(at("package/dist"))).toSorted();
+  expect(built).toEqual(expect.arrayContaining(["egress.mjs", "envd.cjs", "main.js"]));
+  expect((await readdir(at("bundle/server"))).toSorted()).toEqual(built);
+  const texts = built.map((name) => readFile(at(`bundle/server/${name}`), "utf8"));
+  const wanted = (await Promise.all(texts)).flatMap((text) => [
+    ...text.matchAll(/(?<!["'`])\brequire\("([^"]+)"\)/g),
   ]);
-  const server = await readFile(at("bundle/server/main.js"), "utf8");
-  const imports = [...server.matchAll(/(?:^|[;\n}])import(?:[\s{][^;"']*)?["']([^"']+)["']/g)];
-  expect(imports.map(([, name]) => name)).toEqual(["node:module"]);
+  const outside = wanted.flatMap(([, name = ""]) =>
+    isBuiltin(name) || built.includes(name.replace(/^\.\//, "")) ? [] : [name],
+  );
+  expect([wanted.length > built.length, outside]).toEqual([true, []]);
 });
 
 test("an old Node is told that it is too old", async () => {

@@ -3,7 +3,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { findProgram } from "../../src/engine/tool.ts";
+import { findProgram } from "../../src/engine/find-program.ts";
 import { startOciHost } from "./oci-host.ts";
 
 /** `late` hangs once the container runs; the killers end the service, before that or after it. */
@@ -33,7 +33,7 @@ export async function makeBrokenRuntime(): Promise<BrokenRuntime> {
 async function findWorking(): Promise<string> {
   await using host = await startOciHost("auto");
   const { runtime = "" } = await host.engine.probe();
-  const program = await findProgram(runtime.split(" ")[0] ?? "");
+  const program = findProgram(runtime.split(" ")[0] ?? "");
   if (program === undefined) throw new Error("no runtime works here");
   return program;
 }

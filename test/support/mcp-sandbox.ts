@@ -45,7 +45,9 @@ export async function startMcpWorld(clock: Clock = createSystemClock()): Promise
   const service = stack.use(createService({ url, socketPath, apiKey, clock }));
   const log = createSilentLog();
   const spoolFolder = join(test.home, "spool");
-  const state = stack.use(startMcpState({ service, log, clock, spoolFolder, onExit: "kill" }));
+  const state = stack.use(
+    startMcpState({ service: () => service, log, clock, spoolFolder, onExit: () => "kill" }),
+  );
   const host = stack.use(await startMcpHost(state));
 
   const call: McpWorld["call"] = async (name, input, settings = {}) => {

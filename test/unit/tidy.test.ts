@@ -43,7 +43,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "settings.ts": ["common"],
   "config.ts": ["common", "settings.ts"],
   "cli.ts": ["common", "config.ts", "commands"],
-  "main.ts": ["cli.ts"],
+  "compile-cache.ts": ["common"],
+  "main.ts": ["cli.ts", "compile-cache.ts"],
 };
 
 /** Packages and modules that only these rooms may use. */

@@ -122,7 +122,9 @@ async function startRemote({ answer, address = {} }: RemoteOptions) {
   const service = stack.use(
     createService({ url: recorder.url, apiKey: "k", ...sandboxUrl, ...address }),
   );
-  const state = stack.use(startMcpState({ service, log: createSilentLog(), onExit: "leave" }));
+  const state = stack.use(
+    startMcpState({ service: () => service, log: createSilentLog(), onExit: () => "leave" }),
+  );
   const host = stack.use(await startMcpHost(state));
   const owned = stack.move();
   return {

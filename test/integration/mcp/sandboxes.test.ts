@@ -139,7 +139,11 @@ test.for([
   await using service = await startTestService();
   const { url, socketPath, apiKey } = service.embedded;
   await using client = createService({ url, socketPath, apiKey });
-  const state = startMcpState({ service: client, log: createSilentLog(), onExit });
+  const state = startMcpState({
+    service: () => client,
+    log: createSilentLog(),
+    onExit: () => onExit,
+  });
   await using host = await startMcpHost(state);
   const { signal } = new AbortController();
   await client.control.create({ templateID: "base", timeout: 60 }, signal);

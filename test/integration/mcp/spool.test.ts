@@ -24,10 +24,10 @@ async function startServer(world: Pick<McpWorld, "service" | "test">): Promise<S
   await using stack = new AsyncDisposableStack();
   const state = stack.use(
     startMcpState({
-      service: world.service,
+      service: () => world.service,
       log: createSilentLog(),
       spoolFolder: join(world.test.home, "spool"),
-      onExit: "leave",
+      onExit: () => "leave",
     }),
   );
   const host = stack.use(await startMcpHost(state));

@@ -32,7 +32,11 @@ function isMessage(value: unknown): value is Message {
 /** A service that nobody answers for: the protocol itself needs none. */
 function connect(protocol: "auto" | "legacy" = "auto"): Connection {
   const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
-  const state = startMcpState({ service, log: createSilentLog(), onExit: "leave" });
+  const state = startMcpState({
+    service: () => service,
+    log: createSilentLog(),
+    onExit: () => "leave",
+  });
   const [stdin, stdout] = [new PassThrough(), new PassThrough()];
   const controller = new AbortController();
   let parent = 4_711;

@@ -1,0 +1,57 @@
+/**
+ * Builds the programs into `dist`: the server in chunks that are loaded when they are needed, and
+ * the two that run elsewhere as one file each.
+ */
+
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { rolldown, type Plugin } from "rolldown";
+
+const ROOT = resolve(import.meta.dirname, "..");
+const DIST = join(ROOT, "dist");
+
+await rm(DIST, { recursive: true, force: true });
+await mkdir(DIST);
+await buildServer();
+await buildOne("src/envd/main.ts", { file: "envd.cjs", format: "cjs" });
+await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
+
+/** CommonJS: modules of Node load much more when they are imported than when they are required. */
+async function buildServer(): Promise<void> {
+  const input = join(ROOT, "src/main.ts");
+  await using build = await rolldown({ input, platform: "node", plugins: [lateModules()] });
+  // What is not ASCII would take twice the memory, so that is escaped and comments go.
+  await build.write({ dir: DIST, format: "cjs", charset: "ascii", comments: false });
+  await writeFile(join(DIST, "package.json"), '{"type":"commonjs"}\n');
+}
+
+async function buildOne(
+  source: string,
+  { file, format }: { readonly file: string; readonly format: "cjs" | "esm" },
+): Promise<void> {
+  await using build = await rolldown({ input: join(ROOT, source), platform: "node" });
+  await build.write({ file: join(DIST, file), format, minify: true });
+}
+
+/** Has each module of Node loaded where it is first used, not before anything runs. */
+function lateModules(): Plugin {
+  const required = /^let (node_\w+) = require\("(node:[^"]+)"\);\n(?:\1 = (\S+\(\1.*\));\n)?/gm;
+  return {
+    name: "late-modules",
+    renderChunk(code) {
+      let text = code;
+      for (const [statement, name = "", module = "", wrapped] of code.matchAll(required)) {
+        const load = `require("${module}")`;
+        const value = wrapped === undefined ? load : wrapped.replace(`(${name}`, `(${load}`);
+        const late = `let ${name}$; const ${name} = () => ${name}$ ??= ${value};\n`;
+        // In parentheses, so that `new` makes what the module has and not the module.
+        text = text
+          .replace(statement, () => late)
+          .replaceAll(new RegExp(`\\b${name}\\.`, "g"), () => `(${name}()).`);
+        const missed = new RegExp(`\\b${name}\\b(?![$(]| = \\()`).exec(text);
+        if (missed !== null) throw new Error(`${name} is used as a whole at ${missed.index}`);
+      }
+      return text;
+    },
+  };
+}

@@ -1,0 +1,22 @@
+/** What is asked of this machine before it is used. */
+
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Config } from "../config.ts";
+import type { ProbeOptions } from "../engine/probe.ts";
+
+/** Other bundles lie beside the program's own; a program run from source finds them built. */
+export function findBundle(name: string): string {
+  const beside = join(import.meta.dirname, name);
+  return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist", name);
+}
+
+export function probeOptions(config: Config): ProbeOptions {
+  return {
+    home: config.home,
+    runtime: config.runtime,
+    namespaceFault: config.namespaceFault,
+    daemon: { node: process.execPath, bundle: findBundle("envd.cjs") },
+    requireLevel: config.requireIsolation,
+  };
+}

@@ -1,0 +1,52 @@
+/**
+ * Has Node keep in the home what it compiles, so that later starts need not. It comes before
+ * anything large is loaded, so it looks for the home by itself.
+ */
+
+import { lstatSync, mkdirSync } from "node:fs";
+import { enableCompileCache } from "node:module";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { defaultHome } from "./common/default-home.ts";
+
+const WRITABLE_BY_OTHERS = 0o022;
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * What is found there is run unread, so nobody else may be able to write it: where that is not
+ * certain the program goes without, as it does where nothing can be written.
+ */
+export function keepCompiled(environment: Environment, argv: readonly string[]): void {
+  const home = findHome(environment, argv);
+  const folder = join(home, "cache");
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch {
+    // A home that can only be read may hold what was compiled before.
+  }
+  if (isOurs(home) && isOurs(folder)) enableCompileCache(folder);
+}
+
+/** As the configuration will find it; whatever else is wrong with the flags is told by that. */
+function findHome(environment: Environment, argv: readonly string[]): string {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: { home: { type: "string" } },
+    strict: false,
+    allowPositionals: true,
+  });
+  const given = [values["home"], environment["SANDBOX_MCP_HOME"]];
+  const named = given.find((text) => typeof text === "string" && text !== "");
+  return resolve(typeof named === "string" ? named : defaultHome(environment));
+}
+
+function isOurs(path: string): boolean {
+  const entry = lstatSync(path, { throwIfNoEntry: false });
+  return (
+    entry !== undefined &&
+    entry.isDirectory() &&
+    entry.uid === process.geteuid?.() &&
+    (entry.mode & WRITABLE_BY_OTHERS) === 0
+  );
+}
