@@ -48,7 +48,8 @@ export async function measureCalls({ home }: BenchContext): Promise<Row[]> {
   await using bare = await openPeer([ONE_TOOL]);
   const sandbox = await createSandbox(client);
   const started = await client.call("run_process", { sandbox_id: sandbox, cmd: "true" });
-  const input = { process_id: /process_id: (\S+)/.exec(started.text)?.[1] ?? "" };
+  const process = { process_id: /process_id: (\S+)/.exec(started.text)?.[1] ?? "" };
+  const input = { sandbox_id: sandbox, ...process };
   try {
     const row = await compare({
       ...CALLS,
@@ -57,7 +58,7 @@ export async function measureCalls({ home }: BenchContext): Promise<Row[]> {
       ours: async () => timed(async () => client.call("get_process_output", input)),
       floor: {
         name: "one-tool server, same SDK",
-        run: async () => timed(async () => bare.call("nothing", input)),
+        run: async () => timed(async () => bare.call("nothing", process)),
       },
       judge: ({ ratio }) => [atMost(1.5, ratio)],
     });

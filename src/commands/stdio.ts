@@ -15,7 +15,7 @@ import { listenForStops } from "./stops.ts";
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
 /** For a host that asks for nothing after the handshake. */
-const IDLE_MS = 500;
+const IDLE_MS = 2_000;
 
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
   using stops = listenForStops();

@@ -107,9 +107,12 @@ async function find(wish: Wish, context: ToolContext): Promise<ProcessView> {
 }
 
 async function waitForNews(capture: ProcessView, wish: Wish, context: ToolContext): Promise<void> {
+  const isQuiet = () =>
+    capture.output.totalBytes <= wish.cursor && capture.state.kind === "running";
+  if (wish.wait_seconds === 0 || !isQuiet()) return;
   const patience = timeLimit(context.clock, wish.wait_seconds * 1_000, context.signal);
-  while (capture.output.totalBytes <= wish.cursor && capture.state.kind === "running") {
-    if (patience.aborted || context.signal.aborted || wish.wait_seconds === 0) return;
+  while (isQuiet()) {
+    if (patience.aborted || context.signal.aborted) return;
     // oxlint-disable-next-line no-await-in-loop
     await capture.changed(patience);
   }
