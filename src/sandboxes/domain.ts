@@ -50,6 +50,8 @@ export interface Domain extends Later {
   takeWarm(wish: Wish): Warm | undefined;
   /** How many are being started, for all teams. */
   readonly starting: { amount: number };
+  /** When somebody last had something to do with a running sandbox, in Unix milliseconds. */
+  readonly used: { atMs: number };
   /** Builds whose forks are being started: they are not let go meanwhile. */
   readonly forking: Set<string>;
 }

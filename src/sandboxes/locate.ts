@@ -5,6 +5,7 @@ import type { Endpoint } from "./run.ts";
 
 /** Undefined unless it runs here and now. */
 export function locate(domain: Domain, sandboxId: string): Endpoint | undefined {
+  domain.used.atMs = domain.clock.now();
   const member = domain.members.get(sandboxId);
   return member?.ending === undefined ? member?.run?.endpoint : undefined;
 }

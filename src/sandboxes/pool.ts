@@ -17,8 +17,10 @@ import { toIntent, type Plan, type Wish } from "./plan.ts";
 /** What a create without a template gets. */
 const TEMPLATE = "base";
 
-/** A new one is begun after this much time in which nobody waited for a start. */
+/** A new one is begun after this much time in which nobody waited for a start or for a sandbox. */
 const QUIET_MS = 100;
+/** Sandboxes at work put it off too, so that it takes no processor from them, but only so long. */
+const MAX_PATIENCE_MS = 2000;
 /** A machine that cannot start one now is asked again after a while, and then less and less often. */
 const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
@@ -48,11 +50,15 @@ export function startPool(domain: Domain, size: number): Pool {
 
   async function fill(): Promise<void> {
     let pauseMs = QUIET_MS;
+    let patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;
     while (waiting.size < size && (await wait(domain, pauseMs))) {
       pauseMs = QUIET_MS;
-      if (domain.starting.amount > 0) continue;
+      const nowMs = domain.clock.now();
+      const isQuiet = nowMs - domain.used.atMs >= QUIET_MS;
+      if (domain.starting.amount > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
         admit(await startOne(domain));
+        patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;
       } catch (error) {
         if (domain.closing.aborted) break;
         domain.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");

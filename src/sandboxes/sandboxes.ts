@@ -176,6 +176,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     takeWarm: (wish) => pool.take(wish),
     later,
     starting: { amount: 0 },
+    used: { atMs: 0 },
     forking: new Set(),
   };
   forgetUnfinished(store, owner);
