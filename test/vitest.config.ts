@@ -1,5 +1,6 @@
 /** Test levels as vitest projects; each level has its own folder and time limit. */
 
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 function level(name: string, testTimeout: number, parallel: boolean) {
@@ -9,7 +10,8 @@ function level(name: string, testTimeout: number, parallel: boolean) {
       include: [`test/${name}/**/*.test.ts`],
       testTimeout,
       hookTimeout: testTimeout,
-      fileParallelism: parallel,
+      // The runner's own choice leaves one core free: on a machine with two, half of it.
+      ...(parallel ? { maxWorkers: availableParallelism() } : { fileParallelism: false }),
       // A machine under load is slow, not wrong: what is waited for has time to come.
       expect: { poll: { timeout: 10_000 } },
     },

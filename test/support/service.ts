@@ -10,7 +10,7 @@ import { createSilentLog } from "../../src/common/log.ts";
 import { createBareEngine } from "../../src/engine/bare.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
 
-const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");
+const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");
 
 export interface Reply {
   readonly status: number;

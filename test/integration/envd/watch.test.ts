@@ -99,12 +99,19 @@ test("with recursion new folders are entered, and their content is told", async 
   await expect
     .poll(async () => (await watch.names()).slice(4))
     .toEqual(["RENAME new", "CREATE moved"]);
+  // A write that meets the first look into a folder that came is told by both.
+  const later = async () => [...new Set((await watch.names()).slice(6))];
   await appendFile(join(watch.path, "moved", "deep", "file"), "x");
-  await expect.poll(async () => (await watch.names()).slice(6)).toEqual(["WRITE moved/deep/file"]);
+  await expect.poll(later).toEqual(["WRITE moved/deep/file"]);
   await rm(join(watch.path, "moved"), { recursive: true });
   await expect
-    .poll(async () => (await watch.names()).slice(7))
-    .toEqual(["REMOVE moved/deep/file", "REMOVE moved/deep", "REMOVE moved"]);
+    .poll(later)
+    .toEqual([
+      "WRITE moved/deep/file",
+      "REMOVE moved/deep/file",
+      "REMOVE moved/deep",
+      "REMOVE moved",
+    ]);
 });
 
 test("a link to a folder is told, not entered", async () => {
