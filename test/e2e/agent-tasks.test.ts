@@ -2,17 +2,24 @@
 
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
-import { openTestHome } from "../support/home.ts";
+import { openTestHome, type TestHome } from "../support/home.ts";
 import { startMcpClient } from "../support/mcp-client.ts";
 import { startServe } from "../support/serve.ts";
+
+/** One after the other in it, as an agent of many days does; a first start of a home takes a second. */
+let home: TestHome;
+
+beforeAll(async () => {
+  home = await openTestHome();
+});
+afterAll(() => home[Symbol.asyncDispose]());
 
 /** An agent whose sandboxes end with it. */
 async function startAgent() {
   await using stack = new AsyncDisposableStack();
-  const home = stack.use(await openTestHome());
-  const flags = ["--toolsets", "all", "--home", home.path];
+  const flags = ["--toolsets", "all", "--pool", "0", "--home", home.path];
   const client = stack.use(await startMcpClient(flags));
   const owned = stack.move();
   return {
@@ -165,7 +172,7 @@ const PART_BYTES = 2_000_000;
 const PARTS = 25;
 
 test("a file of 50 MB goes in by parts, is composed, and comes out by parts and by its link", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using client = await startMcpClient(["--toolsets", "all", "--home", serve.home]);
   const agent = createAgent(client);
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
@@ -212,7 +219,7 @@ async function readByParts(agent: Agent, file: object): Promise<Buffer> {
 }
 
 test("a page is served and fetched under the address that the tools tell", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using client = await startMcpClient(["--toolsets", "all", "--home", serve.home]);
   const agent = createAgent(client);
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));

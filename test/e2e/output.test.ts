@@ -88,7 +88,7 @@ test("a log of 100 MB is paged by its cursor, and the server does not grow for i
 });
 
 test("a server is killed while its process writes; the next one reads on, and marks the gap", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   const first = await startMcpClient(["--home", serve.home]);
   const agent = createAgent(first);
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
@@ -128,7 +128,7 @@ test("a server is killed while its process writes; the next one reads on, and ma
 });
 
 test("a host that reads nothing does not hold the process up, and gets the reply in the end", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using program = startProgram(["stdio", "--home", serve.home]);
   const { stdin } = program.child;
   if (stdin === null) throw new Error("no stdin");
@@ -167,7 +167,7 @@ test("a host that reads nothing does not hold the process up, and gets the reply
 });
 
 test("with a remote service output outlives server and sandbox too, for the same key", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using home = await openTestHome();
   const environment = {
     E2B_API_KEY: serve.apiKey,

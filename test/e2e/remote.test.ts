@@ -169,7 +169,7 @@ test("every tool has the same outcome on a remote service over TLS as beside it"
 });
 
 test("links and ports of a sandbox on a remote service are reached from outside", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using host = await startRemoteByAddress(serve);
   const { fields } = await host.call("create_sandbox", {});
   const sandbox = { sandbox_id: fields["sandbox_id"] };

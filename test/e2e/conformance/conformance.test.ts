@@ -47,7 +47,7 @@ async function runSuite(url: string, revision: string, flags: readonly string[] 
 }
 
 test("every required scenario passes with the fixtures", async () => {
-  await using serve = await startServe(["--conformance"]);
+  await using serve = await startServe(["--conformance", "--pool", "0"]);
   for (const { revision, scenarios } of REVISIONS) {
     // oxlint-disable-next-line no-await-in-loop
     const { code, passed, failed } = await runSuite(serve.url, revision);
@@ -61,7 +61,7 @@ test("every required scenario passes with the fixtures", async () => {
 });
 
 test("the plain server fails only what needs a fixture", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   await using proxy = await startKeyedProxy(serve.url, serve.apiKey);
   for (const { revision } of REVISIONS) {
     const list = join(import.meta.dirname, `plain-${revision}.yaml`);
@@ -82,7 +82,7 @@ test("the fixtures are refused on an address that others reach", async () => {
 });
 
 test("without the flag nobody is let in without a key", async () => {
-  await using serve = await startServe();
+  await using serve = await startServe(["--pool", "0"]);
   const reply = await fetch(`${serve.url}/mcp`, { method: "POST", body: "{}" });
   expect([reply.status, reply.headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
   // A host that looks for a login finds none, instead of a second refusal.

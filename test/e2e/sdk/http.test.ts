@@ -22,7 +22,7 @@ let sandbox: RpcSandbox;
 let processes: RpcClients["processes"];
 
 beforeAll(async () => {
-  serve = await startServe();
+  serve = await startServe(["--pool", "0"]);
   sandbox = await openRpcSandbox(serve);
   ({ processes } = sandbox.clients({ useBinaryFormat: false }));
 });

@@ -25,7 +25,7 @@ import { startServe, type TestServe } from "../../support/serve.ts";
 let serve: TestServe;
 
 beforeAll(async () => {
-  serve = await startServe();
+  serve = await startServe(["--pool", "0"]);
 });
 
 afterAll(async () => {
