@@ -210,17 +210,23 @@ test("a watch whose events nobody takes ends with an error instead of a queue", 
   const path = join(daemon.folder, "w");
   await mkdir(path);
   const { watcherId } = await daemon.files.createWatcher({ path });
-  const growth = await growthOf(daemon, async () => {
-    const tail = "x".repeat(240);
+  const flood = async (round: number) => {
+    const tail = `${round}${"x".repeat(239)}`;
     for (let start = 0; start < 40_000; start += 500) {
       const names = Array.from({ length: 500 }, (_, index) =>
         join(path, `${start + index}${tail}`),
       );
       await Promise.all(names.map(async (name) => writeFile(name, "")));
     }
-  });
-  await expect
-    .poll(async () => (await faultOf(daemon.files.getWatcherEvents({ watcherId })))[1])
-    .toContain("overflow");
+  };
+  const growth = await growthOf(daemon, async () => flood(0));
+  const ask = async () => (await faultOf(daemon.files.getWatcherEvents({ watcherId })))[1];
+  // On a machine with other work the kernel drops events before a daemon that lags queues them.
+  let said = await ask();
+  for (let round = 1; round < 5 && !said.includes("overflow"); round += 1) {
+    await flood(round);
+    said = await ask();
+  }
+  expect(said).toContain("overflow");
   expect(growth).toBeLessThan(96);
 });
