@@ -6,7 +6,7 @@
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream, createWriteStream } from "node:fs";
-import { rm, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { createServer, request } from "node:http";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -150,6 +150,7 @@ async function transfer(socketPath: string, path: string, body?: Buffer): Promis
 async function measureCompose(daemon: TestDaemon): Promise<Row> {
   const sources = Array.from({ length: PARTS }, (_, index) => join(daemon.folder, `part${index}`));
   const target = join(daemon.folder, "whole");
+  const copies = join(daemon.folder, "copies");
   const bytes = Buffer.alloc(STREAM_BYTES, "sandbox-mcp ");
   const prepare = async () => {
     await rm(target, { force: true });
@@ -173,7 +174,7 @@ async function measureCompose(daemon: TestDaemon): Promise<Row> {
       });
     },
     floor: {
-      name: "cat and sync",
+      name: "cat (copy_file_range) and sync",
       async run() {
         await prepare();
         const script = 'target=$1; shift; cat -- "$@" > "$target"; sync "$target"';
@@ -181,6 +182,20 @@ async function measureCompose(daemon: TestDaemon): Promise<Row> {
         return timed(async () => promisify(execFile)("sh", args));
       },
     },
+    peers: [
+      {
+        name: "cp --reflink=auto, and sync",
+        async run() {
+          await prepare();
+          await mkdir(copies);
+          const script = 'target=$1; shift; cp --reflink=auto -- "$@" "$target"; sync "$target"/*';
+          const args = ["-c", script, "sh", copies, ...sources];
+          const elapsed = await timed(async () => promisify(execFile)("sh", args));
+          await rm(copies, { recursive: true });
+          return elapsed;
+        },
+      },
+    ],
     judge: ({ ratio }) => [{ goal: "≤ 1.2 x the time", isMet: ratio >= 1 / 1.2 }],
   });
   await rm(target, { force: true });

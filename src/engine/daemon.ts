@@ -36,12 +36,7 @@ const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
 /** Small heaps: the daemon streams, it keeps nothing large, and it collects garbage when it rests. */
-const NODE_FLAGS = [
-  "--v8-pool-size=0",
-  "--max-semi-space-size=1",
-  "--max-old-space-size=128",
-  "--expose-gc",
-];
+const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
 
 const manifestSchema = z.record(
   z.string(),

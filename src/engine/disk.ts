@@ -4,12 +4,13 @@
  * file gets a folder instead, without a limit.
  */
 
-import { chmod, chown, mkdir, open, realpath, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, realpath, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode } from "../common/errors.ts";
 import { isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
+import type { BlankDisks } from "./blank-disk.ts";
 import { readIfThere, removeEmpty } from "./files.ts";
 import { readMounts } from "./mounts.ts";
 import { runTool } from "./tool.ts";
@@ -23,12 +24,8 @@ export const STACKS = {
   usr: { upper: "usr", work: "usr-work" },
 } as const;
 
-// No journal and no eager inode tables: the disk does not outlive its container, and an empty one
-// takes a few hundred kilobytes then.
-const FORMAT_OPTIONS = "lazy_itable_init=1,nodiscard";
 /** Gigabytes may have to reach a slow disk. */
 const SYNC_TIMEOUT_MS = 10 * 60_000;
-const BYTES_PER_MB = 1024 * 1024;
 /** A loop device is freed by the kernel a moment after the last user of its mount is gone. */
 const DETACH_TIMEOUT_MS = 2_000;
 const DETACH_POLL_MS = 5;
@@ -39,6 +36,7 @@ export interface DiskOptions {
   /** Owner of the upper folders: root of the container as the host sees it. */
   readonly idBase: number;
   readonly hasUsr: boolean;
+  readonly blanks: BlankDisks;
   readonly signal: AbortSignal;
 }
 
@@ -49,11 +47,7 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
   const { signal } = options;
   await mkdir(mount, { mode: 0o700 });
   if (!isRootless()) {
-    await makeSparseFile(image, options.sizeMb * BYTES_PER_MB);
-    await runTool(
-      ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS, image],
-      { signal },
-    );
+    await options.blanks.make(image, options.sizeMb, signal);
     await step("disk.formatted");
     await mountDisk(options.directory, signal);
     await step("disk.mounted");
@@ -119,15 +113,6 @@ async function resolveLinks(directory: string): Promise<string> {
   } catch (error) {
     if (causeCode(error) === "ENOENT") return directory;
     throw error;
-  }
-}
-
-async function makeSparseFile(path: string, sizeBytes: number): Promise<void> {
-  const file = await open(path, "wx", 0o600);
-  try {
-    await file.truncate(sizeBytes);
-  } finally {
-    await file.close();
   }
 }
 

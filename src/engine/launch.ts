@@ -6,6 +6,7 @@ import { causeCode, errorText, SandboxError, toSandboxError } from "../common/er
 import { quoteUntrusted } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
+import type { BlankDisks } from "./blank-disk.ts";
 import { createBundle } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
@@ -50,6 +51,7 @@ export interface LaunchContext extends RuntimeChoice {
   /** Undefined where containers have loopback alone. */
   readonly outside: Outside | undefined;
   readonly filters: FilterCache;
+  readonly blanks: BlankDisks;
 }
 
 /**
@@ -75,6 +77,7 @@ export async function startContainer(
       sizeMb: spec.limits.diskMb,
       idBase,
       hasUsr: hasUsr(spec.layers),
+      blanks: context.blanks,
       signal,
     });
     const claim = { spec, idBase, cgroup };

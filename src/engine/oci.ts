@@ -2,6 +2,7 @@
 
 import { isAbsolute, join, normalize } from "node:path";
 import { SandboxError } from "../common/errors.ts";
+import { createBlankDisks } from "./blank-disk.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { checkId, openContainer, type ContainerParts } from "./container.ts";
 import { locateDaemon, prepareDaemon } from "./daemon.ts";
@@ -40,6 +41,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     }
   };
   const filters = createFilterCache();
+  const blanks = createBlankDisks();
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
     if (freshness === "fresh") egress = undefined;
@@ -50,7 +52,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { outside } = await support();
-    return { ...choice, cgroups: await readCgroupHost(), daemon, outside, filters };
+    return { ...choice, cgroups: await readCgroupHost(), daemon, outside, filters, blanks };
   };
   return {
     name: "oci",

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { withDeadline } from "../common/lifetime.ts";
 import { quoteUntrusted } from "../common/log.ts";
+import { createBlankDisks } from "./blank-disk.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { prepareDaemon, type DaemonSources } from "./daemon.ts";
 import {
@@ -138,6 +139,7 @@ async function tryRuntime(
       cgroups,
       daemon,
       filters: createFilterCache(),
+      blanks: createBlankDisks(),
       outside: undefined,
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
