@@ -18,14 +18,14 @@ export function copierCommand(
  * there may be hostile. A file counts as changed when any fact of it did, its change time included,
  * which nobody can set; or when it changed shortly before it was copied. The pages of a file are
  * written back before it is copied, so that a later write through a mapping gets a time of its own.
- * Long runs of data are written past the cache: they are on the disk when the copy ends, and the
- * memory of the machine stays with those that use it.
+ * Long runs of data are written past the cache, and read past it where it has them not: they are on
+ * the disk when the copy ends, and the memory of the machine stays with those that use it.
  */
 const COPIER = String.raw`
 use strict;
 my %number = (
-  x64   => { statx => 332, mknod => 259, utimens => 280, chown => 260, list => 195, get => 192, set => 189, unset => 198, mmap => 9, read => 17, write => 18, flush => 277, clock => 228, folder => 0x10000, nofollow => 0x20000, direct => 0x4000 },
-  arm64 => { statx => 291, mknod => 33, utimens => 88, chown => 54, list => 12, get => 9, set => 6, unset => 15, mmap => 222, read => 67, write => 68, flush => 84, clock => 113, folder => 0x4000, nofollow => 0x8000, direct => 0x10000 },
+  x64   => { statx => 332, mknod => 259, utimens => 280, chown => 260, list => 195, get => 192, set => 189, unset => 198, mmap => 9, read => 17, readv => 327, write => 18, flush => 277, clock => 228, folder => 0x10000, nofollow => 0x20000, direct => 0x4000 },
+  arm64 => { statx => 291, mknod => 33, utimens => 88, chown => 54, list => 12, get => 9, set => 6, unset => 15, mmap => 222, read => 67, readv => 286, write => 68, flush => 84, clock => 113, folder => 0x4000, nofollow => 0x8000, direct => 0x10000 },
 );
 my $bad_status = 111;
 my $call = $number{shift @ARGV} or exit $bad_status;
@@ -144,13 +144,26 @@ sub write_all {
   return 1;
 }
 
+# What the cache has, from there; what it has not, past it: its pages stay with those that use them.
+sub read_part {
+  my ($in, $past, $wanted, $at) = @_;
+  if ($past && $at % $page == 0) {
+    my $place = pack 'Q2', $memory, $wanted;
+    # RWF_NOWAIT
+    my $count = syscall $call->{readv}, fileno($in), $place, 1, $at, 0, 8;
+    $count -= $count % $page if $count > 0 && $count < $wanted;
+    return $count if $count > 0;
+    $count = syscall $call->{read}, fileno($past), $memory, $wanted + -$wanted % $page, $at;
+    return $count < $wanted ? $count : $wanted if $count > 0;
+  }
+  my $count = syscall $call->{read}, fileno($in), $memory, $wanted, $at;
+  return $count >= 0 ? $count : trouble('read');
+}
+
 sub copy_run {
-  my ($in, $out, $direct, $at, $end) = @_;
-  my $descriptor = fileno $in;
+  my ($in, $past, $out, $direct, $at, $end) = @_;
   while ($at < $end) {
-    my $wanted = $end - $at < $chunk ? $end - $at : $chunk;
-    my $count = syscall $call->{read}, $descriptor, $memory, $wanted, $at;
-    $count >= 0 or trouble('read');
+    my $count = read_part($in, $past, $end - $at < $chunk ? $end - $at : $chunk, $at);
     last if $count == 0;
     my $whole = $direct && $at % $page == 0 ? $count - $count % $page : 0;
     $whole = 0 if $whole && !write_all($direct, $memory, $whole, $at);
@@ -184,7 +197,7 @@ sub copy_bytes {
     return if ioctl $out, 0x40049409, fileno $in;
     $can_clone = 0;
   }
-  my ($direct, $at) = (undef, 0);
+  my ($direct, $past, $at) = (undef, undef, 0);
   while ($at < $entry->{size}) {
     my $start = sysseek $in, $at, $data;
     last if !$start && $! == $enxio;
@@ -192,8 +205,11 @@ sub copy_bytes {
     my $end = sysseek $in, $start, $hole;
     $end = $entry->{size} if !$end || $end > $entry->{size};
     last if $start >= $end;
-    if (!$direct && $end - $start >= $long) { sysopen($direct, $target, 0x1 | $call->{direct}) or undef $direct }
-    copy_run($in, $out, $direct, $start, $end);
+    if (!$direct && $end - $start >= $long) {
+      sysopen($direct, $target, 0x1 | $call->{direct}) or undef $direct;
+      if (!$is_strict) { sysopen($past, $name, $call->{nofollow} | $call->{direct} | 0x800) or undef $past }
+    }
+    copy_run($in, $past, $out, $direct, $start, $end);
     $at = $end;
   }
   truncate($out, $entry->{size}) or trouble("size of $target");
