@@ -1,10 +1,13 @@
 /** Creating sandboxes: from the warm pool, cold to the first answer, and beside a pool that refills. */
 
 import { setTimeout as delay } from "node:timers/promises";
+import { errorText } from "../src/common/errors.ts";
 import { startMcpClient } from "../test/support/mcp-client.ts";
 import type { BenchContext } from "./context.ts";
 import { atMost, below, compare, median, timed, type Row } from "./figure.ts";
 import { createSandbox, killSandbox, runIn } from "./hosts.ts";
+import type { Found } from "./peers.ts";
+import { openPeerRuntime } from "./runtime.ts";
 import { bareNode } from "./start.ts";
 
 const WARM = { samples: 30, budgetMs: 30_000 };
@@ -15,6 +18,7 @@ const REFILL_MS = 500;
 const REFILL_BEGINS_MS = 110;
 const REFILL_LASTS_MS = 120;
 const REFILLS = 15;
+const MAX_REASON_LENGTH = 80;
 
 export async function measureCreate(context: BenchContext): Promise<Row[]> {
   return [
@@ -43,7 +47,20 @@ async function measureWarm({ home, runtime }: BenchContext): Promise<Row> {
   });
 }
 
-async function measureCold({ home, runtime }: BenchContext): Promise<Row> {
+/** What this version needs to run where nothing was set up for it. */
+const RUNSC_FLAGS = ["--platform=ptrace", "--network=none", "--ignore-cgroups"];
+
+async function measureCold({ home, runtime, peers }: BenchContext): Promise<Row> {
+  await using others = new AsyncDisposableStack();
+  const race = async (name: string, program: Found, flags?: readonly string[]) => {
+    if ("missing" in program) return { name, missing: program.missing };
+    try {
+      const peer = others.use(await openPeerRuntime(program.path, flags));
+      return { name, run: async () => timed(peer.runTrue) };
+    } catch (error) {
+      return { name, missing: errorText(error).slice(0, MAX_REASON_LENGTH) };
+    }
+  };
   await using client = await startMcpClient(["--home", home, "--pool", "0"]);
   const node = bareNode();
   return await compare({
@@ -63,6 +80,10 @@ async function measureCold({ home, runtime }: BenchContext): Promise<Row> {
       name: `${runtime.name} run true + bare node`,
       run: async () => (await timed(runtime.runTrue)) + (await node.run()),
     },
+    peers: [
+      await race("runc run true", { path: "runc" }),
+      await race("runsc run true", peers.debian.runsc, RUNSC_FLAGS),
+    ],
     judge: ({ ratio }) => [atMost(1.5, ratio)],
   });
 }

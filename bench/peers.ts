@@ -30,6 +30,7 @@ const ARCHIVES = {
     packages: ["inotify-tools", "libinotifytools0"],
     program: "usr/bin/inotifywait",
   },
+  runsc: { packages: ["runsc"], program: "usr/bin/runsc" },
   // What sandbox-runtime asks for besides.
   ripgrep: { packages: ["ripgrep"], program: "usr/bin/rg" },
   socat: { packages: ["socat", "libwrap0"], program: "usr/bin/socat" },
@@ -54,6 +55,7 @@ export async function installPeers(): Promise<Peers> {
   const debian = {
     bwrap: await installArchive("bwrap"),
     inotifywait: await installArchive("inotifywait"),
+    runsc: await installArchive("runsc"),
     ripgrep: await installArchive("ripgrep"),
     socat: await installArchive("socat"),
   };

@@ -80,6 +80,30 @@ async function open(name: string, folder: string): Promise<PlainRuntime> {
   };
 }
 
+export interface PeerRuntime extends AsyncDisposable {
+  /** Runs `true` in a new container to its end. */
+  readonly runTrue: () => Promise<void>;
+}
+
+/** Another runtime at the same work, by the path or name of its program. */
+export async function openPeerRuntime(
+  program: string,
+  flags: readonly string[] = [],
+): Promise<PeerRuntime> {
+  const folder = await mkdtemp(join(tmpdir(), "smcp-bench-"));
+  const bundle = join(folder, "bundle");
+  await writeBundle(program, bundle, ["true"]);
+  const start = ["-m", "sh", "-c", ONE_TREE, "sh", program, ...flags, "--root", join(folder, "s")];
+  let count = 0;
+  return {
+    async runTrue() {
+      count += 1;
+      await run("unshare", [...start, "run", "--bundle", bundle, `peer-${process.pid}-${count}`]);
+    },
+    [Symbol.asyncDispose]: async () => rm(folder, { recursive: true, force: true }),
+  };
+}
+
 async function writeBundle(name: string, folder: string, args: readonly string[]): Promise<void> {
   await mkdir(folder);
   await run(name, ["spec"], { cwd: folder });

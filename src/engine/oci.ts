@@ -50,9 +50,12 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const launchContext = async (): Promise<LaunchContext> => {
     const { choice, report } = await probe("cached");
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
-    const daemon = await prepareDaemon(options.home, options.daemon);
-    const { outside } = await support();
-    return { ...choice, cgroups: await readCgroupHost(), daemon, outside, filters, blanks };
+    const [daemon, cgroups, { outside }] = await Promise.all([
+      prepareDaemon(options.home, options.daemon),
+      readCgroupHost(),
+      support(),
+    ]);
+    return { ...choice, cgroups, daemon, outside, filters, blanks };
   };
   return {
     name: "oci",
