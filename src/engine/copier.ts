@@ -29,7 +29,7 @@ my %number = (
 );
 my $bad_status = 111;
 my $call = $number{shift @ARGV} or exit $bad_status;
-my ($eperm, $enxio, $enodata, $enotsup) = (1, 6, 61, 95);
+my ($eperm, $enxio, $enospc, $enodata, $enotsup, $edquot) = (1, 6, 28, 61, 95, 122);
 my ($cwd, $link_itself) = (-100, 0x100);
 my ($data, $hole) = (3, 4);
 # The coarse clock of change times ticks every few milliseconds.
@@ -50,7 +50,8 @@ my ($is_strict, $moved, $can_clone) = (0, 0, 1);
 my (%copied, @several);
 
 sub fail { print STDERR "copier: $_[0]: $!\n"; exit $bad_status }
-sub trouble { die "$_[0]: $!\n" }
+# A disk that is full will not be less so in the next round.
+sub trouble { $! == $enospc || $! == $edquot ? fail($_[0]) : die "$_[0]: $!\n" }
 
 sub now_ns {
   my $time = "\0" x 16;
