@@ -1,14 +1,18 @@
 /** E16 to E19: names, snapshots, links and users that were made to be taken for something else. */
 
-import { readdir } from "node:fs/promises";
+import { execFile } from "node:child_process";
+import { readdir, readFile } from "node:fs/promises";
 import { request } from "node:http";
 import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
+import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import type { AttackRange } from "../../support/attack-range.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 import { attackUnconfined } from "../../support/unconfined.ts";
 
+const run = promisify(execFile);
 const USERS = ["root", "user"];
 const READ_LIMIT_MS = 5_000;
 /** Longer than any name, and than a file's name may be. */
@@ -28,14 +32,15 @@ const ACCOUNTS = {
   float: "0.5:0",
   beyond: "70000:70000",
 } as const;
+/** Arguments: where to make it, and a file of the host that a link in it names. */
 const HOSTILE_TREE = `set -e
-mkdir -p /srv/tree; cd /srv/tree
+mkdir -p "$1"; cd "$1"; ln -s "$2" canary
 truncate -s 8G sparse || truncate -s 1G sparse; mkfifo pipe; ln -s /etc/shadow link; ln -s loop loop
 ln -s ../../../../../../../../etc/shadow walk; ln link hard 2>/dev/null || true
 python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('door')"
 touch "$(printf 'a\\nb')" "$(printf '%255s' | tr ' ' x)" -- -rf
 mkdir deep; cd deep; for i in $(seq 200); do mkdir d; cd d; done
-cd /srv/tree; mkdir many; cd many; seq 500 | xargs touch`;
+cd "$1"; mkdir many; cd many; seq 500 | xargs touch`;
 
 /** In a sandbox of the range. */
 export function describeNames(place: () => AttackRange): void {
@@ -85,19 +90,31 @@ export function describeNames(place: () => AttackRange): void {
     const as = user === "root" ? { user } : {};
     const prefix = user === "root" ? "" : "sudo -n ";
     await sandbox.files.write("/tmp/tree.sh", HOSTILE_TREE);
-    await sandbox.commands.run(`${prefix}bash /tmp/tree.sh`, as);
+    const wanted = `${place().canary.path}/secret.txt`;
+    await sandbox.commands.run(`${prefix}bash /tmp/tree.sh /srv/tree ${wanted}`, as);
     const { snapshotId } = await sandbox.createSnapshot();
     const copy = await Sandbox.create(snapshotId, place().options);
     const look =
-      "cd /srv/tree; stat -c '%n %F %s' link walk pipe door; du -k sparse; ls many | wc -l";
+      "cd /srv/tree; stat -c '%n %F %s' link walk pipe door; du -k sparse; ls many | wc -l; cat canary 2>&1 | tail -c 30";
     const [first, second] = await Promise.all(
       [sandbox, copy].map(async (one) => (await one.commands.run(look)).stdout),
     );
     expect(second).toBe(first);
     expect(second).toMatch(/^0\s+sparse$/m);
+    expect(second).toMatch(/No such file or directory\n$/);
     expect(second).not.toContain(place().canary.secret);
     await Promise.all([copy.kill(), sandbox.kill()]);
     await Sandbox.deleteSnapshot(snapshotId, place().options);
+  });
+
+  test("E17 control: a copy that follows links takes the host's file along", async () => {
+    await using folder = await makeTempFolder();
+    const [tree, copy] = [join(folder.path, "tree"), join(folder.path, "copy")];
+    const { canary } = place();
+    await run("bash", ["-c", HOSTILE_TREE, "bash", tree, `${canary.path}/secret.txt`]);
+    // It also complains of what leads nowhere.
+    await run("cp", ["-rL", tree, copy]).catch(() => undefined);
+    expect(await readFile(join(copy, "canary"), "utf8")).toBe(canary.secret);
   });
 
   test.for(USERS)("E18 a download of %s is of the sandbox, or an error", async (user) => {

@@ -102,16 +102,13 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
 
   test("E01 control: without that look the runtime changes the folder", async () => {
     await using decoy = await makeCanary();
-    await using weak = await startWeakHost(runtime, {
-      config: NO_DEV_NO_USERS,
-      stage: `${OPEN_DEVICES}; if [ -d rootfs/etc ]; then rm -rf rootfs/dev; ln -s ${decoy.decoy} rootfs/dev
-        else mkdir -p rootfs/dev; fi`,
-    });
-    const before = await decoy.fingerprint();
-    const made = await weak.create({ layers: await baseLayers() }).catch(() => undefined);
-    await made?.[Symbol.asyncDispose]();
-    expect(await decoy.fingerprint()).not.toBe(before);
-    expect(await readdir(decoy.decoy)).toContain("fd");
+    expect(await namesPlanted(runtime, decoy, `ln -s ${decoy.decoy} rootfs/dev`)).toContain("fd");
+  });
+
+  test.for(Object.keys(LINKS))("E02 control: so it does with %s", async (kind) => {
+    await using decoy = await makeCanary();
+    const make = LINKS[kind]?.(decoy.decoy) ?? "";
+    expect(await namesPlanted(runtime, decoy, make)).toContain("fd");
   });
 
   test.for(HOSTILE_ROOTS)("E02 R3 $kind for /$name is refused", async ({ kind, name }) => {
@@ -250,6 +247,27 @@ delete config.linux.uidMappings; delete config.linux.gidMappings;`;
 
 /** A root file system in which device nodes open: the runtime makes its devices there. */
 const OPEN_DEVICES = "mount -o remount,bind,dev rootfs";
+
+/** Shell lines that make a link of a missing `rootfs/dev`, by what kind of link it is. */
+const LINKS: Readonly<Record<string, (decoy: string) => string>> = {
+  "a relative link": (decoy) => `ln -s ../../../../../../..${decoy} rootfs/dev`,
+  "a chain of links": (decoy) =>
+    `ln -s ${decoy} rootfs/last; ln -s last rootfs/middle; ln -s middle rootfs/dev`,
+};
+
+/** What a runtime leaves in a folder of the host that a template's /dev leads to. */
+async function namesPlanted(runtime: string, decoy: Canary, make: string): Promise<string[]> {
+  await using weak = await startWeakHost(runtime, {
+    config: NO_DEV_NO_USERS,
+    stage: `${OPEN_DEVICES}; if [ -d rootfs/etc ]; then rm -rf rootfs/dev; ${make}
+        else mkdir -p rootfs/dev; fi`,
+  });
+  const before = await decoy.fingerprint();
+  const made = await weak.create({ layers: await baseLayers() }).catch(() => undefined);
+  await made?.[Symbol.asyncDispose]();
+  expect(await decoy.fingerprint()).not.toBe(before);
+  return await readdir(decoy.decoy);
+}
 
 /** Swaps two names without end: RENAME_EXCHANGE of renameat2. */
 const FLIP = `my %number = ("x86_64" => 316, "aarch64" => 276);
