@@ -24,6 +24,8 @@ export type OwnSandbox = Sandbox & AsyncDisposable;
 
 export interface Ground extends AsyncDisposable {
   readonly lab: Lab;
+  /** Of every service in the lab. */
+  readonly flags: readonly string[];
   readonly serve: TestServe;
   readonly options: SandboxOpts;
   /** Kills the service, does something meanwhile, and starts it anew at its address. */
@@ -36,17 +38,17 @@ export interface Ground extends AsyncDisposable {
 /** The ground, and a sandbox without rules of its own. */
 export type Field = Ground & { readonly sandbox: Sandbox };
 
-/** A lab with one service in it. */
-export async function startGround(): Promise<Ground> {
+/** A lab with one service on this runtime in it. */
+export async function startGround(runtime: string): Promise<Ground> {
   await using parts = new AsyncDisposableStack();
   const lab = parts.use(await startLab());
-  const service = parts.use(await startService(lab));
+  const service = parts.use(await startService(labFlags(lab, runtime)));
   const ending = parts.move();
   return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
 }
 
-async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
-  const serve = await startServe(labFlags(lab));
+async function startService(flags: readonly string[]): Promise<Omit<Ground, "lab">> {
+  const serve = await startServe(flags);
   let later: TestServe | undefined;
   const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
   const create = async (more: SandboxOpts = {}): Promise<OwnSandbox> => {
@@ -54,6 +56,7 @@ async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
     return Object.assign(made, { [Symbol.asyncDispose]: async () => void (await made.kill()) });
   };
   return {
+    flags,
     serve,
     options,
     create,
@@ -62,7 +65,7 @@ async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
       serve.program.child.kill("SIGKILL");
       await serve.program.exited();
       await meanwhile();
-      later = await startServe(labFlags(lab), { earlier: serve });
+      later = await startServe(flags, { earlier: serve });
     },
     async [Symbol.asyncDispose]() {
       await later?.[Symbol.asyncDispose]();
@@ -72,8 +75,9 @@ async function startService(lab: Lab): Promise<Omit<Ground, "lab">> {
 }
 
 /** Sandboxes that wait to be taken would have links too. */
-export function labFlags(lab: Lab): string[] {
-  return ["--egress", lab.namespace, "--dns", LAB.nameServer, "--pool", "0"];
+function labFlags(lab: Lab, runtime: string): readonly string[] {
+  const ways = ["--egress", lab.namespace, "--dns", LAB.nameServer];
+  return ["--runtime", runtime, "--pool", "0", ...ways];
 }
 
 /** Everything a command of root inside prints, whatever its exit code. */

@@ -16,7 +16,6 @@ import {
   FAILED,
   fetchFrom,
   inside,
-  labFlags,
   OPEN,
   OTHER,
   udpFrom,
@@ -156,7 +155,7 @@ while True:
 
     test("a service that was killed leaves links and rules, and the next one takes them away", async () => {
       const others = await ground().lab.traces();
-      const killed = await startServe(labFlags(ground().lab));
+      const killed = await startServe(ground().flags);
       const its = { apiKey: killed.apiKey, apiUrl: killed.url, sandboxUrl: killed.url };
       const network = { allowOut: [LAB.publicHost, "allowed.test"], denyOut: [ALL] };
       const orphan = await Sandbox.create("base", { ...its, network });
