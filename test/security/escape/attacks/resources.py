@@ -46,6 +46,8 @@ def fork_bomb(seconds, most):
 @attack("E27")
 def memory_bomb(megabytes):
     def heap():
+        # The kernel takes what it can from files first, and reads it again, before it kills.
+        signal.alarm(90)
         area = mmap.mmap(-1, int(megabytes) * MEGABYTE)
         for offset in range(0, len(area), mmap.PAGESIZE):
             area[offset] = 1
