@@ -18,6 +18,20 @@ function level(name: string, testTimeout: number, parallel: boolean) {
   };
 }
 
+/** What the whole run of `npm run security` takes of other levels: who may enter, faults, ends. */
+const BESIDES = [
+  "test/contract/routes.test.ts",
+  "test/contract/teams.test.ts",
+  "test/e2e/faults/{fail,kill,pool,random-kills,runtime}.test.ts",
+  "test/e2e/stdio-end.test.ts",
+  "test/integration/envd/access.test.ts",
+  "test/integration/gateway.test.ts",
+  "test/integration/mcp/http.test.ts",
+  "test/unit/gateway/reserved-path.test.ts",
+  "test/unit/listener/dispatch.test.ts",
+];
+const security = level("security", 120_000, false).test;
+
 export default defineConfig({
   test: {
     projects: [
@@ -27,7 +41,11 @@ export default defineConfig({
       level("e2e", 120_000, false),
       {
         test: {
-          ...level("security", 120_000, false).test,
+          ...security,
+          include: [
+            ...security.include,
+            ...(process.env["SECURITY_RUN"] === "whole" ? BESIDES : []),
+          ],
           globalSetup: ["test/support/whole-run.ts"],
         },
       },

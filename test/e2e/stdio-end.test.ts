@@ -32,7 +32,7 @@ test.for<{ name: string; end: (session: Session) => void }>([
       raw.request("tools/list").catch(() => undefined);
     },
   },
-])("$name ends a busy server and leaves nothing", async ({ end }) => {
+])("R1 $name ends a busy server and leaves nothing", async ({ end }) => {
   const before = await takeCensus();
   const home = await openTestHome();
   const program = startProgram(["stdio", "--home", home.path], QUIET);
@@ -48,7 +48,7 @@ test.for<{ name: string; end: (session: Session) => void }>([
   expect(await takeCensus()).toEqual(before);
 });
 
-test("a vanished parent ends the server although its pipes stay open", async () => {
+test("R1 a vanished parent ends the server although its pipes stay open", async () => {
   const before = await takeCensus();
   const home = await openTestHome();
   // The shell is the parent; the pipes belong to this test and stay open. What a shell starts in
@@ -80,7 +80,7 @@ test("a vanished parent ends the server although its pipes stay open", async () 
   expect(await takeCensus()).toEqual(before);
 });
 
-test("stdin that ends before the first message ends the server", async () => {
+test("R1 stdin that ends before the first message ends the server", async () => {
   const home = await openTestHome();
   const program = startProgram(["stdio", "--home", home.path], QUIET);
   program.child.stdin?.end();
@@ -88,7 +88,7 @@ test("stdin that ends before the first message ends the server", async () => {
   await home[Symbol.asyncDispose]();
 });
 
-test("gc removes what a killed server left, and only that", async () => {
+test("R1 gc removes what a killed server left, and only that", async () => {
   const before = await takeCensus();
   const home = await openTestHome();
   const living = startProgram(["stdio", "--home", home.path], QUIET);

@@ -6,11 +6,13 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { makeBusy } from "../support/busy-stdio.ts";
+import { tellCells } from "../support/cells.ts";
 import { takeCensus, type Census } from "../support/census.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
@@ -29,31 +31,41 @@ interface Session {
 
 /** Ways in which hosts start a server; the words come before those of the program. */
 const MODES: Readonly<Record<string, readonly string[]>> = {
+  // The streams are a pair of sockets each.
   directly: [],
+  "by npx": ["sh", "-c", `exec npx --offline -c '"$NODE" "$SERVER" stdio $FLAGS'`, "sh"],
   "by a shell": ["sh", "-c", '"$@"; exit $?', "sh"],
+  "behind pipes": ["sh", "-c", 'cat | "$@" | cat', "sh"],
   "in a session of its own": ["setsid", "--wait"],
   "as process 1": ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"],
 };
+const CLOSED_STDOUT = "a closed stdout";
+const PARENT_KILL = "the kill of its parent";
 const TRIGGERS: Readonly<Record<string, (session: Session) => void>> = {
   "the end of stdin": ({ child }) => child.stdin?.end(),
-  "a closed stdout": ({ child, raw }) => {
+  [CLOSED_STDOUT]: ({ child, raw }) => {
     child.stdout?.destroy();
     raw.notify("notifications/initialized");
     // The answer to this has nowhere to go.
     raw.request("tools/list").catch(() => undefined);
   },
-  "the kill of its parent": ({ child }) => {
+  [PARENT_KILL]: ({ child }) => {
     child.kill("SIGKILL");
     child.stdin?.destroy();
   },
 };
 const ALL = Object.keys(MODES).flatMap((mode) => Object.keys(TRIGGERS).map((by) => ({ mode, by })));
-const TRIALS = ALL.filter(
-  // Elsewhere the parent's kill is that of the server itself: then nobody is left to clean up.
-  ({ mode, by }) => by !== "the kill of its parent" || mode === "by a shell",
-);
+/** Elsewhere the parent's kill is that of the server itself: then nobody is left to clean up. */
+const WITH_PARENT = new Set(["by npx", "by a shell", "behind pipes"]);
+const CELLS = ALL.filter(({ mode, by }) => {
+  if (by === PARENT_KILL) return WITH_PARENT.has(mode);
+  // What a program writes into a pipe is not refused before somebody else has given it up.
+  return by !== CLOSED_STDOUT || mode !== "behind pipes";
+});
 /** Each time for the default runtime, of which the e2e level tests more. */
-const SHORT_LIST = TRIALS.filter(({ mode }) => mode === "by a shell").slice(0, 1);
+const SHORT_LIST = CELLS.filter(({ mode }) => mode === "by a shell").slice(0, 1);
+/** All of a wave run beside each other. */
+const WAVES = IS_WHOLE_RUN ? [5, 5] : [1];
 
 describe.each(attackedRuntimes())("on %s", (runtime) => {
   let home: TestHome;
@@ -66,24 +78,48 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
 
   afterAll(async () => home[Symbol.asyncDispose]());
 
-  test.for(IS_WHOLE_RUN ? TRIALS : SHORT_LIST)(
+  const startSession = async (mode: string): Promise<Session> => {
+    const flags = ["--home", home.path, "--runtime", runtime];
+    const program = [process.execPath, PROGRAM, "stdio", ...flags];
+    const [file, ...words] = [...(MODES[mode] ?? []), ...program];
+    assert.ok(file !== undefined);
+    const child = spawn(file, words, {
+      stdio: ["pipe", "pipe", "ignore"],
+      env: {
+        PATH: process.env["PATH"] ?? "",
+        SANDBOX_MCP_LOG_LEVEL: "error",
+        // For npx, which takes one line of a shell instead of words.
+        NODE: process.execPath,
+        SERVER: PROGRAM,
+        FLAGS: flags.join(" "),
+        npm_config_cache: join(home.path, "npm"),
+        npm_config_update_notifier: "false",
+      },
+    });
+    const raw = openRawStdio(child.stdin, child.stdout);
+    await makeBusy(raw);
+    return { child, raw };
+  };
+
+  test.for(IS_WHOLE_RUN ? CELLS : SHORT_LIST)(
     "R1 started $mode, $by ends it and leaves nothing",
-    async ({ mode, by }) => {
-      const program = [process.execPath, PROGRAM, "stdio", "--home", home.path];
-      const [file, ...words] = [...(MODES[mode] ?? []), ...program, "--runtime", runtime];
-      const child = spawn(file, words, {
-        stdio: ["pipe", "pipe", "ignore"],
-        env: { PATH: process.env["PATH"] ?? "", SANDBOX_MCP_LOG_LEVEL: "error" },
-      });
-      const raw = openRawStdio(child.stdin, child.stdout);
-      await makeBusy(raw);
-      TRIGGERS[by]?.({ child, raw });
-      await expect
-        .poll(async () => takeCensus(), { timeout: END_LIMIT_MS, interval: 100 })
-        .toEqual(before);
-      expect(raw.strays).toEqual([]);
-      child.stdin.destroy();
-      child.stdout.destroy();
+    async ({ mode, by }, context) => {
+      for (const count of WAVES) {
+        const sessions = await Promise.all(Array.from({ length: count }, () => startSession(mode)));
+        for (const session of sessions) TRIGGERS[by]?.(session);
+        await expect
+          .poll(async () => takeCensus(), { timeout: END_LIMIT_MS, interval: 100 })
+          .toEqual(before);
+        expect(sessions.flatMap(({ raw }) => raw.strays)).toEqual([]);
+        for (const { child } of sessions) {
+          child.stdin?.destroy();
+          child.stdout?.destroy();
+        }
+      }
+      tellCells(
+        context,
+        WAVES.reduce((sum, count) => sum + count, 0),
+      );
     },
   );
 

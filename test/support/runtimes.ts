@@ -1,5 +1,6 @@
 /** The OCI runtimes that the security level attacks: the default one, or all that are installed. */
 
+import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
@@ -29,8 +30,18 @@ export function attackPlaces(): readonly AttackPlace[] {
   return IS_WHOLE_RUN ? [...places, rootless] : places;
 }
 
-/** The names of the runtimes to attack: in a whole run each one that is installed. */
+/** The names of the runtimes to attack: in a whole run each one that can start a sandbox. */
 export function attackedRuntimes(): readonly string[] {
-  const installed = KNOWN.filter((name) => runtimePath(name) !== undefined);
-  return IS_WHOLE_RUN ? installed : installed.slice(0, 1);
+  const able = installedRuntimes().filter((name) => handsOnDescriptors(name));
+  return IS_WHOLE_RUN ? able : able.slice(0, 1);
+}
+
+export function installedRuntimes(): readonly string[] {
+  return KNOWN.filter((name) => runtimePath(name) !== undefined);
+}
+
+/** The doors of a daemon are descriptors that it inherits; runsc of 2022 cannot hand on any. */
+function handsOnDescriptors(name: string): boolean {
+  const { stdout, stderr } = spawnSync(runtimePath(name) ?? name, ["run", "--help"]);
+  return `${String(stdout)}${String(stderr)}`.includes("preserve-fds");
 }

@@ -11,7 +11,7 @@ import { join, resolve } from "node:path";
 import { isDeepStrictEqual, promisify } from "node:util";
 import { takeCensus, type Census } from "./census.ts";
 import { startOciHost } from "./oci-host.ts";
-import { attackedRuntimes, IS_WHOLE_RUN } from "./runtimes.ts";
+import { attackedRuntimes, installedRuntimes, IS_WHOLE_RUN } from "./runtimes.ts";
 
 const run = promisify(execFile);
 const FOLDER = resolve(import.meta.dirname, "../security/latest");
@@ -25,6 +25,8 @@ export interface Facts {
   readonly node: string;
   readonly cores: number;
   readonly runtimes: readonly { readonly name: string; readonly version: string; level: string }[];
+  /** Runtimes that are installed and cannot be used, with what the trial said. */
+  readonly refused: readonly { readonly name: string; readonly reason: string }[];
   /** Whether processes, mounts, cgroups, id claims and networks were the same afterwards. */
   readonly isCensusEqual: boolean;
 }
@@ -57,8 +59,15 @@ async function describeMachine(): Promise<Omit<Facts, "commit" | "isCommitted" |
     const { runtime, level } = await host.engine.probe("fresh");
     runtimes.push({ name, version: runtime ?? "refused", level });
   }
+  const refused = [];
+  for (const name of installedRuntimes().filter((one) => !attackedRuntimes().includes(one))) {
+    await using host = await startOciHost(name);
+    const { checks } = await host.engine.probe("fresh");
+    const check = checks.find((one) => one.name.startsWith("runtime /"));
+    refused.push({ name, reason: check?.detail ?? "not tried" });
+  }
   const cores = availableParallelism();
-  return { kernel: release(), node: process.version, cores, runtimes };
+  return { kernel: release(), node: process.version, cores, runtimes, refused };
 }
 
 async function writeFacts(facts: Facts): Promise<void> {

@@ -19,7 +19,7 @@ afterEach(() => stage.clear());
 
 afterAll(() => stage[Symbol.asyncDispose]());
 
-test.for(steps)("killed at %s of a create from the pool", async (step) => {
+test.for(steps)("R2 killed at %s of a create from the pool", async (step) => {
   const { home } = stage;
   const id = await POOLED.prepare(home);
   const known = (await listAll(home)).length;

@@ -5,6 +5,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { tellCells } from "../../support/cells.ts";
 import { listAll } from "../../support/fault-home.ts";
 import {
   createLedger,
@@ -22,7 +23,7 @@ const KILLS = isWhole ? 100 : 2;
 const MAX_LOAD_MS = 1500;
 const LIMIT_MS = 20 * 60_000;
 
-test(`${KILLS} kills at random moments`, { timeout: LIMIT_MS }, async () => {
+test(`R2 ${KILLS} kills at random moments`, { timeout: LIMIT_MS }, async (context) => {
   await using stage = await openFaultStage([]);
   const { home } = stage;
   const bystanders = (await listAll(home)).map(({ sandboxID }) => sandboxID);
@@ -41,4 +42,5 @@ test(`${KILLS} kills at random moments`, { timeout: LIMIT_MS }, async () => {
     await stage.expectTruth();
     await startFrom(home, ledger);
   }
+  tellCells(context, KILLS);
 });
