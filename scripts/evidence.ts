@@ -1,14 +1,12 @@
 /**
  * Writes EVIDENCE.md from the last whole run of the security level: what each number reached, on
- * which runtimes, at which isolation. A row says what the run showed, and nothing else. Files of
- * tests that were run once more, alone, are counted by that second run, and the report says so.
+ * which runtimes, at which isolation. A row says what the run showed, and nothing else.
  */
 
 import { readFile, writeFile } from "node:fs/promises";
-import { basename, join, resolve } from "node:path";
-import { causeCode } from "../src/common/errors.ts";
+import { join, resolve } from "node:path";
 import { z } from "../src/common/schema.ts";
-import { ATTACKS, REQUIREMENTS, type Requirement } from "./evidence-rows.ts";
+import { ATTACKS, IMPOSSIBLE, NARROWER, REQUIREMENTS, type Requirement } from "./evidence-rows.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const LATEST = join(ROOT, "test/security/latest");
@@ -21,6 +19,7 @@ const factsSchema = z.object({
   node: z.string(),
   cores: z.number(),
   runtimes: z.array(z.object({ name: z.string(), version: z.string(), level: z.string() })),
+  refused: z.array(z.object({ name: z.string(), reason: z.string() })),
   isCensusEqual: z.boolean(),
 });
 const resultsSchema = z.object({
@@ -34,6 +33,7 @@ const resultsSchema = z.object({
           ancestorTitles: z.array(z.string()),
           title: z.string(),
           status: z.string(),
+          meta: z.object({ cells: z.number().optional() }).optional(),
         }),
       ),
     }),
@@ -48,48 +48,27 @@ interface Result {
   /** The runtime that was attacked; undefined where none was, or the default one. */
   readonly runtime: string | undefined;
   readonly isControl: boolean;
+  /** Combinations that it tried; 0 where it says none. */
+  readonly cells: number;
   readonly hasPassed: boolean;
 }
 
 const facts = factsSchema.parse(JSON.parse(await readFile(join(LATEST, "facts.json"), "utf8")));
 const run = resultsSchema.parse(JSON.parse(await readFile(join(LATEST, "run.json"), "utf8")));
-const again = resultsSchema.parse(JSON.parse(await readAgain()));
-const repeated = again.testResults.map(({ name }) => basename(name));
-const counted = [
-  ...run.testResults.filter(({ name }) => !repeated.includes(basename(name))),
-  ...again.testResults,
-];
-const results = counted.flatMap(({ assertionResults }) =>
+const results = run.testResults.flatMap(({ assertionResults }) =>
   assertionResults.map((one): Result => {
     const text = [...one.ancestorTitles, one.title].join(" ");
     return {
       ids: one.title.match(/\b[ERX]\d{1,2}\b/g) ?? [],
       title: one.title,
       runtime: /^on (\S+( without root)?)/.exec(one.ancestorTitles.join(" "))?.[1],
+      cells: one.meta?.cells ?? 0,
       isControl: /\bcontrol\b|without the defence/.test(text),
       hasPassed: one.status === "passed",
     };
   }),
 );
 await writeFile(join(ROOT, "EVIDENCE.md"), `${render(facts)}\n`);
-
-/** `run.json` of one more run of some files, under another name. */
-async function readAgain(): Promise<string> {
-  try {
-    return await readFile(join(LATEST, "again.json"), "utf8");
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return '{"startTime":0,"testResults":[]}';
-    throw error;
-  }
-}
-
-/** Tests of a file that failed in the whole run. */
-function firstFailures(file: string): number {
-  return run.testResults
-    .filter(({ name }) => basename(name) === file)
-    .flatMap(({ assertionResults }) => assertionResults)
-    .filter(({ status }) => status === "failed").length;
-}
 
 function render(known: Facts): string {
   const endedAtMs = Math.max(...run.testResults.map(({ endTime }) => endTime));
@@ -112,6 +91,10 @@ function render(known: Facts): string {
           `runtime ${name}`,
           `${version}, isolation ${level}`,
         ]),
+        ...known.refused.map(({ name, reason }) => [
+          `runtime ${name}`,
+          `no sandbox starts on it, so no row below was run on it: ${reason}`,
+        ]),
         ["tests", `${count(results)} passed`],
         [
           "failed",
@@ -120,10 +103,6 @@ function render(known: Facts): string {
             .map(({ title }) => title)
             .join("; ") || "none",
         ],
-        ...repeated.map((file) => [
-          "run once more, alone",
-          `${file}, at a later commit: in the whole run ${firstFailures(file)} of its tests had failed, where nothing reaped processes that had ended`,
-        ]),
         ["time", `${minutes} min`],
         [
           "left on the machine",
@@ -132,11 +111,11 @@ function render(known: Facts): string {
       ],
     ),
     "",
-    "Levels that this run did not show: `gvisor` wherever no `runsc` stands above, and `container`, which is never made.",
+    "Levels that this run did not show: `gvisor`, and `container`, which is never made ([security](docs/security.md) says why).",
     "",
     "## Attacks from within",
     "",
-    "Passed of all tests for an attack, on each runtime, and of its control runs, in which the same attack must succeed without the defence. Attacks on the network run on the default runtime, the first column.",
+    "Passed of all tests for an attack, on each runtime, and of its control runs, in which the same attack must succeed without the defence. `–` was not run there, n/a cannot be.",
     "",
     ...attackTable(known),
     "",
@@ -159,13 +138,16 @@ function attackTable(known: Facts): string[] {
     ATTACKS.map(([id, title]) => {
       const all = results.filter(({ ids }) => ids.includes(id));
       const attacks = all.filter(({ isControl }) => !isControl);
-      const ofRuntime = (name: string, index: number) =>
-        attacks.filter(({ runtime }) => (runtime ?? (index === 0 ? name : undefined)) === name);
+      const ofRuntime = (name: string) => attacks.filter(({ runtime }) => runtime === name);
       const controls = all.filter(({ isControl }) => isControl);
       return [
         id,
         title,
-        ...names.map((name, index) => count(ofRuntime(name, index))),
+        ...names.map((name) => {
+          const narrower = NARROWER[name]?.[id];
+          const reached = [count(ofRuntime(name)), ...(narrower === undefined ? [] : [narrower])];
+          return IMPOSSIBLE[name]?.[id] ?? reached.join(", ");
+        }),
         count(controls),
         attackVerdict(attacks, controls),
       ];
@@ -180,13 +162,15 @@ function attackVerdict(attacks: readonly Result[], controls: readonly Result[]):
   return controls.every(({ hasPassed }) => hasPassed) ? "held" : "held, control failed";
 }
 
-function requirementRow({ id, title, counts, note }: Requirement): string[] {
+function requirementRow({ id, title, counts, unit, note }: Requirement): string[] {
   const found = results.filter(
     (one) => counts !== undefined && counts.test(one.title) && !one.isControl,
   );
   if (found.length === 0) return [id, title, "–", note];
   const verdict = found.every(({ hasPassed }) => hasPassed) ? note : `**failed**; ${note}`;
-  return [id, title, `${count(found)} tests`, verdict];
+  const cells = found.reduce((sum, one) => sum + one.cells, 0);
+  const reached = unit === undefined ? "" : `, ${cells} ${unit}`;
+  return [id, title, `${count(found)} tests${reached}`, verdict];
 }
 
 function count(found: readonly Result[]): string {
