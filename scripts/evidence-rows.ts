@@ -81,7 +81,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     title: "stdio ends clean",
     counts: /\bR1\b/,
     unit: "trials",
-    note: "in part: 10 trials a cell where 100 are asked for, of socket pairs, npx, a shell, pipes, a session and process 1, by the end of stdin, a closed stdout and the kill of a parent; when the server itself is killed its sandboxes wait for the next start or for gc, which the design asks to do by itself",
+    note: "in part: 10 trials a cell on the first runtime where 100 are asked for, of socket pairs, npx, a shell, pipes, a session and process 1, by the end of stdin, a closed stdout and the kill of a parent; when the server itself is killed its sandboxes wait for the next start or for gc, which the design asks to do by itself",
   },
   {
     id: "R2",

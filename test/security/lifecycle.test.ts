@@ -33,7 +33,12 @@ interface Session {
 const MODES: Readonly<Record<string, readonly string[]>> = {
   // The streams are a pair of sockets each.
   directly: [],
-  "by npx": ["sh", "-c", `exec npx --offline -c '"$NODE" "$SERVER" stdio $FLAGS'`, "sh"],
+  "by npx": [
+    "sh",
+    "-c",
+    `exec npx --offline -c '"$SERVER_NODE" "$SERVER" stdio $SERVER_FLAGS'`,
+    "sh",
+  ],
   "by a shell": ["sh", "-c", '"$@"; exit $?', "sh"],
   "behind pipes": ["sh", "-c", 'cat | "$@" | cat', "sh"],
   "in a session of its own": ["setsid", "--wait"],
@@ -54,7 +59,14 @@ const TRIGGERS: Readonly<Record<string, (session: Session) => void>> = {
     child.stdin?.destroy();
   },
 };
-const ALL = Object.keys(MODES).flatMap((mode) => Object.keys(TRIGGERS).map((by) => ({ mode, by })));
+interface Cell {
+  readonly mode: string;
+  readonly by: string;
+}
+
+const ALL: readonly Cell[] = Object.keys(MODES).flatMap((mode) =>
+  Object.keys(TRIGGERS).map((by) => ({ mode, by })),
+);
 /** Elsewhere the parent's kill is that of the server itself: then nobody is left to clean up. */
 const WITH_PARENT = new Set(["by npx", "by a shell", "behind pipes"]);
 const CELLS = ALL.filter(({ mode, by }) => {
@@ -64,10 +76,15 @@ const CELLS = ALL.filter(({ mode, by }) => {
 });
 /** Each time for the default runtime, of which the e2e level tests more. */
 const SHORT_LIST = CELLS.filter(({ mode }) => mode === "by a shell").slice(0, 1);
-/** All of a wave run beside each other. */
-const WAVES = IS_WHOLE_RUN ? [5, 5] : [1];
+/** Of each cell, on the first runtime of a whole run. */
+const TRIALS = 10;
 
-describe.each(attackedRuntimes())("on %s", (runtime) => {
+const PLACES = attackedRuntimes().map((runtime, index) => ({
+  runtime,
+  trials: IS_WHOLE_RUN && index === 0 ? TRIALS : 1,
+}));
+
+describe.each(PLACES)("on $runtime", ({ runtime, trials }) => {
   let home: TestHome;
   let before: Census;
 
@@ -78,7 +95,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
 
   afterAll(async () => home[Symbol.asyncDispose]());
 
-  const startSession = async (mode: string): Promise<Session> => {
+  const startSession = (mode: string): Session => {
     const flags = ["--home", home.path, "--runtime", runtime];
     const program = [process.execPath, PROGRAM, "stdio", ...flags];
     const [file, ...words] = [...(MODES[mode] ?? []), ...program];
@@ -89,37 +106,38 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
         PATH: process.env["PATH"] ?? "",
         SANDBOX_MCP_LOG_LEVEL: "error",
         // For npx, which takes one line of a shell instead of words.
-        NODE: process.execPath,
+        SERVER_NODE: process.execPath,
         SERVER: PROGRAM,
-        FLAGS: flags.join(" "),
+        SERVER_FLAGS: flags.join(" "),
         npm_config_cache: join(home.path, "npm"),
         npm_config_update_notifier: "false",
       },
     });
-    const raw = openRawStdio(child.stdin, child.stdout);
-    await makeBusy(raw);
-    return { child, raw };
+    return { child, raw: openRawStdio(child.stdin, child.stdout) };
+  };
+
+  /** Whatever happens, the session is asked to end. */
+  const expectCleanEnd = async ({ mode, by }: Cell): Promise<void> => {
+    const session = startSession(mode);
+    const { child, raw } = session;
+    try {
+      await makeBusy(raw);
+      TRIGGERS[by]?.(session);
+      await expect
+        .poll(async () => takeCensus(), { timeout: END_LIMIT_MS, interval: 100 })
+        .toEqual(before);
+      expect(raw.strays).toEqual([]);
+    } finally {
+      child.stdin?.destroy();
+      child.stdout?.destroy();
+    }
   };
 
   test.for(IS_WHOLE_RUN ? CELLS : SHORT_LIST)(
     "R1 started $mode, $by ends it and leaves nothing",
-    async ({ mode, by }, context) => {
-      for (const count of WAVES) {
-        const sessions = await Promise.all(Array.from({ length: count }, () => startSession(mode)));
-        for (const session of sessions) TRIGGERS[by]?.(session);
-        await expect
-          .poll(async () => takeCensus(), { timeout: END_LIMIT_MS, interval: 100 })
-          .toEqual(before);
-        expect(sessions.flatMap(({ raw }) => raw.strays)).toEqual([]);
-        for (const { child } of sessions) {
-          child.stdin?.destroy();
-          child.stdout?.destroy();
-        }
-      }
-      tellCells(
-        context,
-        WAVES.reduce((sum, count) => sum + count, 0),
-      );
+    async (cell, context) => {
+      for (let count = 0; count < trials; count += 1) await expectCleanEnd(cell);
+      tellCells(context, trials);
     },
   );
 

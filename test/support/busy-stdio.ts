@@ -8,7 +8,8 @@ export async function makeBusy(raw: RawStdio): Promise<void> {
   await raw.initialize();
   const created = await raw.request("tools/call", { name: "create_sandbox", arguments: {} });
   const fields = created["structuredContent"];
-  assert.ok(typeof fields === "object" && fields !== null && "sandbox_id" in fields);
+  const isMade = typeof fields === "object" && fields !== null && "sandbox_id" in fields;
+  assert.ok(isMade, JSON.stringify(created));
   const sandbox = { sandbox_id: String(fields.sandbox_id) };
   const call = async (name: string, input: object): Promise<unknown> =>
     raw.request("tools/call", { name, arguments: { ...sandbox, ...input } });
