@@ -68,7 +68,7 @@ export const NARROWER: Readonly<Record<string, Readonly<Record<string, string>>>
   "crun without root": {
     E26: "for each user",
     E28: "for each file",
-    E29: "not watches and queues",
+    E29: "not what is counted by user",
   },
 };
 

@@ -1,10 +1,12 @@
 /**
  * Writes EVIDENCE.md from the last whole run of the security level: what each number reached, on
- * which runtimes, at which isolation. A row says what the run showed, and nothing else.
+ * which runtimes, at which isolation. A row says what the run showed, and nothing else. Files of
+ * tests that were run once more (`again.json`) are counted by that second run, and the report says so.
  */
 
 import { readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { basename, join, resolve } from "node:path";
+import { causeCode } from "../src/common/errors.ts";
 import { z } from "../src/common/schema.ts";
 import { ATTACKS, IMPOSSIBLE, NARROWER, REQUIREMENTS, type Requirement } from "./evidence-rows.ts";
 
@@ -55,7 +57,13 @@ interface Result {
 
 const facts = factsSchema.parse(JSON.parse(await readFile(join(LATEST, "facts.json"), "utf8")));
 const run = resultsSchema.parse(JSON.parse(await readFile(join(LATEST, "run.json"), "utf8")));
-const results = run.testResults.flatMap(({ assertionResults }) =>
+const again = resultsSchema.parse(JSON.parse(await readAgain()));
+const repeated = again.testResults.map(({ name }) => basename(name));
+const counted = [
+  ...run.testResults.filter(({ name }) => !repeated.includes(basename(name))),
+  ...again.testResults,
+];
+const results = counted.flatMap(({ assertionResults }) =>
   assertionResults.map((one): Result => {
     const text = [...one.ancestorTitles, one.title].join(" ");
     return {
@@ -69,6 +77,26 @@ const results = run.testResults.flatMap(({ assertionResults }) =>
   }),
 );
 await writeFile(join(ROOT, "EVIDENCE.md"), `${render(facts)}\n`);
+
+/** `run.json` of one more run of some files, under another name; of this run alone. */
+async function readAgain(): Promise<string> {
+  try {
+    return await readFile(join(LATEST, "again.json"), "utf8");
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return '{"startTime":0,"testResults":[]}';
+    throw error;
+  }
+}
+
+/** Tests of a file that failed in the whole run. */
+function firstFailures(file: string): string {
+  return run.testResults
+    .filter(({ name }) => basename(name) === file)
+    .flatMap(({ assertionResults }) => assertionResults)
+    .filter(({ status }) => status === "failed")
+    .map(({ title }) => title)
+    .join("; ");
+}
 
 function render(known: Facts): string {
   const endedAtMs = Math.max(...run.testResults.map(({ endTime }) => endTime));
@@ -103,6 +131,10 @@ function render(known: Facts): string {
             .map(({ title }) => title)
             .join("; ") || "none",
         ],
+        ...repeated.map((file) => [
+          "run once more",
+          `${file}, at a later commit; in the whole run these of its tests had failed: ${firstFailures(file)}`,
+        ]),
         ["time", `${minutes} min`],
         [
           "left on the machine",
