@@ -20,7 +20,6 @@ import { attackedRuntimes } from "../support/runtimes.ts";
 const PROGRAMS = 50;
 const LIMITS = { memoryMb: 128, cpus: 0.5, diskMb: 64, pids: 64 };
 const BYTES_PER_MB = 1024 * 1024;
-const PROGRAM_OOM_SCORE = 200;
 const DEVICES = ["null", "zero", "full", "tty", "random", "urandom"].map((name) => `/dev/${name}`);
 /** What Node, the daemon and the relays that wait for programs have open. */
 const DAEMON_KINDS = ["/dev/null", "socket", "pipe", "anon_inode:[eventfd]", "carrier"].concat(
@@ -169,7 +168,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
     const sleeping = runInside(container, "sleep 600", "user");
     const processes = await expect
       .poll(async () => posturesOf(container.id), { timeout: 10_000 })
-      .toSatisfy((all: readonly ProcessPosture[]) => all.some(isSettled))
+      .toSatisfy((all: readonly ProcessPosture[]) => all.some(isProgram))
       .then(async () => posturesOf(container.id));
     await runInside(container, "pkill sleep");
     await sleeping;
@@ -191,9 +190,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
     const program = processes.find(isProgram);
     expect(first).toMatchObject({ ...common, effective: bounding });
     expect(daemon).toMatchObject({ ...common, effective: bounding });
-    // It goes before the daemon does when memory runs out.
-    const oomScore = PROGRAM_OOM_SCORE;
-    expect(program).toMatchObject({ ...common, oomScore, effective: "0".repeat(16) });
+    expect(program).toMatchObject({ ...common, effective: "0".repeat(16) });
     expect(Object.keys(program?.descriptors ?? {})).toEqual(["0", "1", "2"]);
     const kinds = new Set(Object.values(daemon?.descriptors ?? {}));
     expect(kinds.difference(new Set(DAEMON_KINDS))).toEqual(new Set());
@@ -203,11 +200,6 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
 
 function isProgram({ command }: ProcessPosture): boolean {
   return command === "sleep 600";
-}
-
-/** The daemon raises the score of a program a moment after it started it. */
-function isSettled(program: ProcessPosture): boolean {
-  return isProgram(program) && program.oomScore === PROGRAM_OOM_SCORE;
 }
 
 function isDaemon(command: string): boolean {

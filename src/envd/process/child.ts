@@ -38,8 +38,8 @@ export type Traffic = Record<OutputName, number>;
 
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
-/** User processes go first when memory runs out; the daemon, which has 100, and its pipes stay. */
-const OOM_SCORE = "200";
+/** User processes go first when memory runs out; the daemon and its pipes stay. */
+const OOM_SCORE = "100";
 
 type Event =
   | { readonly kind: "output"; readonly name: OutputName; readonly bytes: Buffer }
