@@ -99,7 +99,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R4",
     title: "posture equals the specification",
     counts: /\bR4\b/,
-    note: "at the start, after 50 programs, and after pause and resume",
+    note: "at the start, after 50 programs, and after pause and resume; programs have the score of their daemon when memory runs out, where the design asks for a higher one",
   },
   {
     id: "R5",

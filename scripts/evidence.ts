@@ -133,7 +133,7 @@ function render(known: Facts): string {
         ],
         ...repeated.map((file) => [
           "run once more",
-          `${file}, at a later commit; in the whole run these of its tests had failed: ${firstFailures(file)}`,
+          `${file}, at a later commit, after a change; in the whole run these of its tests had failed: ${firstFailures(file)}`,
         ]),
         ["time", `${minutes} min`],
         [
