@@ -341,12 +341,15 @@ test("a natural end waits for the output, the end by a signal does not", async (
   const waits = await runScript(daemon.processes, "(sleep 0.3; echo late) & echo early");
   expect(waits.stdout).toBe("early\nlate\n");
   const { pid, rest } = await begin(daemon, "sleep 30 & echo $!; wait");
+  const { value: first } = await rest[Symbol.asyncIterator]().next();
+  const output = first?.event?.event?.value?.output?.value;
+  const sleeper = Number(Buffer.from(output ?? []).toString());
+  expect(sleeper).toBeGreaterThan(pid);
   const process = { selector: { case: "pid", value: pid } } as const;
-  const result = collect(rest);
   await daemon.processes.sendSignal({ process, signal: 9 });
-  const { end, stdout } = await result;
+  const { end } = await collect(rest);
   expect(end.status).toBe("signal: killed");
-  await runScript(daemon.processes, `kill -9 ${stdout.trim() || 0} 2>/dev/null`);
+  await runScript(daemon.processes, `kill -9 ${sleeper}`);
 });
 
 test("silence is filled with keepalives as often as was asked", async () => {
