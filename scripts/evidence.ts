@@ -1,12 +1,10 @@
 /**
  * Writes EVIDENCE.md from the last whole run of the security level: what each number reached, on
- * which runtimes, at which isolation. A row says what the run showed, and nothing else. Files of
- * tests that were run once more (`again.json`) are counted by that second run, and the report says so.
+ * which runtimes, at which isolation. A row says what the run showed, and nothing else.
  */
 
 import { readFile, writeFile } from "node:fs/promises";
-import { basename, join, resolve } from "node:path";
-import { causeCode } from "../src/common/errors.ts";
+import { join, resolve } from "node:path";
 import { z } from "../src/common/schema.ts";
 import { ATTACKS, IMPOSSIBLE, NARROWER, REQUIREMENTS, type Requirement } from "./evidence-rows.ts";
 
@@ -28,7 +26,6 @@ const resultsSchema = z.object({
   startTime: z.number(),
   testResults: z.array(
     z.object({
-      name: z.string(),
       endTime: z.number(),
       assertionResults: z.array(
         z.object({
@@ -57,13 +54,7 @@ interface Result {
 
 const facts = factsSchema.parse(JSON.parse(await readFile(join(LATEST, "facts.json"), "utf8")));
 const run = resultsSchema.parse(JSON.parse(await readFile(join(LATEST, "run.json"), "utf8")));
-const again = resultsSchema.parse(JSON.parse(await readAgain()));
-const repeated = again.testResults.map(({ name }) => basename(name));
-const counted = [
-  ...run.testResults.filter(({ name }) => !repeated.includes(basename(name))),
-  ...again.testResults,
-];
-const results = counted.flatMap(({ assertionResults }) =>
+const results = run.testResults.flatMap(({ assertionResults }) =>
   assertionResults.map((one): Result => {
     const text = [...one.ancestorTitles, one.title].join(" ");
     return {
@@ -77,26 +68,6 @@ const results = counted.flatMap(({ assertionResults }) =>
   }),
 );
 await writeFile(join(ROOT, "EVIDENCE.md"), `${render(facts)}\n`);
-
-/** `run.json` of one more run of some files, under another name; of this run alone. */
-async function readAgain(): Promise<string> {
-  try {
-    return await readFile(join(LATEST, "again.json"), "utf8");
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return '{"startTime":0,"testResults":[]}';
-    throw error;
-  }
-}
-
-/** Tests of a file that failed in the whole run. */
-function firstFailures(file: string): string {
-  return run.testResults
-    .filter(({ name }) => basename(name) === file)
-    .flatMap(({ assertionResults }) => assertionResults)
-    .filter(({ status }) => status === "failed")
-    .map(({ title }) => title)
-    .join("; ");
-}
 
 function render(known: Facts): string {
   const endedAtMs = Math.max(...run.testResults.map(({ endTime }) => endTime));
@@ -131,10 +102,6 @@ function render(known: Facts): string {
             .map(({ title }) => title)
             .join("; ") || "none",
         ],
-        ...repeated.map((file) => [
-          "run once more",
-          `${file}, at a later commit, after a change; in the whole run these of its tests had failed: ${firstFailures(file)}`,
-        ]),
         ["time", `${minutes} min`],
         [
           "left on the machine",
