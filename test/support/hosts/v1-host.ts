@@ -4,41 +4,18 @@ import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import { LOG_TEMPLATE, stdioCommand, textOf, toReply, type Host, type HostKind } from "./host.ts";
+import { stdioCommand, type Host, type HostKind } from "./host.ts";
+import { createLibraryHost } from "./library-host.ts";
 
 function asHost(client: Client): Host {
-  const followers = new Map<string, (uri: string) => void>();
-  client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
-    for (const tell of followers.values()) tell(params.uri);
+  return createLibraryHost(client, {
+    onUpdated(tell) {
+      client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) =>
+        tell(params.uri),
+      );
+    },
+    callTool: (wish, settings) => client.callTool(wish, undefined, settings),
   });
-  return {
-    listTools: async () => (await client.listTools()).tools,
-    async call(name, input, { onProgress, signal } = {}) {
-      const settings = {
-        ...(onProgress !== undefined && { onprogress: onProgress }),
-        ...(signal !== undefined && { signal }),
-      };
-      return toReply(await client.callTool({ name, arguments: { ...input } }, undefined, settings));
-    },
-    listResources: async () => (await client.listResources()).resources.map(({ uri }) => uri),
-    readResource: async (uri) => textOf((await client.readResource({ uri })).contents),
-    async completeSandboxId(value) {
-      const argument = { name: "sandbox_id", value };
-      return (await client.complete({ ref: LOG_TEMPLATE, argument })).completion.values;
-    },
-    async follow(uri, onUpdate) {
-      followers.set(uri, onUpdate);
-      await client.subscribeResource({ uri });
-      return {
-        async [Symbol.asyncDispose]() {
-          await client.unsubscribeResource({ uri });
-        },
-      };
-    },
-    async [Symbol.asyncDispose]() {
-      await client.close();
-    },
-  };
 }
 
 async function connect(transport: Parameters<Client["connect"]>[0]): Promise<Host> {

@@ -3,48 +3,26 @@
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import type { TestServe } from "../serve.ts";
-import { LOG_TEMPLATE, stdioCommand, textOf, toReply, type Host, type HostKind } from "./host.ts";
+import { stdioCommand, type Host, type HostKind } from "./host.ts";
+import { createLibraryHost } from "./library-host.ts";
 
 /** `auto` asks a sibling process first, so the program runs twice side by side. */
 const MODES = { legacy: "legacy", modern: { pin: "2026-07-28" }, auto: "auto" } as const;
 
 function asHost(client: Client): Host {
-  const followers = new Map<string, (uri: string) => void>();
-  client.setNotificationHandler("notifications/resources/updated", ({ params }) => {
-    for (const tell of followers.values()) tell(params.uri);
+  return createLibraryHost(client, {
+    onUpdated(tell) {
+      client.setNotificationHandler("notifications/resources/updated", ({ params }) =>
+        tell(params.uri),
+      );
+    },
+    callTool: (wish, settings) => client.callTool(wish, settings),
+    async listen(uri) {
+      if (client.getProtocolEra() !== "modern") return undefined;
+      const listening = await client.listen({ resourceSubscriptions: [uri] });
+      return { [Symbol.asyncDispose]: () => listening.close() };
+    },
   });
-  return {
-    listTools: async () => (await client.listTools()).tools,
-    async call(name, input, { onProgress, signal } = {}) {
-      const settings = {
-        ...(onProgress !== undefined && { onprogress: onProgress }),
-        ...(signal !== undefined && { signal }),
-      };
-      return toReply(await client.callTool({ name, arguments: { ...input } }, settings));
-    },
-    listResources: async () => (await client.listResources()).resources.map(({ uri }) => uri),
-    readResource: async (uri) => textOf((await client.readResource({ uri })).contents),
-    async completeSandboxId(value) {
-      const argument = { name: "sandbox_id", value };
-      return (await client.complete({ ref: LOG_TEMPLATE, argument })).completion.values;
-    },
-    async follow(uri, onUpdate) {
-      followers.set(uri, onUpdate);
-      if (client.getProtocolEra() === "modern") {
-        const listening = await client.listen({ resourceSubscriptions: [uri] });
-        return { [Symbol.asyncDispose]: () => listening.close() };
-      }
-      await client.subscribeResource({ uri });
-      return {
-        async [Symbol.asyncDispose]() {
-          await client.unsubscribeResource({ uri });
-        },
-      };
-    },
-    async [Symbol.asyncDispose]() {
-      await client.close();
-    },
-  };
 }
 
 function transportOf(transport: "stdio" | "HTTP", serve: TestServe) {
