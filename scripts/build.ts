@@ -1,6 +1,6 @@
 /**
  * Builds the programs into `dist`: the server in chunks that are loaded when they are needed, and
- * the two that run elsewhere as one file each.
+ * those that run elsewhere as one file each.
  */
 
 import { mkdir, rm, writeFile } from "node:fs/promises";
@@ -14,6 +14,7 @@ await rm(DIST, { recursive: true, force: true });
 await mkdir(DIST);
 await buildServer();
 await buildOne("src/envd/main.ts", { file: "envd.cjs", format: "cjs" });
+await buildOne("src/envd/starter.ts", { file: "envd-starter.cjs", format: "cjs" });
 await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
 
 /** CommonJS: modules of Node load much more when they are imported than when they are required. */
@@ -29,8 +30,9 @@ async function buildOne(
   source: string,
   { file, format }: { readonly file: string; readonly format: "cjs" | "esm" },
 ): Promise<void> {
-  await using build = await rolldown({ input: join(ROOT, source), platform: "node" });
-  await build.write({ file: join(DIST, file), format, minify: true });
+  const plugins = format === "cjs" ? [lateModules()] : [];
+  await using build = await rolldown({ input: join(ROOT, source), platform: "node", plugins });
+  await build.write({ file: join(DIST, file), format, minify: true, charset: "ascii" });
 }
 
 /** Has each module of Node loaded where it is first used, not before anything runs. */

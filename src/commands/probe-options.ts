@@ -16,7 +16,11 @@ export function probeOptions(config: Config): ProbeOptions {
     home: config.home,
     runtime: config.runtime,
     namespaceFault: config.namespaceFault,
-    daemon: { node: process.execPath, bundle: findBundle("envd.cjs") },
+    daemon: {
+      node: process.execPath,
+      bundle: findBundle("envd.cjs"),
+      starter: findBundle("envd-starter.cjs"),
+    },
     requireLevel: config.requireIsolation,
   };
 }

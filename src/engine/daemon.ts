@@ -22,7 +22,7 @@ import {
 import { basename, dirname, join, relative } from "node:path";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
-import { cacheEnvironment, writeCompileCache } from "./compile-cache.ts";
+import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
 import { readIfThere } from "./files.ts";
 import { DAEMONS } from "./prune.ts";
 import { runTool } from "./tool.ts";
@@ -31,7 +31,7 @@ import { runTool } from "./tool.ts";
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 2;
+const LAYOUT = 3;
 const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
@@ -48,6 +48,8 @@ type Manifest = z.infer<typeof manifestSchema>;
 export interface DaemonSources {
   /** The bundle, one file. */
   readonly bundle: string;
+  /** What starts the bundle from compiled code. */
+  readonly starter: string;
   /** The node binary that runs it. */
   readonly node: string;
 }
@@ -61,10 +63,7 @@ export function initCommand(): string[] {
     [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
       `${DAEMON_DIRECTORY}/${program}`,
     );
-  const environment = Object.entries(cacheEnvironment(DAEMON_DIRECTORY)).map(
-    ([name, value]) => `${name}=${value}`,
-  );
-  const daemon = [...environment, ...run("node"), ...NODE_FLAGS, `${DAEMON_DIRECTORY}/envd.cjs`];
+  const daemon = [...run("node"), ...NODE_FLAGS, ...daemonWords(DAEMON_DIRECTORY)];
   const loop = `exec </dev/null >/dev/null 2>&1
 n=0
 while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
@@ -99,7 +98,8 @@ export async function locateDaemon(home: string, sources: DaemonSources): Promis
 /** Programs by the name that they get in the folder. */
 interface Parts {
   readonly programs: Readonly<Record<string, string>>;
-  readonly bundle: string;
+  /** Files of code, by their names there too. */
+  readonly scripts: Readonly<Record<string, string>>;
 }
 
 async function locateParts(sources: DaemonSources): Promise<Parts> {
@@ -109,7 +109,11 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
     setpriv: await realpathOf("/usr/bin/setpriv"),
     perl: await realpathOf("/usr/bin/perl"),
   };
-  return { programs, bundle: await realpathOf(sources.bundle) };
+  const scripts = {
+    [DAEMON_FILES.program]: await realpathOf(sources.bundle),
+    [DAEMON_FILES.starter]: await realpathOf(sources.starter),
+  };
+  return { programs, scripts };
 }
 
 async function realpathOf(path: string): Promise<string> {
@@ -130,13 +134,13 @@ async function identityOf(parts: Parts): Promise<string> {
     const entry = await stat(path, { bigint: true });
     hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
   }
-  hash.update(await readFile(parts.bundle));
+  for (const path of Object.values(parts.scripts)) hash.update(await readFile(path));
   return hash.digest("hex").slice(0, 32);
 }
 
 async function copyParts(draft: string, parts: Parts): Promise<void> {
   await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
-  await copyFile(parts.bundle, join(draft, "envd.cjs"));
+  for (const [name, path] of Object.entries(parts.scripts)) await copyFile(path, join(draft, name));
   const libraries = new Set<string>();
   const loaders = new Set<string>();
   for (const [name, path] of Object.entries(parts.programs)) {

@@ -7,6 +7,8 @@ import { once } from "node:events";
 import type { Server } from "node:http";
 // oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
 import "../common/base64.ts";
+// oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
+import "../common/headers.ts";
 import { createControlServer } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
 import { createPublicServer } from "./server.ts";

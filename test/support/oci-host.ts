@@ -15,6 +15,7 @@ import { createOciEngine } from "../../src/engine/oci.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");
+const STARTER = resolve(import.meta.dirname, "../../dist/envd-starter.cjs");
 const LIMITS: ContainerLimits = { memoryMb: 256, cpus: 1, diskMb: 256, pids: 100 };
 const CONTAINER_PREFIX = "c-";
 
@@ -47,7 +48,7 @@ export async function startOciHost(
     runtime,
     requireLevel,
     namespaceFault: undefined,
-    daemon: { bundle: BUNDLE, node: process.execPath },
+    daemon: { bundle: BUNDLE, starter: STARTER, node: process.execPath },
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
   return {

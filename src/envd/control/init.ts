@@ -8,6 +8,7 @@ import { ENVD_VERSION } from "../../wire/headers.ts";
 import { sendStatus } from "../exchange.ts";
 import { writeIdentity } from "../identity.ts";
 import type { ControlExchange } from "./exchange.ts";
+import { preparePipes } from "./prepare-pipes.ts";
 
 /** Environment variables and a token; the host itself takes no larger request. */
 const MAX_BODY_BYTES = 16_777_216;
@@ -22,6 +23,8 @@ export async function init({ daemon, request, response, open }: ControlExchange)
   }
   await open();
   sendStatus(response, 204, { "cache-control": "no-store", "x-envd-version": ENVD_VERSION });
+  // Beside whatever its host does next; it never fails.
+  void preparePipes(daemon);
 }
 
 function invalid(message: string, cause?: unknown): SandboxError {

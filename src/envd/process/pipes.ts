@@ -4,7 +4,7 @@
  */
 
 import { execFile } from "node:child_process";
-import { closeSync, constants, existsSync, openSync } from "node:fs";
+import { closeSync, constants, existsSync, openSync, unlinkSync } from "node:fs";
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -58,7 +58,11 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
         timeout: HELPER_TIMEOUT_MS,
         killSignal: "SIGKILL",
       });
-      for (const name of await readdir(directory)) ready.push(openPipe(join(directory, name)));
+      for (const name of await readdir(directory)) {
+        const path = join(directory, name);
+        ready.push(openPipe(path));
+        unlinkSync(path);
+      }
     } finally {
       await rm(directory, { recursive: true, force: true });
     }
