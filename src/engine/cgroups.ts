@@ -9,7 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import { isRootless } from "../common/privilege.ts";
 import type { Usage } from "./engine.ts";
-import { readIfThere } from "./files.ts";
+import { readKernelFile } from "./files.ts";
 import { readMounts, type MountEntry } from "./mounts.ts";
 import { openProcessGroup } from "./process-group.ts";
 
@@ -65,7 +65,7 @@ export async function readCgroupHost(): Promise<CgroupHost> {
   const trees = locateCgroups(await readMounts());
   const memory = trees.legacy.find(({ controllers }) => controllers.includes("memory"));
   const swapFile = join(memory?.path ?? "", "memory.memsw.limit_in_bytes");
-  const hasSwapLimit = memory === undefined || (await readIfThere(swapFile)) !== undefined;
+  const hasSwapLimit = memory === undefined || readKernelFile(swapFile) !== undefined;
   return { ...trees, hasSwapLimit };
 }
 
@@ -115,39 +115,43 @@ export function openCgroup(host: CgroupHost, id: string, directory: string): Cgr
     },
     readMemoryLimit: async () => {
       const text =
-        (await readIfThere(join(memory ?? "", "memory.limit_in_bytes"))) ??
-        (await readIfThere(join(memory ?? "", "memory.max")));
+        readKernelFile(join(memory ?? "", "memory.limit_in_bytes")) ??
+        readKernelFile(join(memory ?? "", "memory.max"));
       return text === undefined || text.startsWith("max") ? undefined : Number(text);
     },
     countOutOfMemory: async () => {
-      const events = await readIfThere(join(memory ?? "", "memory.events"));
-      const control = await readIfThere(join(memory ?? "", "memory.oom_control"));
+      const events = readKernelFile(join(memory ?? "", "memory.events"));
+      const control = readKernelFile(join(memory ?? "", "memory.oom_control"));
       return Number(/^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1] ?? 0);
     },
-    readUsage: async () => readUsage(legacyFolder(host, "cpuacct", id) ?? unified, memory),
+    readUsage: async () => readUsage(host, { id, unified }),
     remove: async () => {
       for (const folder of folders) await removeFolder(folder);
     },
   };
 }
 
-async function read(folder: string | undefined, name: string): Promise<string> {
-  return (await readIfThere(join(folder ?? "", name))) ?? "";
+function read(folder: string | undefined, name: string): string {
+  return readKernelFile(join(folder ?? "", name)) ?? "";
 }
 
-async function readUsage(
-  processor: string | undefined,
-  memory: string | undefined,
-): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">> {
-  const micros = /^usage_usec (\d+)$/m.exec(await read(processor, "cpu.stat"))?.[1];
-  const nanos = Number(await read(processor, "cpuacct.usage"));
-  const used =
-    (await read(memory, "memory.usage_in_bytes")) || (await read(memory, "memory.current"));
-  const stat = await read(memory, "memory.stat");
+function readUsage(
+  host: CgroupHost,
+  { id, unified }: { readonly id: string; readonly unified: string | undefined },
+): Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes"> {
+  const processor = legacyFolder(host, "cpuacct", id);
+  const memory = legacyFolder(host, "memory", id);
+  const micros = () => /^usage_usec (\d+)$/m.exec(read(unified, "cpu.stat"))?.[1] ?? 0;
+  const usedBytes =
+    memory === undefined ? read(unified, "memory.current") : read(memory, "memory.usage_in_bytes");
+  const stat = read(memory ?? unified, "memory.stat");
   const cacheBytes = Number(/^(?:file|total_cache) (\d+)$/m.exec(stat)?.[1] ?? 0);
   return {
-    cpuMs: micros === undefined ? nanos / NANOS_PER_MS : Number(micros) / MICROS_PER_MS,
-    memoryBytes: Math.max(Number(used) - cacheBytes, 0),
+    cpuMs:
+      processor === undefined
+        ? Number(micros()) / MICROS_PER_MS
+        : Number(read(processor, "cpuacct.usage")) / NANOS_PER_MS,
+    memoryBytes: Math.max(Number(usedBytes) - cacheBytes, 0),
     cacheBytes,
   };
 }
@@ -158,7 +162,7 @@ const MICROS_PER_MS = 1_000;
 type States = Pick<Cgroup, "freeze" | "thaw" | "isFrozen" | "isPopulated" | "kill">;
 
 function unifiedStates(folder: string): States {
-  const events = async () => (await readIfThere(join(folder, "cgroup.events"))) ?? "";
+  const events = async () => readKernelFile(join(folder, "cgroup.events")) ?? "";
   const isFrozen = async () => (await events()).includes("frozen 1");
   const freezeFile = join(folder, "cgroup.freeze");
   return {
@@ -171,7 +175,7 @@ function unifiedStates(folder: string): States {
     thaw: async () => writeControl(freezeFile, "0"),
     kill: async () => {
       // It reaches frozen processes too.
-      if ((await readIfThere(freezeFile)) !== undefined) {
+      if (readKernelFile(freezeFile) !== undefined) {
         await writeControl(join(folder, "cgroup.kill"), "1");
       }
     },
@@ -182,10 +186,10 @@ function unifiedStates(folder: string): States {
 function legacyStates(folder: string | undefined): States {
   const stateFile = join(folder ?? "", "freezer.state");
   const processes = async () => {
-    const text = (await readIfThere(join(folder ?? "", "cgroup.procs"))) ?? "";
+    const text = readKernelFile(join(folder ?? "", "cgroup.procs")) ?? "";
     return text.split("\n").filter((line) => line !== "");
   };
-  const isFrozen = async () => (await readIfThere(stateFile))?.trim() === "FROZEN";
+  const isFrozen = async () => readKernelFile(stateFile)?.trim() === "FROZEN";
   return {
     isFrozen,
     isPopulated: async () => (await processes()).length > 0,
@@ -195,7 +199,7 @@ function legacyStates(folder: string | undefined): States {
     },
     thaw: async () => writeControl(stateFile, "THAWED"),
     kill: async () => {
-      if ((await readIfThere(stateFile)) === undefined) return;
+      if (readKernelFile(stateFile) === undefined) return;
       // A process list that was taken while frozen is complete: nobody can fork meanwhile.
       await writeControl(stateFile, "FROZEN");
       for (const pid of await processes()) signalProcess(Number(pid));

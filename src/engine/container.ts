@@ -1,7 +1,6 @@
 /** One container as its user sees it; everything it needs to know is in its folder. */
 
-import { watch, type FSWatcher } from "node:fs";
-import { statfs } from "node:fs/promises";
+import { statfsSync, watch, type FSWatcher } from "node:fs";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
@@ -16,8 +15,8 @@ import type { Outside } from "./router.ts";
 import { setEgress } from "./set-egress.ts";
 import { copyUpper } from "./snapshot.ts";
 
-/** The kernel tells of the end at once where it can; this is for hosts where it cannot. */
-const WATCH_INTERVAL_MS = 1_000;
+/** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
+const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
 
 const ENDED = "init ended";
 
@@ -82,7 +81,7 @@ export function openContainer(parts: ContainerParts): Container {
 }
 
 async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
-  const disk = await statfs(join(directory, DISK_NAMES.mount));
+  const disk = statfsSync(join(directory, DISK_NAMES.mount));
   return {
     ...(await cgroup.readUsage()),
     diskBytes: (disk.blocks - disk.bavail) * disk.bsize,
@@ -98,15 +97,18 @@ interface RunParts {
 /** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */
 function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) => void): Disposable {
   let isOver = false;
-  const timer = setInterval(() => check(), WATCH_INTERVAL_MS).unref();
   const watcher = watchEvents(cgroup, () => check());
+  const intervalMs = watcher === undefined ? WATCH_INTERVAL_MS.untold : WATCH_INTERVAL_MS.told;
+  const timer = setInterval(() => check(), intervalMs).unref();
   const stop = () => {
     isOver = true;
     clearInterval(timer);
     watcher?.close();
   };
   const settle = async () => {
-    if ((await readStartTicks(record.pid)) === record.startTicks) return;
+    // A process that is just ending is still there when the kernel tells that its cgroup is empty.
+    const isThere = readStartTicks(record.pid) === record.startTicks;
+    if (isThere && (await cgroup.isPopulated())) return;
     const reason = (await cgroup.countOutOfMemory()) > 0 ? "out of memory" : ENDED;
     // It may have been halted or removed meanwhile: then this is no end that others must learn.
     if (isOver) return;

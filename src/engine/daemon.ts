@@ -35,8 +35,16 @@ const LAYOUT = 3;
 const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
-/** Small heaps: the daemon streams, it keeps nothing large, and it collects garbage when it rests. */
-const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
+/**
+ * Small heaps: the daemon streams, it keeps nothing large. It collects garbage when it rests, so the
+ * engine's own look for some, seconds later, finds nothing and costs as much again.
+ */
+const NODE_FLAGS = [
+  "--v8-pool-size=0",
+  "--max-semi-space-size=1",
+  "--max-old-space-size=128",
+  "--no-memory-reducer",
+];
 
 const manifestSchema = z.record(
   z.string(),

@@ -8,7 +8,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
-import { readIfThere } from "./files.ts";
+import { readKernelFile } from "./files.ts";
 
 /** Of crun; a runtime that does not know it gets no filter, which is seen afterwards. */
 export const FILTER_ANNOTATION = "run.oci.seccomp_bpf_data";
@@ -22,7 +22,7 @@ export interface FilterCache {
   /** Learns from the first start of a runtime: its state's folder and the container's first process. */
   learn(runtime: string, state: string, pid: number): Promise<void>;
   /** @throws SandboxError unavailable when the process is filtered in any other way. */
-  verify(runtime: string, pid: number): Promise<void>;
+  verify(runtime: string, pid: number): void;
 }
 
 interface Known {
@@ -43,13 +43,13 @@ export function createFilterCache(): FilterCache {
     async learn(runtime, state, pid) {
       if (known.has(runtime)) return;
       const compiled = await readCompiled(join(state, COMPILED));
-      const status = await filterStatus(pid);
+      const status = filterStatus(pid);
       const isUsable = compiled !== undefined && status.startsWith("2 ");
       known.set(runtime, isUsable ? { filter: compiled.toString("base64"), status } : "unusable");
     },
-    async verify(runtime, pid) {
+    verify(runtime, pid) {
       const expected = knownOf(runtime)?.status;
-      if (expected !== undefined && (await filterStatus(pid)) === expected) return;
+      if (expected !== undefined && filterStatus(pid) === expected) return;
       known.set(runtime, "unusable");
       throw new SandboxError("unavailable", "container runs without its system call filter");
     },
@@ -67,8 +67,8 @@ async function readCompiled(path: string): Promise<Buffer | undefined> {
 }
 
 /** Mode and number of filters: `2 1`. */
-async function filterStatus(pid: number): Promise<string> {
-  const text = (await readIfThere(`/proc/${pid}/status`)) ?? "";
+function filterStatus(pid: number): string {
+  const text = readKernelFile(`/proc/${pid}/status`) ?? "";
   const field = (name: string) => new RegExp(`^${name}:\\s+(\\d+)$`, "m").exec(text)?.[1] ?? "";
   return `${field("Seccomp")} ${field("Seccomp_filters")}`;
 }

@@ -131,13 +131,13 @@ async function launch(
   await step("launch.prepared");
   const pid = await runRuntime(context, claim, signal);
   await step("launch.running");
-  const startTicks = await readStartTicks(pid);
+  const startTicks = readStartTicks(pid);
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
-  const level = await readLevel({ pid, idBase, runtime: context.runtime });
+  const level = readLevel({ pid, idBase, runtime: context.runtime });
   requireLevel(level, context.level);
   const state = join(spec.directory, FOLDER_NAMES.runtime, "state", spec.id);
   if (filter === undefined) await filters.learn(runtime, state, pid);
-  else await filters.verify(runtime, pid);
+  else filters.verify(runtime, pid);
   const daemon = basename(context.daemon);
   const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
   await writeRecord(spec.directory, record);

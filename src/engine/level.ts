@@ -1,6 +1,6 @@
 /** How strongly a container really is separated, as the kernel tells it of its first process. */
 
-import { readFile, readlink, realpath } from "node:fs/promises";
+import { readFileSync, readlinkSync, realpathSync } from "node:fs";
 import { SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "../common/privilege.ts";
 import { ISOLATION_LEVELS, type IsolationLevel } from "./engine.ts";
@@ -19,15 +19,13 @@ export interface Started {
 }
 
 /** What was proven, whatever was asked for. */
-export async function readLevel({ pid, idBase, runtime }: Started): Promise<IsolationLevel> {
+export function readLevel({ pid, idBase, runtime }: Started): IsolationLevel {
   try {
     // A kernel of its own: what runs on this one is the runtime's program, not the container's.
-    if ((await readlink(`/proc/${pid}/exe`)) === (await realpath(runtime))) return "gvisor";
-    const own = await Promise.all(NAMESPACES.map(async (kind) => isOwn(pid, kind)));
-    if (own.includes(false) || !FILTERED.test(await readFile(`/proc/${pid}/status`, "utf8"))) {
-      return "none";
-    }
-    return (await hasOwnIds(pid, idBase)) ? "userns-container" : "container";
+    if (readlinkSync(`/proc/${pid}/exe`) === realpathSync(runtime)) return "gvisor";
+    const isSeparate = NAMESPACES.every((kind) => isOwn(pid, kind));
+    if (!isSeparate || !FILTERED.test(readFileSync(`/proc/${pid}/status`, "utf8"))) return "none";
+    return hasOwnIds(pid, idBase) ? "userns-container" : "container";
   } catch (error) {
     throw new SandboxError("unavailable", "container ended at once", { cause: error });
   }
@@ -39,17 +37,15 @@ export function requireLevel(proven: IsolationLevel, known: IsolationLevel): voi
   throw new SandboxError("unavailable", `isolation is ${proven}, not ${known}`);
 }
 
-async function isOwn(pid: number, kind: string): Promise<boolean> {
-  const [theirs, ours] = await Promise.all([
-    readlink(`/proc/${pid}/ns/${kind}`),
-    readlink(`/proc/self/ns/${kind}`),
-  ]);
-  return theirs !== ours;
+function isOwn(pid: number, kind: string): boolean {
+  return readlinkSync(`/proc/${pid}/ns/${kind}`) !== readlinkSync(`/proc/self/ns/${kind}`);
 }
 
-async function hasOwnIds(pid: number, idBase: number): Promise<boolean> {
-  const maps = ["uid_map", "gid_map"].map(async (name) => readFile(`/proc/${pid}/${name}`, "utf8"));
+function hasOwnIds(pid: number, idBase: number): boolean {
   const wanted = `0 ${idBase} ${ID_RANGE}`;
-  const found = (await Promise.all(maps)).map((text) => text.trim().replaceAll(/\s+/g, " "));
-  return found.every((text) => text === wanted) && (await isOwn(pid, "user"));
+  const isMapped = ["uid_map", "gid_map"].every((name) => {
+    const text = readFileSync(`/proc/${pid}/${name}`, "utf8");
+    return text.trim().replaceAll(/\s+/g, " ") === wanted;
+  });
+  return isMapped && isOwn(pid, "user");
 }

@@ -110,7 +110,7 @@ async function adoptContainer(
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
   const parts = { directory, record, cgroup, boot, outside };
   if (record.isHalted) return adoptHalted(parts);
-  if ((await readStartTicks(record.pid)) !== record.startTicks) return undefined;
+  if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;
 }
 

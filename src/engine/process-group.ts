@@ -10,7 +10,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import type { Cgroup } from "./cgroups.ts";
 import type { Usage } from "./engine.ts";
-import { readIfThere } from "./files.ts";
+import { readIfThere, readKernelFile } from "./files.ts";
 import { readRecord, readStat } from "./record.ts";
 
 const TIMEOUT_MS = 5_000;
@@ -49,7 +49,7 @@ export function openProcessGroup(directory: string): Cgroup {
 async function findFirst(directory: string): Promise<number | undefined> {
   const record = await readRecord(directory);
   if (record !== undefined) {
-    const { startTicks } = (await readStat(record.pid)) ?? {};
+    const { startTicks } = readStat(record.pid) ?? {};
     return startTicks === record.startTicks ? record.pid : undefined;
   }
   // A start that was broken off: the runtime has told of a process, we have not yet.
@@ -94,8 +94,7 @@ async function stopAll(first: number | undefined): Promise<void> {
 
 async function listRunning(first: number): Promise<number[]> {
   const pids = await listProcesses(first);
-  const running = await Promise.all(pids.map(async (pid) => !(await isStopped(pid))));
-  return pids.filter((_pid, index) => running[index]);
+  return pids.filter((pid) => !isStopped(pid));
 }
 
 /** Children first: a shell that ran before them would take them for stopped by a person. */
@@ -105,9 +104,9 @@ async function continueAll(first: number | undefined): Promise<void> {
 }
 
 /** One that has ended does not run either. */
-async function isStopped(pid: number | undefined): Promise<boolean> {
+function isStopped(pid: number | undefined): boolean {
   if (pid === undefined) return false;
-  const entry = await readStat(pid);
+  const entry = readStat(pid);
   return entry === undefined || entry.state === "T" || entry.state === "t";
 }
 
@@ -119,8 +118,8 @@ async function readUsage(
   let ticks = 0;
   let memoryBytes = 0;
   for (const pid of pids) {
-    ticks += (await readStat(pid))?.cpuTicks ?? 0;
-    const [, resident = 0, shared = 0] = ((await readIfThere(`/proc/${pid}/statm`)) ?? "")
+    ticks += readStat(pid)?.cpuTicks ?? 0;
+    const [, resident = 0, shared = 0] = (readKernelFile(`/proc/${pid}/statm`) ?? "")
       .split(" ")
       .map(Number);
     memoryBytes += (resident - shared) * PAGE_BYTES;

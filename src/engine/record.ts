@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS } from "./engine.ts";
-import { readIfThere, writeDurably, writeWhole } from "./files.ts";
+import { readIfThere, readKernelFile, writeDurably, writeWhole } from "./files.ts";
 
 export const RECORD_NAME = "container.json";
 
@@ -37,8 +37,8 @@ export async function readRecord(directory: string): Promise<ContainerRecord | u
 }
 
 /** When a process started, in clock ticks since boot; undefined when there is no such process. */
-export async function readStartTicks(pid: number): Promise<string | undefined> {
-  return (await readStat(pid))?.startTicks;
+export function readStartTicks(pid: number): string | undefined {
+  return readStat(pid)?.startTicks;
 }
 
 export interface ProcessStat {
@@ -50,8 +50,8 @@ export interface ProcessStat {
 }
 
 /** What the kernel counts of a process; undefined when there is none, or when it has ended. */
-export async function readStat(pid: number): Promise<ProcessStat | undefined> {
-  const text = await readIfThere(`/proc/${pid}/stat`);
+export function readStat(pid: number): ProcessStat | undefined {
+  const text = readKernelFile(`/proc/${pid}/stat`);
   if (text === undefined) return undefined;
   // The second field is the program's name in brackets and may hold anything: count from its end.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");

@@ -68,7 +68,7 @@ export interface Sender {
   readonly slot: number;
   /** PID of its first process. */
   readonly pid: number;
-  isOver(): Promise<boolean>;
+  isOver(): boolean;
 }
 
 /** Where a new router leads. */
@@ -92,7 +92,7 @@ export async function connectSender(
   const { directory, slot, pid } = sender;
   await inTurn(dirname(directory), async () => {
     // Asked in turn: after a removal nothing may be made that nobody would remove.
-    if (await sender.isOver()) throw new SandboxError("unavailable", "container is gone");
+    if (sender.isOver()) throw new SandboxError("unavailable", "container is gone");
     const router = await ensureRouter(dirname(directory), outside);
     await orderDomains(router, outside.program, { slot, domains: rules.domains });
     await applyRules(router.path, senderRules(slot, rules));

@@ -26,6 +26,6 @@ export async function setEgress(target: EgressTarget, egress: Egress): Promise<v
     return;
   }
   const { pid, startTicks } = record;
-  const isOver = async () => (await readStartTicks(pid)) !== startTicks;
+  const isOver = () => readStartTicks(pid) !== startTicks;
   await connectSender({ directory, slot: slotOf(record.idBase), pid, isOver }, rules, outside);
 }

@@ -27,7 +27,8 @@ import type { User } from "./user.ts";
 const KEEP_ALIVE_MS = 640_000;
 /** Whoever has not sent a head by then never will. */
 const HEADERS_MS = 10_000;
-const CHECK_INTERVAL_MS = 1_000;
+/** The listener outside looks every second, and passes on whole heads alone; this wakes a rest. */
+const CHECK_INTERVAL_MS = 10_000;
 const MAX_HEADER_BYTES = 16_384;
 /** Above this the sandbox's own descriptors run out. */
 const MAX_CONNECTIONS = 1_024;

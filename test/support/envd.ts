@@ -13,7 +13,12 @@ import { Process } from "../../src/gen/process/process_pb.ts";
 /** As it is shipped; from its sources it takes four times as long to start. */
 const MAIN = resolve(import.meta.dirname, "../../dist/envd.cjs");
 /** As in a sandbox: what needs more memory there shows here. */
-const NODE_FLAGS = ["--v8-pool-size=0", "--max-semi-space-size=1", "--max-old-space-size=128"];
+const NODE_FLAGS = [
+  "--v8-pool-size=0",
+  "--max-semi-space-size=1",
+  "--max-old-space-size=128",
+  "--no-memory-reducer",
+];
 /** A world in which only one folder can be written, whatever paths the daemon is asked for. */
 const SEAL = `mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro / &&
   shift && exec "$@"`;
