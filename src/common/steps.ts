@@ -15,8 +15,6 @@ export const STEPS = [
   "container.folder",
   "container.ids",
   "disk.formatted",
-  "disk.mounted",
-  "disk.ready",
   "launch.prepared",
   "launch.running",
   "launch.recorded",

@@ -86,7 +86,7 @@ const SYSCTLS = {
 const CPU_PERIOD_US = 100_000;
 /** One sandbox alone must not use up the terminals of the machine. */
 const MAX_TERMINALS = 256;
-/** The kernel ends a sandbox before the service; the daemon raises its own children further. */
+/** The kernel ends a sandbox before the service. */
 const OOM_SCORE = 100;
 const BYTES_PER_MB = 1024 * 1024;
 

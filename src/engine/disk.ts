@@ -4,7 +4,7 @@
  * file gets a folder instead, without a limit.
  */
 
-import { chmod, chown, mkdir, realpath, rm } from "node:fs/promises";
+import { mkdir, realpath, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode } from "../common/errors.ts";
@@ -12,6 +12,7 @@ import { isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
 import type { BlankDisks } from "./blank-disk.ts";
 import { readIfThere, removeEmpty } from "./files.ts";
+import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { readMounts } from "./mounts.ts";
 import { runTool } from "./tool.ts";
 
@@ -33,43 +34,60 @@ const DETACH_POLL_MS = 5;
 export interface DiskOptions {
   readonly directory: string;
   readonly sizeMb: number;
-  /** Owner of the upper folders: root of the container as the host sees it. */
-  readonly idBase: number;
-  readonly hasUsr: boolean;
   readonly blanks: BlankDisks;
   readonly signal: AbortSignal;
 }
 
-/** Makes and mounts the disk. What was made is removed by {@link removeDisk}. */
+/** Makes the disk, which is mounted nowhere yet. What was made is removed by {@link removeDisk}. */
 export async function makeDisk(options: DiskOptions): Promise<void> {
+  await mkdir(join(options.directory, DISK_NAMES.mount), { mode: 0o700 });
+  if (isRootless()) return;
   const image = join(options.directory, DISK_NAMES.image);
-  const mount = join(options.directory, DISK_NAMES.mount);
-  const { signal } = options;
-  await mkdir(mount, { mode: 0o700 });
-  if (!isRootless()) {
-    await options.blanks.make(image, options.sizeMb, signal);
-    await step("disk.formatted");
-    await mountDisk(options.directory, signal);
-    await step("disk.mounted");
-  }
-  for (const stack of options.hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]) {
-    // The root folder of the container, whatever the umask.
-    await mkdir(join(mount, stack.upper));
-    await chmod(join(mount, stack.upper), 0o755);
-    await chown(join(mount, stack.upper), options.idBase, options.idBase);
-    await mkdir(join(mount, stack.work), { mode: 0o700 });
-  }
-  await step("disk.ready");
+  await options.blanks.make(image, options.sizeMb, options.signal);
+  await step("disk.formatted");
 }
 
-/** Mounts the disk that a halted container left, or one that was just made. */
-export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
-  if (isRootless()) return;
-  const image = join(directory, DISK_NAMES.image);
+/** What a disk holds before anything runs on it. */
+export interface DiskContents {
+  /** Owner of all of it: root of the container as the host sees it. */
+  readonly idBase: number;
+  readonly hasUsr: boolean;
+  /** Of `/etc/resolv.conf`; undefined to leave that to the layers. */
+  readonly resolver: string | undefined;
+}
+
+/**
+ * The steps that mount a disk that was just made and fill it. Only a disk that no program inside
+ * has seen is written to, so no link can lead elsewhere.
+ */
+export function firstDiskSteps(directory: string, contents: DiskContents): LauncherStep[] {
+  const { idBase, hasUsr, resolver } = contents;
   const mount = join(directory, DISK_NAMES.mount);
-  // On the host its programs do not run and its device nodes do not open.
-  const flags = "loop,nosuid,nodev,noexec,noatime,noinit_itable";
-  await runTool(["mount", "-t", "ext4", "-o", flags, image, mount], { signal });
+  const own = (path: string) => ["own", path, `${idBase}`] as const;
+  const folder = (path: string) => [["mkdir", path] as const, own(path)];
+  const etc = join(mount, STACKS.root.upper, "etc");
+  const file = join(etc, "resolv.conf");
+  return [
+    ...attachSteps(directory),
+    ...(hasUsr ? [STACKS.root, STACKS.usr] : [STACKS.root]).flatMap(({ upper, work }) => [
+      ...folder(join(mount, upper)),
+      ["mkdir", join(mount, work)] as const,
+    ]),
+    ...(resolver === undefined
+      ? []
+      : [...folder(etc), ["write", file, resolver] as const, own(file)]),
+  ];
+}
+
+/** Who may not mount has the folder alone. */
+function attachSteps(directory: string): LauncherStep[] {
+  if (isRootless()) return [];
+  return [["attach", join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount)]];
+}
+
+/** Mounts the disk that a halted container left. */
+export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
+  await runTool(launcherCommand([...attachSteps(directory), ["exit"]]), { signal });
 }
 
 /** Brings what was written to the host's disk. */

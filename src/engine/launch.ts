@@ -1,6 +1,6 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
-import { chmod, chown, mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, isAbsolute, join, normalize } from "node:path";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/log.ts";
@@ -10,7 +10,7 @@ import type { BlankDisks } from "./blank-disk.ts";
 import { createBundle } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { checkId, openContainer } from "./container.ts";
-import { DISK_NAMES, makeDisk, mountDisk, STACKS, type DiskOptions } from "./disk.ts";
+import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "./disk.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "./engine.ts";
 import { readIfThere } from "./files.ts";
 import type { FilterCache } from "./filter-cache.ts";
@@ -72,20 +72,16 @@ export async function startContainer(
     await step("container.folder");
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
-    const disk = makeFirstDisk(context, {
-      directory: spec.directory,
-      sizeMb: spec.limits.diskMb,
-      idBase,
-      hasUsr: hasUsr(spec.layers),
-      blanks: context.blanks,
-      signal,
-    });
+    const { directory, layers, limits } = spec;
+    const { blanks, outside } = context;
+    const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
+    const resolver = outside && resolverOf(outside);
+    const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
     const claim = { spec, idBase, cgroup };
-    const record = await launch(context, { claim, disk }, signal);
-    const { outside } = context;
+    const record = await launch(context, { claim, disk, diskSteps }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { spec: anew, idBase, cgroup }, limit);
-    return openContainer({ directory: spec.directory, record, cgroup, boot, outside });
+    return openContainer({ directory, record, cgroup, boot, outside });
   } catch (error) {
     await cleanUp(spec.directory, { cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
@@ -111,17 +107,25 @@ export async function bootContainer(
     const layers = [...spec.layers, written];
     await checkLayers(layers);
     await checkBinds(spec.binds ?? [], layers);
-    return await launch(context, { claim, disk: Promise.resolve() }, signal);
+    return await launch(context, { claim, disk: Promise.resolve(), diskSteps: [] }, signal);
   } catch (error) {
     await haltContainer(spec.directory, cgroup);
     throw toSandboxError(error, "container did not start");
   }
 }
 
+interface Preparation {
+  readonly claim: Claim;
+  /** Resolves when there is a disk. */
+  readonly disk: Promise<void>;
+  /** What is to be done with it before the container's own steps. */
+  readonly diskSteps: readonly LauncherStep[];
+}
+
 /** From a folder with ids to a container that runs and is on record. */
 async function launch(
   context: LaunchContext,
-  { claim, disk }: { readonly claim: Claim; readonly disk: Promise<void> },
+  { claim, disk, diskSteps }: Preparation,
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
   const { spec, idBase, cgroup } = claim;
@@ -129,7 +133,7 @@ async function launch(
   const filter = filters.get(runtime);
   await allEnded([disk, writeConfig(context, claim, filter), cgroup.make()]);
   await step("launch.prepared");
-  const pid = await runRuntime(context, claim, signal);
+  const pid = await runRuntime(context, { claim, diskSteps }, signal);
   await step("launch.running");
   const startTicks = readStartTicks(pid);
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
@@ -200,22 +204,11 @@ async function makeFolder(directory: string): Promise<void> {
   }
 }
 
-/**
- * A disk with the name servers in it: what a template says of them is void. Only a disk that no
- * program inside has seen is written to, so no link can lead elsewhere.
- */
-async function makeFirstDisk({ outside }: LaunchContext, options: DiskOptions): Promise<void> {
-  await makeDisk(options);
-  if (outside === undefined) return;
-  const folder = join(options.directory, DISK_NAMES.mount, STACKS.root.upper, "etc");
-  const file = join(folder, "resolv.conf");
-  const servers = nameServers(outside.resolvers.length).map((server) => `nameserver ${server}\n`);
-  await mkdir(folder, { mode: 0o755 });
-  await writeFile(file, servers.join(""), { mode: 0o644 });
-  // Whatever the umask.
-  await chmod(folder, 0o755);
-  await chmod(file, 0o644);
-  for (const path of [folder, file]) await chown(path, options.idBase, options.idBase);
+/** What programs inside ask for names; what a template says of it is void. */
+function resolverOf({ resolvers }: Outside): string {
+  return nameServers(resolvers.length)
+    .map((server) => `nameserver ${server}\n`)
+    .join("");
 }
 
 /** A container that is being started, and what it has already. */
@@ -255,12 +248,13 @@ async function writeConfig(
 
 async function runRuntime(
   context: LaunchContext,
-  claim: Claim,
+  { claim, diskSteps }: Pick<Preparation, "claim" | "diskSteps">,
   signal: AbortSignal,
 ): Promise<number> {
   const { directory, id } = claim.spec;
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   const steps: LauncherStep[] = [
+    ...diskSteps,
     ["chdir", directory],
     ["listen", SOCKET_NAMES.public],
     ["listen", SOCKET_NAMES.control],

@@ -1,6 +1,7 @@
 /**
  * The system calls that Node lacks, by one small perl program. It takes a list of steps, does them
- * in order and ends with `exec`, so that what it prepared (sockets, mounts, a cgroup) is inherited.
+ * in order and ends with `exec`, so that what it prepared (sockets, mounts, a cgroup) is inherited;
+ * or with `exit`, where the steps were all.
  * It is killed when this process dies.
  */
 
@@ -32,8 +33,15 @@ export type LauncherStep =
   | readonly ["mkdir", path: string]
   /** Mounts a file system in which device nodes do not open. */
   | readonly ["mount", type: string, target: string, data: string]
+  /**
+   * Mounts an ext4 image by a loop device that is freed with its last mount. Programs of it do not
+   * run, device nodes do not open, and no time of access is kept.
+   */
+  | readonly ["attach", image: string, target: string]
   /** Detaches a mount. */
   | readonly ["unmount", path: string]
+  /** Gives a file or folder to a user and the group of the same id; a link is followed. */
+  | readonly ["own", path: string, id: string]
   /** Moves this process into a cgroup, by the path of its `cgroup.procs`. */
   | readonly ["enter", path: string]
   /** Moves this process into the network namespace of a file. */
@@ -44,7 +52,7 @@ export type LauncherStep =
   | readonly ["open", path: string]
   /** Gives up root for good: this user and group, no others, and no way to more rights. */
   | readonly ["become", id: string]
-  /** Writes a text into a file that is there. */
+  /** Writes a text into a file, which is made with mode 0644 where it is missing. */
   | readonly ["write", path: string, text: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */
   | readonly ["opaque", path: string]
@@ -52,12 +60,13 @@ export type LauncherStep =
   | readonly ["null", descriptor: "0" | "1" | "2"]
   | readonly ["exec", file: string, ...args: string[]]
   /** As `exec`, with the program of the last `open`; the first word is the name that it sees. */
-  | readonly ["run", name: string, ...args: string[]];
+  | readonly ["run", name: string, ...args: string[]]
+  | readonly ["exit"];
 
-/** The command that does the steps; the last one must be `exec` or `run`. */
+/** The command that does the steps; the last one must be `exec`, `run` or `exit`. */
 export function launcherCommand(steps: readonly LauncherStep[]): [string, ...string[]] {
   const last = steps.at(-1)?.[0];
-  assert(last === "exec" || last === "run", "the last step starts a program");
+  assert(last === "exec" || last === "run" || last === "exit", "the last step ends the launcher");
   const caller = [process.arch, String(process.pid)];
   return ["perl", "-e", LAUNCHER, "--", ...caller, ...steps.flat()];
 }
@@ -162,6 +171,28 @@ sub clone_tree {
   close $handle;
 }
 
+sub attach {
+  my ($image, $target) = @_;
+  open(my $backing, '+<', $image) or fail($image);
+  open(my $control, '+<', '/dev/loop-control') or fail('loop-control');
+  # struct loop_config with LO_FLAGS_AUTOCLEAR, and the file's name for whoever lists devices.
+  my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, 0, 4, substr($image, -63);
+  for (1 .. 100) {
+    # LOOP_CTL_GET_FREE, LOOP_CONFIGURE. Between the two another one may take the device: EBUSY.
+    defined(my $number = ioctl($control, 0x4C82, 0)) or fail('no loop device');
+    my $device = '/dev/loop' . ($number + 0);
+    open(my $handle, '+<', $device) or fail($device);
+    if (!ioctl($handle, 0x4C0A, $config)) {
+      next if $! == 16;
+      fail($device);
+    }
+    # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
+    mount_call($device, $target, 'ext4', 0x2 | 0x4 | 0x8 | 0x400, 'noinit_itable');
+    return;
+  }
+  fail('no free loop device');
+}
+
 sub isolate {
   syscall($call->{unshare}, $new_mounts) == 0 or fail('mount namespace');
   # MS_REC, MS_SLAVE: what the host unmounts goes here too, nothing goes the other way.
@@ -237,7 +268,9 @@ my %step = (
   clone   => [2, sub { clone_tree(@_, 0) }],
   bind    => [2, sub { mount_call($_[0], $_[1], '', 0x1000, '') }],
   mkdir   => [1, sub { mkdir($_[0], 0755) or fail("mkdir $_[0]") }],
+  own     => [2, sub { chown($_[1], $_[1], $_[0]) == 1 or fail("chown $_[0]") }],
   mount   => [3, sub { mount_call($_[0], $_[1], $_[0], 0x4, $_[2]) }],
+  attach  => [2, \&attach],
   unmount => [1, sub { my $path = $_[0]; syscall($call->{umount}, $path, 2) == 0 or fail("unmount $path") }],
   enter   => [1, sub { write_file($_[0], "$$") }],
   netns   => [1, \&enter_network],
@@ -255,6 +288,7 @@ my %step = (
 umask 0022;
 while (@ARGV) {
   my $name = shift @ARGV;
+  exit 0 if $name eq 'exit';
   if ($name eq 'exec') {
     exec { $ARGV[0] } @ARGV or fail("exec $ARGV[0]");
   }

@@ -49,8 +49,6 @@ const START: readonly StepName[] = [
   "container.folder",
   "container.ids",
   "disk.formatted",
-  "disk.mounted",
-  "disk.ready",
   ...LAUNCH,
   "create.started",
   "create.told",

@@ -1,7 +1,6 @@
 /** One started process: its input, its readers, its end. */
 
-import { writeFileSync } from "node:fs";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import type { Command } from "../carried.ts";
 import { startPiped, type Carrier, type Output, type TerminalSize } from "./carrier.ts";
@@ -38,8 +37,6 @@ export type Traffic = Record<OutputName, number>;
 
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
-/** User processes go first when memory runs out; the daemon and its pipes stay. */
-const OOM_SCORE = "100";
 
 type Event =
   | { readonly kind: "output"; readonly name: OutputName; readonly bytes: Buffer }
@@ -98,7 +95,6 @@ export class RunningProcess {
     void carrier.exited.then((outcome) => this.#onExit(outcome));
     void carrier.closed.then(() => this.#finish());
     if (options.timeoutMs !== undefined) this.#killAfter(options.timeoutMs);
-    preferForOom(carrier.pid);
   }
 
   get hasTerminal(): boolean {
@@ -175,14 +171,4 @@ export class RunningProcess {
 function encode(event: Event, codec: Codec): Buffer {
   if (event.kind === "output") return encodeOutput(event.name, event.bytes, codec);
   return encodeEvent({ event: { case: "end", value: event.outcome } }, codec);
-}
-
-/** At once, so that the children of the process inherit it; the kernel's own file never blocks. */
-function preferForOom(pid: number): void {
-  try {
-    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
-  } catch (error) {
-    // Only a preference: the process may be gone already, or the kernel may not let us say it.
-    if (causeCode(error) === undefined) throw error;
-  }
 }

@@ -1,7 +1,6 @@
 /** From a Start request to what is really executed: identity, environment, folder. */
 
-import type { Stats } from "node:fs";
-import { realpath, stat } from "node:fs/promises";
+import { realpathSync, statSync, type Stats } from "node:fs";
 import { posix } from "node:path";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
@@ -42,14 +41,14 @@ const EXEC_SCRIPT =
   '[ -n "$1" ] || { echo "sh: empty command not found" >&2; exit 127; }; exec "$@"';
 
 /** @throws SandboxError invalid_argument when the folder cannot be entered, or for a NUL byte. */
-export async function planLaunch(request: LaunchRequest): Promise<Launch> {
+export function planLaunch(request: LaunchRequest): Launch {
   const { config, cwd } = request;
   const words = [config.cmd, ...config.args];
   const variables = [...Object.entries(config.envs), ...request.globals].flat();
   if ([...words, ...variables].some((text) => text.includes("\0"))) {
     throw new SandboxError("invalid_argument", "command or environment contains a NUL byte");
   }
-  await requireEnterable(request);
+  requireEnterable(request);
   return {
     ...identify(request, words),
     cwd,
@@ -89,8 +88,11 @@ function environmentOf({ config, user, globals }: LaunchRequest): Record<string,
   ]);
 }
 
-/** Tells a folder that cannot be entered before anything is started, as the user would meet it. */
-async function requireEnterable({ config, cwd, user }: LaunchRequest): Promise<void> {
+/**
+ * Tells a folder that cannot be entered before anything is started, as the user would meet it. It
+ * looks without another thread, which takes a tenth of the time; nothing inside can mount what hangs.
+ */
+function requireEnterable({ config, cwd, user }: LaunchRequest): void {
   const command = [config.cmd, ...config.args].join(" ");
   const fault = (text: string, cause?: unknown) =>
     new SandboxError(
@@ -101,8 +103,8 @@ async function requireEnterable({ config, cwd, user }: LaunchRequest): Promise<v
   let real: string;
   let stats: Stats;
   try {
-    real = await realpath(cwd);
-    stats = await stat(real);
+    real = realpathSync.native(cwd);
+    stats = statSync(real);
   } catch (error) {
     if (causeCode(error) === "ENOENT") {
       throw new SandboxError("invalid_argument", `cwd '${cwd}' does not exist`, { cause: error });
@@ -111,7 +113,7 @@ async function requireEnterable({ config, cwd, user }: LaunchRequest): Promise<v
   }
   if (!stats.isDirectory()) throw fault("not a directory");
   if (user.uid === 0 || !canChangeOwner()) return;
-  const above = await Promise.all(parentsOf(real).map((path) => stat(path)));
+  const above = parentsOf(real).map((path) => statSync(path));
   if (![stats, ...above].every((folder) => maySearch(folder, user))) {
     throw fault("permission denied");
   }

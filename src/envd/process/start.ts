@@ -30,7 +30,7 @@ export async function* start(
   const user = await userOf(origin);
   const { running, subscription } = await processes.start({
     config,
-    launch: await planLaunch({
+    launch: planLaunch({
       config,
       user,
       cwd: pathFor(origin.daemon, user, config.cwd ?? ""),

@@ -23,6 +23,6 @@ test("the steps follow the program as plain arguments", () => {
   ]);
 });
 
-test("a list of steps that ends without exec is our own fault", () => {
-  expect(() => launcherCommand([["isolate"]])).toThrow("the last step starts a program");
+test("a list of steps without an end is our own fault", () => {
+  expect(() => launcherCommand([["isolate"]])).toThrow("the last step ends the launcher");
 });
