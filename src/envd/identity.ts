@@ -1,6 +1,7 @@
 /** Files by which programs learn which sandbox they are in, whatever their environment is. */
 
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, errorText } from "../common/errors.ts";
 import type { DaemonLog } from "./log.ts";
@@ -21,24 +22,25 @@ export interface Identity {
  */
 export async function writeIdentity({ directory, variables, log }: Identity): Promise<void> {
   try {
-    await mkdir(directory, { recursive: true, mode: 0o755 });
-    await Promise.all(
-      TOLD.map((name) => tell(join(directory, `.${name}`), variables.get(name) ?? "")),
-    );
+    mkdirSync(directory, { recursive: true, mode: 0o755 });
+    for (const name of TOLD) await tell(join(directory, `.${name}`), variables.get(name) ?? "");
   } catch (error) {
     log.write("warn", "identity files not written", { logger: "envd", error: errorText(error) });
   }
 }
 
-/** Only as a new file: whatever was left there might lead elsewhere, or wait for a reader. */
+/**
+ * Only as a new file: whatever was left there might lead elsewhere, or wait for a reader. A line is
+ * written at once; what is removed may be large, and is not waited for by the whole daemon.
+ */
 async function tell(path: string, text: string): Promise<void> {
   const settings = { flag: "wx", mode: 0o644 };
   try {
-    await writeFile(path, text, settings);
+    writeFileSync(path, text, settings);
     return;
   } catch (error) {
     if (causeCode(error) !== "EEXIST") throw error;
   }
   await rm(path, { recursive: true, force: true });
-  await writeFile(path, text, settings);
+  writeFileSync(path, text, settings);
 }

@@ -73,7 +73,7 @@ export async function initDaemon(
 export async function restDaemon(container: Container, signal: AbortSignal): Promise<void> {
   const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
   const socket = await container.dialControl(bounded);
-  await callDaemon(socket, { method: "POST", path: "/rest" }, bounded);
+  await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);
   socket.destroy();
 }
 

@@ -1,10 +1,16 @@
-/** POST /rest on the host's side: the daemon will not be asked for anything for a while. */
+/**
+ * POST /rest on the host's side: the daemon will not be asked for anything for a while. Its body is
+ * read as that of /init and forgotten: what runs for the first time then has run before.
+ */
 
 import { sendStatus } from "../exchange.ts";
 import type { ControlExchange } from "./exchange.ts";
+import { readInit } from "./init.ts";
 import { preparePipes } from "./prepare-pipes.ts";
 
-export async function rest({ daemon, response }: ControlExchange): Promise<void> {
+/** @throws SandboxError invalid_argument */
+export async function rest({ daemon, request, response }: ControlExchange): Promise<void> {
+  await readInit(request);
   await preparePipes(daemon);
   daemon.rest.now();
   sendStatus(response, 204, { "cache-control": "no-store" });
