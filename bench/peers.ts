@@ -31,6 +31,7 @@ const ARCHIVES = {
     program: "usr/bin/inotifywait",
   },
   runsc: { packages: ["runsc"], program: "usr/bin/runsc" },
+  podman: { packages: ["podman", "conmon", "libgpgme11"], program: "usr/bin/podman" },
   // What sandbox-runtime asks for besides.
   ripgrep: { packages: ["ripgrep"], program: "usr/bin/rg" },
   socat: { packages: ["socat", "libwrap0"], program: "usr/bin/socat" },
@@ -56,6 +57,7 @@ export async function installPeers(): Promise<Peers> {
     bwrap: await installArchive("bwrap"),
     inotifywait: await installArchive("inotifywait"),
     runsc: await installArchive("runsc"),
+    podman: await installArchive("podman"),
     ripgrep: await installArchive("ripgrep"),
     socat: await installArchive("socat"),
   };
