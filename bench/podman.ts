@@ -11,6 +11,11 @@ import { ONE_TREE, type PeerRuntime } from "./runtime.ts";
 
 const run = promisify(execFile);
 
+/** Its own limits are above what some machines allow, and groups that it makes would stay behind. */
+const UNLIMITED = ["nofile=1024:1024", "nproc=1024:1024"]
+  .flatMap((limit) => ["--ulimit", limit])
+  .concat("--cgroups", "disabled");
+
 /** Tries it once, so that what does not run here says why. `runtime` starts its containers. */
 export async function openPodman(
   { debian, libraryPath, binaryPath }: Peers,
@@ -25,7 +30,8 @@ export async function openPodman(
     ...["--root", keep("storage"), "--runroot", keep("run"), "--tmpdir", keep("tmp")],
     ...["--conmon", join(dirname(debian.podman.path), "conmon"), "--runtime", runtime],
     ...["--cgroup-manager", "cgroupfs", "--events-backend", "none"],
-    ...["run", "--rm", "--network", "none", "--rootfs", `${layer?.root}:O`, "true"],
+    ...["run", "--rm", "--network", "none", ...UNLIMITED],
+    ...["--rootfs", `${layer?.root}:O`, "true"],
   ];
   const env = {
     HOME: keep("home"),
