@@ -31,7 +31,6 @@ const ARCHIVES = {
     program: "usr/bin/inotifywait",
   },
   runsc: { packages: ["runsc"], program: "usr/bin/runsc" },
-  podman: { packages: ["podman", "conmon", "libgpgme11"], program: "usr/bin/podman" },
   // What sandbox-runtime asks for besides.
   ripgrep: { packages: ["ripgrep"], program: "usr/bin/rg" },
   socat: { packages: ["socat", "libwrap0"], program: "usr/bin/socat" },
@@ -57,7 +56,6 @@ export async function installPeers(): Promise<Peers> {
     bwrap: await installArchive("bwrap"),
     inotifywait: await installArchive("inotifywait"),
     runsc: await installArchive("runsc"),
-    podman: await installArchive("podman"),
     ripgrep: await installArchive("ripgrep"),
     socat: await installArchive("socat"),
   };

@@ -10,7 +10,7 @@ import { baseLayers } from "../test/support/base-layer.ts";
 const run = promisify(execFile);
 
 /** Old crun refuses hosts with both kinds of cgroups: it gets to see one. */
-export const ONE_TREE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"';
+const ONE_TREE = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"';
 const RUNTIMES = ["crun", "runc"] as const;
 
 export interface PlainRuntime extends AsyncDisposable {
