@@ -1,9 +1,10 @@
 /**
  * Everything on this machine that sandboxes of a home could leave behind, as one comparable value.
- * Without a home it counts those of the whole machine.
+ * Without a home it counts those of the whole machine, of loop devices those of all tests.
  */
 
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 
 const CLAIMS = "/run/sandbox-mcp/ids";
@@ -87,7 +88,8 @@ async function listLoopDevices(home: string | undefined): Promise<string[]> {
   const backings = await Promise.all(
     devices.map(async (name) => (await readText(`/sys/block/${name}/loop/backing_file`)).trim()),
   );
-  return backings.filter((path) => path.startsWith(home ?? "/")).toSorted();
+  // Every home of a test lies below the directory for temporary files.
+  return backings.filter((path) => path.startsWith(home ?? tmpdir())).toSorted();
 }
 
 async function listCgroups(idPrefix: string): Promise<string[]> {
