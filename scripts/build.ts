@@ -3,7 +3,7 @@
  * those that run elsewhere as one file each.
  */
 
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { rolldown, type Plugin } from "rolldown";
 
@@ -16,6 +16,8 @@ await buildServer();
 await buildOne("src/envd/main.ts", { file: "envd.cjs", format: "cjs" });
 await buildOne("src/envd/starter.ts", { file: "envd-starter.cjs", format: "cjs" });
 await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
+// Programs for the system calls that Node lacks; they are run as they are.
+await cp(join(ROOT, "src/perl"), DIST, { recursive: true });
 
 /** CommonJS: modules of Node load much more when they are imported than when they are required. */
 async function buildServer(): Promise<void> {

@@ -15,7 +15,11 @@ import { SOCKET_NAMES } from "./network.ts";
 import { killGroup } from "./tool.ts";
 
 /** The daemon's code in its folder. */
-export const DAEMON_FILES = { program: "envd.cjs", starter: "start.cjs" } as const;
+export const DAEMON_FILES = {
+  program: "envd.cjs",
+  starter: "start.cjs",
+  inotify: "inotify.pl",
+} as const;
 const COMPILED = "envd.compiled";
 
 /** A machine on which the daemon does not start by itself in this time does without. */

@@ -120,6 +120,8 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
   const scripts = {
     [DAEMON_FILES.program]: await realpathOf(sources.bundle),
     [DAEMON_FILES.starter]: await realpathOf(sources.starter),
+    // Lies beside the bundle, here and there.
+    [DAEMON_FILES.inotify]: await realpathOf(join(dirname(sources.bundle), DAEMON_FILES.inotify)),
   };
   return { programs, scripts };
 }

@@ -1,14 +1,16 @@
 /** The parts that every operation of the daemon shares. */
 
+import { join } from "node:path";
 import { createAttributes, type Attributes } from "./attributes.ts";
 import { findCarried, type Command } from "./carried.ts";
-import { createWatcherRegistry, type WatcherRegistry } from "./filesystem/watchers.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
 import { createRest, type Rest } from "./rest.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
+import { createInotify } from "./watch/inotify.ts";
+import { createWatcherRegistry, type WatcherRegistry } from "./watch/watchers.ts";
 
 export interface Daemon {
   readonly settings: SettingsHolder;
@@ -28,6 +30,8 @@ export interface Daemon {
   readonly pipes: PipeSource;
 }
 
+/** Lies beside the daemon's own program. */
+const INOTIFY_PROGRAM = "inotify.pl";
 const IDENTITY_DIRECTORY = "/run/e2b";
 
 /** A daemon that knows nothing of its sandbox yet. `directory` is where its own files lie. */
@@ -36,6 +40,7 @@ export function createDaemon(directory: string): Daemon {
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
   const perl = findCarried(directory, "perl") ?? ["perl"];
   const attributes = createAttributes(perl);
+  const inotify = createInotify(perl, join(directory, INOTIFY_PROGRAM));
   const helper = findCarried(directory, "setpriv");
   return {
     settings: createSettings(),
@@ -43,7 +48,7 @@ export function createDaemon(directory: string): Daemon {
     accounts,
     log,
     processes: createProcessTable(log),
-    watchers: createWatcherRegistry({ accounts, attributes }),
+    watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     helper,
     identityDirectory: helper === undefined ? undefined : IDENTITY_DIRECTORY,
     perl,

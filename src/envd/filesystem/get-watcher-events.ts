@@ -3,7 +3,7 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import type { GetWatcherEventsRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf } from "../call.ts";
-import type { FileEvent } from "./watchers.ts";
+import type { FileEvent } from "../watch/watchers.ts";
 
 /** Far below the limit of a reply; what is left comes with the next fetch. */
 const MAX_REPLY_BYTES = 4_194_304;

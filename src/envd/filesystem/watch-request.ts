@@ -3,7 +3,7 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import type { CreateWatcherRequest, WatchDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
-import type { FileWatch } from "./watchers.ts";
+import type { FileWatch } from "../watch/watchers.ts";
 
 /** Opens the watch that a request asks for. @throws SandboxError see WatcherRegistry.open */
 export async function openWatch(

@@ -18,6 +18,7 @@ import { expect, test } from "vitest";
 import type { FilesystemEvent } from "../../../src/gen/filesystem/filesystem_pb.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
+import { Playback } from "../../support/playback.ts";
 
 /** Kinds of events by their numbers on the wire. */
 const KINDS = ["NONE", "CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"];
@@ -211,4 +212,62 @@ test("watches have a limit", async () => {
   expect((await faultOf(daemon.files.createWatcher({ path })))[0]).toBe("ResourceExhausted");
   await daemon.files.removeWatcher({ watcherId: created[0]?.watcherId ?? "" });
   expect((await daemon.files.createWatcher({ path })).watcherId).not.toBe("");
+});
+
+test("an entry that is moved and removed at once is told as just that, two hundred times", async () => {
+  await using daemon = await startTestDaemon();
+  const watch = await watchByPolling(daemon);
+  for (let round = 0; round < 200; round += 1) {
+    await run("sh", ["-c", ": > x; mv x z && rm z"], { cwd: watch.path });
+  }
+  const round = ["CREATE x", "RENAME x", "CREATE z", "REMOVE z"];
+  const told = Array.from({ length: 200 }, () => round).flat();
+  await expect.poll(async () => watch.names()).toEqual(told);
+});
+
+test("a directory that leaves the tree, comes back and is replaced is followed", async () => {
+  await using daemon = await startTestDaemon();
+  const watch = await watchByPolling(daemon, { recursive: true });
+  const outside = join(daemon.folder, "outside");
+  const at = (name: string) => join(watch.path, name);
+  await mkdir(at("d/e"), { recursive: true });
+  await writeFile(at("d/e/f"), "x");
+  await expect.poll(async () => watch.names()).toContain("CREATE d/e/f");
+  const first = (await watch.names()).length;
+  await rename(at("d"), outside);
+  await writeFile(join(outside, "e", "unseen"), "");
+  await rename(outside, at("d2"));
+  await expect
+    .poll(async () => (await watch.names()).slice(first).toSorted())
+    .toEqual(
+      ["RENAME d", "CREATE d2", "CREATE d2/e", "CREATE d2/e/f", "WRITE d2/e/f"]
+        .concat("CREATE d2/e/unseen")
+        .toSorted(),
+    );
+  const second = (await watch.names()).length;
+  await rename(at("d2"), at("d3"));
+  await writeFile(at("d3/e/new"), "");
+  await expect
+    .poll(async () => (await watch.names()).slice(second))
+    .toEqual(["RENAME d2", "CREATE d3", "CREATE d3/e/new"]);
+});
+
+test("entries that change places are both there afterwards", async () => {
+  await using daemon = await startTestDaemon();
+  const watch = await watchByPolling(daemon, { recursive: true });
+  await mkdir(join(watch.path, "a/in-a"), { recursive: true });
+  await mkdir(join(watch.path, "b/in-b"), { recursive: true });
+  await expect.poll(async () => watch.names()).toContain("CREATE b/in-b");
+  await expect.poll(async () => watch.names()).toContain("CREATE a/in-a");
+  // renameat2 with RENAME_EXCHANGE, which Node lacks.
+  const number = process.arch === "arm64" ? 276 : 316;
+  const exchange = `my ($a, $b) = qw(a b); syscall(${number}, -100, $a, -100, $b, 2) == 0 or die $!`;
+  await run("perl", ["-e", exchange], { cwd: watch.path });
+  const believed = async () => {
+    await watch.names();
+    const playback = new Playback();
+    for (const event of watch.events) playback.add(event);
+    return [...playback.names].toSorted();
+  };
+  await expect.poll(believed).toEqual(["a", "a/in-b", "b", "b/in-a"]);
 });

@@ -1,8 +1,8 @@
 /** Watches that nobody fetches from give way before the daemon's memory does. */
 
 import { expect, test } from "vitest";
-import { WatchBacklog } from "../../../src/envd/filesystem/watch-backlog.ts";
 import { EventQueue } from "../../../src/envd/queue.ts";
+import { WatchBacklog } from "../../../src/envd/watch/watch-backlog.ts";
 
 const MIB = 1_048_576;
 

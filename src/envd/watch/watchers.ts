@@ -7,9 +7,11 @@ import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import { randomId } from "../../wire/address.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
+import { describeEntry, type EntrySource } from "../filesystem/entry.ts";
+import type { DaemonLog } from "../log.ts";
 import { joinPath } from "../path.ts";
 import { EventQueue } from "../queue.ts";
-import { describeEntry, type EntrySource } from "./entry.ts";
+import type { Inotify } from "./inotify.ts";
 import { TreeWatch } from "./tree-watch.ts";
 import { WatchBacklog } from "./watch-backlog.ts";
 import { createWatchBudget } from "./watch-budget.ts";
@@ -43,6 +45,7 @@ export interface WatcherRegistry {
 
 /** Watches at one time, of both forms; each costs at least one watch of the kernel. */
 const MAX_WATCHES = 256;
+const OVERFLOW = "watch: the kernel dropped events, looking at the whole tree";
 /** What an event costs in the queue beside its name, and what its entry adds. */
 const EVENT_BYTES = 200;
 const ENTRY_BYTES = 800;
@@ -58,8 +61,13 @@ const WITH_ENTRY: ReadonlySet<EventType> = new Set([
   EventType.CHMOD,
 ]);
 
+export interface WatchSource extends EntrySource {
+  readonly inotify: Inotify;
+  readonly log: Pick<DaemonLog, "write">;
+}
+
 /** The registry of a daemon; without watches. */
-export function createWatcherRegistry(source: EntrySource): WatcherRegistry {
+export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   const budget = createWatchBudget();
   const backlog = new WatchBacklog<FileEvent>();
   const kept = new Map<string, FileWatch>();
@@ -71,6 +79,8 @@ export function createWatcherRegistry(source: EntrySource): WatcherRegistry {
       root: request.path,
       isRecursive: request.recursive,
       budget,
+      inotify: source.inotify,
+      onOverflow: () => source.log.write("warn", OVERFLOW, { path: request.path }),
       async onEvent(name, type) {
         const event = await toEvent({ name, type }, request, source);
         events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
