@@ -8,13 +8,16 @@ import {
   createServer,
   request as startRequest,
   type IncomingMessage,
+  type Server,
   type ServerResponse,
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
+import { connectionOptions, findForbiddenOption } from "../common/connection-options.ts";
 import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import { dialName } from "./dial.ts";
 import { toHostName } from "./host-names.ts";
+import type { Policies } from "./policies.ts";
 import type { DoorOptions } from "./tls-door.ts";
 
 const HTTP_PORT = 80;
@@ -26,6 +29,21 @@ const FRAMING = new Set(["content-length", "transfer-encoding"]);
 
 /** Listens; whoever names no host that its sandbox may reach is told so by a reply. */
 export async function startWebDoor(options: DoorOptions): Promise<void> {
+  const { policies, resolver } = options;
+  const dial = async (name: string) => dialName(resolver, name, HTTP_PORT);
+  const server = createWebServer({ policies, dial });
+  server.listen(options.port, options.address);
+  await once(server, "listening");
+}
+
+export interface WebServerOptions {
+  readonly policies: Policies;
+  /** A connection to the host of a name; undefined when it leads nowhere. */
+  readonly dial: (name: string) => Promise<Socket | undefined>;
+}
+
+/** The server of the door; it does not listen yet. */
+export function createWebServer(options: WebServerOptions): Server {
   const server = createServer(
     { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, noDelay: true },
     // It ends the response itself, whatever comes.
@@ -42,8 +60,7 @@ export async function startWebDoor(options: DoorOptions): Promise<void> {
     if (release === undefined) end();
     else socket.once("close", release);
   });
-  server.listen(options.port, options.address);
-  await once(server, "listening");
+  return server;
 }
 
 interface Exchange {
@@ -51,9 +68,11 @@ interface Exchange {
   readonly response: ServerResponse;
 }
 
-async function serve(options: DoorOptions, exchange: Exchange): Promise<void> {
+async function serve(options: WebServerOptions, exchange: Exchange): Promise<void> {
   const { request, response } = exchange;
   const sender = request.socket.remoteAddress ?? "";
+  const option = findForbiddenOption(request.headersDistinct["connection"]);
+  if (option !== undefined) return refuse(exchange, 400, `Connection may not name ${option}`);
   const name = nameOf(request);
   if (name === undefined) return refuse(exchange, 400, "the request names no host in a plain way");
   if (!options.policies.mayReach(sender, name)) {
@@ -86,11 +105,11 @@ function nameOf({ method, url = "", headers, rawHeaders }: IncomingMessage): str
 
 /** False when nothing was sent to the client yet and nothing will come. */
 async function pass(
-  { resolver }: DoorOptions,
+  { dial }: WebServerOptions,
   { request, response }: Exchange,
   name: string,
 ): Promise<boolean> {
-  const socket = await dialName(resolver, name, HTTP_PORT);
+  const socket = await dial(name);
   if (socket === undefined) return false;
   response.once("close", () => socket.destroy());
   if (response.destroyed) socket.destroy();
@@ -113,8 +132,9 @@ async function pass(
   return true;
 }
 
-function withoutHops({ headers }: IncomingMessage): NodeJS.Dict<string | string[]> {
-  const named = new Set((headers.connection ?? "").toLowerCase().split(/[\s,]+/));
+function withoutHops(message: IncomingMessage): NodeJS.Dict<string | string[]> {
+  const { headers, headersDistinct } = message;
+  const named = connectionOptions(headersDistinct["connection"]);
   return Object.fromEntries(
     Object.entries(headers).filter(
       ([name]) => FRAMING.has(name) || (!HOP_BY_HOP.has(name) && !named.has(name)),

@@ -12,6 +12,7 @@ import {
 } from "node:http";
 import { errorText } from "../common/errors.ts";
 import { basicUser } from "../common/http.ts";
+import { faultOfConnection } from "../wire/connection.ts";
 import { isAdmitted, tokenOf } from "./auth.ts";
 import { handleCors } from "./cors.ts";
 import type { Daemon } from "./daemon.ts";
@@ -103,6 +104,11 @@ async function passGates(
 ): Promise<void> {
   const { path, query } = splitTarget(request.url ?? "");
   const method = request.method ?? "";
+  const fault = faultOfConnection(request);
+  if (fault !== undefined) {
+    sendFault(response, 400, fault);
+    return;
+  }
   if (handleCors(request, response)) return;
   const token = tokenOf(request.headers);
   if (!isAdmitted(daemon.settings.current, { method, path, token })) {

@@ -1,6 +1,7 @@
 /** Which headers pass: never those of one connection, never a credential of the platform. */
 
 import type { IncomingMessage } from "node:http";
+import { connectionOptions } from "../common/connection-options.ts";
 import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import {
@@ -20,6 +21,9 @@ const FORWARDING: ReadonlySet<string> = new Set([
   "x-real-ip",
 ]);
 
+/** Without it a body would be read as the next message, whatever a `Connection` header says. */
+const LENGTH = "content-length";
+
 const KEY_SHAPE = /e2b_[0-9a-f]{40}/gi;
 
 export interface Passage {
@@ -32,11 +36,12 @@ export interface Passage {
 /** The headers for the service inside, as a flat list of names and values. */
 export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): string[] {
   const { endpoint, port } = passage;
-  const named = connectionOptions(request.headers.connection);
+  const named = connectionOptions(request.headersDistinct["connection"]);
   const headers: string[] = [];
   for (const [name, value] of pairs(request.rawHeaders)) {
     const key = name.toLowerCase();
-    if (key === "host" || HOP_BY_HOP.has(key) || named.has(key) || FORWARDING.has(key)) continue;
+    if (key === "host" || HOP_BY_HOP.has(key) || FORWARDING.has(key)) continue;
+    if (named.has(key) && key !== LENGTH) continue;
     if (isCredential(key, value, passage)) continue;
     headers.push(name, value);
   }
@@ -97,11 +102,11 @@ export interface ReplyRules {
 
 /** The headers for the client, as a flat list. */
 export function toClientHeaders(reply: IncomingMessage, rules: ReplyRules): string[] {
-  const named = connectionOptions(reply.headers.connection);
+  const named = connectionOptions(reply.headersDistinct["connection"]);
   const headers: string[] = [];
   for (const [name, value] of pairs(reply.rawHeaders)) {
     const key = name.toLowerCase();
-    if (HOP_BY_HOP.has(key) || named.has(key)) continue;
+    if (HOP_BY_HOP.has(key) || (named.has(key) && key !== LENGTH)) continue;
     if (!rules.keepsCors && key.startsWith("access-control-")) continue;
     headers.push(name, key === "set-cookie" ? withoutForeignDomain(value, rules.host) : value);
   }
@@ -123,10 +128,6 @@ function withoutForeignDomain(cookie: string, host: string): string {
       return name !== "domain" || domain.replace(/^\./, "") === own;
     })
     .join(";");
-}
-
-function connectionOptions(value: string | undefined): ReadonlySet<string> {
-  return new Set((value ?? "").split(",").map((option) => option.trim().toLowerCase()));
 }
 
 function* pairs(rawHeaders: readonly string[]): Generator<readonly [string, string]> {

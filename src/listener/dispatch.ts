@@ -12,6 +12,7 @@ import {
   withoutPort,
   type SandboxAddress,
 } from "../wire/address.ts";
+import { faultOfConnection } from "../wire/connection.ts";
 import { SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
@@ -45,7 +46,23 @@ export interface RequestHead {
   readonly sandboxPorts: readonly string[];
 }
 
-export function readHead(request: IncomingMessage): RequestHead {
+/** Who answers a request; first of all, it must be one request to every reader. */
+export function dispatchRequest(request: IncomingMessage, domain: string): Destination {
+  const fault = faultOfConnection(request);
+  return fault === undefined ? dispatch(readHead(request), domain) : refuse(fault);
+}
+
+/**
+ * Who answers an upgrade. One with a body is refused: where the body ends and the other protocol
+ * begins, the client and the service inside would have to agree.
+ */
+export function dispatchUpgrade(request: IncomingMessage, domain: string): Destination {
+  const { "content-length": length = "0", "transfer-encoding": coding } = request.headers;
+  if (Number(length) !== 0 || coding !== undefined) return refuse("Invalid upgrade: it has a body");
+  return dispatchRequest(request, domain);
+}
+
+function readHead(request: IncomingMessage): RequestHead {
   const headers = request.headersDistinct;
   return {
     target: request.url ?? "",

@@ -9,7 +9,7 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { dispatch, readHead, type Destination } from "./dispatch.ts";
+import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
 
 /** Real clients send a few hundred bytes. */
@@ -191,9 +191,11 @@ function attach(server: Server, { options, state, sockets }: DoorParts): void {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
   });
+  const responses = new WeakMap<Duplex, ServerResponse>();
   server.on("request", (request, response) => {
+    responses.set(request.socket, response);
     if (state.isDraining) response.setHeader("connection", "close");
-    const destination = dispatch(readHead(request), options.domain);
+    const destination = dispatchRequest(request, options.domain);
     const work = handleRequest({ request, response, destination }, options.handlers, state);
     // Faults of handlers end here: the peer gets a fixed text, the log the reason.
     work.catch((error: unknown) => {
@@ -205,7 +207,7 @@ function attach(server: Server, { options, state, sockets }: DoorParts): void {
     socket.on("error", (error) =>
       options.log.debug({ op: "http.upgrade", reason: errorText(error) }, "connection broke"),
     );
-    const target = toTarget(dispatch(readHead(request), options.domain));
+    const target = toTarget(dispatchUpgrade(request, options.domain));
     if (target === undefined) {
       socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
       return;
@@ -215,7 +217,13 @@ function attach(server: Server, { options, state, sockets }: DoorParts): void {
       socket.destroy();
     });
   });
-  server.on("clientError", (error, socket) => refuseBroken(error, socket));
+  server.on("clientError", (error, socket) => {
+    const response = responses.get(socket);
+    const isUnderWay = response?.headersSent === true && !response.writableFinished;
+    // A second head within a reply would be read as a part of it, or as the reply to another request.
+    if (isUnderWay) socket.end();
+    else refuseBroken(error, socket);
+  });
 }
 
 interface Arrival {

@@ -69,3 +69,12 @@ export function mutate(random: Random, source: Uint8Array): Buffer {
   }
   return bytes;
 }
+
+const SEEDS = 1_000_000_000;
+
+/** The seed of a run: that of FUZZ_SEED or a new one, printed under the name that asks for it. */
+export function printedSeed(name: string): number {
+  const seed = Number(process.env["FUZZ_SEED"] ?? Date.now() % SEEDS);
+  process.stderr.write(`${name}: FUZZ_SEED=${seed}\n`);
+  return seed;
+}

@@ -1,0 +1,51 @@
+/**
+ * What a `Connection` header names is left out of what goes on (RFC 9110, 7.6.1). No sender may
+ * have a header left out by which the request is framed, routed or admitted: RFC 9110 forbids it,
+ * and the server behind would read another request than the one that was looked at.
+ */
+
+/** Names in lower case, each with what depends on it. */
+const END_TO_END: readonly string[] = [
+  // Where the body ends, and whether it comes: the rest would be read as the next request.
+  "content-length",
+  "transfer-encoding",
+  "trailer",
+  "expect",
+  // What the body is.
+  "content-type",
+  "content-encoding",
+  "content-range",
+  "range",
+  // Which service is meant, and from which site.
+  "host",
+  "origin",
+  // Who asks.
+  "authorization",
+  "cookie",
+  // What a gateway says of the client.
+  "forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-port",
+  "x-forwarded-proto",
+  "x-real-ip",
+];
+
+/** Everything that cannot stand in a header name parts two of them: no reader finds more names. */
+const SEPARATOR_PATTERN = /[^!#$%&'*+.^_`|~0-9a-z-]+/;
+
+/** The names in every `Connection` header of a message, in lower case. */
+export function connectionOptions(values: readonly string[] = []): ReadonlySet<string> {
+  const names = values.flatMap((value) => value.toLowerCase().split(SEPARATOR_PATTERN));
+  return new Set(names.filter((name) => name !== ""));
+}
+
+/** The first name that no `Connection` header may have, with those that a service adds. */
+export function findForbiddenOption(
+  values: readonly string[] | undefined,
+  added: readonly string[] = [],
+): string | undefined {
+  if (values === undefined) return undefined;
+  const named = connectionOptions(values);
+  return [...END_TO_END, ...added].find((name) => named.has(name));
+}
