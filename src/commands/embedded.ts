@@ -138,7 +138,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const door: PrivateDoor = { ...address, findRun: (id) => sandboxes.locate(id) };
   const gateway = createGateway({
     sandboxes,
-    isPlatformKey: (text) => keys.teamOf(text) !== undefined,
+    keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
     log,
   });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));

@@ -7,8 +7,10 @@ import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { admit, type Admission, type Doorkeeper } from "./admit.ts";
 import { dialPort } from "./dial.ts";
+import { isSecretInTarget } from "./headers.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
-import { crowded, sendRefusal, type Refusal } from "./refusal.ts";
+import { crowded, secretInTarget, sendRefusal, type Refusal } from "./refusal.ts";
+import type { PlatformKeys } from "./secret-finder.ts";
 import { secure } from "./secure.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
 
@@ -17,8 +19,8 @@ const MAX_CONNECTIONS_PER_SANDBOX = 512;
 
 export interface GatewayOptions {
   readonly sandboxes: Doorkeeper;
-  /** Whether a text is a key of this service; such headers never enter a sandbox. */
-  readonly isPlatformKey: (text: string) => boolean;
+  /** They never enter a sandbox. */
+  readonly keys: PlatformKeys;
   readonly log: Logger;
 }
 
@@ -52,7 +54,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     if ("status" in admission) return admission;
     const { endpoint } = admission;
     const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;
-    return isCrowded ? crowded(endpoint.sandboxId, MAX_CONNECTIONS_PER_SANDBOX) : admission;
+    if (isCrowded) return crowded(endpoint.sandboxId, MAX_CONNECTIONS_PER_SANDBOX);
+    const passage = { ...admission, keys: options.keys };
+    return isSecretInTarget(request, passage) ? secretInTarget() : admission;
   }
 
   function toExchange(arrival: Arrival, { endpoint, port }: Admission): Exchange {
@@ -60,7 +64,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     return {
       request,
       response,
-      passage: { endpoint, port, isPlatformKey: options.isPlatformKey },
+      passage: { endpoint, port, keys: options.keys },
       log: options.log,
       rules: { host: request.headers.host ?? "", keepsCors: target.hasOwnHost },
     };

@@ -10,6 +10,7 @@ import {
   ENVD_PORT,
   TRAFFIC_TOKEN_HEADER,
 } from "../wire/headers.ts";
+import { createSecretFinder, type PlatformKeys, type SecretFinder } from "./secret-finder.ts";
 
 /** Said by us, or by nobody. */
 const FORWARDING: ReadonlySet<string> = new Set([
@@ -24,26 +25,36 @@ const FORWARDING: ReadonlySet<string> = new Set([
 /** Without it a body would be read as the next message, whatever a `Connection` header says. */
 const LENGTH = "content-length";
 
-const KEY_SHAPE = /e2b_[0-9a-f]{40}/gi;
+const COOKIE = "cookie";
 
 export interface Passage {
   readonly endpoint: Endpoint;
   readonly port: number;
-  /** Whether a text is a key of this service. */
-  readonly isPlatformKey: (text: string) => boolean;
+  readonly keys: PlatformKeys;
+}
+
+/** Whether what cannot be taken out of a request holds a secret: its target, host or protocol. */
+export function isSecretInTarget(
+  { url = "", headers }: IncomingMessage,
+  { endpoint, keys }: Passage,
+): boolean {
+  const finder = createSecretFinder(keys, [endpoint.accessToken, endpoint.trafficToken]);
+  return [url, headers.host ?? "", headers.upgrade ?? ""].some((text) => finder.holdsSecret(text));
 }
 
 /** The headers for the service inside, as a flat list of names and values. */
 export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): string[] {
   const { endpoint, port } = passage;
   const named = connectionOptions(request.headersDistinct["connection"]);
+  const finder = createSecretFinder(passage.keys, [endpoint.accessToken, endpoint.trafficToken]);
   const headers: string[] = [];
   for (const [name, value] of pairs(request.rawHeaders)) {
     const key = name.toLowerCase();
     if (key === "host" || HOP_BY_HOP.has(key) || FORWARDING.has(key)) continue;
     if (named.has(key) && key !== LENGTH) continue;
-    if (isCredential(key, value, passage)) continue;
-    headers.push(name, value);
+    if (isCredential(key, value, passage) || finder.holdsSecret(name)) continue;
+    if (isOwnToken(key, value, passage) || !finder.holdsSecret(value)) headers.push(name, value);
+    else if (key === COOKIE) headers.push(...otherCookies(name, value, finder));
   }
   const { host = "localhost" } = request.headers;
   if (port === ENVD_PORT) headers.push("host", host);
@@ -75,22 +86,22 @@ function forwardingHeaders(
 }
 
 /** What opens the platform is not for the service inside; what is its own stays. */
-function isCredential(key: string, value: string, passage: Passage): boolean {
+function isCredential(key: string, value: string, { port, keys }: Passage): boolean {
   if (key === TRAFFIC_TOKEN_HEADER) return true;
-  if (key === ACCESS_TOKEN_HEADER) return passage.port !== ENVD_PORT;
-  if (key === API_KEY_HEADER && passage.isPlatformKey(value)) return true;
-  return secretsIn(value, passage) || secretsIn(decodedBasic(value), passage);
+  if (key === ACCESS_TOKEN_HEADER) return port !== ENVD_PORT;
+  return key === API_KEY_HEADER && keys.isKey(value);
 }
 
-function secretsIn(text: string, { endpoint, isPlatformKey }: Passage): boolean {
-  const tokens = [endpoint.accessToken, endpoint.trafficToken];
-  if (tokens.some((token) => token !== undefined && text.includes(token))) return true;
-  return (text.match(KEY_SHAPE) ?? []).some((candidate) => isPlatformKey(candidate));
+/** The daemon alone is told its token, in the one header for it. */
+function isOwnToken(key: string, value: string, { endpoint }: Passage): boolean {
+  return key === ACCESS_TOKEN_HEADER && value === endpoint.accessToken;
 }
 
-function decodedBasic(value: string): string {
-  const [, encoded] = /^basic\s+([a-z0-9+/=_-]+)$/i.exec(value) ?? [];
-  return encoded === undefined ? "" : Buffer.from(encoded, "base64").toString("latin1");
+/** The header with the cookies that hold no secret; nothing where none is left. */
+function otherCookies(name: string, value: string, finder: SecretFinder): string[] {
+  const cookies = value.split(";").filter((cookie) => !finder.holdsSecret(cookie));
+  const rest = cookies.join(";").trim();
+  return rest === "" || finder.holdsSecret(rest) ? [] : [name, rest];
 }
 
 export interface ReplyRules {

@@ -54,6 +54,11 @@ export function crowded(sandboxId: string, limit: number): Refusal {
   return refuse(429, { sandboxId, message: tooManyConnections(limit), connectionLimit: limit });
 }
 
+/** It cannot be taken out without changing what was asked for. */
+export function secretInTarget(): Refusal {
+  return refuse(400, { message: "the request's target holds a key or token of this service" });
+}
+
 export function unattributed(message: string): Refusal {
   return refuse(400, { message });
 }

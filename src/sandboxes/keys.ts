@@ -75,17 +75,20 @@ export function revokeKeys(store: Store, idOrName: string): KeyRecord[] {
 export interface KeyCheck {
   /** Undefined for what is no key here. */
   teamOf(key: string): string | undefined;
+  /** The keys that were given and not made: nothing is known of their shape. */
+  readonly given: readonly string[];
   /** A key for a team that counts until the process ends. */
   issue(team: string): string;
 }
 
 /**
  * Accepts the stored keys, read anew each time so that a revocation counts at once, and the given
- * ones, which are kept as hashes and belong to the first team.
+ * ones, which are compared as hashes and belong to the first team.
  */
 export function createKeyCheck(store: Store, given: readonly string[]): KeyCheck {
   const teams = new Map(given.map((key) => [hashKey(key), DEFAULT_TEAM]));
   return {
+    given,
     teamOf(key) {
       // Found by hash: how long that takes tells nothing about the key.
       const hash = hashKey(key);

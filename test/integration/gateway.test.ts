@@ -138,6 +138,7 @@ test("credentials of the platform do not enter a port", async () => {
   const headers = seen(reply.text);
   expect(Object.keys(headers).toSorted()).toEqual([
     "connection",
+    "cookie",
     "e2b-sandbox-id",
     "e2b-sandbox-port",
     "host",
@@ -145,6 +146,7 @@ test("credentials of the platform do not enter a port", async () => {
     "x-forwarded-proto",
     "x-kept",
   ]);
+  expect(headers).toMatchObject({ cookie: "a=1" });
 });
 
 test("a sandbox has a host of its own; only there may any page read its replies", async () => {

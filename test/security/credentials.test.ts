@@ -65,6 +65,12 @@ const SPELLINGS: Readonly<Record<string, (secrets: Secrets) => Spelling>> = {
     headers: ["transfer-encoding: chunked", "trailer: x-api-key"],
     chunks: `2\r\nhi\r\n0\r\nx-api-key: ${key}\r\n\r\n`,
   }),
+  "a cookie": ({ key }) => ({ headers: [`Cookie: a=1; key=${key}`] }),
+  "percent signs": ({ key }) => ({ headers: [`x-secret: key=${key.replace("_", "%5F")}`] }),
+  "base64url of a longer text": ({ key }) => ({
+    headers: [`x-secret: ${Buffer.from(`{"key":"${key}"}`).toString("base64url")}`],
+  }),
+  "the name of a header": ({ key }) => ({ headers: [`${key}: 1`] }),
   // It is there in each of them: without it nobody gets in.
   "the token of private ports": () => ({ headers: [] }),
   "the token of the daemon": ({ token }) => ({ headers: [`X-Access-Token: ${token}`] }),
@@ -84,13 +90,13 @@ const WAYS = [
 ];
 
 test.for(WAYS)(
-  "R6 12 spellings, none of which arrives with $way",
+  "R6 16 spellings, none of which arrives with $way",
   async ({ way, ...how }, context) => {
     const key = service.embedded.apiKey;
     const token = String(sandbox.envdAccessToken);
     const traffic = String(sandbox.trafficAccessToken);
     const spellings = Object.entries(SPELLINGS);
-    expect(spellings).toHaveLength(12);
+    expect(spellings).toHaveLength(16);
     for (const [name, spell] of spellings) {
       const { headers, options = [], chunks } = spell({ key, token });
       // What follows the head of an upgrade is not HTTP.
@@ -111,7 +117,8 @@ test.for(WAYS)(
       const reply = await exchange(service.embedded.socketPath, lines, chunks);
       const arrived = recorder.take();
       expect([name, statusIn(reply)]).toEqual([name, way === "a request" ? 200 : 101]);
-      const secrets = [key, token, traffic, encode(`${key}:`), encode(`user:${key}`)];
+      const encoded = [`${key}:`, `user:${key}`, `{"key":"${key}"}`].map((text) => encode(text));
+      const secrets = [key, key.replace("_", "%5F"), token, traffic, ...encoded];
       expect([name, secrets.filter((secret) => arrived.includes(secret))]).toEqual([name, []]);
       expect([name, own.filter((line) => !arrived.includes(line))]).toEqual([name, []]);
     }

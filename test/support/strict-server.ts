@@ -15,7 +15,7 @@ export interface StrictServer extends AsyncDisposable {
   readonly port: number;
   /** The requests so far once every connection is closed; they are forgotten then. */
   take(): Promise<readonly StrictRequest[]>;
-  /** The bytes of the same connections, forgotten by `take`. */
+  /** The bytes of the connections that were taken last. */
   bytes(): string;
 }
 
@@ -31,6 +31,7 @@ const LOST_BODY_MS = 300;
 export async function startStrictServer(): Promise<StrictServer> {
   let requests: StrictRequest[] = [];
   let kept = "";
+  let last = "";
   const open = new Set<Socket>();
   const server = createServer((socket) => {
     open.add(socket);
@@ -40,7 +41,8 @@ export async function startStrictServer(): Promise<StrictServer> {
       const found = parseRequests(text);
       for (const { head } of found.slice(answered)) {
         answered += 1;
-        socket.write(/^upgrade: /im.test(head) ? SWITCH : REPLY);
+        if (/^upgrade: /im.test(head)) socket.end(SWITCH);
+        else socket.write(REPLY);
       }
     };
     socket.on("error", () => socket.destroy());
@@ -67,10 +69,11 @@ export async function startStrictServer(): Promise<StrictServer> {
       for (const socket of open) await once(socket, "close");
       const taken = requests;
       requests = [];
+      last = kept;
       kept = "";
       return taken;
     },
-    bytes: () => kept,
+    bytes: () => last,
     async [Symbol.asyncDispose]() {
       const closed = once(server, "close");
       server.close();
