@@ -18,6 +18,8 @@ if (major < MIN_NODE_MAJOR) {
 
 /** Everything else is imported only now: an old Node could not even load it. */
 async function start(): Promise<void> {
+  const { lockInspector } = await import("./inspector-lock.ts");
+  lockInspector(process.env);
   const { keepCompiled } = await import("./compile-cache.ts");
   keepCompiled(process.env, process.argv.slice(2));
   const { runProgram } = await import("./cli.ts");

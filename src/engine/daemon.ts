@@ -23,6 +23,7 @@ import { basename, dirname, join, relative } from "node:path";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
+import { copyLoader } from "./daemon-loader.ts";
 import { readIfThere } from "./files.ts";
 import { DAEMONS } from "./prune.ts";
 import { runTool } from "./tool.ts";
@@ -31,19 +32,23 @@ import { runTool } from "./tool.ts";
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 3;
+const LAYOUT = 4;
 const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
+const OPENSSL_CONFIG = "openssl.cnf";
 /**
  * Small heaps: the daemon streams, it keeps nothing large. It collects garbage when it rests, so the
- * engine's own look for some, seconds later, finds nothing and costs as much again.
+ * engine's own look for some, seconds later, finds nothing and costs as much again. SIGUSR1 starts no
+ * inspector, and OpenSSL reads an empty configuration: that of a sandbox could name libraries to load.
  */
-const NODE_FLAGS = [
+const nodeFlags = (directory: string): string[] => [
   "--v8-pool-size=0",
   "--max-semi-space-size=1",
   "--max-old-space-size=128",
   "--no-memory-reducer",
+  "--disable-sigusr1",
+  `--openssl-config=${join(directory, OPENSSL_CONFIG)}`,
 ];
 
 const manifestSchema = z.record(
@@ -64,15 +69,17 @@ export interface DaemonSources {
 
 /**
  * The command of PID 1: a shell that starts the daemon again when it ends, and that reaps what
- * sandboxed programs leave behind. Its own output goes to the container's /dev/null.
+ * sandboxed programs leave behind. Its own output goes to the container's /dev/null. SIGINT is the one
+ * signal that a shell with `-c` catches: without the trap it would end at the daemon's next end.
  */
 export function initCommand(): string[] {
   const run = (program: string) =>
     [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
       `${DAEMON_DIRECTORY}/${program}`,
     );
-  const daemon = [...run("node"), ...NODE_FLAGS, ...daemonWords(DAEMON_DIRECTORY)];
+  const daemon = [...run("node"), ...nodeFlags(DAEMON_DIRECTORY), ...daemonWords(DAEMON_DIRECTORY)];
   const loop = `exec </dev/null >/dev/null 2>&1
+trap : INT
 n=0
 while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
   return [...run("sh"), "-c", loop];
@@ -164,8 +171,9 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
     throw new SandboxError("failed_precondition", `need one loader, found ${[...loaders].join()}`);
   }
   for (const library of libraries) await copyFile(library, join(draft, "lib", basename(library)));
-  await copyFile(loader, join(draft, "loader"));
-  await writeCompileCache(draft, NODE_FLAGS);
+  await copyLoader(loader, join(draft, "loader"), DAEMON_DIRECTORY);
+  await writeFile(join(draft, OPENSSL_CONFIG), "");
+  await writeCompileCache(draft, nodeFlags(draft));
   await settleModes(draft);
   await writeFile(join(draft, MANIFEST), JSON.stringify(await describeFolder(draft)));
 }

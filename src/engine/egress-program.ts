@@ -59,7 +59,13 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       pauseMs = Math.min(pauseMs * 2, RESTART_MS.longest);
     };
     started.child.once("exit", again);
-    for (const [sender, domains] of table) await started.send({ sender, domains });
+    try {
+      for (const [sender, domains] of table) await started.send({ sender, domains });
+    } catch (error) {
+      // One that does not take its names would keep its ports from the next one.
+      started.child.kill("SIGKILL");
+      throw error;
+    }
     pauseMs = RESTART_MS.first;
     return started;
   };
@@ -112,7 +118,13 @@ async function startRun(options: EgressProgramOptions): Promise<Run> {
   const { network, slot, resolvers, hosts, program } = options;
   // By its text: the account that it runs under may find no file of ours.
   const text = await readFile(program, "utf8");
-  const words = [`--max-old-space-size=${MAX_MEMORY_MB}`, "--input-type=module", "--eval", text];
+  const words = [
+    `--max-old-space-size=${MAX_MEMORY_MB}`,
+    "--disable-sigusr1",
+    "--input-type=module",
+    "--eval",
+    text,
+  ];
   const [file, ...args] = launcherCommand([
     ["chdir", "/"],
     ["netns", network],

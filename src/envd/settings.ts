@@ -14,6 +14,8 @@ export interface Settings {
 export interface SettingsHolder {
   /** The settings as they are now; read them again after every wait. */
   readonly current: Settings;
+  /** Whether the host has said anything to this daemon; one that started anew has heard nothing. */
+  readonly isTold: boolean;
   /** Takes over what the host sent; false when something newer was there already. */
   apply(request: InitRequest): boolean;
 }
@@ -29,12 +31,17 @@ export function createSettings(): SettingsHolder {
     defaultUser: FIRST_USER,
     defaultWorkdir: undefined,
   };
+  let isTold = false;
   let newestMs = Number.NEGATIVE_INFINITY;
   return {
     get current() {
       return current;
     },
+    get isTold() {
+      return isTold;
+    },
     apply(request) {
+      isTold = true;
       if (request.timestamp !== undefined) {
         const sentMs = Date.parse(request.timestamp);
         if (sentMs <= newestMs) return false;

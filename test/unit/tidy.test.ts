@@ -44,7 +44,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "config.ts": ["common", "settings.ts"],
   "cli.ts": ["common", "config.ts", "commands"],
   "compile-cache.ts": ["common"],
-  "main.ts": ["cli.ts", "compile-cache.ts"],
+  "inspector-lock.ts": [],
+  "main.ts": ["cli.ts", "compile-cache.ts", "inspector-lock.ts"],
 };
 
 /** Packages and modules that only these rooms may use. */

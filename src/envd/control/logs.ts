@@ -1,12 +1,15 @@
 /**
  * GET /logs: the daemon's log lines as they come, without an end. One reader at a time. A reader
- * that comes again names the daemon and the last line that it had, and misses nothing.
+ * that comes again names the daemon and the last line that it had, and misses nothing. Before /init
+ * it is refused with 409: a request that waited in the queue of the listening socket while one daemon
+ * ended and another one started tells the host so that the new one knows nothing of its sandbox.
  */
 
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { DAEMON_ID_HEADER } from "../../wire/headers.ts";
+import { sendStatus } from "../exchange.ts";
 import { splitTarget } from "../server.ts";
 import type { ControlExchange } from "./exchange.ts";
 
@@ -17,6 +20,10 @@ const GATHER_MS = 20;
 export function createLogsHandler(): (exchange: ControlExchange) => Promise<void> {
   let current: AbortController | undefined;
   return async ({ daemon, request, response }) => {
+    if (!daemon.settings.isTold) {
+      sendStatus(response, 409);
+      return;
+    }
     current?.abort();
     const reader = new AbortController();
     current = reader;
