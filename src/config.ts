@@ -42,6 +42,8 @@ export interface Config {
   /** Undefined: 2 for `serve`, 1 for the embedded service. */
   readonly pool: number | undefined;
   readonly maxSandboxes: number;
+  /** Undefined: what the shares of the other teams leave. */
+  readonly maxSandboxesPerTeam: number | undefined;
   readonly limits: {
     readonly memoryMb: number;
     readonly cpus: number;
@@ -184,6 +186,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     apiKey: given.apiKey,
     pool: given.pool,
     maxSandboxes: given.maxSandboxes ?? 100,
+    maxSandboxesPerTeam: given.maxSandboxesPerTeam,
     limits: {
       memoryMb: given.memoryMb ?? 512,
       cpus: given.cpus ?? 2,

@@ -91,7 +91,7 @@ const SETTINGS = {
   domain: {
     flag: "domain",
     environment: "SANDBOX_MCP_DOMAIN",
-    schema: z.string().regex(/^[a-z0-9.-]+(:[0-9]{1,5})?$/i, "expected a domain name"),
+    schema: z.string().regex(/^[a-z0-9.-]{1,200}(:[0-9]{1,5})?$/i, "expected a domain name"),
     help: "gateway hosts are {port}-{sandboxID}.<domain>",
   },
   apiKey: {
@@ -111,6 +111,12 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_MAX_SANDBOXES",
     schema: integer(1, MAX_SANDBOXES),
     help: "sandboxes alive at once; beyond it create answers 429",
+  },
+  maxSandboxesPerTeam: {
+    flag: "max-sandboxes-per-team",
+    environment: "SANDBOX_MCP_MAX_SANDBOXES_PER_TEAM",
+    schema: integer(1, MAX_SANDBOXES),
+    help: "sandboxes of one team at once; by default all but what is kept for the other teams",
   },
   memoryMb: {
     flag: "memory-mb",

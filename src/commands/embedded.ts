@@ -58,6 +58,8 @@ export interface EmbeddedOptions {
   readonly engine: Engine;
   readonly limits: ContainerLimits;
   readonly maxSandboxes: number;
+  /** Undefined: what the shares of the other teams leave. */
+  readonly maxSandboxesPerTeam?: number | undefined;
   /** Sandboxes that are kept started for creates to come. */
   readonly poolSize: number;
   readonly builtIns: readonly BuiltInTemplate[];
@@ -129,6 +131,8 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     await startSandboxes({
       ...options,
       ...toTemplateRules(options),
+      givenTeams: options.apiKeys.length > 0 ? [DEFAULT_TEAM] : [],
+      maxSandboxesPerTeam: options.maxSandboxesPerTeam,
       engine,
       store,
       clock,

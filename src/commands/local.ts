@@ -52,6 +52,7 @@ export async function startLocal(
     engine,
     limits: config.limits,
     maxSandboxes: config.maxSandboxes,
+    maxSandboxesPerTeam: config.maxSandboxesPerTeam,
     builtIns: builtInTemplates(config.home),
     domain: config.domain,
     log,

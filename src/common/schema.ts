@@ -23,12 +23,18 @@ export function toListedSchema<T extends z.ZodObject>(schema: T) {
   return { "~standard": { ...schema["~standard"], jsonSchema } };
 }
 
-/** All faults of a failed parse as one line, each with the field that it concerns. */
+/** A body can have thousands of faults: whoever reads them needs the first few. */
+const MAX_FAULTS = 8;
+/** A path has names that the sender chose, of any length. */
+const MAX_PATH_CHARACTERS = 200;
+
+/** The first faults of a failed parse as one line, each with the field that it concerns. */
 export function faultsOf(error: z.ZodError): string {
-  return error.issues
-    .map((issue) => {
-      const path = issue.path.map(String).join(".");
-      return path === "" ? issue.message : `${path}: ${issue.message}`;
-    })
-    .join("; ");
+  const { issues } = error;
+  const told = issues.slice(0, MAX_FAULTS).map((issue) => {
+    const path = issue.path.map(String).join(".").slice(0, MAX_PATH_CHARACTERS).toWellFormed();
+    return path === "" ? issue.message : `${path}: ${issue.message}`;
+  });
+  const more = issues.length - told.length;
+  return [...told, ...(more > 0 ? [`${more} more faults`] : [])].join("; ");
 }

@@ -2,6 +2,7 @@
 
 import { isIP, isIPv4 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
+import { MAX_NETWORK_ENTRIES } from "../wire/bounds.ts";
 import type { Network } from "../wire/control.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 
@@ -42,6 +43,12 @@ export function checkEgressRules(
 }
 
 function checkEgress(allowed: readonly string[], denied: readonly string[]): void {
+  const amount = allowed.length + denied.length;
+  if (amount > MAX_NETWORK_ENTRIES) {
+    refuse(
+      `allowOut and denyOut can have at most ${MAX_NETWORK_ENTRIES} entries together, not ${amount}`,
+    );
+  }
   for (const entry of denied) if (!isAddressOrCidr(entry)) refuse(`invalid denied CIDR ${entry}`);
   for (const entry of allowed) {
     if (isUnspecified(entry)) refuse(`invalid allowed address ${entry}`);

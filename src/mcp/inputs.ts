@@ -1,6 +1,7 @@
 /** Fields that several tools share. Each call makes a schema of its own: schemas are listed flat. */
 
 import { z } from "../common/schema.ts";
+import { checkPairs, type PairBounds } from "../wire/bounds.ts";
 
 const MAX_PATH_CHARACTERS = 4_096;
 const MAX_PAIRS = 100;
@@ -29,12 +30,13 @@ export function userInput() {
 }
 
 /** Names and values as a list, because a record has no portable schema. */
-export function pairsInput(description: string) {
+export function pairsInput(description: string, bounds: PairBounds) {
   const pair = z.strictObject({
     name: z.string().min(1).max(256).describe("Name."),
     value: z.string().max(MAX_VALUE_CHARACTERS).describe("Value."),
   });
-  return z.array(pair).max(MAX_PAIRS).optional().describe(description);
+  const pairs = z.array(pair).max(MAX_PAIRS).superRefine(checkPairs(bounds));
+  return pairs.optional().describe(description);
 }
 
 /** Pairs as the wire has them. */

@@ -4,12 +4,13 @@ import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.t
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
-import { MESSAGES, tooManySandboxes } from "../wire/messages.ts";
+import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./member.ts";
+import type { Place } from "./places.ts";
 import { toIntent, type Plan, type Wish } from "./plan.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
@@ -39,30 +40,38 @@ export async function createSandbox(
  * Starts what was checked and resolved before.
  * @throws SandboxError resource_exhausted when there are too many, unavailable when it fails.
  */
-export async function startSandbox(
-  domain: Domain,
-  plan: Plan,
-  signal: AbortSignal,
-): Promise<Sandbox> {
-  if (domain.members.size + domain.starting.amount >= domain.maxSandboxes) {
-    throw new SandboxError("resource_exhausted", tooManySandboxes(domain.maxSandboxes));
-  }
-  domain.starting.amount += 1;
-  const beganMs = performance.now();
-  try {
-    await requireDiskSpace(domain.directory);
-    const sandbox = await start(domain, plan, signal);
-    const { sandboxId } = sandbox;
-    const durationMs = Math.round(performance.now() - beganMs);
-    const entry = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
-    domain.log.info(entry, "sandbox.create ok");
-    return sandbox;
-  } finally {
-    domain.starting.amount -= 1;
-  }
+async function startSandbox(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
+  using place = domain.places.take(domain.team);
+  return await startInPlace(domain, plan, { place, signal });
 }
 
-async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
+/** Where a start has its place, and what ends it before it is over. */
+interface StartTerms {
+  readonly place: Place;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * As `startSandbox`, in a place that was taken before. The place is freed when the sandbox counts by
+ * itself; after a fault the caller frees it.
+ */
+export async function startInPlace(
+  domain: Domain,
+  plan: Plan,
+  terms: StartTerms,
+): Promise<Sandbox> {
+  const beganMs = performance.now();
+  await requireDiskSpace(domain.directory);
+  const sandbox = await start(domain, plan, terms);
+  const { sandboxId } = sandbox;
+  const durationMs = Math.round(performance.now() - beganMs);
+  const entry = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
+  domain.log.info(entry, "sandbox.create ok");
+  return sandbox;
+}
+
+async function start(domain: Domain, plan: Plan, terms: StartTerms): Promise<Sandbox> {
+  const { place, signal } = terms;
   const intent = toIntent(domain, plan);
   const wish: Wish = { plan, intent, spec: toSpec(domain, intent, plan.resolved.build) };
   const started =
@@ -70,6 +79,7 @@ async function start(domain: Domain, plan: Plan, signal: AbortSignal): Promise<S
   const { container } = started;
   const record = await commitOrUndo(domain, plan, started);
   const member = admitMember(domain, container, record);
+  place[Symbol.dispose]();
   followMember(domain, member, { isInitialized: true });
   const { mcpServers } = record;
   const fields = mcpServers.length === 0 ? {} : { mcp_servers: mcpServers.join(",") };

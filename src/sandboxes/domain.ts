@@ -11,6 +11,7 @@ import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/me
 import type { Later } from "./later.ts";
 import type { LogBook } from "./log-book.ts";
 import type { Meter } from "./meter.ts";
+import type { Places } from "./places.ts";
 import type { Wish } from "./plan.ts";
 import type { Warm } from "./pool.ts";
 import { beginRun, type Run } from "./run.ts";
@@ -48,8 +49,8 @@ export interface Domain extends Later {
   noteExpiry(): void;
   /** A sandbox that was started before and fits, the caller's from then on; undefined for none. */
   takeWarm(wish: Wish): Warm | undefined;
-  /** How many are being started, for all teams. */
-  readonly starting: { amount: number };
+  /** Who may have one more, for all teams. */
+  readonly places: Places;
   /** When somebody last had something to do with a running sandbox, in Unix milliseconds. */
   readonly used: { atMs: number };
   /** Builds whose forks are being started: they are not let go meanwhile. */

@@ -13,9 +13,10 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
-import { startSandbox } from "./create-sandbox.ts";
+import { startInPlace } from "./create-sandbox.ts";
 import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
+import type { Place } from "./places.ts";
 import type { Plan } from "./plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
@@ -50,14 +51,22 @@ export async function forkSandbox(
   checkOptions(domain, options);
   const member = requireForkable(domain, sandboxId);
   const source = member.record;
+  // All at once and before anything is copied, so that no other create takes one meanwhile.
+  using taken = takePlaces(domain, options.count);
+  const { places, refusals } = taken;
+  if (places.length === 0) return refusals;
   const build = await copyFiles(domain, member);
   const { buildId } = build;
   const gate = createGate(STARTS_AT_ONCE);
+  const signal = domain.closing;
   try {
     await step("fork.copied");
     const plan = toPlan(domain, source, { build, timeoutSeconds: options.timeoutSeconds });
-    const starts = Array.from({ length: options.count }, () =>
-      gate.run(() => startSandbox(domain, plan, domain.closing)),
+    const starts = places.map((place) =>
+      gate.run(async () => {
+        using own = place;
+        return await startInPlace(domain, plan, { place: own, signal });
+      }),
     );
     const results = await Promise.allSettled(starts);
     await step("fork.started");
@@ -65,9 +74,10 @@ export async function forkSandbox(
       { op: "sandbox.fork", sandboxId, count: options.count, outcome: "ok" },
       "sandbox.fork ok",
     );
-    return results.map((result) =>
+    const outcomes = results.map((result) =>
       result.status === "fulfilled" ? { sandbox: result.value } : { error: result.reason },
     );
+    return [...outcomes, ...refusals];
   } finally {
     domain.forking.delete(buildId);
     await releaseForkBuild(domain, buildId);
@@ -75,11 +85,27 @@ export async function forkSandbox(
   }
 }
 
-function checkOptions({ maxSandboxes }: Domain, { count, timeoutSeconds }: ForkOptions): void {
+/** As many places as there are, and a refusal for each of the others. */
+function takePlaces({ places: all, team }: Domain, count: number) {
+  const stack = new DisposableStack();
+  const places: Place[] = [];
+  const refusals: ForkResult[] = [];
+  for (let index = 0; index < count; index += 1) {
+    try {
+      places.push(stack.use(all.take(team)));
+    } catch (error) {
+      refusals.push({ error });
+    }
+  }
+  return { places, refusals, [Symbol.dispose]: () => stack.dispose() };
+}
+
+function checkOptions(domain: Domain, { count, timeoutSeconds }: ForkOptions): void {
+  const { limit } = domain.places.sharesOf(domain.team);
   checkTimeout(timeoutSeconds);
   if (count < 1) throw refuse(MESSAGES.forkTooFew);
   if (count > MAX_FORKS) throw refuse(`Count cannot be greater than ${MAX_FORKS}`);
-  if (count >= maxSandboxes) throw refuse(forkTooMany(maxSandboxes));
+  if (count >= limit) throw refuse(forkTooMany(limit));
 }
 
 function refuse(message: string): SandboxError {

@@ -12,6 +12,9 @@ const KEY_PATTERN = /^e2b_[0-9a-f]{40}$/;
 const ID_CHARACTERS = 8;
 /** It is the namespace of what the team makes. */
 const TEAM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,62}$/;
+const MAX_NAME_CHARACTERS = 128;
+/** Terminals show names, and lists of keys have a line for each. */
+const NAME_PATTERN = /^[^\p{Cc}\p{Cs}\u2028\u2029]+$/u;
 const MASK_START = 2;
 const MASK_END = 4;
 
@@ -34,13 +37,18 @@ export interface KeyHolder {
 
 /**
  * Makes and stores a key.
- * @throws SandboxError invalid_argument when the team cannot be one.
+ * @throws SandboxError invalid_argument when the team cannot be one, or the name none.
  */
 export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey {
   const { name, team = DEFAULT_TEAM } = holder;
   if (!TEAM_PATTERN.test(team)) {
     throw new SandboxError("invalid_argument", `${JSON.stringify(team)} cannot be a team`, {
       hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
+    });
+  }
+  if (name.length > MAX_NAME_CHARACTERS || !NAME_PATTERN.test(name)) {
+    throw new SandboxError("invalid_argument", "the name of the key cannot be one", {
+      hint: `1 to ${MAX_NAME_CHARACTERS} characters without line breaks or control characters`,
     });
   }
   const key = newKey();

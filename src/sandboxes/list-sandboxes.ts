@@ -1,5 +1,7 @@
 /** Lists the sandboxes of a team, filtered and in pages. */
 
+import type { SandboxRecord } from "../store/store.ts";
+import { findSizeFault, METADATA_BOUNDS } from "../wire/bounds.ts";
 import type { Domain, Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
@@ -30,12 +32,34 @@ export function listSandboxes(domain: Domain, query: ListQuery): SandboxList {
   );
   const page = paginate(
     found,
-    ({ record: { startedAtMs, sandboxId } }) => ({ atMs: startedAtMs, id: sandboxId }),
+    {
+      positionOf: ({ record }) => ({ atMs: record.startedAtMs, id: record.sandboxId }),
+      weigh: ({ record }) => weightOf(record),
+    },
     query.page,
   );
   const totalRunning = found.filter((member) => stateOf(member) === "running").length;
-  const items = page.items.map((member) => describeMember(domain, member));
+  const items = page.items.map((member) => withListedMetadata(describeMember(domain, member)));
   return { ...page, items, totalRunning };
+}
+
+/** Of what every sandbox has in a list: identifiers, times and limits. */
+const PLAIN_BYTES = 1_024;
+
+/** How many bytes a list has for it. */
+function weightOf({ metadata, volumeMounts }: SandboxRecord): number {
+  const listed = metadata === null || !isListed(metadata) ? {} : metadata;
+  return PLAIN_BYTES + Buffer.byteLength(JSON.stringify([listed, volumeMounts]));
+}
+
+/** A sandbox of an older home can have more metadata than a list has room for: its detail tells it. */
+function withListedMetadata(sandbox: Sandbox): Sandbox {
+  const { metadata } = sandbox;
+  return metadata === undefined || isListed(metadata) ? sandbox : { ...sandbox, metadata: {} };
+}
+
+function isListed(metadata: Readonly<Record<string, string>>): boolean {
+  return findSizeFault(Object.entries(metadata), METADATA_BOUNDS) === undefined;
 }
 
 /** What is told of a member. */

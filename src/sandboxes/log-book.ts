@@ -15,6 +15,8 @@ const FORGET_INTERVAL_MS = 3_600_000;
 
 /** Memory that one read may take; readers page by time. */
 const MAX_READ_LINES = 10_000;
+/** Of lines in one read: a reply has each of them twice. */
+const MAX_READ_BYTES = 4_194_304;
 
 /** A record of a sandbox's log. */
 export type LogRecord = LogLine;
@@ -110,7 +112,7 @@ export function startLogBook(options: {
     },
     read(query) {
       requireKnown(query);
-      return store.logs.read(toFilter(query, clock.now()));
+      return withinBytes(store.logs.read(toFilter(query, clock.now())));
     },
     requireKnown,
     [Symbol.dispose]() {
@@ -118,6 +120,16 @@ export function startLogBook(options: {
       batch.flush();
     },
   };
+}
+
+/** The first lines that are not too many bytes; always one. */
+function withinBytes(lines: LogLine[]): LogLine[] {
+  let bytes = 0;
+  const end = lines.findIndex(({ line }, index) => {
+    bytes += Buffer.byteLength(line);
+    return index > 0 && bytes > MAX_READ_BYTES;
+  });
+  return end === -1 ? lines : lines.slice(0, end);
 }
 
 function toFilter(query: LogQuery, nowMs: number): LogFilter {

@@ -24,28 +24,44 @@ export interface Page<T> {
   readonly nextToken?: string;
 }
 
+/** Of a page; a reply is a few times as large while it is made. */
+const MAX_PAGE_BYTES = 8_388_608;
+
+/** What is asked of each item of a list. */
+interface ItemView<T> {
+  positionOf(item: T): Position;
+  /** Its bytes in a reply; absent where all items are small. */
+  weigh?(item: T): number;
+}
+
 /**
- * One page of items, newest first or the exact reverse.
+ * One page of items, newest first or the exact reverse. Where items have a weight, the page ends
+ * before they exceed 8 MiB, but never before its first.
  * @throws SandboxError invalid_argument when the token is not one of ours for this order.
  */
-export function paginate<T>(
-  items: readonly T[],
-  positionOf: (item: T) => Position,
-  request: PageRequest,
-): Page<T> {
+export function paginate<T>(items: readonly T[], view: ItemView<T>, request: PageRequest): Page<T> {
   const { order, limit, token } = request;
   const compare = (left: T, right: T) =>
-    comparePositions(positionOf(left), positionOf(right), order);
+    comparePositions(view.positionOf(left), view.positionOf(right), order);
   const sorted = items.toSorted(compare);
   const after = token === undefined || token === "" ? undefined : decodeToken(token, order);
   const rest =
     after === undefined
       ? sorted
-      : sorted.filter((item) => comparePositions(positionOf(item), after, order) > 0);
-  const page = rest.slice(0, limit);
+      : sorted.filter((item) => comparePositions(view.positionOf(item), after, order) > 0);
+  const page = fit(rest.slice(0, limit), view);
   const last = page.at(-1);
-  if (last === undefined || rest.length <= limit) return { items: page };
-  return { items: page, nextToken: encodeToken(positionOf(last), order) };
+  if (last === undefined || rest.length <= page.length) return { items: page };
+  return { items: page, nextToken: encodeToken(view.positionOf(last), order) };
+}
+
+function fit<T>(items: readonly T[], view: ItemView<T>): readonly T[] {
+  let bytes = 0;
+  const end = items.findIndex((item, index) => {
+    bytes += view.weigh?.(item) ?? 0;
+    return index > 0 && bytes > MAX_PAGE_BYTES;
+  });
+  return end === -1 ? items : items.slice(0, end);
 }
 
 function comparePositions(left: Position, right: Position, order: Order): number {

@@ -55,7 +55,7 @@ export function startPool(domain: Domain, size: number): Pool {
       pauseMs = QUIET_MS;
       const nowMs = domain.clock.now();
       const isQuiet = nowMs - domain.used.atMs >= QUIET_MS;
-      if (domain.starting.amount > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
+      if (domain.places.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
         admit(await startOne(domain));
         patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;

@@ -173,9 +173,10 @@ function toRunning(domain: Domain, member: Member, options: ResumeOptions): Part
 }
 
 /** Paused ones count at creation already; a service started anew may allow fewer. */
-function requireRoom({ members, maxSandboxes }: Domain): void {
-  const running = [...members.values()].filter(({ run }) => run !== undefined).length;
-  if (running >= maxSandboxes) {
-    throw new SandboxError("resource_exhausted", tooManySandboxes(maxSandboxes));
-  }
+function requireRoom({ members, maxSandboxes, places, team }: Domain): void {
+  const running = [...members.values()].filter(({ run }) => run !== undefined);
+  if (running.length < maxSandboxes) return;
+  const own = running.filter(({ record }) => record.team === team).length;
+  const message = tooManySandboxes({ ...places.sharesOf(team), own, maxSandboxes });
+  throw new SandboxError("resource_exhausted", message);
 }

@@ -10,6 +10,7 @@ import type { LogLine, Store } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
+import { countByTeam, countMembers, type SandboxCount } from "./count.ts";
 import { createSandbox } from "./create-sandbox.ts";
 import { findMember, requireMember, type Domain, type Member } from "./domain.ts";
 import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
@@ -29,6 +30,7 @@ import { endMember } from "./member.ts";
 import { startMeter, type Sample, type SampleRange } from "./meter.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
+import { createPlaces } from "./places.ts";
 import { startPool } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
 import {
@@ -69,6 +71,10 @@ export interface SandboxesOptions {
   /** Of each sandbox. */
   readonly limits: ContainerLimits;
   readonly maxSandboxes: number;
+  /** Of each team; undefined for what the shares of the other teams leave. */
+  readonly maxSandboxesPerTeam: number | undefined;
+  /** Teams of keys that are not in the store. */
+  readonly givenTeams: readonly string[];
   /** Sandboxes that are kept started for creates to come; they count for no limit. */
   readonly poolSize: number;
   readonly builtIns: readonly BuiltInTemplate[];
@@ -113,13 +119,6 @@ export interface TeamSandboxes {
   latestMetric(sandboxId: string): Sample | undefined;
 }
 
-/** How many there are. */
-export interface SandboxCount {
-  readonly running: number;
-  readonly paused: number;
-  readonly starting: number;
-}
-
 /** The room of sandboxes: itself as the first team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   of(team: string): TeamSandboxes;
@@ -158,6 +157,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     void track(doLater({ clock, log, closing: closing.signal }, subject, work));
 
   const team = DEFAULT_TEAM;
+  const teams = () => [...store.keys.teams(), ...options.givenTeams];
   const templateOptions = { ...options, later, layersDirectory, team };
   await registerBuiltIns(templateOptions);
   const domain: Domain = {
@@ -175,7 +175,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     noteExpiry: () => expiry.note(),
     takeWarm: (wish) => pool.take(wish),
     later,
-    starting: { amount: 0 },
+    places: createPlaces({ ...options, teams, count: () => countByTeam(members) }),
     used: { atMs: 0 },
     forking: new Set(),
   };
@@ -214,11 +214,6 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 /** The room on behalf of a team. */
 function asTeam(domain: Domain, options: TemplatesOptions, team: string): Domain {
   return { ...domain, team, templates: createTemplates({ ...options, team }) };
-}
-
-function countMembers({ members, starting }: Domain): SandboxCount {
-  const running = [...members.values()].filter(({ run }) => run !== undefined).length;
-  return { running, paused: members.size - running, starting: starting.amount };
 }
 
 /** Runs work that must be over before the room is. */

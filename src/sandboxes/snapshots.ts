@@ -8,6 +8,7 @@ import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messa
 import { DEFAULT_TAG } from "./built-ins.ts";
 import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
+import { requireTagPlace } from "./template-tags.ts";
 import { writeBuild } from "./write-build.ts";
 
 export interface Snapshot {
@@ -60,8 +61,11 @@ export async function createSnapshot(
 }
 
 async function take(domain: Domain, member: Member, name: SnapshotName): Promise<Snapshot> {
+  const known = ownTemplate(domain, name);
+  // Before anything is copied, and again when it becomes known.
+  if (known !== undefined) requireTagPlace(domain, known.templateId, [name.tag]);
   return writeBuild(domain, member, {
-    templateId: ownTemplate(domain, name)?.templateId ?? randomId(),
+    templateId: known?.templateId ?? randomId(),
     commit: (build) => commit(domain, build, name),
   });
 }
@@ -86,6 +90,7 @@ function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapsho
     };
     const { templateId } = template;
     const { buildId } = build;
+    requireTagPlace(domain, templateId, [name.tag]);
     store.templates.put({ ...template, updatedAtMs: nowMs });
     store.builds.put({ ...build, templateId });
     store.builds.tag({ templateId, tag: name.tag, buildId, createdAtMs: nowMs });
@@ -133,7 +138,7 @@ export function listSnapshots(domain: Domain, query: SnapshotQuery): Page<Snapsh
     .filter(({ sources }) => query.sandboxId === undefined || sources.includes(query.sandboxId));
   const page = paginate(
     entries,
-    ({ createdAtMs, templateId }) => ({ atMs: createdAtMs, id: templateId }),
+    { positionOf: ({ createdAtMs, templateId }) => ({ atMs: createdAtMs, id: templateId }) },
     query.page,
   );
   return { ...page, items: page.items.map(({ snapshot }) => snapshot) };

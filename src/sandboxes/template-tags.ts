@@ -14,6 +14,8 @@ import { lookUp, requireReference } from "./resolve-template.ts";
 
 /** Each is a row; a request that names more is no honest one. */
 const MAX_TAGS = 100;
+/** A list tells all of them at once. */
+const MAX_TAGS_OF_TEMPLATE = 1_000;
 
 /** Tags that were given, and the build on which they stand now. */
 export interface AssignedTags {
@@ -71,11 +73,29 @@ export function assignTags(
     const build = store.builds.tagged(templateId, from);
     if (build === undefined) throw new SandboxError("not_found", tagMissing(from, target));
     const { buildId } = build;
+    requireTagPlace(options, templateId, tags);
     for (const tag of tags) {
       store.builds.tag({ templateId, tag, buildId, createdAtMs: clock.now() });
     }
     return { tags, buildId };
   });
+}
+
+/**
+ * Makes sure that a template may have these tags besides those that it has.
+ * @throws SandboxError resource_exhausted when they would be too many.
+ */
+export function requireTagPlace(
+  { store }: Pick<TemplatesOptions, "store">,
+  templateId: string,
+  tags: readonly string[],
+): void {
+  const known = store.builds.tags(templateId).map(({ tag }) => tag);
+  const amount = new Set([...known, ...tags]).size;
+  // Moving a tag is always possible, also in a template of an older home that has more.
+  if (amount <= Math.max(MAX_TAGS_OF_TEMPLATE, known.length)) return;
+  const message = `a template has at most ${MAX_TAGS_OF_TEMPLATE} tags, this one ${known.length}`;
+  throw new SandboxError("resource_exhausted", message);
 }
 
 /**

@@ -96,7 +96,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     builds: (template, page) =>
       paginate(
         store.builds.ofTemplate(template.templateId),
-        ({ createdAtMs, buildId }) => ({ atMs: createdAtMs, id: buildId }),
+        { positionOf: ({ createdAtMs, buildId }) => ({ atMs: createdAtMs, id: buildId }) },
         page,
       ),
     list: () =>

@@ -7,13 +7,14 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { storedId } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
+import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { nowOrLater } from "./later.ts";
 
-/** Each is a mount in the kernel's tables. */
-const MAX_MOUNTS = 32;
+/** Of a team; a list tells all of them at once. */
+const MAX_VOLUMES = 1_000;
 
 const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
 const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -40,7 +41,11 @@ export function volumeDirectory(domain: Domain, volumeId: string): string {
   return join(domain.volumesDirectory, volumeId);
 }
 
-/** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
+/**
+ * Makes an empty volume.
+ * @throws SandboxError invalid_argument for a bad name, or one that is taken, resource_exhausted
+ * when the team has as many as it may.
+ */
 export async function createVolume(domain: Domain, name: string): Promise<Volume> {
   const { store, clock, team } = domain;
   if (!NAME_PATTERN.test(name)) {
@@ -51,6 +56,11 @@ export async function createVolume(domain: Domain, name: string): Promise<Volume
   store.transaction(() => {
     if (store.volumes.getByName(team, name) !== undefined) {
       throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
+    }
+    const amount = store.volumes.all().filter((other) => other.team === team).length;
+    if (amount >= MAX_VOLUMES) {
+      const message = `your team has ${amount} volumes of at most ${MAX_VOLUMES}`;
+      throw new SandboxError("resource_exhausted", message);
     }
     store.volumes.add(volume);
   });

@@ -5,6 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import { toRecord, toRecords } from "./records.ts";
 import { prepare } from "./statement.ts";
 import { keyRecordSchema, type KeyTable } from "./store.ts";
+import { DEFAULT_TEAM } from "./team.ts";
 
 export function openKeys(database: DatabaseSync): KeyTable {
   const insert = prepare(
@@ -13,6 +14,10 @@ export function openKeys(database: DatabaseSync): KeyTable {
   );
   const selectHash = prepare(database, "SELECT record FROM keys WHERE hash = ?");
   const selectAll = prepare(database, "SELECT record FROM keys");
+  const selectTeams = prepare(
+    database,
+    "SELECT DISTINCT coalesce(record ->> 'team', ?) AS team FROM keys",
+  );
   const erase = prepare(database, "DELETE FROM keys WHERE key_id = ?");
   return {
     add(record) {
@@ -22,6 +27,7 @@ export function openKeys(database: DatabaseSync): KeyTable {
     },
     getByHash: (hash) => toRecord(keyRecordSchema, selectHash.get(hash)),
     all: () => toRecords(keyRecordSchema, selectAll.all()),
+    teams: () => selectTeams.all(DEFAULT_TEAM).map((row) => String(row["team"])),
     remove: (keyId) => erase.run(keyId) > 0,
   };
 }

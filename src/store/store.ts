@@ -190,6 +190,8 @@ export interface KeyTable {
   add(record: KeyRecord): void;
   getByHash(hash: string): KeyRecord | undefined;
   all(): KeyRecord[];
+  /** Of all keys, each once. */
+  teams(): string[];
   /** Whether there was one. */
   remove(keyId: string): boolean;
 }

@@ -1,11 +1,30 @@
 /** Bodies of the control API, in the wire's own spelling. Source: docs/wire.md. */
 
 import { z } from "../common/schema.ts";
+import {
+  boundedPairs,
+  boundedText,
+  ENVIRONMENT_BOUNDS,
+  MAX_MASKED_HOST_CHARACTERS,
+  MAX_MOUNTS,
+  MAX_NETWORK_ENTRIES,
+  MAX_NETWORK_ENTRY_CHARACTERS,
+  MAX_REFERENCE_CHARACTERS,
+  METADATA_BOUNDS,
+  mountPath,
+} from "./bounds.ts";
 
 const MAX_INT32 = 2_147_483_647;
 const seconds = z.int().min(0).max(MAX_INT32);
 const stringMap = z.record(z.string(), z.string());
 
+const reference = boundedText(MAX_REFERENCE_CHARACTERS);
+const networkEntries = z
+  .array(boundedText(MAX_NETWORK_ENTRY_CHARACTERS))
+  .max(MAX_NETWORK_ENTRIES)
+  .optional();
+
+/** As it is kept and told: records of an older home may exceed what a request may ask for. */
 export const networkSchema = z.object({
   allowPublicTraffic: z.boolean().optional(),
   allowOut: z.array(z.string()).optional(),
@@ -18,18 +37,25 @@ export const networkSchema = z.object({
   egressProxy: z.unknown().optional(),
 });
 
+const networkRequestSchema = networkSchema.extend({
+  allowOut: networkEntries,
+  denyOut: networkEntries,
+  maskRequestHost: boundedText(MAX_MASKED_HOST_CHARACTERS).optional(),
+});
+
 /** Body of `PUT /sandboxes/{sandboxID}/network`. */
-export const networkUpdateSchema = networkSchema
+export const networkUpdateSchema = networkRequestSchema
   .pick({ allowOut: true, denyOut: true, rules: true, egressProxy: true })
   .extend({ allow_internet_access: z.boolean().optional() });
 
 export type Network = z.infer<typeof networkSchema>;
 
 const volumeMountSchema = z.object({ name: z.string(), path: z.string() });
+const volumeMountRequestSchema = z.object({ name: reference, path: mountPath() });
 
 /** Body of `POST /sandboxes`; `POST /v2/sandboxes` differs in defaults only. */
 export const createRequestSchema = z.object({
-  templateID: z.string(),
+  templateID: reference,
   timeout: seconds.optional(),
   autoPause: z.boolean().optional(),
   /** False: an automatic pause keeps the files only. */
@@ -37,13 +63,13 @@ export const createRequestSchema = z.object({
   autoResume: z.object({ enabled: z.boolean() }).optional(),
   secure: z.boolean().optional(),
   allow_internet_access: z.boolean().optional(),
-  network: networkSchema.optional(),
-  metadata: stringMap.optional(),
-  envVars: stringMap.optional(),
+  network: networkRequestSchema.optional(),
+  metadata: boundedPairs(METADATA_BOUNDS).optional(),
+  envVars: boundedPairs(ENVIRONMENT_BOUNDS).optional(),
   mcp: z.record(z.string(), z.unknown()).nullable().optional(),
   /** Not offered here; named so that it is refused rather than ignored. */
   iam: z.unknown().optional(),
-  volumeMounts: z.array(volumeMountSchema).optional(),
+  volumeMounts: z.array(volumeMountRequestSchema).max(MAX_MOUNTS).optional(),
 });
 
 export type CreateRequest = z.infer<typeof createRequestSchema>;
@@ -118,7 +144,7 @@ export const forkRequestSchema = z.object({
   timeout: seconds.optional(),
   count: z.int().min(-MAX_INT32).max(MAX_INT32).optional(),
 });
-export const snapshotRequestSchema = z.object({ name: z.string().optional() });
+export const snapshotRequestSchema = z.object({ name: reference.optional() });
 
 /** Reply of snapshot creation. */
 export const snapshotSchema = z.object({ snapshotID: z.string(), names: z.array(z.string()) });
@@ -149,7 +175,7 @@ export const forkResultSchema = z.object({
 export type ForkResultBody = z.infer<typeof forkResultSchema>;
 
 /** Body of `POST /volumes`. */
-export const volumeRequestSchema = z.object({ name: z.string() });
+export const volumeRequestSchema = z.object({ name: reference });
 
 /** Reply of `POST /volumes` and `GET /volumes/{volumeID}`. */
 export const volumeSchema = z.object({
@@ -211,10 +237,10 @@ export const templateUpdateSchema = z.object({ public: z.boolean() });
 export const templateNamesSchema = z.object({ names: z.array(z.string()) });
 
 /** Body of `POST /templates/tags`. */
-export const tagRequestSchema = z.object({ target: z.string(), tags: z.array(z.string()) });
+export const tagRequestSchema = z.object({ target: reference, tags: z.array(reference) });
 
 /** Body of `DELETE /templates/tags`. */
-export const untagRequestSchema = z.object({ name: z.string(), tags: z.array(z.string()) });
+export const untagRequestSchema = z.object({ name: reference, tags: z.array(reference) });
 
 /** Reply of `POST /templates/tags`. */
 export const assignedTagsSchema = z.object({ tags: z.array(z.string()), buildID: z.string() });

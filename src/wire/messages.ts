@@ -74,8 +74,26 @@ export function timeoutTooLong(hours: number): string {
   return `Timeout cannot be greater than ${hours} hours`;
 }
 
-export function tooManySandboxes(limit: number): string {
-  return `you have reached the maximum number of concurrent E2B sandboxes (${limit}). If you need more, raise --max-sandboxes`;
+/** How many sandboxes there are and may be, for a team and for the service. */
+export interface SandboxFigures {
+  readonly own: number;
+  readonly limit: number;
+  readonly guaranteed: number;
+  readonly maxSandboxes: number;
+}
+
+/** With the figures of the team, and without those of the others. */
+export function tooManySandboxes(figures: SandboxFigures): string {
+  const { own, limit, guaranteed, maxSandboxes } = figures;
+  const isOwn = own >= limit && limit < maxSandboxes;
+  const reached = isOwn ? limit : maxSandboxes;
+  const setting = isOwn ? "--max-sandboxes-per-team" : "--max-sandboxes";
+  const parts = [
+    `your team has ${own} of at most ${limit}, paused ones included`,
+    `the service takes ${maxSandboxes}`,
+    ...(guaranteed < maxSandboxes ? [`each team is sure of ${guaranteed}`] : []),
+  ];
+  return `you have reached the maximum number of concurrent E2B sandboxes (${reached}): ${parts.join(", ")}. If you need more, raise ${setting}`;
 }
 
 export function tooManyConnections(limit: number): string {

@@ -109,7 +109,7 @@ test("forks beyond the limit say so, each for itself", async () => {
     [1, 2].map(() => ({
       code: 429,
       message:
-        "you have reached the maximum number of concurrent E2B sandboxes (6). If you need more, raise --max-sandboxes",
+        "you have reached the maximum number of concurrent E2B sandboxes (6): your team has 6 of at most 6, paused ones included, the service takes 6. If you need more, raise --max-sandboxes",
     })),
   );
   await endAll();

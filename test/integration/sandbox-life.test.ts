@@ -156,7 +156,7 @@ test("there are at most as many as were allowed", async () => {
   expect(replies.find(({ status }) => status === 429)?.body).toEqual({
     code: 429,
     message:
-      "you have reached the maximum number of concurrent E2B sandboxes (2). If you need more, raise --max-sandboxes",
+      "you have reached the maximum number of concurrent E2B sandboxes (2): your team has 2 of at most 2, paused ones included, the service takes 2. If you need more, raise --max-sandboxes",
   });
 });
 

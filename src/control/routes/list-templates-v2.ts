@@ -16,7 +16,9 @@ export const listTemplatesV2Route = defineRoute({
   async handle({ query }, { sandboxes }) {
     const { items, nextToken } = paginate(
       sandboxes.templates.list(),
-      ({ template }) => ({ atMs: template.createdAtMs, id: template.templateId }),
+      {
+        positionOf: ({ template }) => ({ atMs: template.createdAtMs, id: template.templateId }),
+      },
       { order: "asc", limit: query.limit, token: query.nextToken },
     );
     return {

@@ -9,7 +9,7 @@ import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { errnoText } from "../errno.ts";
 import type { OutputName } from "./frames.ts";
-import type { Launch } from "./launch.ts";
+import { commandText, type Launch } from "./launch.ts";
 import { toOutcome, type Outcome } from "./outcome.ts";
 import { closePipe, type Pipe, type PipeSource } from "./pipes.ts";
 
@@ -54,7 +54,7 @@ interface PipedOptions {
 /** Starts a process with pipes. @throws SandboxError invalid_argument, resource_exhausted */
 export async function startPiped(options: PipedOptions): Promise<Carrier> {
   const { config } = options;
-  const command = [config.cmd, ...config.args].join(" ");
+  const command = commandText(config);
   const subject = `error starting process '${command}': fork/exec /bin/sh`;
   const taken: Pipe[] = [];
   try {

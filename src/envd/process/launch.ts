@@ -8,6 +8,7 @@ import { DEFAULT_PATH, type Command } from "../carried.ts";
 import { errnoText } from "../errno.ts";
 import { canChangeOwner } from "../owner.ts";
 import type { User } from "../user.ts";
+import { requireExecutable, requireNames } from "./exec-bounds.ts";
 
 /** What is executed, and as whom; `file`, `args` and `ids` are what `spawn` is told for pipes. */
 export interface Launch {
@@ -40,7 +41,11 @@ export interface LaunchRequest {
 const EXEC_SCRIPT =
   '[ -n "$1" ] || { echo "sh: empty command not found" >&2; exit 127; }; exec "$@"';
 
-/** @throws SandboxError invalid_argument when the folder cannot be entered, or for a NUL byte. */
+/**
+ * Plans the execution.
+ * @throws SandboxError invalid_argument when the folder cannot be entered, for a NUL byte, and for
+ * more than a program can be started with.
+ */
 export function planLaunch(request: LaunchRequest): Launch {
   const { config, cwd } = request;
   const words = [config.cmd, ...config.args];
@@ -48,11 +53,14 @@ export function planLaunch(request: LaunchRequest): Launch {
   if ([...words, ...variables].some((text) => text.includes("\0"))) {
     throw new SandboxError("invalid_argument", "command or environment contains a NUL byte");
   }
+  requireNames(Object.keys(config.envs));
+  const env = environmentOf(request);
+  requireExecutable(words, env);
   requireEnterable(request);
   return {
     ...identify(request, words),
     cwd,
-    env: environmentOf(request),
+    env,
     words,
     identity: canChangeOwner() ? request.user : undefined,
   };
@@ -76,6 +84,15 @@ function identify(
   };
 }
 
+/** How much of a command an error repeats. */
+const MAX_COMMAND_CHARACTERS = 1_000;
+
+/** A command as errors tell it. */
+export function commandText({ cmd, args }: Pick<ProcessConfig, "cmd" | "args">): string {
+  const text = [cmd, ...args].join(" ");
+  return text.length > MAX_COMMAND_CHARACTERS ? `${text.slice(0, MAX_COMMAND_CHARACTERS)}…` : text;
+}
+
 /** Later rows override earlier ones; nothing else is inherited. */
 function environmentOf({ config, user, globals }: LaunchRequest): Record<string, string> {
   return Object.fromEntries([
@@ -93,7 +110,7 @@ function environmentOf({ config, user, globals }: LaunchRequest): Record<string,
  * looks without another thread, which takes a tenth of the time; nothing inside can mount what hangs.
  */
 function requireEnterable({ config, cwd, user }: LaunchRequest): void {
-  const command = [config.cmd, ...config.args].join(" ");
+  const command = commandText(config);
   const fault = (text: string, cause?: unknown) =>
     new SandboxError(
       "invalid_argument",

@@ -9,7 +9,7 @@ import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../carried.ts";
 import { startFault, type Carrier, type TerminalSize } from "./carrier.ts";
-import type { Launch } from "./launch.ts";
+import { commandText, type Launch } from "./launch.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
 import { relayArguments } from "./terminal-relay.ts";
 
@@ -31,7 +31,7 @@ export interface TerminalOptions {
 /** Starts a process on a terminal. @throws SandboxError invalid_argument, resource_exhausted */
 export async function startOnTerminal(options: TerminalOptions): Promise<Carrier> {
   const { config, launch, size } = options;
-  const command = [config.cmd, ...config.args].join(" ");
+  const command = commandText(config);
   const subject = `error starting pty with command '${command}' in dir '${launch.cwd}' with '${size.cols}' cols and '${size.rows}' rows`;
   const relay = spawnRelay(options.perl);
   // A relay that never ran is told by `close`, and a signal that comes too late by nothing.

@@ -2,6 +2,7 @@
 
 import { errorText } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { SandboxBody } from "../../wire/control.ts";
 import { expiryField } from "../expiry.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
@@ -30,8 +31,8 @@ const input = z.strictObject({
     .enum(["kill", "pause"])
     .default("kill")
     .describe("What happens at the end: kill loses everything, pause keeps it for connecting."),
-  env: pairsInput("Environment variables of every process."),
-  metadata: pairsInput("Labels, to find the sandbox again."),
+  env: pairsInput("Environment variables of every process, 96 KiB in all.", ENVIRONMENT_BOUNDS),
+  metadata: pairsInput("Labels, to find the sandbox again, 64 KiB in all.", METADATA_BOUNDS),
   allow_internet: z
     .boolean()
     .default(true)

@@ -1,6 +1,7 @@
 /** Tool: finds sandboxes. */
 
 import { z } from "../../common/schema.ts";
+import { FILTER_BOUNDS } from "../../wire/bounds.ts";
 import { pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { withHints } from "../steer.ts";
@@ -16,7 +17,7 @@ export const listSandboxes = defineTool({
   toolset: "core",
   input: z.strictObject({
     state: z.enum(["running", "paused"]).optional().describe("Only these; default: both."),
-    metadata: pairsInput("Only sandboxes with all of these labels."),
+    metadata: pairsInput("Only sandboxes with all of these labels.", FILTER_BOUNDS),
     limit: z.int().min(1).max(100).default(20).describe("Most sandboxes to return."),
     cursor: z.string().max(1_024).optional().describe("next_cursor of the last reply."),
   }),

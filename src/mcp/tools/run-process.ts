@@ -4,6 +4,7 @@ import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { timeLimit, type Capture } from "../capture.ts";
 import { excerptOutput } from "../excerpt.ts";
 import { expiryFact } from "../expiry.ts";
@@ -43,7 +44,7 @@ const input = z.strictObject({
     .describe("Arguments, passed literally; without them cmd is run by bash -l -c."),
   cwd: pathInput("Working directory; default: the user's home.").optional(),
   user: userInput(),
-  env: pairsInput("Environment variables of this process."),
+  env: pairsInput("Environment variables of this process, 96 KiB in all.", ENVIRONMENT_BOUNDS),
   stdin: z
     .string()
     .max(MAX_STDIN_CHARACTERS)

@@ -14,7 +14,7 @@ function ids(order: Order, limit: number, items = ITEMS): string[][] {
   const pages: string[][] = [];
   let token: string | undefined;
   do {
-    const page = paginate(items, (item) => item, { order, limit, token });
+    const page = paginate(items, { positionOf: (item) => item }, { order, limit, token });
     pages.push(page.items.map(({ id }) => id));
     token = page.nextToken;
   } while (token !== undefined);
@@ -39,10 +39,14 @@ test.for([
 });
 
 test("the page after a vanished item goes on behind it", () => {
-  const first = paginate(ITEMS, (item) => item, { order: "desc", limit: 2, token: undefined });
+  const first = paginate(
+    ITEMS,
+    { positionOf: (item) => item },
+    { order: "desc", limit: 2, token: undefined },
+  );
   const left = ITEMS.filter(({ id }) => id !== "c");
   const token = first.nextToken;
-  const second = paginate(left, (item) => item, { order: "desc", limit: 2, token });
+  const second = paginate(left, { positionOf: (item) => item }, { order: "desc", limit: 2, token });
   expect(second).toEqual({
     items: [
       { atMs: 2000, id: "d" },
@@ -52,7 +56,11 @@ test("the page after a vanished item goes on behind it", () => {
 });
 
 test("an empty token is the first page", () => {
-  const page = paginate(ITEMS, (item) => item, { order: "desc", limit: 1, token: "" });
+  const page = paginate(
+    ITEMS,
+    { positionOf: (item) => item },
+    { order: "desc", limit: 1, token: "" },
+  );
   expect(page.items).toEqual([{ atMs: 3000, id: "b" }]);
 });
 
@@ -69,7 +77,23 @@ test.for([
   },
   { name: "other order", token: encode("2026-01-01T00:00:00.000Z__a"), order: "asc" as const },
 ])("a token with $name is refused", ({ token, order }) => {
-  expect(() => paginate(ITEMS, (item) => item, { order, limit: 2, token })).toThrow(
+  expect(() => paginate(ITEMS, { positionOf: (item) => item }, { order, limit: 2, token })).toThrow(
     expect.objectContaining({ code: "invalid_argument", message: "Invalid next token" }),
   );
+});
+
+test("a page of heavy items ends before they exceed 8 MiB, but never before its first", () => {
+  const heavy = [5, 3, 1, 20, 1].map((mib, index) => ({ atMs: 10 - index, id: `${index}`, mib }));
+  const view = {
+    positionOf: (item: (typeof heavy)[number]) => item,
+    weigh: ({ mib }: (typeof heavy)[number]) => mib * 1_048_576,
+  };
+  const pages: string[][] = [];
+  let token: string | undefined;
+  do {
+    const page = paginate(heavy, view, { order: "desc", limit: Infinity, token });
+    pages.push(page.items.map(({ id }) => id));
+    token = page.nextToken;
+  } while (token !== undefined);
+  expect(pages).toEqual([["0", "1"], ["2"], ["3"], ["4"]]);
 });
