@@ -59,7 +59,7 @@ export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord
  * @throws SandboxError unavailable or deadline_exceeded when it does not take them.
  */
 export async function initDaemon(
-  container: Container,
+  container: Pick<Container, "dialControl">,
   init: InitRequest,
   signal: AbortSignal,
 ): Promise<void> {

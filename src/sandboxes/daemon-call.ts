@@ -1,8 +1,11 @@
 /** Calls to the daemon on the channel that only the host has. */
 
 import { request, type IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+
+/** Interim replies that a daemon may send; ours sends none. */
+const MAX_INTERIM_REPLIES = 8;
 
 export interface DaemonCall {
   readonly method: "GET" | "POST";
@@ -16,7 +19,7 @@ export interface DaemonCall {
  * @throws SandboxError unavailable when the daemon does not answer, internal when it refuses.
  */
 export async function callDaemon(
-  socket: Socket,
+  socket: Duplex,
   call: DaemonCall,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
@@ -32,7 +35,14 @@ export async function callDaemon(
     },
     signal,
   });
+  let interimReplies = 0;
+  outgoing.on("information", () => {
+    interimReplies += 1;
+    if (interimReplies > MAX_INTERIM_REPLIES) outgoing.destroy(new Error("too many replies"));
+  });
   outgoing.on("response", resolve);
+  // A reply that changes the protocol closes the connection without an error.
+  outgoing.on("close", () => reject(new SandboxError("unavailable", `daemon ${call.path} closed`)));
   outgoing.on("error", (error) => reject(toSandboxError(error, `daemon ${call.path}`)));
   outgoing.end(payload);
   const reply = await promise;

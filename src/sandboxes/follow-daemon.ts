@@ -1,7 +1,7 @@
 /**
  * Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. Lines
  * are numbered: those that a broken connection swallowed come again, and of those that are gone a
- * mark is left.
+ * mark is left. No more is read than the sandbox's pace allows, whoever answers in there.
  */
 
 import { createByteBuffer } from "../common/bytes.ts";
@@ -13,7 +13,9 @@ import { initDaemon } from "./boot.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
 import type { LogSubject } from "./log-batch.ts";
+import type { LogPace } from "./log-pace.ts";
 import { createLogReader } from "./log-reader.ts";
+import { paceSocket } from "./paced-socket.ts";
 
 /** Waits between attempts grow up to this; a sandbox may break its daemon as often as it likes. */
 const FIRST_RETRY_MS = 25;
@@ -24,7 +26,7 @@ const MAX_LINE_BYTES = 192 * 1024;
 const NEWLINE = 10;
 
 export interface FollowOptions {
-  readonly container: Container;
+  readonly container: Pick<Container, "dialControl">;
   readonly subject: LogSubject;
   /** What a daemon that started anew is told. */
   init(): InitRequest;
@@ -32,16 +34,21 @@ export interface FollowOptions {
   readonly isInitialized: boolean;
 }
 
+/** What following needs of the domain. */
+export type FollowedDomain = Pick<Domain, "clock" | "log" | "logBook">;
+
 /** Follows until disposed. */
-export function followDaemon(domain: Domain, options: FollowOptions): Disposable {
+export function followDaemon(domain: FollowedDomain, options: FollowOptions): Disposable {
   const { container, subject } = options;
   const end = new AbortController();
+  const pace = domain.logBook.openPace();
 
   async function follow(): Promise<void> {
     let retryMs = FIRST_RETRY_MS;
     let isInitialized = options.isInitialized;
     while (!end.signal.aborted) {
       try {
+        await pace.take({ connections: 1 }, end.signal);
         if (!isInitialized) {
           await initDaemon(container, options.init(), end.signal);
           domain.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
@@ -50,10 +57,11 @@ export function followDaemon(domain: Domain, options: FollowOptions): Disposable
         const socket = await container.dialControl(end.signal);
         const reader = createLogReader(domain.logBook, subject);
         const call = { method: "GET", path: reader.path } as const;
-        const reply = await callDaemon(socket, call, end.signal);
+        const paced = paceSocket(socket, pace, end.signal);
+        const reply = await callDaemon(paced, call, end.signal);
         retryMs = FIRST_RETRY_MS;
         reader.begin(reply.headers[DAEMON_ID_HEADER]);
-        for await (const line of splitLines(reply)) reader.take(line);
+        for await (const line of splitLines(reply, pace, end.signal)) reader.take(line);
       } catch (error) {
         if (end.signal.aborted) return;
         domain.log.debug(
@@ -71,7 +79,7 @@ export function followDaemon(domain: Domain, options: FollowOptions): Disposable
   return { [Symbol.dispose]: () => end.abort() };
 }
 
-async function pause(domain: Domain, ms: number, signal: AbortSignal): Promise<void> {
+async function pause(domain: FollowedDomain, ms: number, signal: AbortSignal): Promise<void> {
   try {
     await domain.clock.sleep(ms, signal);
   } catch (error) {
@@ -80,7 +88,11 @@ async function pause(domain: Domain, ms: number, signal: AbortSignal): Promise<v
 }
 
 /** The lines of a byte stream; undefined in the place of one that is too long to keep. */
-async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string | undefined> {
+async function* splitLines(
+  chunks: AsyncIterable<Buffer>,
+  pace: LogPace,
+  signal: AbortSignal,
+): AsyncGenerator<string | undefined> {
   const line = createByteBuffer();
   let isTooLong = false;
   const keep = (bytes: Uint8Array) => {
@@ -90,12 +102,15 @@ async function* splitLines(chunks: AsyncIterable<Buffer>): AsyncGenerator<string
   for await (const chunk of chunks) {
     let start = 0;
     for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
+      await pace.take({ lines: 1 }, signal);
       keep(chunk.subarray(start, at));
       const text = line.take().toString("utf8");
       yield isTooLong ? undefined : text;
       isTooLong = false;
       start = at + 1;
     }
+    // A piece costs its handling too, however small; of an ordinary reply each has a line.
+    if (start === 0) await pace.take({ lines: 1 }, signal);
     keep(chunk.subarray(start));
   }
 }

@@ -7,6 +7,7 @@ import type { LogLine, LogOwner, Store } from "../store/store.ts";
 /** Lines wait this long for others, so that a burst is one transaction. */
 const FLUSH_MS = 100;
 const MAX_WAITING_LINES = 1000;
+const MAX_WAITING_BYTES = 512 * 1024;
 
 /** What the host says about a sandbox in every line; a line cannot say otherwise. */
 export interface LogSubject extends LogOwner {
@@ -44,6 +45,7 @@ export function createLogBatch(options: {
   const { store, clock, log } = options;
   const waiting = new Map<string, Waiting>();
   let waitingLines = 0;
+  let waitingBytes = 0;
   let flushTimer: NodeJS.Timeout | undefined;
   const lostLines = new Map<string, number>();
 
@@ -53,6 +55,7 @@ export function createLogBatch(options: {
     const batch = [...waiting.values()];
     waiting.clear();
     waitingLines = 0;
+    waitingBytes = 0;
     for (const entry of batch) tryAppend(entry);
   }
 
@@ -81,7 +84,8 @@ export function createLogBatch(options: {
       known.cursor = cursor ?? known.cursor;
     }
     waitingLines += 1;
-    if (waitingLines >= MAX_WAITING_LINES) flush();
+    waitingBytes += line.line.length;
+    if (waitingLines >= MAX_WAITING_LINES || waitingBytes >= MAX_WAITING_BYTES) flush();
     else flushTimer ??= setTimeout(flush, FLUSH_MS);
   }
 

@@ -8,6 +8,7 @@ import type { LogFilter, LogLine, LogOwner, Store } from "../store/store.ts";
 import { daemonLogLineSchema } from "../wire/files.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import { createLogBatch, toLine, type LogSubject } from "./log-batch.ts";
+import { createLogPaces, type LogPace } from "./log-pace.ts";
 
 const DAY_MS = 86_400_000;
 const RETENTION_MS = 7 * DAY_MS;
@@ -22,6 +23,8 @@ const MAX_READ_BYTES = 4_194_304;
 export type LogRecord = LogLine;
 
 export interface LogBook extends Disposable {
+  /** How fast the daemon of one more sandbox is read. */
+  openPace(): LogPace;
   /** A line of the service itself. */
   note(subject: LogSubject, message: string, fields?: Readonly<Record<string, unknown>>): void;
   /** A line as the daemon sent it: untrusted. Of one that is no log line a mark is left. */
@@ -67,6 +70,7 @@ export function startLogBook(options: {
 }): LogBook {
   const { store, clock } = options;
   const batch = createLogBatch(options);
+  const paces = createLogPaces(clock);
 
   function addMark(subject: LogSubject, fields: object, more: { atMs?: number; cursor?: string }) {
     const { atMs = clock.now(), cursor } = more;
@@ -87,6 +91,7 @@ export function startLogBook(options: {
   const forgetTimer = setInterval(forget, FORGET_INTERVAL_MS).unref();
 
   return {
+    openPace: () => paces.open(),
     note(subject, message, fields = {}) {
       const atMs = clock.now();
       const raw = { level: "info", message, logger: "sandboxes", ...fields };

@@ -1,0 +1,125 @@
+/**
+ * How fast the service reads the logs of sandboxes. A program that took the place of a daemon may
+ * send as much as it likes: what is over the rate stays in its socket until its time has come, and
+ * a daemon that is told to wait drops its own oldest lines, which leaves a mark with their number.
+ */
+
+import { setImmediate as nextTurn } from "node:timers/promises";
+import type { Clock } from "../common/clock.ts";
+
+/** Of one sandbox: lines, bytes as they come from the socket, and connections. */
+export const SANDBOX_LOG_RATES = {
+  lines: { perSecond: 500, burst: 2_000 },
+  bytes: { perSecond: 256 * 1024, burst: 1024 * 1024 },
+  connections: { perSecond: 1, burst: 8 },
+};
+/** Of all sandboxes of a service together, in the order in which they ask. */
+const SERVICE_LOG_RATES = {
+  lines: { perSecond: 2_000, burst: 4_000 },
+  bytes: { perSecond: 1024 * 1024, burst: 4 * 1024 * 1024 },
+};
+/** What is read in one turn of the service; calls have theirs in between. */
+const TURN_LINES = 50;
+const TURN_BYTES = 64 * 1024;
+const MS_PER_SECOND = 1_000;
+
+/** What a reader of logs asks leave for. */
+export type LogCost = Partial<Record<"lines" | "bytes" | "connections", number>>;
+
+interface LogRate {
+  readonly perSecond: number;
+  /** How much may come at once after a silence. */
+  readonly burst: number;
+}
+
+type LogRates = Partial<Record<keyof LogCost, LogRate>>;
+
+/** The pace of one sandbox. */
+export interface LogPace {
+  /** Resolves when so much may be read; rejects with the signal's reason. */
+  take(cost: LogCost, signal: AbortSignal): Promise<void>;
+}
+
+/** The paces of the sandboxes of one service. */
+export interface LogPaces {
+  open(): LogPace;
+}
+
+/** Paces that share the rates of the service. */
+export function createLogPaces(clock: Clock): LogPaces {
+  const shared = createBudget(clock, SERVICE_LOG_RATES);
+  const turn = createTurn();
+  let queue: Promise<unknown> = Promise.resolve();
+
+  async function pass(cost: LogCost, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    await turn(cost);
+    await shared(cost, signal);
+  }
+
+  return {
+    open() {
+      const own = createBudget(clock, SANDBOX_LOG_RATES);
+      return {
+        async take(cost, signal) {
+          await own(cost, signal);
+          // One after another, so that a flood of one sandbox is at most one step ahead of each other.
+          const mine = queue.then(async () => pass(cost, signal));
+          queue = mine.catch(() => undefined);
+          await mine;
+        },
+      };
+    },
+  };
+}
+
+/** Leaves the rest of the service a turn after every so much. */
+function createTurn(): (cost: LogCost) => Promise<void> {
+  let lines = 0;
+  let bytes = 0;
+  return async (cost) => {
+    lines += cost.lines ?? 0;
+    bytes += cost.bytes ?? 0;
+    if (lines < TURN_LINES && bytes < TURN_BYTES) return;
+    [lines, bytes] = [0, 0];
+    await nextTurn();
+  };
+}
+
+type Budget = (cost: LogCost, signal: AbortSignal) => Promise<void>;
+
+/** A bucket for each rate; what has none costs nothing. */
+function createBudget(clock: Clock, { lines, bytes, connections }: LogRates): Budget {
+  const buckets = {
+    lines: lines && createBucket(clock, lines),
+    bytes: bytes && createBucket(clock, bytes),
+    connections: connections && createBucket(clock, connections),
+  };
+  return async (cost, signal) => {
+    if (cost.lines !== undefined) await buckets.lines?.(cost.lines, signal);
+    if (cost.bytes !== undefined) await buckets.bytes?.(cost.bytes, signal);
+    if (cost.connections !== undefined) await buckets.connections?.(cost.connections, signal);
+  };
+}
+
+/** What is taken may be more than there is; whoever comes next waits until it is paid for. */
+function createBucket(clock: Clock, { perSecond, burst }: LogRate) {
+  let level = burst;
+  let filledAtMs = clock.now();
+
+  function fill(): void {
+    const nowMs = clock.now();
+    // A clock that was set back fills nothing.
+    const passedMs = Math.max(0, nowMs - filledAtMs);
+    filledAtMs = nowMs;
+    level = Math.min(burst, level + (passedMs * perSecond) / MS_PER_SECOND);
+  }
+
+  return async (amount: number, signal: AbortSignal): Promise<void> => {
+    for (fill(); level <= 0; fill()) {
+      const waitMs = Math.ceil(((1 - level) * MS_PER_SECOND) / perSecond);
+      await clock.sleep(waitMs, signal);
+    }
+    level -= amount;
+  };
+}
