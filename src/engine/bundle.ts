@@ -5,7 +5,7 @@
 
 import { ID_RANGE } from "../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "./daemon.ts";
-import type { Bind, ContainerLimits } from "./engine.ts";
+import type { ContainerLimits } from "./engine.ts";
 import { FILTER_ANNOTATION } from "./filter-cache.ts";
 import { createSeccompProfile } from "./seccomp.ts";
 
@@ -27,8 +27,6 @@ export interface BundleOptions {
   readonly daemonPath: string;
   /** The file of its user namespace, where one was made before. */
   readonly usersPath: string | undefined;
-  /** Folders that are mounted writable, by where they are when the runtime starts. */
-  readonly binds?: readonly Bind[];
   /** Undefined where there are no cgroups: the limits of single processes are all there is then. */
   readonly cgroupPath: string | undefined;
   /** The compiled system call filter in base64, for a runtime that takes it so. */
@@ -98,7 +96,7 @@ export function createBundle(options: BundleOptions): object {
     hostname: options.hostname,
     root: { path: options.rootPath, readonly: false },
     process: createProcess(options),
-    mounts: [...createMounts(options.daemonPath), ...(options.binds ?? []).map(toBindMount)],
+    mounts: createMounts(options.daemonPath),
     ...(options.filter !== undefined && { annotations: { [FILTER_ANNOTATION]: options.filter } }),
     linux: {
       namespaces: [
@@ -155,15 +153,6 @@ function standInLimits({ pids, diskMb }: ContainerLimits): object[] {
     { type: "RLIMIT_NPROC", hard: pids, soft: pids },
     { type: "RLIMIT_FSIZE", hard: bytes, soft: bytes },
   ];
-}
-
-function toBindMount({ source, path }: Bind): object {
-  return {
-    destination: path,
-    type: "bind",
-    source,
-    options: ["bind", "rw", "nosuid", "nodev"],
-  };
 }
 
 function createMounts(daemonPath: string): object[] {

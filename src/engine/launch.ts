@@ -6,6 +6,7 @@ import { causeCode, errorText, SandboxError, toSandboxError } from "../common/er
 import { quoteUntrusted } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
+import { bindFault } from "./bind-paths.ts";
 import type { BlankDisks } from "./blank-disk.ts";
 import { createBundle } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
@@ -26,8 +27,11 @@ import { nameServers } from "./router-rules.ts";
 import type { Outside } from "./router.ts";
 import { setEgress } from "./set-egress.ts";
 import { runTool } from "./tool.ts";
+import { verifyMounts } from "./verify-mounts.ts";
 
 const CGROUP_FOLDER = "/sys/fs/cgroup";
+/** What the launcher says when a folder on the way to a bind is a link or a file. */
+const BIND_STEP = "launcher: bind path:";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
 /** Below this no file system fits; above it an ext4 image does not either. */
@@ -139,6 +143,8 @@ async function launch(
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
   const level = readLevel({ pid, idBase, runtime: context.runtime });
   requireLevel(level, context.level);
+  // A kernel of its own has mounts of its own, which the host does not see.
+  if (level !== "gvisor") verifyMounts(pid, spec);
   const state = join(spec.directory, FOLDER_NAMES.runtime, "state", spec.id);
   if (filter === undefined) await filters.learn(runtime, state, pid);
   else filters.verify(runtime, pid);
@@ -233,7 +239,6 @@ async function writeConfig(
     rootPath: stage.root,
     daemonPath: stage.daemon,
     usersPath: stage.users,
-    binds: (spec.binds ?? []).map(({ path }, index) => ({ source: stage.bind(index), path })),
     cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
     filter,
     host: {
@@ -305,6 +310,9 @@ function cgroupSteps(host: CgroupHost, cgroup: Cgroup): LauncherStep[] {
 /** The runtime writes its complaint to its log; its standard error is not ours any more by then. */
 async function explainFailure(error: unknown, log: string): Promise<unknown> {
   if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
+  if (error.message.includes(BIND_STEP)) {
+    return bindFault("nothing can be mounted at the path of a volume: it is not a real folder");
+  }
   const text = (await readIfThere(log)) ?? "";
   const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
   // Without a word in its log it did not even understand the call.

@@ -4,10 +4,11 @@
  */
 
 import { lstat } from "node:fs/promises";
-import { join, normalize } from "node:path";
+import { join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "../common/privilege.ts";
 import { isRootless } from "../common/privilege.ts";
+import { bindFault, cleanBindPath, findOverlap, findPathFault } from "./bind-paths.ts";
 import { RUN_DIRECTORY } from "./claims.ts";
 import { STACKS } from "./disk.ts";
 import type { Bind, Layer } from "./engine.ts";
@@ -23,8 +24,6 @@ export interface Stage {
   readonly daemon: string;
   /** The file of the user namespace; undefined where the runtime makes one. */
   readonly users: string | undefined;
-  /** Where the n-th bind is when the runtime starts. */
-  bind(index: number): string;
 }
 
 /**
@@ -42,7 +41,6 @@ export function stageOf(container: string): Stage {
     root: `${directory}/rootfs`,
     daemon: `${directory}/daemon`,
     users: isRootless() ? undefined : `${directory}/users`,
-    bind: (index) => `${directory}/b${index}`,
   };
 }
 
@@ -87,39 +85,48 @@ export async function checkLayers(layers: readonly Layer[]): Promise<void> {
   for (const name of REAL_FOLDERS) await checkFolder(name, layers);
 }
 
-/** Inside these a runtime or the engine mounts things of its own; and no path ends in a slash. */
-const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))|\/$/;
-
 /**
- * Refuses binds whose path, or a folder on the way to it, is a link or a file in the layers.
- * @throws SandboxError invalid_argument, or not_found when a source does not exist.
+ * Refuses binds that cannot be told to be safe from their paths alone, or whose path, or a folder on
+ * the way to it, is a link or a file in the layers. A layer of a sandbox may show other folders than
+ * it holds by name; the launcher looks at the merged tree once more.
+ * @throws SandboxError invalid_argument by `bindFault`, or not_found when a source does not exist.
  */
 export async function checkBinds(binds: readonly Bind[], layers: readonly Layer[]): Promise<void> {
+  const paths: string[] = [];
   for (const { source, path } of binds) {
-    if (normalize(path) !== path || !path.startsWith("/") || RESERVED_PATTERN.test(path)) {
-      throw new SandboxError("invalid_argument", `nothing can be mounted at ${path}`);
+    const fault = findPathFault(path);
+    if (fault !== undefined) throw bindFault(`nothing can be mounted at ${path}: ${fault}`);
+    if (cleanBindPath(path) !== path || findOverlap(path, paths) !== undefined) {
+      throw bindFault(`nothing can be mounted at ${path}`);
     }
+    paths.push(path);
     if ((await kindOf(source)) !== "folder") {
       throw new SandboxError("not_found", `folder does not exist: ${source}`);
     }
     const names = path.split("/").slice(1);
     for (const index of names.keys()) {
-      await checkFolder(names.slice(0, index + 1).join("/"), layers);
+      const folder = names.slice(0, index + 1).join("/");
+      if (await isReal(folder, layers)) continue;
+      throw bindFault(`nothing can be mounted at ${path}: /${folder} is not a real folder`);
     }
   }
 }
 
 /** The topmost layer that has the name decides what the merged tree shows. */
-async function checkFolder(name: string, layers: readonly Layer[]): Promise<void> {
+async function isReal(name: string, layers: readonly Layer[]): Promise<boolean> {
   for (const layer of layers.toReversed()) {
     const kind = await kindOf(join(layer.root, name));
-    if (kind === "other") {
-      throw new SandboxError("invalid_argument", `/${name} of the template is not a real folder`, {
-        hint: "templates may not replace such a folder by a link or a file",
-      });
-    }
-    if (kind !== "missing") return;
+    if (kind === "other") return false;
+    if (kind !== "missing") return true;
   }
+  return true;
+}
+
+async function checkFolder(name: string, layers: readonly Layer[]): Promise<void> {
+  if (await isReal(name, layers)) return;
+  throw new SandboxError("invalid_argument", `/${name} of the template is not a real folder`, {
+    hint: "templates may not replace such a folder by a link or a file",
+  });
 }
 
 async function kindOf(path: string): Promise<"folder" | "missing" | "removed" | "other"> {
@@ -129,7 +136,10 @@ async function kindOf(path: string): Promise<"folder" | "missing" | "removed" | 
     // An overlay stores a removal as a character device 0:0.
     return entry.isCharacterDevice() && entry.rdev === 0 ? "removed" : "other";
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return "missing";
+    const code = causeCode(error) ?? "";
+    if (code === "ENOENT") return "missing";
+    // Below a file or a link to one there is nothing to look at.
+    if (code === "ENOTDIR" || code === "ELOOP") return "other";
     throw error;
   }
 }
@@ -148,7 +158,7 @@ export interface StageOptions {
 
 /** The steps that put the root file system and the daemon on the stage. */
 export function stageSteps(options: StageOptions): LauncherStep[] {
-  const { layers, binds = [], stage, isMapped } = options;
+  const { layers, stage, isMapped } = options;
   const roots = layers.map((layer) => layer.root);
   const steps: LauncherStep[] = [
     ["isolate"],
@@ -159,26 +169,42 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     ["bind", options.disk, "disk"],
-    ["mkdir", "daemon"],
-    ["clone", options.daemon, "daemon"],
-    ...binds.flatMap(({ source }, index): LauncherStep[] => [
-      ["mkdir", stage.bind(index)],
-      [isMapped ? "share" : "bind", source, stage.bind(index)],
-    ]),
+    ...daemonSteps(options.daemon),
     ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs", isMapped }),
   ];
-  if (!hasUsr(layers)) return steps;
   const usrs = layers.flatMap((layer) => (layer.usr === undefined ? [] : [layer.usr]));
+  const usr = { trees: usrs, prefix: "u", stack: STACKS.usr, target: "rootfs/usr", isMapped };
   return [
     ...steps,
-    ...overlaySteps({
-      trees: usrs,
-      prefix: "u",
-      stack: STACKS.usr,
-      target: "rootfs/usr",
-      isMapped,
-    }),
+    ...(hasUsr(layers) ? overlaySteps(usr) : []),
+    ...bindSteps(options),
+    // Only root of the machine may make nodes; the stage itself needs none any more.
+    ...(isMapped ? [["devices", "/dev"] as const] : []),
   ];
+}
+
+/**
+ * An overlay has inodes of its own: no lock and no watch on a file of the daemon is seen by another
+ * sandbox, although all run the same files from the same pages.
+ */
+function daemonSteps(daemon: string): LauncherStep[] {
+  return [
+    ["mkdir", "code"],
+    ["clone", daemon, "code"],
+    ["mkdir", "none"],
+    ["mkdir", "daemon"],
+    // An overlay that nobody writes to needs two trees.
+    ["mount", "overlay", "daemon", "lowerdir=code:none"],
+  ];
+}
+
+/**
+ * Binds are mounted by the launcher, not by the runtime, which follows links inside the root. The
+ * folders on the way lie in the container's own root, which nobody else can change meanwhile.
+ */
+function bindSteps({ binds = [], idBase, isMapped }: StageOptions): LauncherStep[] {
+  const ids = isMapped ? "mapped" : "plain";
+  return binds.map(({ source, path }) => ["volume", source, "rootfs", path, `${idBase}`, ids]);
 }
 
 interface OverlayOptions {

@@ -2,6 +2,7 @@
 
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
+import { isBindFault } from "../engine/bind-paths.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
@@ -187,9 +188,10 @@ async function undoStart(
   }
 }
 
-/** What the engine finds wrong with our own request is no fault of the client. */
+/** What the engine finds wrong with our own request is no fault of the client, but for mount paths. */
 function toStartFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox start");
+  if (isBindFault(fault)) return fault;
   if (!OWN_FAULTS.has(fault.code)) return fault;
   return new SandboxError("unavailable", "sandbox could not be started", { cause: fault });
 }

@@ -2,10 +2,11 @@
 
 import { randomUUID } from "node:crypto";
 import { chown, mkdir, readdir, rename, rm } from "node:fs/promises";
-import { join, posix } from "node:path";
+import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { storedId } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
+import { cleanBindPath, findOverlap, findPathFault } from "../engine/bind-paths.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
@@ -21,9 +22,6 @@ const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A new volume belongs to the user whom templates make for programs. */
 const OWNER_ID = 1000;
-
-/** Inside these the sandbox has mounts of its own. */
-const RESERVED_PATTERN = /^\/(?:$|(?:proc|sys|dev|run|usr)(?:\/|$))/;
 
 /** A volume, and the token for its content. */
 export interface Volume extends VolumeRecord {
@@ -138,9 +136,11 @@ export function resolveMounts(
   const faults: string[] = [];
   const mounts = wishes.flatMap(({ name, path }, index) => {
     const volume = domain.store.volumes.getByName(domain.team, name);
-    const clean = posix.normalize(path).replace(/(?<=.)\/$/, "");
+    const clean = cleanBindPath(path);
     const reason =
-      volume === undefined ? `volume '${name}' not found` : findPathFault(path, clean, paths);
+      volume === undefined
+        ? `volume '${name}' not found`
+        : (findPathFault(path) ?? overlapText(path, findOverlap(clean, paths)));
     if (reason !== undefined) faults.push(`\t- volume mount #${index}: ${reason}`);
     paths.add(clean);
     return volume === undefined ? [] : [{ name, path: clean, volumeId: volume.volumeId }];
@@ -149,16 +149,11 @@ export function resolveMounts(
   throw new SandboxError("invalid_argument", ["invalid mounts:", ...faults].join("\n"));
 }
 
-function findPathFault(path: string, clean: string, used: ReadonlySet<string>): string | undefined {
-  if (path === "") return "path cannot be empty";
-  if (!path.startsWith("/")) return "path must be absolute";
-  if (path.split("/").some((part) => part === "." || part === "..")) {
-    return "path must not contain any '.' or '..' components";
-  }
-  if (used.has(clean)) return `path '${path}' is already used`;
-  return RESERVED_PATTERN.test(clean) || path.includes("\0")
-    ? `path '${path}' is reserved`
-    : undefined;
+function overlapText(path: string, other: string | undefined): string | undefined {
+  if (other === undefined) return undefined;
+  return cleanBindPath(path) === other
+    ? `path '${path}' is already used`
+    : `path '${path}' and path '${other}' lie one inside the other`;
 }
 
 async function makeFolder(domain: Domain, volumeId: string): Promise<void> {

@@ -77,6 +77,8 @@ test("every fault of a list of mounts is named", async () => {
     { name: "one", path: "/c" },
     { name: "one", path: "/c/" },
     { name: "one", path: "/proc/1" },
+    { name: "one", path: "/c/d" },
+    { name: "one", path: "/bin" },
   ];
   const { body } = await service.call({
     method: "POST",
@@ -91,6 +93,8 @@ test("every fault of a list of mounts is named", async () => {
     "\t- volume mount #3: path must not contain any '.' or '..' components",
     "\t- volume mount #5: path '/c/' is already used",
     "\t- volume mount #6: path '/proc/1' is reserved",
+    "\t- volume mount #7: path '/c/d' and path '/c' lie one inside the other",
+    "\t- volume mount #8: path '/bin' is reserved",
   ];
   expect(body).toEqual({ code: 400, message: lines.join("\n") });
 });

@@ -10,6 +10,13 @@ export interface Random {
   bytes(length: number): Buffer;
 }
 
+/** The seed of this run, printed so that `FUZZ_SEED=<seed>` makes the same choices again. */
+export function chooseSeed(): number {
+  const seed = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
+  process.stdout.write(`FUZZ_SEED=${seed}\n`);
+  return seed;
+}
+
 /** A generator whose choices follow from the seed alone. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0;

@@ -77,8 +77,11 @@ test("layers are mapped and stacked, the newest on top", () => {
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     ["bind", "/c/disk", "disk"],
+    ["mkdir", "code"],
+    ["clone", "/d", "code"],
+    ["mkdir", "none"],
     ["mkdir", "daemon"],
-    ["clone", "/d", "daemon"],
+    ["mount", "overlay", "daemon", "lowerdir=code:none"],
     ["mkdir", "r1"],
     ["mkdir", "r0"],
     ["idmap", "/a", "r0"],
@@ -97,6 +100,7 @@ test("layers are mapped and stacked, the newest on top", () => {
       "rootfs/usr",
       `lowerdir=u0,upperdir=disk/usr,workdir=disk/usr-work,${options}`,
     ],
+    ["devices", "/dev"],
   ]);
 });
 
@@ -108,7 +112,7 @@ test("a container without layers stands on an empty folder", () => {
     disk: "/c/disk",
     daemon: "/d",
   });
-  expect(steps.slice(-2)).toEqual([
+  expect(steps.slice(-3, -1)).toEqual([
     ["mkdir", "r0"],
     [
       "mount",
@@ -124,7 +128,7 @@ describe("a folder that is bound into the root file system", () => {
     await using folder = await makeTempFolder();
     await mkdir(join(folder.path, "mnt"));
     const layers = [{ root: folder.path }];
-    const binds = ["/mnt", "/mnt/deep/data", "/new/data"].map((path) => ({
+    const binds = ["/mnt/deep/data", "/srv", "/new/data"].map((path) => ({
       source: folder.path,
       path,
     }));
@@ -147,16 +151,29 @@ describe("a folder that is bound into the root file system", () => {
     "is refused at %s",
     async (path) => {
       await expect(checkBinds([{ source: "/", path }], [])).rejects.toMatchObject({
-        message: `nothing can be mounted at ${path}`,
+        code: "invalid_argument",
+        message: expect.stringContaining(`nothing can be mounted at ${path}`),
       });
     },
   );
 
+  test.for([
+    ["/a", "/a"],
+    ["/a", "/a/b"],
+    ["/a/b", "/a"],
+  ])("is refused at %s beside %s", async ([first = "", second = ""]) => {
+    const binds = [first, second].map((path) => ({ source: "/", path }));
+    await expect(checkBinds(binds, [])).rejects.toMatchObject({
+      code: "invalid_argument",
+      message: `nothing can be mounted at ${second}`,
+    });
+  });
+
   test("is shared with the ids of the container, writable", () => {
     const binds = [{ source: "/volumes/a", path: "/data" }];
     const steps = stageSteps({ ...MAPPED, layers: [], binds, idBase: 7, disk: "/d", daemon: "/e" });
-    expect(steps.filter(([name]) => name === "share")).toEqual([
-      ["share", "/volumes/a", "/run/sandbox-mcp/b0"],
+    expect(steps.filter(([name]) => name === "volume")).toEqual([
+      ["volume", "/volumes/a", "rootfs", "/data", "7", "mapped"],
     ]);
   });
 });

@@ -44,8 +44,9 @@ test("layers are not mapped, and an overlay keeps its marks where everybody may"
   const names = steps.map(([name]) => name);
   expect(names).not.toContain("ids");
   expect(names).not.toContain("idmap");
-  expect(names).not.toContain("share");
-  expect(steps.at(-1)?.[3]).toBe("lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,userxattr");
+  expect(names).not.toContain("devices");
+  expect(steps.at(-2)?.[3]).toBe("lowerdir=r0,upperdir=disk/root,workdir=disk/root-work,userxattr");
+  expect(steps.at(-1)).toEqual(["volume", "/volumes/a", "rootfs", "/data", "1", "plain"]);
 });
 
 test("without cgroups single processes and files are limited", () => {
