@@ -3,6 +3,7 @@
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { quoteName } from "../common/plain-text.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
@@ -67,7 +68,7 @@ export function createFiles(files: FilesOptions): FilesClient {
     },
 
     async write(path, content, options) {
-      const subject = `write ${path}`;
+      const subject = `write ${quoteName(path)}`;
       const url = fileUrl(files.baseUrl, path, options.user);
       const send = { url, body: content, type: "application/octet-stream", subject, options };
       const body = await withAccess(options, () => post(files, send));
@@ -76,7 +77,7 @@ export function createFiles(files: FilesOptions): FilesClient {
     },
 
     async compose(sources, destination, options) {
-      const subject = `compose ${destination}`;
+      const subject = `compose ${quoteName(destination)}`;
       const { user } = options;
       const wanted = {
         source_paths: sources,
@@ -111,7 +112,7 @@ interface Read {
 
 async function readOnce(files: FilesOptions, wanted: Read): Promise<FileSlice> {
   const { offset, limit } = wanted.range;
-  const subject = `read ${wanted.path}`;
+  const subject = `read ${quoteName(wanted.path)}`;
   const enough = new AbortController();
   const access = accessHeaders(files.source);
   const limits = [wanted.options.signal, AbortSignal.timeout(READ_TIMEOUT_MS), enough.signal];

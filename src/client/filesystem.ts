@@ -3,6 +3,7 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import type { Transport } from "@connectrpc/connect";
+import { quoteName } from "../common/plain-text.ts";
 import {
   EventType,
   FileType,
@@ -56,38 +57,42 @@ export function createFilesystem(transport: Transport, source: AccessSource): Fi
 
   return {
     async stat(path, options) {
-      const subject = `stat ${path}`;
+      const subject = `stat ${quoteName(path)}`;
       const work = { ...repeatable, subject, options };
       const reply = await callUnary(work, (call) => client.stat({ path }, call));
       return toEntry(reply.entry, path);
     },
 
     async listDir(path, depth, options) {
-      const work = { ...repeatable, subject: `list ${path}`, options };
+      const work = { ...repeatable, subject: `list ${quoteName(path)}`, options };
       const reply = await callUnary(work, (call) => client.listDir({ path, depth }, call));
       return reply.entries.map((entry) => toEntry(entry, path));
     },
 
     async makeDir(path, options) {
-      const work = { ...once, subject: `make directory ${path}`, options };
+      const work = { ...once, subject: `make directory ${quoteName(path)}`, options };
       const reply = await callUnary(work, (call) => client.makeDir({ path }, call));
       return toEntry(reply.entry, path);
     },
 
     async move(source_, destination, options) {
-      const work = { ...once, subject: `move ${source_} to ${destination}`, options };
+      const work = {
+        ...once,
+        subject: `move ${quoteName(source_)} to ${quoteName(destination)}`,
+        options,
+      };
       const call = { source: source_, destination };
       const reply = await callUnary(work, (settings) => client.move(call, settings));
       return toEntry(reply.entry, destination);
     },
 
     async remove(path, options) {
-      const work = { ...repeatable, subject: `remove ${path}`, options };
+      const work = { ...repeatable, subject: `remove ${quoteName(path)}`, options };
       await callUnary(work, (call) => client.remove({ path }, call));
     },
 
     async createWatcher(path, isRecursive, options) {
-      const work = { ...once, subject: `watch ${path}`, options };
+      const work = { ...once, subject: `watch ${quoteName(path)}`, options };
       const request = { path, recursive: isRecursive };
       const reply = await callUnary(work, (call) => client.createWatcher(request, call));
       return reply.watcherId;

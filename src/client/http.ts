@@ -5,7 +5,7 @@ import { createByteBuffer } from "../common/bytes.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
-import { quoteUntrusted } from "../common/log.ts";
+import { quoteWords } from "../common/plain-text.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
 
@@ -184,7 +184,7 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
 /** What a peer gave as reason, quoted; its plain text where it sent no error body. */
 function quoted(body: Buffer): string {
   const message = errorMessage(body);
-  return `"${quoteUntrusted(message ?? body.toString("utf8").trim())}"`;
+  return quoteWords(message ?? body.toString("utf8").trim());
 }
 
 /** The message of an error body; undefined for any other text. */

@@ -17,7 +17,7 @@ import {
   type ErrorCode,
 } from "../common/errors.ts";
 import { createJsonGauge, type JsonGauge } from "../common/json.ts";
-import { quoteUntrusted } from "../common/log.ts";
+import { quoteWords } from "../common/plain-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { createMessageReader } from "../wire/message-reader.ts";
@@ -174,6 +174,6 @@ export function fromRpcError(error: unknown, subject: string): SandboxError {
   if (error.cause instanceof SandboxError) return error.cause;
   // A broken connection arrives as an unknown error, whose cause has the reason.
   if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
-  const message = `${subject}: "${quoteUntrusted(error.rawMessage)}"`;
+  const message = `${subject}: ${quoteWords(error.rawMessage)}`;
   return new SandboxError(ERROR_CODE_OF[error.code], message, { cause: error });
 }

@@ -9,6 +9,7 @@ import type { Spools } from "../spool/spools.ts";
 import { Capture, describeEnd, formatProcessId, timeLimit, type ProcessState } from "./capture.ts";
 import type { SandboxLogs } from "./logs.ts";
 import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
+import { toNote } from "./quote.ts";
 import { openStored, toEnding, type StoredProcess } from "./stored-process.ts";
 
 /** Processes whose output is taken at once; each holds a connection and up to 1.3 MiB. */
@@ -25,7 +26,7 @@ const GRACE_MS = 2_000;
 /** Pauses before a broken stream is taken up again. */
 const RECONNECT_DELAYS_MS: readonly number[] = [50, 500, 2_000];
 /** What stands in the output where some may be missing. */
-const MISSING = "\n[… what it wrote while its stream was broken is missing …]\n";
+const MISSING = "[… what it wrote while its stream was broken is missing …]";
 
 export interface CapturesOptions {
   readonly clock: Clock;
@@ -162,7 +163,7 @@ export class Captures implements AsyncDisposable {
 
   #markMissing({ output, sandboxId, processId }: Capture): void {
     // A mark is short, and what follows it waits for the disk anyway.
-    void output.append("note", Buffer.from(MISSING));
+    void output.append("note", toNote(MISSING));
     this.#options.logs.note(sandboxId, processId, "watched again; some output may be missing");
   }
 

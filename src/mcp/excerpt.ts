@@ -1,10 +1,10 @@
 /** Which part of a process's output a reply shows, and from where the rest can be read. */
 
-import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import type { Piece } from "../spool/segment.ts";
 import type { OutputSource } from "./process-output.ts";
-import { cleanTerminal, cutAfter, cutBefore, incompleteTail } from "./text.ts";
+import { toParts, withoutNotes, type QuotedPart } from "./quote.ts";
+import { cutAfter, cutBefore, incompleteTail } from "./text.ts";
 
 /** The share of a cut text that is kept from its beginning; the end tells how it went. */
 const HEAD_SHARE = 0.25;
@@ -12,13 +12,13 @@ const HEAD_SHARE = 0.25;
 /** One stream's text, whole or without its middle. */
 export interface Excerpt {
   readonly stream: OutputStream;
-  readonly head: string;
+  readonly head: readonly QuotedPart[];
   /** Absent when nothing was left out. */
   readonly cut?: {
     readonly omittedBytes: number;
     /** From here on the left-out part can be read, as far as it is kept. */
     readonly cursor: number;
-    readonly tail: string;
+    readonly tail: readonly QuotedPart[];
   };
 }
 
@@ -54,7 +54,12 @@ function isOf(piece: Piece, stream: OutputStream, first: OutputStream): boolean 
 }
 
 function ofStream(pieces: readonly Piece[], stream: OutputStream): readonly Piece[] {
-  return pieces.filter((piece) => isOf(piece, stream, "stdout"));
+  return pieces.filter((piece) => isOf(piece, stream, "stdout")).map((piece) => shown(piece));
+}
+
+/** The same piece; only this server's own ones have lines of this server in them. */
+function shown(piece: Piece): Piece {
+  return piece.stream === "note" ? piece : { ...piece, bytes: withoutNotes(piece.bytes) };
 }
 
 function sizeOf(pieces: readonly Piece[], stream: OutputStream): number {
@@ -87,7 +92,7 @@ function excerptStream(own: readonly Piece[], wish: StreamWish): Excerpt {
   const { stream, budget, missingBytes } = wish;
   const bytes = Buffer.concat(own.map((piece) => piece.bytes));
   const isWhole = bytes.length <= budget;
-  if (isWhole && missingBytes === 0) return { stream, head: toText(bytes) };
+  if (isWhole && missingBytes === 0) return { stream, head: toParts(bytes) };
   const first = own.filter((piece) => piece.start < wish.gapStart);
   const gapPlace = first.reduce((sum, piece) => sum + piece.bytes.length, 0);
   const headEnd = isWhole ? gapPlace : cutBefore(bytes, Math.floor(budget * HEAD_SHARE));
@@ -95,11 +100,11 @@ function excerptStream(own: readonly Piece[], wish: StreamWish): Excerpt {
   const tailStart = isWhole ? gapPlace : cutAfter(bytes, bytes.length - tailBytes);
   return {
     stream,
-    head: toText(bytes.subarray(0, headEnd)),
+    head: toParts(bytes.subarray(0, headEnd)),
     cut: {
       omittedBytes: tailStart - headEnd + missingBytes,
       cursor: isWhole ? wish.gapStart : positionOf(own, headEnd),
-      tail: toText(bytes.subarray(tailStart)),
+      tail: toParts(bytes.subarray(tailStart)),
     },
   };
 }
@@ -114,17 +119,13 @@ function positionOf(pieces: readonly Piece[], place: number): number {
   return endOf(pieces.at(-1));
 }
 
-function toText(bytes: Buffer): string {
-  return cleanTerminal(bytes.toString("utf8"));
-}
-
 function endOf(piece: Piece | undefined): number {
   return piece === undefined ? 0 : piece.start + piece.bytes.length;
 }
 
 /** The next part of an output. */
 export interface Page {
-  readonly texts: readonly { readonly stream: OutputStream; readonly text: string }[];
+  readonly texts: readonly { readonly stream: OutputStream; readonly parts: QuotedPart[] }[];
   /** Where to go on. */
   readonly nextCursor: number;
   /** The oldest position that could still be read, when the wished one could not. */
@@ -154,8 +155,8 @@ export async function pageOutput(source: OutputSource, wish: PageWish): Promise<
   const isOpen = mayGoOn && last !== undefined && endOf(last) === taken.at;
   const nextCursor = taken.at - (isOpen ? incompleteTail(last.bytes) : 0);
   const texts = wish.streams
-    .map((stream) => ({ stream, text: decode(taken.pieces, { stream, end: nextCursor, wish }) }))
-    .filter(({ text }) => text !== "");
+    .map((stream) => ({ stream, parts: partsOf(taken.pieces, { stream, end: nextCursor, wish }) }))
+    .filter(({ parts }) => parts.length > 0);
   return {
     texts,
     nextCursor,
@@ -213,15 +214,12 @@ function takePiece(
   taken.bytes += cut;
 }
 
-function decode(
+function partsOf(
   pieces: readonly Piece[],
   { stream, end, wish }: { readonly stream: OutputStream; end: number; readonly wish: PageWish },
-): string {
+): QuotedPart[] {
   const [first = "stdout"] = wish.streams;
-  const decoder = new StringDecoder("utf8");
-  let text = "";
-  for (const piece of pieces.filter((other) => isOf(other, stream, first))) {
-    text += decoder.write(piece.bytes.subarray(0, Math.max(0, end - piece.start)));
-  }
-  return cleanTerminal(text + decoder.end());
+  const own = pieces.filter((other) => isOf(other, stream, first)).map((piece) => shown(piece));
+  const bytes = own.map((piece) => piece.bytes.subarray(0, Math.max(0, end - piece.start)));
+  return toParts(Buffer.concat(bytes));
 }

@@ -1,8 +1,10 @@
 /** A long text on the disk as a resource shows it: its newest part, or the part from a position on. */
 
 import { measureSpool } from "../spool/reader.ts";
+import type { Piece } from "../spool/segment.ts";
 import { StoredOutput, type OutputSource } from "./process-output.ts";
-import { cleanTerminal, cutAfter, cutBefore, formatBytes } from "./text.ts";
+import { quoteSections, toParts, withoutNotes, type QuotedPart } from "./quote.ts";
+import { cutAfter, cutBefore, formatBytes } from "./text.ts";
 
 /** The most that one read of a resource returns. */
 const READ_BYTES = 100_000;
@@ -15,19 +17,25 @@ export interface LogText {
   read(from: number, maxBytes: number): Promise<{ readonly start: number; readonly bytes: Buffer }>;
 }
 
-/** All voices of an output in order of arrival. */
+/** All voices of the output of a process in order of arrival. */
 export function textOf(source: OutputSource): LogText {
+  return textOfPieces(source, ({ stream, bytes }) =>
+    stream === "note" ? bytes : withoutNotes(bytes),
+  );
+}
+
+function textOfPieces(source: OutputSource, shown: (piece: Piece) => Uint8Array): LogText {
   return {
     end: source.totalBytes,
     async read(from, maxBytes) {
       const pieces = await source.pieces(from, maxBytes);
       const start = pieces[0]?.start ?? source.totalBytes;
-      const kept: Buffer[] = [];
+      const kept: Uint8Array[] = [];
       let at = start;
       for (const piece of pieces) {
         // What follows a gap is for the next read, which says so.
         if (piece.start !== at) break;
-        kept.push(piece.bytes);
+        kept.push(shown(piece));
         at += piece.bytes.length;
       }
       return { start, bytes: Buffer.concat(kept).subarray(0, maxBytes) };
@@ -35,9 +43,9 @@ export function textOf(source: OutputSource): LogText {
   };
 }
 
-/** The text of a spool. */
+/** The text of the log of a sandbox, in which lines of this server stand as such already. */
 export async function textOfSpool(folder: string): Promise<LogText> {
-  return textOf(new StoredOutput(folder, await measureSpool(folder)));
+  return textOfPieces(new StoredOutput(folder, await measureSpool(folder)), ({ bytes }) => bytes);
 }
 
 /** The newest part of a text, from the beginning of a line. */
@@ -46,8 +54,8 @@ export async function newestText(text: LogText, address: string): Promise<string
   const { start, bytes } = await text.read(Math.max(0, text.end - READ_BYTES), READ_BYTES);
   const shown = start > 0 ? bytes.subarray(cutAfter(bytes, 1)) : bytes;
   const omitted = text.end - shown.length;
-  const note = `[… ${formatBytes(omitted)} of older output omitted; ${address}/0 reads from the beginning]\n`;
-  return `${omitted > 0 ? note : ""}${cleanTerminal(shown.toString("utf8"))}`;
+  const note = `[… ${formatBytes(omitted)} of older output omitted; ${address}/0 reads from the beginning]`;
+  return quoteLog([...(omitted > 0 ? [{ note }] : []), ...toParts(shown)]);
 }
 
 /** What comes from a position on, with marks where something is missing and where it goes on. */
@@ -60,8 +68,12 @@ export async function textOfRange(
   const isLast = start + bytes.length >= text.end;
   const shown = isLast ? bytes : bytes.subarray(0, cutBefore(bytes, bytes.length - 1));
   const next = start + shown.length;
-  const lost = `[… ${formatBytes(start - wished)} no longer kept …]\n`;
-  const more = `\n[… ${formatBytes(text.end - next)} more: ${address}/${next}]\n`;
-  const body = cleanTerminal(shown.toString("utf8"));
-  return `${start > wished ? lost : ""}${body}${next < text.end ? more : ""}`;
+  const lost = { note: `[… ${formatBytes(start - wished)} no longer kept …]` };
+  const more = { note: `[… ${formatBytes(text.end - next)} more: ${address}/${next}]` };
+  const body = toParts(shown);
+  return quoteLog([...(start > wished ? [lost] : []), ...body, ...(next < text.end ? [more] : [])]);
+}
+
+function quoteLog(parts: readonly QuotedPart[]): string {
+  return `${quoteSections([{ name: "log", parts }])}\n`;
 }

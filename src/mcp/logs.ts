@@ -9,6 +9,7 @@ import type { Spools } from "../spool/spools.ts";
 import type { SpoolLimits, SpoolWriter } from "../spool/writer.ts";
 import { newestText, textOfRange, textOfSpool, type LogText } from "./log-text.ts";
 import { ByteRing } from "./output-buffer.ts";
+import { toNote, withoutNotes } from "./quote.ts";
 import { formatBytes, incompleteTail } from "./text.ts";
 
 const MIB = 1024 * 1024;
@@ -51,7 +52,6 @@ interface SandboxLog {
   readonly held: Map<string, Buffer>;
   /** Who wrote last, so that a change of voice gets a line of its own. */
   voice: string;
-  endsWithNewline: boolean;
   changedAtMs: number;
   /** Undefined while the sandbox lives. */
   endedAtMs: number | undefined;
@@ -126,9 +126,9 @@ export class SandboxLogs implements AsyncDisposable {
     if (open > 0) log.held.set(voice, Buffer.from(bytes.subarray(bytes.length - open)));
     else if (held !== undefined) log.held.delete(voice);
     if (bytes.length === open) return;
-    if (log.voice !== voice) writeHeading(log, voice);
+    if (log.voice !== voice) log.ring.append(toNote(voice));
     log.voice = voice;
-    write(log, bytes.subarray(0, bytes.length - open));
+    log.ring.append(withoutNotes(bytes.subarray(0, bytes.length - open)));
     this.#changed(log, processId);
   }
 
@@ -137,7 +137,7 @@ export class SandboxLogs implements AsyncDisposable {
     const log = this.#logs.get(sandboxId);
     if (log === undefined) return;
     log.voice = "";
-    writeHeading(log, `${processId} ${quoteUntrusted(event)}`);
+    log.ring.append(toNote(`${processId} ${quoteUntrusted(event)}`));
     this.#changed(log, processId);
   }
 
@@ -221,7 +221,6 @@ export class SandboxLogs implements AsyncDisposable {
       held: new Map(),
       changedAtMs: this.#clock.now(),
       voice: "",
-      endsWithNewline: true,
       endedAtMs: undefined,
       spool: undefined,
       persisted: 0,
@@ -268,7 +267,7 @@ export class SandboxLogs implements AsyncDisposable {
     const dropped = from - log.persisted;
     const bytes = ring.slice(from, ring.end);
     log.persisted = ring.end;
-    if (dropped > 0) await spool?.append("note", Buffer.from(droppedMark(dropped)));
+    if (dropped > 0) await spool?.append("note", toNote(droppedText(dropped)));
     await spool?.append("stdout", bytes);
   }
 
@@ -341,18 +340,6 @@ export class SandboxLogs implements AsyncDisposable {
   }
 }
 
-function droppedMark(bytes: number): string {
-  return `\n[… ${formatBytes(bytes)} dropped here; get_process_output reads one process whole …]\n`;
-}
-
-function write(log: SandboxLog, bytes: Uint8Array): void {
-  log.ring.append(bytes);
-  log.endsWithNewline = bytes.at(-1) === NEWLINE;
-}
-
-const NEWLINE = 0x0a;
-
-/** A line of our own, which never begins in the middle of another one. */
-function writeHeading(log: SandboxLog, text: string): void {
-  write(log, Buffer.from(`${log.endsWithNewline ? "" : "\n"}--- ${text}\n`));
+function droppedText(bytes: number): string {
+  return `[… ${formatBytes(bytes)} dropped here; get_process_output reads one process whole …]`;
 }

@@ -3,7 +3,7 @@
 import type { ProcessState, ProcessView } from "./capture.ts";
 import type { Excerpt } from "./excerpt.ts";
 import { logUri } from "./logs.ts";
-import type { Section } from "./respond.ts";
+import type { Section } from "./quote.ts";
 import { formatBytes } from "./text.ts";
 
 /** The state of a process as a fact. */
@@ -44,20 +44,16 @@ export function lossFact(capture: ProcessView): string | undefined {
 
 /** Excerpts as sections; a cut names the way to what was left out. */
 export function excerptSections(
-  capture: ProcessView,
+  capture: Pick<ProcessView, "sandboxId" | "processId">,
   excerpts: readonly Excerpt[],
   canPage: boolean,
 ): Section[] {
   return excerpts.map(({ stream, head, cut }) => {
-    if (cut === undefined) return { name: stream, text: head };
+    if (cut === undefined) return { name: stream, parts: head };
     const page = `get_process_output(process_id="${capture.processId}", cursor=${cut.cursor})`;
     const way = canPage ? `, or ${page}` : "";
     const where = `newest part: ${logUri(capture.sandboxId)}${way}`;
-    const mark = `[… ${formatBytes(cut.omittedBytes)} omitted; ${where}]`;
-    return { name: stream, text: `${lineOf(head)}${mark}\n${cut.tail}` };
+    const note = `[… ${formatBytes(cut.omittedBytes)} omitted; ${where}]`;
+    return { name: stream, parts: [...head, { note }, ...cut.tail] };
   });
-}
-
-function lineOf(text: string): string {
-  return text === "" || text.endsWith("\n") ? text : `${text}\n`;
 }

@@ -3,6 +3,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
+import { oneLine, sliceText } from "../common/plain-text.ts";
 import { cleanTerminal } from "./text.ts";
 
 /** Sends one notification; the numbers of a request must rise strictly. */
@@ -116,5 +117,5 @@ function lastLine(lines: readonly string[]): string | undefined {
   const line = lines.findLast((text) => text.trim() !== "");
   if (line === undefined) return undefined;
   const clean = cleanTerminal(line).trim();
-  return clean === "" ? undefined : clean.slice(0, MAX_MESSAGE_CHARACTERS);
+  return clean === "" ? undefined : `output: ${sliceText(oneLine(clean), MAX_MESSAGE_CHARACTERS)}`;
 }

@@ -1,7 +1,8 @@
 /** The form of every reply: what is text, what is structured, how an error reads. */
 
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
-import { escapeUnsafe, oneLine } from "./text.ts";
+import { cutText, oneLine } from "../common/plain-text.ts";
+import { quoteSections, type Section } from "./quote.ts";
 
 /** The outcome of a tool, before it has the protocol's form. */
 export interface Reply<Fields = Record<string, unknown>> {
@@ -17,12 +18,6 @@ export interface Reply<Fields = Record<string, unknown>> {
 export interface ResourceLink {
   readonly uri: string;
   readonly name: string;
-}
-
-/** A part of a reply that quotes a sandbox. */
-export interface Section {
-  readonly name: string;
-  readonly text: string;
 }
 
 /** What the protocol carries. */
@@ -47,12 +42,7 @@ export function textReply(
 ): Reply<never> {
   const header = oneLine(facts.filter((fact) => fact !== undefined && fact !== "").join(" | "));
   if (sections.length === 0) return { text: header };
-  const quoted = sections.map(({ name, text }) => `--- ${name}\n${withNewline(text)}`).join("");
-  return { text: `${header}\n${quoted}--- end` };
-}
-
-function withNewline(text: string): string {
-  return text === "" || text.endsWith("\n") ? text : `${text}\n`;
+  return { text: `${header}\n${quoteSections(sections)}` };
 }
 
 /** A reply that is a small record; its text states the same facts. */
@@ -139,10 +129,10 @@ export interface ErrorDetails {
 
 /** A failure as text for a model: the code, what is wrong, what to do next, what came of it. */
 export function errorReply(error: SandboxError, details: ErrorDetails = {}): CallReply {
-  const hint = cutText(error.hint || DEFAULT_HINTS[error.code], MAX_ERROR_CHARACTERS / 2);
+  const hint = cutText(oneLine(error.hint || DEFAULT_HINTS[error.code]), MAX_ERROR_CHARACTERS / 2);
   const room = MAX_ERROR_CHARACTERS - error.code.length - hint.length - ": . ".length;
   // What is wrong may be long; what to do next must not be lost for it.
-  const message = IS_TOLD[error.code] ? `: ${cutText(escapeUnsafe(error.message), room)}` : "";
+  const message = IS_TOLD[error.code] ? `: ${cutText(oneLine(error.message), room)}` : "";
   const sentence = `${error.code}${message}. ${hint}`;
   const lines = [sentence, details.partial, noteLine(details.note)];
   const text = lines.filter((line) => line !== undefined).join("\n");
@@ -158,9 +148,4 @@ export function withTimeLeft(reply: Reply, note: string | undefined): Reply {
 
 function noteLine(note: string | undefined): string | undefined {
   return note === undefined ? undefined : `time_left: ${note}`;
-}
-
-/** The beginning of a text, with a mark where it was cut. */
-export function cutText(text: string, maxCharacters: number): string {
-  return text.length > maxCharacters ? `${text.slice(0, maxCharacters - 1)}…` : text;
 }

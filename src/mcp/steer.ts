@@ -1,6 +1,7 @@
 /** The way on after a failure: what a caller can do, in terms of tools that are enabled. */
 
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { quoteName } from "../common/plain-text.ts";
 import type { Suggest, ToolContext } from "./tool.ts";
 
 export type Hints = Partial<Record<ErrorCode, string>>;
@@ -53,7 +54,10 @@ function pausedError(sandboxId: string, suggest: Suggest, cause: unknown): Sandb
 /** Hints for an operation on a path. */
 export function pathHints(path: string, suggest: Suggest): Hints {
   const parent = parentOf(path);
-  const list = suggest("list_directory", `Call list_directory on ${parent} to see what is there.`);
+  const list = suggest(
+    "list_directory",
+    `Call list_directory on ${quoteName(parent)} to see what is there.`,
+  );
   return { not_found: sentences(["Relative paths start in the user's home.", list]) };
 }
 

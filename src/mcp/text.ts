@@ -1,5 +1,7 @@
 /** Untrusted bytes made fit to be read: terminal codes removed, cut where it hurts least. */
 
+import { escapeUnsafe } from "../common/plain-text.ts";
+
 const ESCAPE = String.fromCodePoint(0x1b);
 const BELL = String.fromCodePoint(0x07);
 const CSI = String.fromCodePoint(0x9b);
@@ -15,26 +17,9 @@ const ANSI_PATTERN = new RegExp(
   "g",
 );
 
-/** Control characters, marks that turn the reading direction, and invisible tag characters. */
-const UNSAFE_PATTERN =
-  /(?![\n\t])[\p{Cc}\u061C\u200E\u200F\u2028\u2029\u202A-\u202E\u2066-\u2069\u{E0000}-\u{E007F}]/gu;
-
 /** Output of a program as a reader would see it on a screen; what could deceive is escaped. */
 export function cleanTerminal(text: string): string {
   return escapeUnsafe(collapseReturns(text.replaceAll(ANSI_PATTERN, "")));
-}
-
-/** Characters that could forge lines or reorder text, written as `\uXXXX`. */
-export function escapeUnsafe(text: string): string {
-  return text.replaceAll(UNSAFE_PATTERN, (character) => {
-    const hex = character.codePointAt(0)?.toString(16).padStart(4, "0");
-    return `\\u${hex}`;
-  });
-}
-
-/** As `escapeUnsafe`, on one line: for names and facts, which must not forge a line of their own. */
-export function oneLine(text: string): string {
-  return escapeUnsafe(text).replaceAll("\n", String.raw`\n`);
 }
 
 /** Of a line that was written over itself, as progress bars are, what was written last. */

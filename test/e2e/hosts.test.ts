@@ -46,7 +46,7 @@ async function watchProgress(host: Host, sandbox: object) {
   const answered: Promise<HostReply>[] = [];
   const onProgress = (progress: (typeof heard)[number]) => {
     heard.push(progress);
-    if (progress.message !== "one") return;
+    if (progress.message !== "output: one") return;
     answered.push(host.call("write_file", { ...sandbox, path: "heard", content: "" }));
   };
   const cmd = "echo one; until [ -e heard ]; do sleep 0.05; done; echo two";

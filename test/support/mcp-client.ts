@@ -3,9 +3,11 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import type { Progress } from "@modelcontextprotocol/sdk/types.js";
+import { withoutMark } from "./marks.ts";
 import { OFFLINE, PROGRAM } from "./program.ts";
 
 export interface ToolReply {
+  /** Without the random word of the lines around what it quotes. */
   readonly text: string;
   readonly isError: boolean;
   readonly fields: Readonly<Record<string, unknown>>;
@@ -66,7 +68,7 @@ function toReply(result: Readonly<Record<string, unknown>>): ToolReply {
   );
   const fields = result["structuredContent"];
   return {
-    text: texts.join("\n"),
+    text: withoutMark(texts.join("\n")),
     isError: result["isError"] === true,
     fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
   };

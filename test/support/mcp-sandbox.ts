@@ -5,10 +5,12 @@ import { createService, type Service } from "../../src/client/service.ts";
 import { createSystemClock, type Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
+import { withoutMark } from "./marks.ts";
 import { startMcpHost, type McpHost } from "./mcp-host.ts";
 import { startTestService, type TestService } from "./service.ts";
 
 export interface ToolOutcome {
+  /** Without the random word of the lines around what it quotes. */
   readonly text: string;
   readonly isError: boolean;
   readonly fields: Readonly<Record<string, unknown>>;
@@ -81,7 +83,7 @@ function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
   );
   const { structuredContent: fields } = reply;
   return {
-    text: texts.join("\n"),
+    text: withoutMark(texts.join("\n")),
     isError: reply["isError"] === true,
     fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
   };

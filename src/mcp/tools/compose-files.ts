@@ -3,6 +3,7 @@
 import type { CallOptions } from "../../client/access.ts";
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -46,7 +47,7 @@ export const composeFiles = defineTool({
       unimplemented: context.suggest("run_process", "Join the files by cat with run_process."),
     });
     return textReply([
-      `joined ${sources.length} files into ${record.path}`,
+      `joined ${sources.length} files into ${quoteName(record.path)}`,
       "the sources are deleted",
       expiryFact(context, sandboxId),
     ]);
@@ -70,7 +71,10 @@ async function named<T>(composing: Promise<T>, wish: Wish): Promise<T> {
       throw new SandboxError("unimplemented", error.message, { cause: error });
     }
     const hint = "Nothing was changed.";
-    throw new SandboxError("not_found", `source ${missing} is missing`, { cause: error, hint });
+    throw new SandboxError("not_found", `source ${quoteName(missing)} is missing`, {
+      cause: error,
+      hint,
+    });
   }
 }
 

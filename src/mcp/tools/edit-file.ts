@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -51,7 +52,7 @@ export const editFile = defineTool({
     const options = { signal: context.signal, user: wish.user };
     await sandbox.files.write(wish.path, Buffer.from(after, "utf8"), options);
     return textReply([
-      `replaced ${count} of ${count} occurrences in ${wish.path}`,
+      `replaced ${count} of ${count} occurrences in ${quoteName(wish.path)}`,
       `lines: ${changedLines(parts, wish.new_string)}`,
       expiryFact(context, wish.sandbox_id),
     ]);
@@ -65,23 +66,27 @@ async function readText(sandbox: Sandbox, wish: Wish, context: ToolContext): Pro
   const { bytes } = await withHints(reading, pathHints(path, context.suggest));
   if (bytes.length > MAX_FILE_BYTES) {
     const hint = context.suggest("run_process", "Use sed with run_process.");
-    const message = `${path} is larger than ${MAX_FILE_BYTES} bytes`;
+    const message = `${quoteName(path)} is larger than ${MAX_FILE_BYTES} bytes`;
     throw new SandboxError("invalid_argument", message, { hint });
   }
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
-    throw new SandboxError("invalid_argument", `${path} is not UTF-8 text`, { cause: error });
+    throw new SandboxError("invalid_argument", `${quoteName(path)} is not UTF-8 text`, {
+      cause: error,
+    });
   }
 }
 
 function checkCount(count: number, wish: Wish): void {
   if (count === 0) {
     const hint = "Read it again: white space counts.";
-    throw new SandboxError("not_found", `old_string does not occur in ${wish.path}`, { hint });
+    throw new SandboxError("not_found", `old_string does not occur in ${quoteName(wish.path)}`, {
+      hint,
+    });
   }
   if (count > 1 && !wish.replace_all) {
-    const message = `old_string occurs ${count} times in ${wish.path}`;
+    const message = `old_string occurs ${count} times in ${quoteName(wish.path)}`;
     const hint = "Add surrounding lines or set replace_all.";
     throw new SandboxError("failed_precondition", message, { hint });
   }

@@ -1,10 +1,10 @@
 /** Tool: copies of a running sandbox. */
 
+import { cutText, oneLine } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
-import { cutText, recordReply } from "../respond.ts";
+import { recordReply } from "../respond.ts";
 import { onOptionalRoute } from "../steer.ts";
-import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_COPIES = 100;

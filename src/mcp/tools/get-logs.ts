@@ -1,11 +1,12 @@
 /** Tool: what the service noted about a sandbox. */
 
+import { cutText, oneLine, sliceText } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import type { LogsBody } from "../../wire/control.ts";
 import { expiryFact } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { cutText, textReply } from "../respond.ts";
-import { oneLine } from "../text.ts";
+import type { QuotedPart } from "../quote.ts";
+import { textReply } from "../respond.ts";
 import { defineTool } from "../tool.ts";
 
 type LogEntryBody = LogsBody["logEntries"][number];
@@ -61,7 +62,7 @@ export const getLogs = defineTool({
     const page = pageOf(logEntries, limit);
     const lowest = LEVELS.indexOf(level);
     const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);
-    const text = shown.map((entry) => formatEntry(entry, limit)).join("\n");
+    const parts = shown.flatMap((entry) => formatEntry(entry, limit));
     return textReply(
       [
         `${shown.length} records`,
@@ -69,7 +70,7 @@ export const getLogs = defineTool({
         page.nextMs === undefined ? undefined : `next since_ms: ${page.nextMs}`,
         expiryFact(context, sandboxId),
       ],
-      shown.length === 0 ? [] : [{ name: "log", text }],
+      shown.length === 0 ? [] : [{ name: "log", parts }],
     );
   },
 });
@@ -101,14 +102,15 @@ function levelOf(name: string): number {
   return index === -1 ? LEVELS.indexOf("info") : index;
 }
 
-function formatEntry(entry: LogEntryBody, limit: number): string {
+function formatEntry(entry: LogEntryBody, limit: number): QuotedPart[] {
   const fields = Object.entries(entry.fields)
     .filter(([name]) => !ALWAYS_EQUAL.has(name))
     .map(([name, value]) => ` ${name}=${value}`);
   const line = oneLine(`${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`);
-  if (limit === 1) return cutText(line, MAX_SINGLE_CHARACTERS);
+  if (limit === 1) return [cutText(line, MAX_SINGLE_CHARACTERS)];
   const omitted = line.length - MAX_RECORD_CHARACTERS;
-  if (omitted <= 0) return line;
+  if (omitted <= 0) return [line];
   const way = `since_ms=${Date.parse(entry.timestamp)}, limit=1 returns more of it`;
-  return `${line.slice(0, MAX_RECORD_CHARACTERS)}[… ${omitted} characters omitted; ${way}]`;
+  const note = `[… ${omitted} characters omitted; ${way}]`;
+  return [sliceText(line, MAX_RECORD_CHARACTERS), { note }];
 }

@@ -78,7 +78,7 @@ export const getProcessOutput = defineTool({
     ];
     return textReply(
       facts,
-      page.texts.map(({ stream, text }) => ({ name: stream, text })),
+      page.texts.map(({ stream, parts }) => ({ name: stream, parts })),
     );
   },
 });

@@ -1,12 +1,12 @@
 /** Tool: lists a directory. */
 
 import type { Entry } from "../../client/filesystem.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
 import { pathHints, withHints } from "../steer.ts";
-import { oneLine } from "../text.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_DEPTH = 10;
@@ -50,7 +50,7 @@ export const listDirectory = defineTool({
       expiryFact(context, sandboxId),
     ];
     const text = shown.map((entry) => formatEntry(entry)).join("\n");
-    return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", text }]);
+    return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", parts: [text] }]);
   },
 });
 
@@ -62,6 +62,6 @@ const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const
 function formatEntry(entry: Entry): string {
   const { symlinkTarget } = entry;
   const time = entry.modifiedAt?.toISOString().slice(0, 19) ?? "-";
-  const target = symlinkTarget === undefined ? "" : ` -> ${oneLine(symlinkTarget)}`;
-  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${oneLine(entry.path)}${target}`;
+  const target = symlinkTarget === undefined ? "" : ` -> ${quoteName(symlinkTarget)}`;
+  return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${quoteName(entry.path)}${target}`;
 }

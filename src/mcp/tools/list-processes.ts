@@ -1,10 +1,10 @@
 /** Tool: what runs in a sandbox. */
 
+import { cutText, oneLine } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryField } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { cutText, recordReply } from "../respond.ts";
-import { oneLine } from "../text.ts";
+import { recordReply } from "../respond.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_SHOWN = 200;

@@ -1,6 +1,7 @@
 /** Tool: makes a directory. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -30,7 +31,7 @@ export const makeDirectory = defineTool({
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
     const making = withHints(sandbox.filesystem.makeDir(path, options), {
-      invalid_argument: `Something that is no directory stands at ${path} or above it.`,
+      invalid_argument: `Something that is no directory stands at ${quoteName(path)} or above it.`,
     });
     const outcome = await making.then(
       () => "made",
@@ -39,6 +40,6 @@ export const makeDirectory = defineTool({
         throw error;
       },
     );
-    return textReply([`${outcome}: ${path}`, expiryFact(context, sandboxId)]);
+    return textReply([`${outcome}: ${quoteName(path)}`, expiryFact(context, sandboxId)]);
   },
 });

@@ -2,6 +2,7 @@
 
 import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -38,12 +39,15 @@ export const movePath = defineTool({
     } catch (error) {
       const isOnDirectory = await standsDirectory({ sandboxId, destination, user }, context);
       if (!isOnDirectory || !(error instanceof SandboxError)) throw error;
-      const message = `${destination} is a directory`;
+      const message = `${quoteName(destination)} is a directory`;
       const full = posix.join(destination, posix.basename(source));
       const refusal = new SandboxError("invalid_argument", message, { cause: error });
-      throw hinted(refusal, `Give the full target, e.g. ${full}.`);
+      throw hinted(refusal, `Give the full target, e.g. ${quoteName(full)}.`);
     }
-    return textReply([`moved: ${source} -> ${destination}`, expiryFact(context, sandboxId)]);
+    return textReply([
+      `moved: ${quoteName(source)} -> ${quoteName(destination)}`,
+      expiryFact(context, sandboxId),
+    ]);
   },
 });
 

@@ -3,6 +3,7 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { FileSlice } from "../../client/files.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { countUnsafe, escapeUnsafe, quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -74,7 +75,10 @@ async function read(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise
     const entry = await sandbox.filesystem.stat(path, options);
     if (entry.type !== "directory") throw error;
     const hint = context.suggest("list_directory", "Use list_directory.");
-    throw hinted(new SandboxError(error.code, `${path} is a directory`, { cause: error }), hint);
+    throw hinted(
+      new SandboxError(error.code, `${quoteName(path)} is a directory`, { cause: error }),
+      hint,
+    );
   }
 }
 
@@ -100,7 +104,7 @@ async function readImage(found: {
     slice.bytes.length >= sizeBytes
       ? slice
       : await sandbox.files.read(wish.path, { offset: 0, limit: sizeBytes }, context);
-  const facts = [`${sizeBytes} bytes`, mimeType, expiryFact(context, wish.sandbox_id)];
+  const facts = [`${sizeBytes} bytes`, quoteName(mimeType), expiryFact(context, wish.sandbox_id)];
   return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
 }
 
@@ -111,7 +115,7 @@ function isBinary(bytes: Buffer): boolean {
 
 function binaryError(wish: Wish, slice: FileSlice, context: ToolContext): SandboxError {
   const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
-  const message = `${wish.path} is binary (${size}${mimeTypeOf(slice) || "unknown type"})`;
+  const message = `${quoteName(wish.path)} is binary (${size}${quoteName(mimeTypeOf(slice) || "unknown type")})`;
   const download = context.suggest("download_url", ", or use download_url");
   const hint = `Repeat with encoding=base64${download}.`;
   return new SandboxError("invalid_argument", message, { hint });
@@ -120,7 +124,10 @@ function binaryError(wish: Wish, slice: FileSlice, context: ToolContext): Sandbo
 function base64Reply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
   const facts = [...rangeFacts(wish, slice, slice.bytes.length), "base64"];
   const text = slice.bytes.toString("base64");
-  return textReply([...facts, expiryFact(context, wish.sandbox_id)], [{ name: "content", text }]);
+  return textReply(
+    [...facts, expiryFact(context, wish.sandbox_id)],
+    [{ name: "content", parts: [text] }],
+  );
 }
 
 function contentReply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
@@ -128,9 +135,20 @@ function contentReply(wish: Wish, slice: FileSlice, context: ToolContext): Reply
   const isCut = (slice.sizeBytes ?? 0) > wish.offset + bytes.length;
   // Only a cut end is moved: to the end of a line, or of a character.
   const length = isCut ? cutBefore(Buffer.concat([bytes, FILLER]), bytes.length) : bytes.length;
-  const facts = [...rangeFacts(wish, slice, length), mimeTypeOf(slice)];
   const text = bytes.subarray(0, length).toString("utf8");
-  return textReply([...facts, expiryFact(context, wish.sandbox_id)], [{ name: "content", text }]);
+  const facts = [
+    ...rangeFacts(wish, slice, length),
+    quoteName(mimeTypeOf(slice)),
+    escapeFact(text),
+    expiryFact(context, wish.sandbox_id),
+  ];
+  return textReply(facts, [{ name: "content", parts: [escapeUnsafe(text)] }]);
+}
+
+/** Says that the content is not shown as it is, for an edit that must match it. */
+function escapeFact(text: string): string | undefined {
+  const count = countUnsafe(text);
+  return count === 0 ? undefined : `${count} invisible characters shown as \\u escapes`;
 }
 
 /** Stands for the bytes that follow a cut. */

@@ -2,6 +2,7 @@
 
 import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -35,11 +36,16 @@ export const removePath = defineTool({
   async handler({ sandbox_id: sandboxId, path, user }, context) {
     if (REFUSED_PATTERN.test(absolutePath(path))) {
       const hint = "Give a path below it.";
-      throw new SandboxError("invalid_argument", `${path} is not removed as a whole`, { hint });
+      throw new SandboxError("invalid_argument", `${quoteName(path)} is not removed as a whole`, {
+        hint,
+      });
     }
     const sandbox = await context.attach(sandboxId);
     await sandbox.filesystem.remove(path, { signal: context.signal, user });
-    return textReply([`removed, or was absent: ${path}`, expiryFact(context, sandboxId)]);
+    return textReply([
+      `removed, or was absent: ${quoteName(path)}`,
+      expiryFact(context, sandboxId),
+    ]);
   },
 });
 

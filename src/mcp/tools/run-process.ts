@@ -3,6 +3,7 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { SandboxError, errorText } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { timeLimit, type Capture } from "../capture.ts";
@@ -137,7 +138,7 @@ async function startProcess(sandbox: Sandbox, wish: Wish, context: ToolContext):
   const { suggest } = context;
   const list = suggest("list_directory", "Call list_directory to see which directories exist.");
   return withHints(starting, {
-    invalid_argument: wish.cwd === undefined ? "" : `Check cwd (${wish.cwd}). ${list}`,
+    invalid_argument: wish.cwd === undefined ? "" : `Check cwd (${quoteName(wish.cwd)}). ${list}`,
     resource_exhausted: suggest("send_signal", "End a process with send_signal."),
   });
 }

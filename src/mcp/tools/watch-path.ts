@@ -2,12 +2,12 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { parentOf, pathHints, withHints } from "../steer.ts";
-import { oneLine } from "../text.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 import type { Watcher } from "../watchers.ts";
 
@@ -84,7 +84,7 @@ function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never>
   const events = watcher.held.splice(0, MAX_EVENTS);
   const rest = watcher.held.length;
   const facts = [
-    `watcher_id: ${watcher.id}`,
+    `watcher_id: ${quoteName(watcher.id)}`,
     events.length === 0 ? "no change" : `${events.length} changes`,
     rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
     watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
@@ -92,6 +92,6 @@ function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never>
     expiryFact(context, wish.sandbox_id),
   ];
   watcher.hasLost = false;
-  const text = events.map(({ type, name }) => `${type} ${oneLine(name)}`).join("\n");
-  return textReply(facts, events.length === 0 ? [] : [{ name: "changes", text }]);
+  const text = events.map(({ type, name }) => `${type} ${quoteName(name)}`).join("\n");
+  return textReply(facts, events.length === 0 ? [] : [{ name: "changes", parts: [text] }]);
 }

@@ -1,6 +1,7 @@
 /** Tool: creates or replaces a file. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -43,7 +44,10 @@ export const writeFile = defineTool({
     const record = await withHints(sandbox.files.write(path, bytes, options), {
       invalid_argument: "Give the path of a file, not of a directory.",
     });
-    const facts = [`wrote ${bytes.length} bytes to ${record.path}`, expiryFact(context, sandboxId)];
+    const facts = [
+      `wrote ${bytes.length} bytes to ${quoteName(record.path)}`,
+      expiryFact(context, sandboxId),
+    ];
     return textReply(facts);
   },
 });

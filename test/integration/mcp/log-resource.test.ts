@@ -5,6 +5,7 @@ import {
   ResourceUpdatedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { expect, test } from "vitest";
+import { withoutMark } from "../../support/marks.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
 async function run(world: McpWorld, sandboxId: string, command: string): Promise<void> {
@@ -13,7 +14,10 @@ async function run(world: McpWorld, sandboxId: string, command: string): Promise
 }
 
 async function read(world: McpWorld, uri: string): Promise<unknown> {
-  return (await world.host.client.readResource({ uri })).contents;
+  const { contents } = await world.host.client.readResource({ uri });
+  return contents.map((part) =>
+    "text" in part ? { ...part, text: withoutMark(part.text) } : part,
+  );
 }
 
 test("the log of a live sandbox is listed, and read with everything that its processes wrote", async () => {
@@ -34,7 +38,7 @@ test("the log of a live sandbox is listed, and read with everything that its pro
     },
   ]);
   const text = expect.stringMatching(
-    /^--- p_([0-9]+) started: \/bin\/sh -c echo hi; echo bad >&2\n[^]*\nhi\n[^]*\nbad\n--- p_\1 ended: exit_code 0\n$/,
+    /^--- log\n--- p_([0-9]+) started: \/bin\/sh -c echo hi; echo bad >&2\n[^]*\nhi\n[^]*\nbad\n--- p_\1 ended: exit_code 0\n--- end\n$/,
   );
   expect(await read(world, uri)).toEqual([{ uri, mimeType: "text/plain", text }]);
 });

@@ -110,8 +110,8 @@ test("progress tells the start and then what comes", async () => {
   const count = seen.length;
   expect(seen.map(({ message }) => message)).toEqual([
     expect.stringMatching(/^started pid [0-9]+$/),
-    "one",
-    "two",
+    "output: one",
+    "output: two",
   ]);
   const numbers = seen.map(({ progress }) => progress);
   expect(numbers).toEqual([...new Set(numbers)].toSorted((left, right) => left - right));
@@ -186,7 +186,7 @@ test("a large output is cut, says so, and can be read in pages while it is kept"
   const wish = { sandbox_id: sandboxId, process_id: processId, cursor, max_bytes: 1_000 };
   const page = await world.call("get_process_output", wish);
   const next = /line ([0-9]+)\n/.exec(page.text)?.[1];
-  expect(outcome.text).toContain(`line ${Number(next) - 1}\n[…`);
+  expect(outcome.text).toContain(`line ${Number(next) - 1}\n--- […`);
 });
 
 test("an output that nobody reads does not hold the process up, and is kept whole", async () => {
@@ -249,7 +249,7 @@ test("killing the sandbox fails the call in flight, with what came until then", 
   const calling = world.call(
     "run_process",
     { sandbox_id: sandboxId, ...shell("echo before; exec sleep 60") },
-    { onprogress: ({ message }) => message === "before" && started.resolve() },
+    { onprogress: ({ message }) => message === "output: before" && started.resolve() },
   );
   await started.promise;
   await world.test.call({ method: "DELETE", path: `/sandboxes/${sandboxId}` });

@@ -9,6 +9,7 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
+import { withoutMark } from "../../support/marks.ts";
 import { startMcpHost, type McpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
@@ -46,7 +47,9 @@ async function startServer(world: Pick<McpWorld, "service" | "test">): Promise<S
 
 function textOf(content: unknown): string {
   const [part]: readonly unknown[] = Array.isArray(content) ? content : [];
-  return typeof part === "object" && part !== null && "text" in part ? String(part.text) : "";
+  return typeof part === "object" && part !== null && "text" in part
+    ? withoutMark(String(part.text))
+    : "";
 }
 
 async function readFrom(host: McpHost, uri: string): Promise<string> {
@@ -102,15 +105,15 @@ test("a second server reads the whole output of an ended process, and its exit c
   expect(hashOf(await pageThrough(second, process))).toBe(hashOf(WANTED));
   const uri = `sandbox:///${id}/process/${process.process_id}/log`;
   const newest = await second.read(uri);
-  expect(newest.endsWith(`${LINES - 1}\n${LINES}\n`)).toBe(true);
-  expect(newest.split("\n")[0]).toBe(
-    `[… 1.9 MB of older output omitted; ${uri}/0 reads from the beginning]`,
+  expect(newest.endsWith(`${LINES - 1}\n${LINES}\n--- end\n`)).toBe(true);
+  expect(newest.split("\n")[1]).toBe(
+    `--- [… 1.9 MB of older output omitted; ${uri}/0 reads from the beginning]`,
   );
   const part = await second.read(`${uri}/0`);
-  expect(part.startsWith("1\n2\n3\n")).toBe(true);
-  const next = factOf(part, /\n\[… .* more: (\S+)\]\n$/);
-  expect((await second.read(next)).split("\n")[0]).toBe(
-    String(Number(factOf(part, /\n([0-9]+)\n\n\[…/)) + 1),
+  expect(part.startsWith("--- log\n1\n2\n3\n")).toBe(true);
+  const next = factOf(part, /\n--- \[… .* more: (\S+)\]\n--- end\n$/);
+  expect((await second.read(next)).split("\n")[1]).toBe(
+    String(Number(factOf(part, /\n([0-9]+)\n--- \[…/)) + 1),
   );
 });
 
@@ -154,14 +157,14 @@ test("a process whose server ended goes on under the next one, with a mark in be
   await using second = await startServer(world);
   const seen = await second.ask("get_process_output", process);
   expect(seen).toMatch(/^status: running \|/);
-  expect(seen).toContain("--- stdout\nfirst\n\n[… what it wrote while its stream was broken");
+  expect(seen).toContain("--- stdout\nfirst\n--- [… what it wrote while its stream was broken");
   await second.ask("send_input", { ...process, data: "x\n" });
   await expect
     .poll(async () => second.ask("get_process_output", process))
-    .toMatch(/^exit_code: 5 \|[^]*first\n\n\[… .*\]\ngot x\n--- end$/);
+    .toMatch(/^exit_code: 5 \|[^]*first\n--- \[… .*\]\ngot x\n--- end$/);
   const log = await second.read(`sandbox:///${id}/log`);
   expect(log).toMatch(
-    /started: [^]*\nfirst\n[^]*watched again[^]*\ngot x\n[^]*ended: exit_code 5\n$/,
+    /started: [^]*\nfirst\n[^]*watched again[^]*\ngot x\n[^]*ended: exit_code 5\n--- end\n$/,
   );
 });
 
@@ -209,7 +212,9 @@ test("what was written outlives the sandbox, the first server, and both", async 
     /^status: ended while no server watched it[^]*--- stdout\nbusy\n--- end$/,
   );
   expect(await second.read(`sandbox:///${id}/log`)).toContain("\nhi\n");
-  expect(await second.read(`sandbox:///${id}/process/${running.process_id}/log`)).toBe("busy\n");
+  expect(await second.read(`sandbox:///${id}/process/${running.process_id}/log`)).toBe(
+    "--- log\nbusy\n--- end\n",
+  );
 });
 
 test("a stream that breaks is taken up again, with a mark in the output and in the log", async () => {
@@ -228,7 +233,7 @@ test("a stream that breaks is taken up again, with a mark in the output and in t
   await world.call("connect_sandbox", { sandbox_id: id });
   await expect
     .poll(async () => (await world.call("get_process_output", process)).text)
-    .toMatch(/^status: running[^]*--- stdout\nfirst\n\n\[… [^]*\]\n--- end$/);
+    .toMatch(/^status: running[^]*--- stdout\nfirst\n--- \[… [^]*\]\n--- end$/);
   const pid = Number(process.process_id.slice(2));
   await sandbox.process.sendInput(pid, [Buffer.from("x\n")], new AbortController().signal);
   await expect
@@ -303,7 +308,7 @@ test("of a stream that breaks again and again every line comes once, or a mark s
   await expect
     .poll(async () => server.ask("get_process_output", process), { timeout: 30_000 })
     .toMatch(/^exit_code: 7 \|/);
-  const parts = (await pageThrough(server, process)).split(/\n\[… .* missing …\]\n/);
+  const parts = (await pageThrough(server, process)).split(/\n--- \[… .* missing …\]\n/);
   expect(parts.length).toBeGreaterThan(1);
   let newest = 999;
   for (const [index, part] of parts.entries()) {

@@ -1,5 +1,6 @@
 /** What a host can do with the server, whatever client library and protocol era it has. */
 
+import { withoutMark } from "../marks.ts";
 import { OFFLINE, PROGRAM } from "../program.ts";
 import type { TestServe } from "../serve.ts";
 
@@ -51,7 +52,7 @@ export function toReply(result: Readonly<Record<string, unknown>>): HostReply {
   );
   const { structuredContent: fields } = result;
   return {
-    text: texts.join("\n"),
+    text: withoutMark(texts.join("\n")),
     isError: result["isError"] === true,
     fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
   };

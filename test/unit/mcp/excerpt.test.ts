@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { excerptOutput, pageOutput } from "../../../src/mcp/excerpt.ts";
 import { HEAD_BYTES, TAIL_BYTES } from "../../../src/mcp/output-buffer.ts";
 import { ProcessOutput } from "../../../src/mcp/process-output.ts";
+import type { QuotedPart } from "../../../src/mcp/quote.ts";
 
 function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
   const output = new ProcessOutput(undefined);
@@ -15,13 +16,17 @@ function recentOf(output: ProcessOutput) {
   return { pieces: output.recent(), written: output.written };
 }
 
+function textOf(parts: readonly QuotedPart[] = []): string {
+  return parts.filter((part) => typeof part === "string").join("");
+}
+
 const BOTH = { streams: ["stdout", "stderr"], isRunning: false } as const;
 
 test("an output within the budget is shown whole, each stream by itself", async () => {
   const buffer = bufferOf(["stdout", "a\n"], ["stderr", "oops\n"], ["stdout", "b\n"]);
   expect(excerptOutput(recentOf(buffer), 1_000)).toEqual([
-    { stream: "stdout", head: "a\nb\n" },
-    { stream: "stderr", head: "oops\n" },
+    { stream: "stdout", head: ["a\nb\n"] },
+    { stream: "stderr", head: ["oops\n"] },
   ]);
 });
 
@@ -29,12 +34,13 @@ test("a long output keeps a quarter of the budget from its beginning and the res
   const lines = Array.from({ length: 1_000 }, (_, index) => `line ${index}\n`);
   const [excerpt] = excerptOutput(recentOf(bufferOf(["stdout", lines.join("")])), 1_000);
   const cut = excerpt?.cut;
-  expect(excerpt?.head.split("\n").slice(0, 2)).toEqual(["line 0", "line 1"]);
-  expect(excerpt?.head.length).toBeLessThanOrEqual(250);
-  expect(cut?.tail.endsWith("line 999\n")).toBe(true);
-  expect(cut?.tail.length).toBeLessThanOrEqual(750);
-  expect(cut?.cursor).toBe(excerpt?.head.length);
-  const shown = (excerpt?.head.length ?? 0) + (cut?.tail.length ?? 0);
+  const [head, tail] = [textOf(excerpt?.head), textOf(cut?.tail)];
+  expect(head.split("\n").slice(0, 2)).toEqual(["line 0", "line 1"]);
+  expect(head.length).toBeLessThanOrEqual(250);
+  expect(tail.endsWith("line 999\n")).toBe(true);
+  expect(tail.length).toBeLessThanOrEqual(750);
+  expect(cut?.cursor).toBe(head.length);
+  const shown = head.length + tail.length;
   expect(cut?.omittedBytes).toBe(lines.join("").length - shown);
 });
 
@@ -50,7 +56,7 @@ test("a small stderr is not pushed out by a large stdout", async () => {
 test("the cursor of a cut counts both streams", async () => {
   const buffer = bufferOf(["stderr", "e".repeat(100)], ["stdout", "o".repeat(10_000)]);
   const stdout = excerptOutput(recentOf(buffer), 1_000).find(({ stream }) => stream === "stdout");
-  expect(stdout?.cut?.cursor).toBe(100 + (stdout?.head.length ?? 0));
+  expect(stdout?.cut?.cursor).toBe(100 + textOf(stdout?.head).length);
 });
 
 test("pages follow each other without a byte twice", async () => {
@@ -60,7 +66,7 @@ test("pages follow each other without a byte twice", async () => {
   let read = "";
   while (cursor < buffer.totalBytes) {
     const page = await pageOutput(buffer, { ...BOTH, cursor, maxBytes: 1_000 });
-    read += page.texts.map((part) => part.text).join("");
+    read += page.texts.map((part) => textOf(part.parts)).join("");
     expect(page.nextCursor).toBeGreaterThan(cursor);
     cursor = page.nextCursor;
   }
@@ -71,7 +77,7 @@ test("a page of one stream passes over the other", async () => {
   const buffer = bufferOf(["stdout", "a"], ["stderr", "b"], ["stdout", "c"]);
   expect(
     await pageOutput(buffer, { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: false }),
-  ).toEqual({ texts: [{ stream: "stdout", text: "ac" }], nextCursor: 3 });
+  ).toEqual({ texts: [{ stream: "stdout", parts: ["ac"] }], nextCursor: 3 });
 });
 
 test("a character that is not complete waits while the process runs", async () => {
@@ -79,12 +85,12 @@ test("a character that is not complete waits while the process runs", async () =
   void buffer.append("stdout", Buffer.from([0x61, 0xc3]));
   const wish = { cursor: 0, maxBytes: 1_000, streams: ["stdout"], isRunning: true } as const;
   expect(await pageOutput(buffer, wish)).toEqual({
-    texts: [{ stream: "stdout", text: "a" }],
+    texts: [{ stream: "stdout", parts: ["a"] }],
     nextCursor: 1,
   });
   void buffer.append("stdout", Buffer.from([0xa9]));
   expect(await pageOutput(buffer, { ...wish, cursor: 1 })).toEqual({
-    texts: [{ stream: "stdout", text: "é" }],
+    texts: [{ stream: "stdout", parts: ["é"] }],
     nextCursor: 3,
   });
 });

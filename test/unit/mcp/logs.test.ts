@@ -5,6 +5,7 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { SandboxLogs, logUri } from "../../../src/mcp/logs.ts";
 import { startSpools } from "../../../src/spool/spools.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
+import { withoutMark } from "../../support/marks.ts";
 
 function startLogs() {
   const clock = createFakeClock();
@@ -31,8 +32,9 @@ test("the log names who speaks whenever that changes", async () => {
   out("there");
   out("other\n", "p_2");
   logs.note("i1", "p_1", "ended: exit_code 0");
-  expect(await logs.read("i1")).toBe(
+  expect(withoutMark((await logs.read("i1")) ?? "")).toBe(
     [
+      "--- log",
       "--- p_1 started: echo hi",
       "--- p_1 stdout",
       "hi",
@@ -40,6 +42,7 @@ test("the log names who speaks whenever that changes", async () => {
       "--- p_2 stdout",
       "other",
       "--- p_1 ended: exit_code 0",
+      "--- end",
       "",
     ].join("\n"),
   );
@@ -92,9 +95,9 @@ test("a long log is read from its newest part, and says so", async () => {
   for (let index = 0; index < 50_000; index += 1) out(`line ${index}\n`);
   const text = (await logs.read("i1")) ?? "";
   expect(text.length).toBeLessThan(101_000);
-  expect(text.split("\n")[0]).toMatch(/^\[… .* of older output omitted/);
-  expect(text.split("\n")[1]).toMatch(/^line [0-9]+$/);
-  expect(text.endsWith("line 49999\n")).toBe(true);
+  expect(text.split("\n")[1]).toMatch(/^--- \[… .* of older output omitted/);
+  expect(text.split("\n")[2]).toMatch(/^line [0-9]+$/);
+  expect(text).toMatch(/\nline 49999\n--- end \S+\n$/);
 });
 
 test("nobody is told after the end", async () => {

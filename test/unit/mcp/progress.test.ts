@@ -24,8 +24,8 @@ test("the start is told at once, then the last line of each second", async () =>
   await clock.advance(1_000);
   expect(sent).toEqual([
     [0, "started pid 7"],
-    [14, "three"],
-    [20, "four"],
+    [14, "output: three"],
+    [20, "output: four"],
   ]);
 });
 
@@ -40,7 +40,7 @@ test("a silent process is told of every ten seconds, with rising numbers", async
     [0, "started pid 7"],
     [1, "still running"],
     [2, "still running"],
-    [4, "x"],
+    [4, "output: x"],
   ]);
 });
 
@@ -49,7 +49,7 @@ test("a line that is not finished is told, cleaned and cut", async () => {
   await using _ = progress;
   progress.output("stdout", Buffer.from(`\u001b[32m10%\r${"9".repeat(300)}`));
   await clock.advance(2_000);
-  expect(sent.map(([, message]) => message)).toEqual(["9".repeat(200)]);
+  expect(sent.map(([, message]) => message)).toEqual([`output: ${"9".repeat(200)}`]);
 });
 
 test("a character in two chunks is told whole", async () => {
@@ -58,7 +58,7 @@ test("a character in two chunks is told whole", async () => {
   progress.output("stdout", Buffer.from([0xc3]));
   progress.output("stdout", Buffer.from([0xa9, 0x0a]));
   await clock.advance(2_000);
-  expect(sent.map(([, message]) => message)).toEqual(["é"]);
+  expect(sent.map(([, message]) => message)).toEqual(["output: é"]);
 });
 
 test("nothing is sent after the end", async () => {

@@ -3,10 +3,15 @@
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { errorReply, recordReply, textReply, toCallReply } from "../../../src/mcp/respond.ts";
+import { withoutMark } from "../../support/marks.ts";
 
 test("a text reply has its facts in one line and quotes what a sandbox said", () => {
-  const reply = textReply(["exit_code: 0", undefined, "", "x"], [{ name: "stdout", text: "hi" }]);
-  expect(toCallReply(reply, { isRecord: false, knowsLinks: true })).toEqual({
+  const reply = textReply(
+    ["exit_code: 0", undefined, "", "x"],
+    [{ name: "stdout", parts: ["hi"] }],
+  );
+  const plain = { ...reply, text: withoutMark(reply.text) };
+  expect(toCallReply(plain, { isRecord: false, knowsLinks: true })).toEqual({
     content: [{ type: "text", text: "exit_code: 0 | x\n--- stdout\nhi\n--- end" }],
   });
 });

@@ -1,11 +1,11 @@
 /** Terminal output as a reader sees it, and cuts that split neither line nor character. */
 
 import { expect, test } from "vitest";
+import { escapeUnsafe } from "../../../src/common/plain-text.ts";
 import {
   cleanTerminal,
   cutAfter,
   cutBefore,
-  escapeUnsafe,
   formatBytes,
   formatDuration,
   incompleteTail,
@@ -23,8 +23,8 @@ test.for([
   { name: "Windows line ends", raw: "a\r\nb\r\n", clean: "a\nb\n" },
   { name: "a bell and a backspace", raw: "a\u0007b\u0008", clean: "a\\u0007b\\u0008" },
   { name: "reversed text", raw: "abc\u202edef", clean: "abc\\u202edef" },
-  { name: "invisible tags", raw: "x\u{e0041}y", clean: "x\\ue0041y" },
-  { name: "an emoji of several parts", raw: "👩‍💻", clean: "👩‍💻" },
+  { name: "invisible tags", raw: "x\u{e0041}y", clean: "x\\u{e0041}y" },
+  { name: "an emoji of several parts", raw: "👩‍💻", clean: "👩\\u200d💻" },
 ])("$name is cleaned", ({ raw, clean }) => {
   expect(cleanTerminal(raw)).toBe(clean);
 });

@@ -1,0 +1,62 @@
+/** Untrusted text made visible: what a reader cannot see, or what forges a line, is escaped. */
+
+/**
+ * Controls besides line feed and tab, everything that Unicode shows as nothing (zero-width
+ * characters, soft hyphens, variation selectors, tags, byte order marks), marks that turn the
+ * reading direction, separators of lines, and halves of surrogate pairs.
+ */
+const UNSAFE_PATTERN =
+  /(?![\n\t])[\p{Cc}\p{Cs}\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\u2028\u2029\uFFF9-\uFFFB]/gu;
+
+/** The text with every unsafe character written as `\uXXXX` or `\u{XXXXX}`. */
+export function escapeUnsafe(text: string): string {
+  return text.replaceAll(UNSAFE_PATTERN, (character) => {
+    const hex = (character.codePointAt(0) ?? 0).toString(16);
+    return hex.length > 4 ? `\\u{${hex}}` : `\\u${hex.padStart(4, "0")}`;
+  });
+}
+
+/** How many characters `escapeUnsafe` would change. */
+export function countUnsafe(text: string): number {
+  return text.match(UNSAFE_PATTERN)?.length ?? 0;
+}
+
+/** As `escapeUnsafe`, on one line: for names and facts, which must not forge a line of their own. */
+export function oneLine(text: string): string {
+  return escapeUnsafe(text).replaceAll("\n", String.raw`\n`);
+}
+
+/** A name that cannot be taken for anything but a name. */
+const PLAIN_NAME = /^[\p{L}\p{N}\p{M}_./@:+,=~%#*{}^!?&$-]+$/u;
+
+/**
+ * A name or path inside a sentence of ours: as it is when it is plain, else as a JSON string. The
+ * string has unsafe characters escaped as JSON does, so that a parser gets the name back.
+ */
+export function quoteName(name: string): string {
+  if (PLAIN_NAME.test(name) && countUnsafe(name) === 0) return name;
+  return JSON.stringify(name).replaceAll(UNSAFE_PATTERN, (character) =>
+    [...Array(character.length).keys()]
+      .map((index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, "0")}`)
+      .join(""),
+  );
+}
+
+const MAX_FOREIGN_CHARACTERS = 256;
+
+/** Foreign words inside a message of ours: cut, and unable to end the quotation by themselves. */
+export function quoteWords(words: string): string {
+  const cut = cutText(words, MAX_FOREIGN_CHARACTERS + 1);
+  return `"${oneLine(cut.replaceAll(/["\\]/g, String.raw`\$&`))}"`;
+}
+
+/** The beginning of a text, with a sign where it was cut; no character is cut in two. */
+export function cutText(text: string, maxCharacters: number): string {
+  return text.length > maxCharacters ? `${sliceText(text, maxCharacters - 1)}…` : text;
+}
+
+/** At most so many UTF-16 units from the beginning; no character is cut in two. */
+export function sliceText(text: string, maxCharacters: number): string {
+  const cut = text.slice(0, maxCharacters);
+  return /[\uD800-\uDBFF]$/.test(cut) && cut.length < text.length ? cut.slice(0, -1) : cut;
+}
