@@ -28,7 +28,7 @@ export interface FilesClient {
     range: { readonly offset: number; readonly limit: number },
     options: CallOptions,
   ): Promise<FileSlice>;
-  /** Creates or replaces a file, with its parents. Not atomic. */
+  /** Creates or replaces a file, with its parents; the content appears at once. */
   write(path: string, content: Uint8Array, options: CallOptions): Promise<FileRecord>;
   /** Joins files in order and deletes them; all or nothing. */
   compose(

@@ -10,7 +10,8 @@ export function helperArguments(): readonly string[] {
 
 /**
  * Requests and replies begin with their length. A request is a letter, then fields that end in NUL:
- * `r` and paths, or `w` and a path with names and values that become its whole set. A reply is an
+ * `r` and paths, `w` and a path with names and values that become its whole set, or `c` and two
+ * paths, of which the second gets the other attributes of the first. A reply is an
  * errno, then for each path how many names it has, then names and values, each after its length.
  * Reading fails for no path: one that cannot be read has no names. Links are followed.
  */
@@ -73,6 +74,19 @@ sub replace {
   }
   return 0;
 }
+sub copy {
+  my ($source, $target) = @_;
+  my $size = syscall $call->{list}, $source, $list, $limit;
+  for my $name (split /\0/, $size > 0 ? substr($list, 0, $size) : '') {
+    next if index($name, $prefix) == 0 || $name eq 'security.capability';
+    my $length = syscall $call->{get}, $source, $name, $text, $limit;
+    next if $length < 0;
+    my $value = substr $text, 0, $length;
+    next if syscall($call->{set}, $target, $name, $value, $length, 0) == 0;
+    return $! + 0 if $! == 28 || $! == 122;
+  }
+  return 0;
+}
 while (1) {
   my $request = take(unpack 'N', take(4));
   my @field = split /\0/, substr($request, 1), -1;
@@ -81,6 +95,10 @@ while (1) {
   if (substr($request, 0, 1) eq 'w') {
     $errno = replace(@field);
     @field = ($field[0]);
+  }
+  if (substr($request, 0, 1) eq 'c') {
+    $errno = copy(@field);
+    @field = ();
   }
   for my $path ($errno ? () : @field) {
     $reply .= pairs($path);

@@ -22,6 +22,12 @@ export interface Attributes {
    * @throws the system's error, or what `read` throws
    */
   replace(path: string, metadata: ReadonlyMap<string, string>): Promise<Metadata>;
+  /**
+   * Gives a file all attributes of another one but its metadata, access rights among them; what
+   * the file system or the kernel keeps for itself stays away.
+   * @throws the system's error for a full disk, or what `read` throws
+   */
+  copy(source: string, target: string): Promise<void>;
 }
 
 /** A helper that nobody asked for this long ends; to start another costs some 5 ms. */
@@ -38,7 +44,7 @@ const E2BIG = 7;
 export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attributes {
   let current: AttributesProcess | undefined;
 
-  async function ask(letter: "r" | "w", fields: readonly string[]): Promise<Buffer> {
+  async function ask(letter: "r" | "w" | "c", fields: readonly string[]): Promise<Buffer> {
     const request = Buffer.from(letter + fields.map((field) => `${field}\0`).join(""));
     for (let attempt = 1; ; attempt += 1) {
       // Between this look and the request nothing else runs, the end of an idle helper included.
@@ -46,7 +52,7 @@ export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attr
       try {
         return await current.ask(request);
       } catch (error) {
-        // Both requests may be done twice: one reads, the other sets the whole of what there is.
+        // Each request may be done twice: one reads, the others set the whole of what there is.
         if (!(error instanceof HelperDied) || attempt === MAX_ATTEMPTS) throw error;
       }
     }
@@ -66,6 +72,10 @@ export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attr
       const reply = parseReply(await ask("w", [path, ...[...metadata].flat()]));
       if (reply.errno !== 0) throw replyFault(reply.errno);
       return reply.sets[0] ?? {};
+    },
+    async copy(source, target) {
+      const reply = parseReply(await ask("c", [source, target]));
+      if (reply.errno !== 0) throw replyFault(reply.errno);
     },
   };
 }

@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { createAttributes, type Attributes } from "./attributes.ts";
 import { findCarried, type Command } from "./carried.ts";
+import { Staging } from "./files/staging.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
@@ -20,6 +21,7 @@ export interface Daemon {
   readonly rest: Rest;
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
+  readonly staging: Staging;
   /** Where programs look for their sandbox; undefined where the daemon shares its world. */
   readonly identityDirectory: string | undefined;
   /** The program that changes the identity of a process; undefined where none is carried. */
@@ -48,6 +50,7 @@ export function createDaemon(directory: string): Daemon {
     accounts,
     log,
     processes: createProcessTable(log),
+    staging: new Staging(),
     watchers: createWatcherRegistry({ accounts, attributes, inotify, log }),
     helper,
     identityDirectory: helper === undefined ? undefined : IDENTITY_DIRECTORY,

@@ -3,10 +3,8 @@
  * all, and the sources go only after it did.
  */
 
-import { randomUUID } from "node:crypto";
 import type { Stats } from "node:fs";
-import { constants } from "node:fs";
-import { open, realpath, rename, rm, stat, type FileHandle } from "node:fs/promises";
+import { realpath, rm, stat, type FileHandle } from "node:fs/promises";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { readBody, sendJson } from "../../common/http.ts";
 import { parseJson } from "../../common/json.ts";
@@ -19,16 +17,13 @@ import { ensureDirectories } from "../owner.ts";
 import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";
 import { concatenate } from "./concatenate.ts";
+import type { StagedFile, Staging } from "./staging.ts";
 import { giveTo } from "./write-target.ts";
 
 type ComposeRequest = z.infer<typeof composeRequestSchema>;
 
 /** Some ten thousand paths. */
 const MAX_BODY_BYTES = 1_048_576;
-const FILE_MODE = 0o666;
-/** No O_APPEND: it would keep the kernel from copying by itself. */
-const CREATE_FLAGS =
-  constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
 /** @throws SandboxError invalid_argument, unauthenticated, not_found, resource_exhausted, internal */
 export async function compose(exchange: Exchange): Promise<void> {
@@ -55,6 +50,7 @@ interface Plan {
   readonly target: string;
   readonly sources: readonly string[];
   readonly user: User;
+  readonly staging: Staging;
 }
 
 async function readRequest(exchange: Exchange): Promise<Buffer> {
@@ -99,7 +95,7 @@ async function planComposition(
     await checkSource({ given, source }, { target, targetPlace });
     sources.push(source);
   }
-  return { target, sources, user };
+  return { target, sources, user, staging: daemon.staging };
 }
 
 async function checkSource(
@@ -134,25 +130,19 @@ async function runComposition(plan: Plan, signal: AbortSignal): Promise<number> 
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
-  const temporary = `${target}.e2b-compose.${randomUUID()}.tmp`;
-  let sizeBytes = 0;
-  try {
-    sizeBytes = await writeTemporary({ temporary, sources, user }, signal);
-    await finalize(temporary, target);
-  } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
-  }
+  await using staged = await stage(plan);
+  const sizeBytes = await fill(staged.file, { sources, user }, signal);
+  await finalize(staged, target);
   // The new file is complete; a source that stays is left over, not lost.
   await Promise.allSettled(sources.map(async (source) => rm(source)));
   return sizeBytes;
 }
 
-async function writeTemporary(
-  job: { readonly temporary: string; readonly sources: readonly string[]; readonly user: User },
+async function fill(
+  file: FileHandle,
+  job: Pick<Plan, "sources" | "user">,
   signal: AbortSignal,
 ): Promise<number> {
-  await using file = await createTemporary(job.temporary);
   await giveTo(file, job.user);
   await concatenate(job.sources, file, signal);
   try {
@@ -163,20 +153,20 @@ async function writeTemporary(
   }
 }
 
-async function createTemporary(path: string): Promise<FileHandle> {
+async function stage({ staging, target }: Plan): Promise<StagedFile> {
   try {
-    return await open(path, CREATE_FLAGS, FILE_MODE);
+    return await staging.create(parentPath(target));
   } catch (error) {
-    const text = fileErrorText("open", path, error);
+    const text = fileErrorText("open", target, error);
     throw spaceFault(error, `error creating destination file: ${text}`);
   }
 }
 
-async function finalize(temporary: string, target: string): Promise<void> {
+async function finalize(staged: StagedFile, target: string): Promise<void> {
   try {
-    await rename(temporary, target);
+    await staged.publish(target);
   } catch (error) {
-    const text = `rename ${temporary} ${target}: ${errnoText(error)}`;
+    const text = `rename ${staged.path} ${target}: ${errnoText(error)}`;
     throw spaceFault(error, `error finalizing compose: ${text}`);
   }
 }

@@ -9,7 +9,7 @@ import { baseName } from "../path.ts";
 import type { User } from "../user.ts";
 import { parseParameterized } from "./disposition.ts";
 import { readFileQuery, type FileQuery } from "./file-query.ts";
-import { readMetadata, storeMetadata } from "./metadata.ts";
+import { readMetadata } from "./metadata.ts";
 import { readParts, type Part } from "./multipart.ts";
 import { openRequestBody, type RequestBody } from "./request-body.ts";
 import { writeTarget } from "./write-target.ts";
@@ -109,11 +109,9 @@ async function storeFile(
   chunks: AsyncIterator<Buffer>,
 ): Promise<FileRecord> {
   const { user, metadata, exchange } = job;
-  const { attributes, log } = exchange.daemon;
-  const isNew = await writeTarget({ path, user, announced: job.body.length }, chunks);
-  // A new file has none to be taken away.
-  const isUntouched = isNew && metadata.size === 0;
-  const stored = isUntouched ? {} : await storeMetadata(attributes, path, metadata);
+  const { log } = exchange.daemon;
+  const target = { path, user, metadata, announced: job.body.length };
+  const stored = await writeTarget(target, chunks, exchange.daemon);
   log.write("debug", "File processing", {
     logger: "envd",
     event_type: "file_processing",

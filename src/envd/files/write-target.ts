@@ -1,19 +1,34 @@
-/** Writes one uploaded file in place, with its parents, on behalf of a user. */
+/**
+ * Writes one uploaded file, with its parents, on behalf of a user. A regular file appears, or gets
+ * its new content, at once: it is filled under another name and renamed. What a rename cannot
+ * replace is written in place.
+ */
 
-import { constants } from "node:fs";
-import { open, stat, type FileHandle } from "node:fs/promises";
+import { constants, type Stats } from "node:fs";
+import { access, lstat, open, readlink, realpath, stat, type FileHandle } from "node:fs/promises";
+import { posix } from "node:path";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import type { Attributes, Metadata } from "../attributes.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { canChangeOwner, ensureDirectories } from "../owner.ts";
-import { parentPath } from "../path.ts";
+import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";
+import { storeMetadata } from "./metadata.ts";
+import type { StagedFile, Staging } from "./staging.ts";
 
 export interface WriteTarget {
   /** Absolute. */
   readonly path: string;
   readonly user: User;
+  /** Becomes the file's whole metadata. */
+  readonly metadata: ReadonlyMap<string, string>;
   /** The length that the request announced, for the message of a full disk. */
   readonly announced: string | undefined;
+}
+
+export interface WriteTools {
+  readonly attributes: Attributes;
+  readonly staging: Staging;
 }
 
 /** Never waits for the other end of a pipe, never takes a terminal. */
@@ -24,16 +39,23 @@ const OPEN_FLAGS =
   constants.O_NONBLOCK |
   constants.O_NOCTTY;
 const FILE_MODE = 0o666;
+/** What stays of a mode: a change of owner takes set-id bits away. */
+const KEPT_MODE = 0o1777;
+const MAX_LINKS = 40;
+const COPY_BYTES = 1_048_576;
+/** The name is a mount point, or is protected in another way; the file itself may be open to us. */
+const NOT_RENAMED: ReadonlySet<string> = new Set(["EBUSY", "EXDEV", "EACCES", "EPERM", "EROFS"]);
 
 /**
- * Replaces the content of a file; returns whether it is a new one. Not atomic: what was written
- * stays when the rest fails.
+ * Replaces the content of a file; returns its metadata. Until all of it came nothing changes, and
+ * nothing is left when it does not come, unless the file is written in place.
  * @throws SandboxError invalid_argument for a folder, resource_exhausted for a full disk, internal
  */
 export async function writeTarget(
   target: WriteTarget,
   body: AsyncIterator<Buffer>,
-): Promise<boolean> {
+  tools: WriteTools,
+): Promise<Metadata> {
   const { path, user } = target;
   try {
     await ensureDirectories(parentPath(path), user);
@@ -41,17 +63,28 @@ export async function writeTarget(
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
   }
-  const isNew = await requireNoDirectory(path);
-  await using file = await openTarget(path);
-  await giveTo(file, user);
-  for (let next = await body.next(); next.done !== true; next = await body.next()) {
-    await writeAll(file, next.value, target);
+  const known = await requireNoDirectory(path);
+  const place = known === undefined || known.isFile() ? await placeOf(path) : undefined;
+  if (place === undefined) return writeInPlace(target, body, tools);
+  if (known !== undefined) await requireWritable(place);
+  const opened = await stage(place, tools.staging);
+  if (opened === undefined) return writeInPlace(target, body, tools);
+  await using staged = opened;
+  await fill(staged.file, body, target);
+  // Other names of the same file would keep the old content.
+  if (known !== undefined && known.nlink > 1) return await copyInPlace(staged, target, tools);
+  const metadata = await dress(staged, { target, place, known }, tools);
+  try {
+    await staged.publish(place);
+    return metadata;
+  } catch (error) {
+    if (NOT_RENAMED.has(causeCode(error) ?? "")) return await copyInPlace(staged, target, tools);
+    throw writeFault(error, target, fileErrorText("rename", path, error));
   }
-  return isNew;
 }
 
-/** True when nothing is there yet. */
-async function requireNoDirectory(path: string): Promise<boolean> {
+/** What is there, links followed; undefined when nothing is there yet. */
+async function requireNoDirectory(path: string): Promise<Stats | undefined> {
   const stats = await stat(path).catch((error: unknown) => {
     if (causeCode(error) === "ENOENT") return undefined;
     const message = `error getting file info: ${fileErrorText("stat", path, error)}`;
@@ -60,20 +93,121 @@ async function requireNoDirectory(path: string): Promise<boolean> {
   if (stats?.isDirectory()) {
     throw new SandboxError("invalid_argument", `path is a directory: ${path}`);
   }
-  return stats === undefined;
+  return stats;
+}
+
+/** Where the file stands or will stand, links followed; undefined where they lead nowhere. */
+async function placeOf(path: string): Promise<string | undefined> {
+  let current = path;
+  for (let links = 0; links <= MAX_LINKS; links += 1) {
+    let folder: string;
+    try {
+      folder = await realpath(parentPath(current));
+    } catch {
+      return undefined;
+    }
+    const place = joinPath(folder, baseName(current));
+    const stats = await lstat(place).catch(() => undefined);
+    if (!stats?.isSymbolicLink()) return place;
+    const link = await readlink(place).catch(() => undefined);
+    if (link === undefined || link.endsWith("/")) return undefined;
+    current = posix.resolve(folder, link);
+  }
+  return undefined;
+}
+
+/** A file that could not be written in place is not replaced either. */
+async function requireWritable(place: string): Promise<void> {
+  try {
+    await access(place, constants.W_OK);
+  } catch (error) {
+    const text = fileErrorText("open", place, error);
+    throw new SandboxError("internal", `error opening file: ${text}`, { cause: error });
+  }
+}
+
+/** An empty file beside the place; undefined where its folder takes none. */
+async function stage(place: string, staging: Staging): Promise<StagedFile | undefined> {
+  try {
+    return await staging.create(parentPath(place));
+  } catch (error) {
+    if (isDiskFull(error)) throw openFault(place, error);
+    // A folder of the kernel, one that is read-only or too deep: the file itself may be open to us.
+    return undefined;
+  }
+}
+
+/** Gives a file that is not visible yet all that its visible one shall have. */
+async function dress(
+  staged: StagedFile,
+  wish: {
+    readonly target: WriteTarget;
+    readonly place: string;
+    readonly known: Stats | undefined;
+  },
+  { attributes }: WriteTools,
+): Promise<Metadata> {
+  const { target, place, known } = wish;
+  await giveTo(staged.file, target.user);
+  if (known === undefined && target.metadata.size === 0) return {};
+  if (known !== undefined) {
+    try {
+      await staged.file.chmod(known.mode & KEPT_MODE);
+      await attributes.copy(place, staged.path);
+    } catch (error) {
+      if (error instanceof SandboxError) throw error;
+      throw writeFault(error, target, fileErrorText("setxattr", target.path, error));
+    }
+  }
+  return storeMetadata(attributes, staged.path, target.metadata);
+}
+
+/** The content goes into the file that is there, as it comes. */
+async function writeInPlace(
+  target: WriteTarget,
+  body: AsyncIterator<Buffer>,
+  { attributes }: WriteTools,
+): Promise<Metadata> {
+  await using file = await openTarget(target.path);
+  await giveTo(file, target.user);
+  await fill(file, body, target);
+  return await storeMetadata(attributes, target.path, target.metadata);
+}
+
+/** The whole content, which is here already, goes into the file that is there. */
+async function copyInPlace(
+  staged: StagedFile,
+  target: WriteTarget,
+  tools: WriteTools,
+): Promise<Metadata> {
+  return writeInPlace(target, contentOf(staged.file), tools);
+}
+
+async function* contentOf(file: FileHandle): AsyncGenerator<Buffer, undefined> {
+  for (let position = 0; ;) {
+    const buffer = Buffer.alloc(COPY_BYTES);
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+    if (bytesRead === 0) return undefined;
+    position += bytesRead;
+    yield buffer.subarray(0, bytesRead);
+  }
 }
 
 async function openTarget(path: string): Promise<FileHandle> {
   try {
     return await open(path, OPEN_FLAGS, FILE_MODE);
   } catch (error) {
-    const text = fileErrorText("open", path, error);
-    if (isDiskFull(error)) {
-      const message = `not enough inodes available: ${text}`;
-      throw new SandboxError("resource_exhausted", message, { cause: error });
-    }
-    throw new SandboxError("internal", `error opening file: ${text}`, { cause: error });
+    throw openFault(path, error);
   }
+}
+
+function openFault(path: string, error: unknown): SandboxError {
+  const text = fileErrorText("open", path, error);
+  if (isDiskFull(error)) {
+    const message = `not enough inodes available: ${text}`;
+    return new SandboxError("resource_exhausted", message, { cause: error });
+  }
+  return new SandboxError("internal", `error opening file: ${text}`, { cause: error });
 }
 
 /** Makes the user the owner of an open file, whatever its name leads to by now. */
@@ -87,20 +221,29 @@ export async function giveTo(file: FileHandle, user: User): Promise<void> {
   }
 }
 
-async function writeAll(file: FileHandle, chunk: Buffer, target: WriteTarget): Promise<void> {
-  try {
-    for (let offset = 0; offset < chunk.length;) {
-      const { bytesWritten } = await file.write(chunk, offset);
-      offset += bytesWritten;
+async function fill(
+  file: FileHandle,
+  body: AsyncIterator<Buffer>,
+  target: WriteTarget,
+): Promise<void> {
+  for (let next = await body.next(); next.done !== true; next = await body.next()) {
+    const chunk = next.value;
+    try {
+      for (let offset = 0; offset < chunk.length;) {
+        const { bytesWritten } = await file.write(chunk, offset);
+        offset += bytesWritten;
+      }
+    } catch (error) {
+      throw writeFault(error, target, fileErrorText("write", target.path, error));
     }
-  } catch (error) {
-    if (!isDiskFull(error)) {
-      const text = fileErrorText("write", target.path, error);
-      throw new SandboxError("internal", `error writing file: ${text}`, { cause: error });
-    }
-    const { announced } = target;
-    const attempt = announced === undefined ? "" : `attempted to write ${announced} bytes: `;
-    const message = `${attempt}not enough disk space available`;
-    throw new SandboxError("resource_exhausted", message, { cause: error });
   }
+}
+
+function writeFault(error: unknown, { announced }: WriteTarget, text: string): SandboxError {
+  if (!isDiskFull(error)) {
+    return new SandboxError("internal", `error writing file: ${text}`, { cause: error });
+  }
+  const attempt = announced === undefined ? "" : `attempted to write ${announced} bytes: `;
+  const message = `${attempt}not enough disk space available`;
+  return new SandboxError("resource_exhausted", message, { cause: error });
 }

@@ -7,6 +7,7 @@ import { SandboxError, causeCode } from "../../common/errors.ts";
 import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
+import { isStagedName, type Staging } from "../files/staging.ts";
 import { joinPath } from "../path.ts";
 import type { Accounts } from "../user.ts";
 import { readEntry, type Entry } from "./entry.ts";
@@ -31,6 +32,7 @@ export async function listDir(
     paths: [],
     accounts: await origin.daemon.accounts.read(),
     signal: context.signal,
+    staging: origin.daemon.staging,
   };
   await collect(listing, path, Math.max(request.depth, 1));
   // All at once: one question for the whole listing, however many files have none.
@@ -46,6 +48,7 @@ interface Listing {
   readonly paths: string[];
   readonly accounts: Accounts;
   readonly signal: AbortSignal;
+  readonly staging: Staging;
 }
 
 async function requireDirectory(path: string): Promise<void> {
@@ -108,7 +111,8 @@ async function readNames(listing: Listing, directory: string): Promise<string[]>
   try {
     for await (const { name } of await opendir(directory, { bufferSize: 256 })) {
       if (listing.entries.length + names.length >= MAX_ENTRIES) throw tooMany();
-      names.push(name);
+      if (isStagedName(name)) await listing.staging.sweep(joinPath(directory, name));
+      else names.push(name);
     }
   } catch (error) {
     if (error instanceof SandboxError) throw error;

@@ -1,6 +1,7 @@
 /** What an event of the kernel means for a tree. */
 
 import { EventType } from "../../gen/filesystem/filesystem_pb.ts";
+import { isStagedName } from "../files/staging.ts";
 import { Directory } from "./directory.ts";
 import { EventMask, type KernelEvent } from "./kernel-event.ts";
 import type { Tree } from "./tree.ts";
@@ -21,7 +22,7 @@ export class EventApplier {
     const directory = this.#tree.find(event.wd);
     // A directory's news of itself stand between those of two entries that change places.
     if (name !== "") this.#overwritten = undefined;
-    if (directory === undefined) return;
+    if (directory === undefined || isStagedName(name)) return;
     if ((mask & EventMask.ignored) !== 0) {
       this.#tree.unwatch(directory);
       // Where it is not gone, somebody else's end of a watch met its beginning.
@@ -42,6 +43,10 @@ export class EventApplier {
   move(from: KernelEvent, to: KernelEvent | undefined): void {
     const source = this.#tree.find(from.wd);
     const target = to && this.#tree.find(to.wd);
+    if (isStagedName(from.name)) {
+      if (target !== undefined && to !== undefined) this.#publish(target, to.name);
+      return;
+    }
     const child = source?.children.get(from.name);
     if (source !== undefined) this.#noticeExchange(source, from.name);
     const canFollow = source !== undefined && child instanceof Directory && child.wd !== undefined;
@@ -72,6 +77,15 @@ export class EventApplier {
     // That its new path leads to it is checked with the next listing: it may have moved on.
     this.#tree.enter(target, name, child);
     this.#tree.tell(target, name, EventType.CREATE);
+  }
+
+  /** An upload that gets its name is told as a file that is written. */
+  #publish(directory: Directory, name: string): void {
+    if (!directory.children.has(name)) {
+      this.#tree.enter(directory, name, null);
+      this.#tree.tell(directory, name, EventType.CREATE);
+    }
+    this.#tree.tell(directory, name, EventType.WRITE);
   }
 
   #applyToRoot(mask: number): void {

@@ -3,6 +3,7 @@
 import { getSystemErrorName } from "node:util";
 import { SandboxError } from "../../common/errors.ts";
 import { EventType } from "../../gen/filesystem/filesystem_pb.ts";
+import { isStagedName } from "../files/staging.ts";
 import { Directory } from "./directory.ts";
 import type { ListedEntry, WatchReport } from "./listing.ts";
 import type { Tree } from "./tree.ts";
@@ -31,13 +32,14 @@ export function applyListing(
     return;
   }
   tree.watch(directory, report.wd);
-  const names = new Set(report.entries.map(({ name }) => name));
+  const entries = report.entries.filter(({ name }) => !isStagedName(name));
+  const names = new Set(entries.map(({ name }) => name));
   for (const name of directory.children.keys()) {
     if (names.has(name)) continue;
     tree.forget(directory, name);
     tree.tell(directory, name, EventType.REMOVE);
   }
-  for (const entry of report.entries) applyEntry(tree, directory, { entry, lostSinceS });
+  for (const entry of entries) applyEntry(tree, directory, { entry, lostSinceS });
   directory.isReported = true;
 }
 

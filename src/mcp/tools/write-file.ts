@@ -17,8 +17,8 @@ export const writeFile = defineTool({
   title: "Write a file",
   description:
     "Creates a file in the sandbox, with its parent directories, or replaces a whole file; an " +
-    "existing file keeps its mode. Not atomic, and it cannot append: for that, or for another " +
-    "mode, use run_process. Larger files can be written in parts and joined with compose_files.",
+    "existing file keeps its mode. The content appears at once. It cannot append: for that, or " +
+    "for another mode, use run_process. Larger files can be written in parts and joined with compose_files.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

@@ -126,7 +126,9 @@ test("a caller that leaves in the middle leaves every source, and nothing half d
   const names = async () => (await readdir(daemon.folder)).filter((name) => name !== "c");
   await expect.poll(names, { interval: 1 }).toHaveLength(5);
   call.destroy();
-  await expect.poll(names).toEqual(expect.not.arrayContaining([expect.stringMatching(/tmp$/)]));
+  await expect
+    .poll(names)
+    .toEqual(expect.not.arrayContaining([expect.stringMatching(/^\.e2b-upload\./)]));
   const left = (await names()).toSorted();
   // It may have been done just before: then it is all there.
   const isDone = left.length === 1;
