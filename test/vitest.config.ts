@@ -27,6 +27,7 @@ const BESIDES = [
   "test/integration/envd/access.test.ts",
   "test/integration/gateway.test.ts",
   "test/integration/mcp/http.test.ts",
+  "test/unit/gateway/attempts.test.ts",
   "test/unit/gateway/reserved-path.test.ts",
   "test/unit/listener/dispatch.test.ts",
 ];

@@ -143,6 +143,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const gateway = createGateway({
     sandboxes,
     keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
+    clock,
     log,
   });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));

@@ -8,8 +8,16 @@ import type { SandboxAddress } from "../wire/address.ts";
 import { ACCESS_TOKEN_HEADER, ENVD_PORT, TRAFFIC_TOKEN_HEADER } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
-import { attribute } from "./attribute.ts";
-import { cannotWake, notRunning, reserved, trafficToken, type Refusal } from "./refusal.ts";
+import type { Attempts } from "./attempts.ts";
+import { attribute, isWrongSignature, signatureOf } from "./attribute.ts";
+import {
+  cannotWake,
+  notRunning,
+  reserved,
+  tooManyWrong,
+  trafficToken,
+  type Refusal,
+} from "./refusal.ts";
 import { findReservedPath } from "./reserved-path.ts";
 
 /** Where a request goes. */
@@ -21,6 +29,12 @@ export interface Admission {
 /** What the gateway asks the room of sandboxes. */
 export type Doorkeeper = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
 
+/** What the decision depends on besides the request. */
+export interface AdmitContext {
+  readonly sandboxes: Doorkeeper;
+  readonly attempts: Attempts;
+}
+
 /**
  * Without an address the request is a file's, and its signature says whose. Waits while a paused
  * sandbox is woken.
@@ -28,9 +42,46 @@ export type Doorkeeper = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "slee
 export async function admit(
   request: IncomingMessage,
   address: SandboxAddress | undefined,
+  { sandboxes, attempts }: AdmitContext,
+): Promise<Admission | Refusal> {
+  const signature = signatureToCheck(request, address);
+  const { remoteAddress } = request.socket;
+  const waitSeconds = signature === undefined ? 0 : attempts.waitSeconds(remoteAddress, signature);
+  if (waitSeconds > 0) return tooManyWrong(waitSeconds);
+  const admission =
+    address === undefined
+      ? admitSigned(request, sandboxes)
+      : await admitAddressed(request, address, sandboxes);
+  if (signature !== undefined && isWrong(request, admission)) attempts.noteWrong(remoteAddress);
+  return admission;
+}
+
+/** The signature that decides about a request; a token beside it decides alone. */
+function signatureToCheck(
+  request: IncomingMessage,
+  address: SandboxAddress | undefined,
+): string | undefined {
+  if (address !== undefined) {
+    if (address.port !== ENVD_PORT) return undefined;
+    if ((request.headers[ACCESS_TOKEN_HEADER] ?? "") !== "") return undefined;
+  }
+  return signatureOf(request);
+}
+
+const UNAUTHENTICATED = 401;
+
+/** A daemon says itself what is wrong with a signature, but is not asked whether to count it. */
+function isWrong(request: IncomingMessage, admission: Admission | Refusal): boolean {
+  if ("status" in admission) return admission.status === UNAUTHENTICATED;
+  const { accessToken } = admission.endpoint;
+  return accessToken !== undefined && isWrongSignature(request, accessToken);
+}
+
+async function admitAddressed(
+  request: IncomingMessage,
+  address: SandboxAddress,
   sandboxes: Doorkeeper,
 ): Promise<Admission | Refusal> {
-  if (address === undefined) return admitSigned(request, sandboxes);
   const { sandboxId, port } = address;
   if (port === ENVD_PORT) {
     const path = findReservedPath(request.url ?? "/");

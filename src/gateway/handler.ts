@@ -2,10 +2,12 @@
 
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
+import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { admit, type Admission, type Doorkeeper } from "./admit.ts";
+import { createAttempts } from "./attempts.ts";
 import { dialPort } from "./dial.ts";
 import { isSecretInTarget } from "./headers.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
@@ -21,6 +23,7 @@ export interface GatewayOptions {
   readonly sandboxes: Doorkeeper;
   /** They never enter a sandbox. */
   readonly keys: PlatformKeys;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -38,6 +41,8 @@ export interface Gateway {
 
 export function createGateway(options: GatewayOptions): Gateway {
   const connections = new WeakMap<Endpoint, number>();
+  const { sandboxes } = options;
+  const attempts = createAttempts(options.clock);
 
   /** Counts the exchange while it lasts. */
   async function counted(endpoint: Endpoint, work: () => Promise<void>): Promise<void> {
@@ -50,7 +55,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 
   async function enter(request: IncomingMessage, target: Target): Promise<Admission | Refusal> {
-    const admission = await admit(request, target.address, options.sandboxes);
+    const admission = await admit(request, target.address, { sandboxes, attempts });
     if ("status" in admission) return admission;
     const { endpoint } = admission;
     const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;

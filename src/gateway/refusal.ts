@@ -9,11 +9,17 @@ import { toPage, wantsPage } from "./page.ts";
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502;
   readonly body: Readonly<Record<string, string | number>>;
+  readonly retryAfterSeconds?: number;
 }
 
-export function sendRefusal(response: ServerResponse, { status, body }: Refusal): void {
-  // A body that is still coming is not waited for.
-  const headers = { connection: "close", vary: "Accept, User-Agent, Sec-Fetch-Mode" };
+export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
+  const { status, body, retryAfterSeconds } = refusal;
+  const headers = {
+    // A body that is still coming is not waited for.
+    connection: "close",
+    vary: "Accept, User-Agent, Sec-Fetch-Mode",
+    ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
+  };
   if (response.headersSent || response.destroyed || !wantsPage(response.req.headers)) {
     sendJson(response, status, { body, headers });
     return;
@@ -52,6 +58,11 @@ export function cannotWake(sandboxId: string, status: 403 | 409 | 429, message: 
 
 export function crowded(sandboxId: string, limit: number): Refusal {
   return refuse(429, { sandboxId, message: tooManyConnections(limit), connectionLimit: limit });
+}
+
+export function tooManyWrong(retryAfterSeconds: number): Refusal {
+  const message = "too many wrong signatures from this address";
+  return { ...refuse(429, { message }), retryAfterSeconds };
 }
 
 /** It cannot be taken out without changing what was asked for. */

@@ -22,6 +22,9 @@ const MAX_STREAMS = 256;
 /** Megabytes that one connection may hold in buffers. */
 const MAX_SESSION_MEMORY_MB = 16;
 
+/** That of a client which is gone already: one without an address would be taken for a local one. */
+const UNKNOWN_ADDRESS = "unknown";
+
 const BAD_GATEWAY = 502;
 const METHOD_NOT_ALLOWED = 405;
 
@@ -91,8 +94,9 @@ function forward(
     return;
   }
   const [inner, outer] = duplexPair();
-  // Services inside are told how the client came.
-  serve(Object.assign(outer, { encrypted: true }));
+  // Services inside are told how and from where the client came.
+  const remoteAddress = stream.session?.socket.remoteAddress ?? UNKNOWN_ADDRESS;
+  serve(Object.assign(outer, { encrypted: true, remoteAddress }));
   const call = httpRequest({
     createConnection: () => inner,
     method,

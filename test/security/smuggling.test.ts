@@ -33,7 +33,7 @@ import {
 } from "../support/smuggling.ts";
 import { HAS_BODY, startStrictServer, type StrictServer } from "../support/strict-server.ts";
 
-const CASES = IS_WHOLE_RUN ? 600 : 120;
+const CASES = IS_WHOLE_RUN ? 600 : 80;
 const DOMAIN = "sandbox.localhost";
 
 let certificate: TestCertificate;
