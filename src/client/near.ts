@@ -16,6 +16,8 @@ export interface NearRun {
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */
   dial(port: number, signal: AbortSignal): Promise<Socket>;
+  /** Tells calls that wait when the daemon does not answer its host either. */
+  readonly watch: { wait(onSilence: (error: Error) => void): () => void };
 }
 
 /** The run of a sandbox at this moment; undefined for one that does not run here. */
@@ -59,11 +61,40 @@ export function startNear(far: Dispatcher, find: FindRun): Near {
       far.compose((dispatch) => (options, handler) => {
         const run = find(sandboxId);
         if (run === undefined) return dispatch(options, handler);
-        return (pools.get(run) ?? open(run)).dispatch(options, handler);
+        return (pools.get(run) ?? open(run)).dispatch(options, endIfSilent(handler, run));
       }),
     async [Symbol.asyncDispose]() {
       await Promise.all([...pools.values()].map((pool) => pool.destroy()));
       pools.clear();
+    },
+  };
+}
+
+/** The same handler, whose request fails when its daemon is stopped before a reply has begun. */
+function endIfSilent(
+  handler: Dispatcher.DispatchHandler,
+  { watch }: NearRun,
+): Dispatcher.DispatchHandler {
+  const waits: (() => void)[] = [];
+  const endWait = () => waits.pop()?.();
+  return {
+    onRequestStart(controller, context) {
+      waits.push(watch.wait((error) => controller.abort(error)));
+      handler.onRequestStart?.(controller, context);
+    },
+    onRequestUpgrade(...facts) {
+      endWait();
+      handler.onRequestUpgrade?.(...facts);
+    },
+    onResponseStart(...facts) {
+      endWait();
+      handler.onResponseStart?.(...facts);
+    },
+    onResponseData: (controller, chunk) => handler.onResponseData?.(controller, chunk),
+    onResponseEnd: (controller, trailers) => handler.onResponseEnd?.(controller, trailers),
+    onResponseError(controller, error) {
+      endWait();
+      handler.onResponseError?.(controller, error);
     },
   };
 }

@@ -61,12 +61,18 @@ export interface ProcessClient {
 
 /** Silence after which the daemon sends a sign of life, so that no middleman ends the stream. */
 const KEEPALIVE_S = 50;
+/** The daemon ends a stream at its time limit; one that is stopped does not, and is waited for less. */
+const GRACE_MS = 1_000;
+/** A timer of the platform holds no more; it is 24 days. */
+const MAX_TIMEOUT_MS = 2_147_000_000;
 const SIGNALS = { SIGTERM: Signal.SIGTERM, SIGKILL: Signal.SIGKILL } as const;
 
 interface Stream {
   readonly source: AccessSource;
   readonly options: CallOptions;
   readonly subject: string;
+  /** By which the daemon ends the stream; undefined: never. */
+  readonly timeoutMs?: number | undefined;
   open(signal: AbortSignal): EventMessages;
 }
 
@@ -98,7 +104,7 @@ export function createProcess(
       };
       const message = { process, stdin: request.hasStdin };
       const open = (signal: AbortSignal) => opened.start(message, { signal, headers });
-      return events({ source, options, subject: "start process", open });
+      return events({ source, options, subject: "start process", timeoutMs, open });
     },
 
     connect(pid, signal) {
@@ -173,8 +179,8 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
   let hasEnded = false;
   let isOver = false;
   try {
-    const signal = AbortSignal.any([stream.options.signal, controller.signal]);
-    for await (const { event } of stream.open(signal)) {
+    const limits = [stream.options.signal, controller.signal, ...lateSignals(stream)];
+    for await (const { event } of stream.open(AbortSignal.any(limits))) {
       const known = toEvent(event);
       if (known === undefined) continue;
       hasStarted ||= known.type === "start";
@@ -191,6 +197,12 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
     if (!isOver) controller.abort();
   }
   if (!hasEnded) throw new SandboxError("unavailable", `${stream.subject}: stream without an end`);
+}
+
+/** Fires when the daemon should have ended the stream and did not. */
+function lateSignals({ timeoutMs }: Stream): AbortSignal[] {
+  if (timeoutMs === undefined) return [];
+  return [AbortSignal.timeout(Math.min(timeoutMs + GRACE_MS, MAX_TIMEOUT_MS))];
 }
 
 /** After the start only the transport can find fault with the stream itself. */

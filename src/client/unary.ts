@@ -44,10 +44,11 @@ async function repeatUnary<T>(
   call: (settings: UnaryCall) => Promise<T>,
 ): Promise<T> {
   const attempts = work.isIdempotent ? MAX_ATTEMPTS : 1;
+  // One for all attempts: whoever calls waits no longer for two of them.
+  const late = AbortSignal.timeout(UNARY_TIMEOUT_MS);
+  const signal = AbortSignal.any([work.options.signal, late]);
   let failure: SandboxError | undefined;
   for (let attempt = 0; attempt < attempts; attempt += 1) {
-    const late = AbortSignal.timeout(UNARY_TIMEOUT_MS);
-    const signal = AbortSignal.any([work.options.signal, late]);
     try {
       return await call({ headers: userHeader(work.options.user), signal });
     } catch (error) {

@@ -14,8 +14,8 @@ const DAEMON_PORT = 49_983;
 const MAX_PORT = 65_535;
 /** `sun_path` holds 108 bytes with the closing zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
-/** A daemon answers an upgrade at once; a frozen or busy one must not hold the caller for ever. */
-const UPGRADE_TIMEOUT_MS = 30_000;
+/** A daemon answers an upgrade at once; a stopped one must not hold the caller for ever. */
+const UPGRADE_TIMEOUT_MS = 10_000;
 
 /** The names of the two listening sockets in a container's folder, in descriptor order. */
 export const SOCKET_NAMES = { public: "envd.sock", control: "control.sock" } as const;
@@ -76,7 +76,8 @@ async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
 
 /** Turns a control connection into a raw stream to a port inside. */
 async function openTunnel(control: Socket, port: number, signal: AbortSignal): Promise<Socket> {
-  const deadline = AbortSignal.any([signal, AbortSignal.timeout(UPGRADE_TIMEOUT_MS)]);
+  const late = AbortSignal.timeout(UPGRADE_TIMEOUT_MS);
+  const deadline = AbortSignal.any([signal, late]);
   const call = request({
     createConnection: () => control,
     path: `/tunnel/${port}`,
@@ -87,7 +88,8 @@ async function openTunnel(control: Socket, port: number, signal: AbortSignal): P
     return await upgraded(call, port);
   } catch (error) {
     control.destroy();
-    throw toSandboxError(error, `port ${port}`);
+    if (!late.aborted) throw toSandboxError(error, `port ${port}`);
+    throw new SandboxError("deadline_exceeded", `port ${port}: no answer`, { cause: error });
   }
 }
 

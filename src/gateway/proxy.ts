@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
-import { errorText } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import {
   toClientHeaders,
@@ -17,7 +17,8 @@ import {
   type Passage,
   type ReplyRules,
 } from "./headers.ts";
-import { notRunning, portClosed, sendRefusal } from "./refusal.ts";
+import { limitWait } from "./patience.ts";
+import { notRunning, portClosed, sendRefusal, silent, type Refusal } from "./refusal.ts";
 
 /** A client that still sends this long after the answer is cut off. */
 const MAX_DRAIN_MS = 5000;
@@ -49,6 +50,7 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
     drain(request);
     resolve();
   });
+  limitWait(exchange, upstream);
   upstream.on("response", (reply) => relay(reply, exchange));
   upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
   // Nobody asked for it: such an answer would leave the client waiting for another one.
@@ -113,9 +115,12 @@ export function refuseUnlessBegun({ response, passage, log }: Exchange, error: u
     response.destroy();
     return;
   }
-  const { sandboxId } = endpoint;
-  sendRefusal(
-    response,
-    endpoint.ended.aborted ? notRunning(sandboxId) : portClosed({ sandboxId, port }),
-  );
+  sendRefusal(response, toRefusal(passage, error));
+}
+
+function toRefusal({ endpoint, port }: Passage, error: unknown): Refusal {
+  const { sandboxId, ended } = endpoint;
+  if (ended.aborted) return notRunning(sandboxId);
+  const isSilent = error instanceof SandboxError && error.code === "deadline_exceeded";
+  return isSilent ? silent({ sandboxId, port }) : portClosed({ sandboxId, port });
 }

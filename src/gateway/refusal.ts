@@ -7,7 +7,7 @@ import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
 import { toPage, wantsPage } from "./page.ts";
 
 export interface Refusal {
-  readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502;
+  readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;
   readonly body: Readonly<Record<string, string | number>>;
   readonly retryAfterSeconds?: number;
 }
@@ -41,6 +41,11 @@ export function notRunning(sandboxId: string): Refusal {
 
 export function portClosed({ sandboxId, port }: SandboxAddress): Refusal {
   return refuse(502, { sandboxId, message: MESSAGES.portClosed, port });
+}
+
+/** The daemon was silent for too long, or for longer than the call's own time limit. */
+export function silent({ sandboxId, port }: SandboxAddress): Refusal {
+  return refuse(504, { sandboxId, message: MESSAGES.daemonSilent, port });
 }
 
 export function reserved(path: string): Refusal {

@@ -4,6 +4,8 @@ import type { Socket } from "node:net";
 import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import { MESSAGES } from "../wire/messages.ts";
+import { callDaemon } from "./daemon-call.ts";
+import { createDaemonWatch, type DaemonWatch } from "./daemon-watch.ts";
 
 /** What the gateway may know of a running sandbox. One object per run: it ends with the run. */
 export interface Endpoint {
@@ -20,6 +22,8 @@ export interface Endpoint {
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */
   dial(port: number, signal: AbortSignal): Promise<Socket>;
+  /** For calls that wait for a reply, which comes through the daemon whatever the port is. */
+  readonly watch: DaemonWatch;
 }
 
 export interface Run {
@@ -29,9 +33,20 @@ export interface Run {
 }
 
 /** Begins a run. */
-export function beginRun(container: Container, facts: Omit<Endpoint, "ended" | "dial">): Run {
+export function beginRun(
+  container: Container,
+  facts: Omit<Endpoint, "ended" | "dial" | "watch">,
+): Run {
   const controller = new AbortController();
   const sockets = new Set<Socket>();
+  const watch = createDaemonWatch({
+    async ask(signal) {
+      const bounded = AbortSignal.any([signal, controller.signal]);
+      const socket = await container.dialControl(bounded);
+      await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+      socket.destroy();
+    },
+  });
 
   async function dial(port: number, signal: AbortSignal): Promise<Socket> {
     const socket = await container.dial(port, AbortSignal.any([signal, controller.signal]));
@@ -47,7 +62,7 @@ export function beginRun(container: Container, facts: Omit<Endpoint, "ended" | "
   }
 
   return {
-    endpoint: { ...facts, ended: controller.signal, dial },
+    endpoint: { ...facts, ended: controller.signal, dial, watch },
     end() {
       controller.abort();
       for (const socket of sockets) socket.destroy();

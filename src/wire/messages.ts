@@ -25,6 +25,7 @@ export const MESSAGES = {
     "You cannot create a sandbox without public access unless you enable secure envd access via 'secure' flag.",
   sandboxUnreachable: "The sandbox was not found",
   portClosed: "The sandbox is running but port is not open",
+  daemonSilent: "The daemon of the sandbox does not answer; its processes may have stopped it",
   trafficTokenMissing:
     "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing",
   trafficTokenWrong:

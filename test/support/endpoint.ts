@@ -15,6 +15,7 @@ export function closedEndpoint(facts: Partial<Endpoint> = {}): Endpoint {
     dial: async (port) => {
       throw new SandboxError("unavailable", `nothing listens on port ${port}`);
     },
+    watch: { wait: () => () => undefined },
     ...facts,
   };
 }

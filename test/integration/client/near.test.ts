@@ -26,6 +26,7 @@ async function startWorld(): Promise<World> {
   const watch = (run: NearRun): NearRun => {
     const same: NearRun = {
       ended: run.ended,
+      watch: run.watch,
       async dial(port, end) {
         const socket = await run.dial(port, end);
         sockets.push(socket);
