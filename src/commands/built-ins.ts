@@ -1,7 +1,9 @@
 /** The templates that are always there, and where their layers lie in a home. */
 
-import { access, rm, stat } from "node:fs/promises";
+import { access, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { cleanUp, type TellFailure } from "../common/clean-up.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { BASE_RECIPE, buildBase } from "../engine/template-base.ts";
 import { buildHost, hostLayers } from "../engine/template-host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
@@ -67,7 +69,11 @@ export async function buildNewBase(build: BaseBuild): Promise<void> {
  * Removes older layers of built-in templates that nothing stands on: no snapshot and no sandbox of
  * any instance. Returns the names of the removed folders.
  */
-export async function pruneBuiltIns(home: string, store: Store): Promise<string[]> {
+export async function pruneBuiltIns(
+  home: string,
+  store: Store,
+  tell: TellFailure,
+): Promise<string[]> {
   const names = (await listLayers(home)).toSorted();
   const older = ["base-", "host-"].flatMap((prefix) =>
     names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name)).slice(0, -1),
@@ -77,8 +83,6 @@ export async function pruneBuiltIns(home: string, store: Store): Promise<string[
     .filter(({ layers, buildId }) => layers.length > 1 || store.sandboxes.countOfBuild(buildId) > 0)
     .flatMap(({ layers }) => layers.flatMap(({ root, usr = root }) => [root, usr]));
   const unused = older.filter((name) => !inUse.some((path) => path.startsWith(`${name}/`)));
-  for (const name of unused) {
-    await rm(join(home, "layers", name), { recursive: true, force: true });
-  }
-  return unused;
+  const remove = async (name: string) => removeTree(join(home, "layers", name));
+  return cleanUp({ kind: "layer", names: unused, remove }, tell);
 }

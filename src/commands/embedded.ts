@@ -9,6 +9,7 @@ import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { createFigures } from "../control/figures.ts";
 import { createControl } from "../control/handler.ts";
 import { createRateLimit } from "../control/rate-limit.ts";
@@ -244,5 +245,5 @@ async function claimInstance(home: string, instance: string): Promise<string> {
 async function leaveInstance(home: string, instance: string): Promise<void> {
   await rm(doorPath(home, instance), { force: true });
   if ((await listContainers(home, instance)).length > 0) return;
-  await rm(instanceDirectory(home, instance), { recursive: true, force: true });
+  await removeTree(instanceDirectory(home, instance));
 }

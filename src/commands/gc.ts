@@ -1,35 +1,64 @@
 /** `gc`: removes what crashed instances left, and prints each thing that it removed. */
 
 import { join } from "node:path";
+import type { CleanUpFailure } from "../common/clean-up.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
+import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
 import { createLocalEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
 import { spoolHome } from "./spool-folder.ts";
 
 const EXIT_OK = 0;
+/** Something is left that could not be removed now; all else was done. */
+const EXIT_LEFT = 75;
 
-export async function runGc({ config }: CommandContext): Promise<number> {
+export async function runGc({ config, log }: CommandContext): Promise<number> {
   await openHome(config.home);
   using store = openStore({ path: join(config.home, "state.db") });
   const engine = createLocalEngine(config);
-  const removed = await reclaim({
-    engine,
-    store,
-    home: config.home,
-    self: undefined,
-    takesKept: true,
-  });
-  const layers = await pruneBuiltIns(config.home, store);
-  const outputs = await collectHome(spoolHome(config.home), Date.now());
-  const lines = [
-    ...removed.map(({ kind, name }) => `removed ${kind} ${name}\n`),
-    ...layers.map((name) => `removed layer ${name}\n`),
-    ...outputs.map((name) => `removed output ${name}\n`),
-  ];
-  process.stdout.write(lines.length === 0 ? "nothing to remove\n" : lines.join(""));
-  return EXIT_OK;
+  const { home } = config;
+  let isLeft = false;
+  const onFailure = (failure: CleanUpFailure) => {
+    isLeft = true;
+    const { kind, name, error } = failure;
+    log.debug({ op: "gc", kind, name, err: error }, "could not be removed");
+    process.stderr.write(describeFailure(failure));
+  };
+  // None of them keeps the others from their work.
+  const parts: Readonly<Record<string, () => Promise<string[]>>> = {
+    instances: async () => {
+      const removed = await reclaim({
+        engine,
+        store,
+        home,
+        self: undefined,
+        takesKept: true,
+        onFailure,
+      });
+      return removed.map(({ kind, name }) => `${kind} ${name}`);
+    },
+    layers: async () => withKind("layer", await pruneBuiltIns(home, store, onFailure)),
+    outputs: async () =>
+      withKind("output", await collectHome(spoolHome(home), Date.now(), onFailure)),
+  };
+  const removed: string[] = [];
+  for (const [name, clean] of Object.entries(parts)) {
+    try {
+      removed.push(...(await clean()));
+    } catch (error) {
+      onFailure({ kind: "all", name, error });
+    }
+  }
+  const lines = removed.map((what) => `removed ${what}\n`);
+  const nothing = isLeft ? "" : "nothing to remove\n";
+  process.stdout.write(lines.length === 0 ? nothing : lines.join(""));
+  return isLeft ? EXIT_LEFT : EXIT_OK;
+}
+
+function withKind(kind: string, names: readonly string[]): string[] {
+  return names.map((name) => `${kind} ${name}`);
 }

@@ -2,10 +2,12 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import type { CleanUpFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findBase } from "./bases.ts";
 import { buildNewBase, isBaseCurrent, pruneBuiltIns } from "./built-ins.ts";
+import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { listenForStops } from "./stops.ts";
@@ -46,7 +48,8 @@ async function pullTemplate({ config }: CommandContext, name: string | undefined
     onProgress: (message) => process.stdout.write(`${message}\n`),
   });
   using store = openStore({ path: join(config.home, "state.db") });
-  for (const removed of await pruneBuiltIns(config.home, store)) {
+  const tell = (failure: CleanUpFailure) => process.stderr.write(describeFailure(failure));
+  for (const removed of await pruneBuiltIns(config.home, store, tell)) {
     process.stdout.write(`removed ${removed}\n`);
   }
   process.stdout.write("base is built; services use it from their next start on\n");

@@ -9,6 +9,7 @@ import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode } from "../common/errors.ts";
 import { isRootless } from "../common/privilege.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { BlankDisks } from "./blank-disk.ts";
 import { readIfThere, removeEmpty } from "./files.ts";
@@ -102,8 +103,7 @@ export async function syncDisk(directory: string): Promise<void> {
 export async function removeDisk(directory: string): Promise<void> {
   const mount = join(directory, DISK_NAMES.mount);
   if (isRootless()) {
-    // Its tree may be deeper than any path is long: only a tool that goes by folders can remove it.
-    await runTool(["rm", "-rf", "--one-file-system", mount], { timeoutMs: SYNC_TIMEOUT_MS });
+    await removeTree(mount);
     return;
   }
   await rm(join(directory, DISK_NAMES.image), { force: true });

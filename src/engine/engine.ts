@@ -4,6 +4,7 @@
  */
 
 import type { Socket } from "node:net";
+import type { TellFailure } from "../common/clean-up.ts";
 
 /** How strongly a container is separated from the host, weakest first. */
 export const ISOLATION_LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
@@ -178,7 +179,7 @@ export interface Engine {
   remove(id: string, directory: string): Promise<void>;
   /**
    * Removes what this engine keeps for itself in the home and needs no more; `directories` are the
-   * folders of all containers that there are. Returns what was removed, by name.
+   * folders of all containers that there are. Returns what was removed, by name; what fails is told.
    */
-  prune(directories: readonly string[]): Promise<string[]>;
+  prune(directories: readonly string[], tell: TellFailure): Promise<string[]>;
 }

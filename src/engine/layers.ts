@@ -3,9 +3,10 @@
  * name, so that a layer that can be seen is whole, whatever ends this process or the machine.
  */
 
-import { access, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { access, mkdir, readdir, rename } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError, toSandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { Layer } from "./engine.ts";
 import { draftOf, syncFolder } from "./files.ts";
@@ -28,7 +29,7 @@ export async function makeLayer(
   if (await isThere(target)) throw new SandboxError("already_exists", `layer exists: ${target}`);
   const draft = draftOf(target);
   try {
-    await rm(draft, { recursive: true, force: true });
+    await removeTree(draft);
     await mkdir(draft, { recursive: true, mode: 0o700 });
     await step("layer.begun");
     await fill(draft);
@@ -40,7 +41,7 @@ export async function makeLayer(
     await step("layer.durable");
     return await openLayer(target);
   } catch (error) {
-    await rm(draft, { recursive: true, force: true });
+    await removeTree(draft);
     throw toSandboxError(error, "layer was not made");
   }
 }

@@ -1,6 +1,7 @@
 /** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
 
 import { isAbsolute, join, normalize } from "node:path";
+import { cleanUp } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { createBlankDisks } from "./blank-disk.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
@@ -67,14 +68,15 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
     squash: async (layers, kept, directory) =>
       makeLayer(directory, async (draft) => squashInto(draft, { layers, kept })),
-    prune: async (directories) => {
-      const probes = await findDeadProbes(options.home);
-      for (const id of probes) {
+    prune: async (directories, tell) => {
+      const names = await findDeadProbes(options.home);
+      const remove = async (id: string) => {
         const directory = join(options.home, id);
         await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
-      }
+      };
+      const probes = await cleanUp({ kind: "tool", names, remove }, tell);
       const current = await locateDaemon(options.home, options.daemon);
-      const daemons = await pruneDaemons(current, directories);
+      const daemons = await pruneDaemons(current, directories, tell);
       return [...probes, ...daemons];
     },
     remove: async (id, directory) => {

@@ -1,9 +1,11 @@
 /** What the engine keeps in a home for itself, and how it is told from what nobody needs any more. */
 
 import { randomBytes } from "node:crypto";
-import { readdir, rm, stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { readIfThere } from "./files.ts";
 import { readRecord } from "./record.ts";
 
@@ -39,6 +41,7 @@ export async function findDeadProbes(home: string): Promise<string[]> {
 export async function pruneDaemons(
   current: string,
   directories: readonly string[],
+  tell: TellFailure,
 ): Promise<string[]> {
   const parent = join(current, "..");
   const kept = new Set([basename(current)]);
@@ -50,14 +53,18 @@ export async function pruneDaemons(
     if (record.daemon === "") return [];
     kept.add(record.daemon);
   }
-  const removed: string[] = [];
+  const unused: string[] = [];
   for (const name of await listFolder(parent)) {
-    const path = join(parent, name);
-    if (kept.has(name) || Date.now() - (await stat(path)).mtimeMs < MIN_AGE_MS) continue;
-    await rm(path, { recursive: true, force: true });
-    removed.push(name);
+    if (!kept.has(name) && (await isOld(join(parent, name)))) unused.push(name);
   }
-  return removed;
+  const remove = async (name: string) => removeTree(join(parent, name));
+  return cleanUp({ kind: "tool", names: unused, remove }, tell);
+}
+
+/** One that another clean-up took meanwhile is nobody's any more. */
+async function isOld(path: string): Promise<boolean> {
+  const entry = await stat(path).catch(() => undefined);
+  return entry !== undefined && Date.now() - entry.mtimeMs >= MIN_AGE_MS;
 }
 
 async function listFolder(path: string): Promise<string[]> {

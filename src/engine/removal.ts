@@ -1,8 +1,8 @@
 /** Takes away every trace of one container, from its folder and its id alone, however it ended. */
 
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { toSandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { removeDisk, syncDisk, unmountBelow } from "./disk.ts";
@@ -37,7 +37,7 @@ export async function haltContainer(directory: string, cgroup: Cgroup): Promise<
     await syncDisk(directory);
     await step("halt.synced");
     await cgroup.remove();
-    for (const name of OF_A_RUN) await rm(join(directory, name), { recursive: true, force: true });
+    for (const name of OF_A_RUN) await removeTree(join(directory, name));
     await step("halt.cleared");
   } catch (error) {
     throw toSandboxError(error, "container was not halted");
@@ -61,7 +61,7 @@ export async function removeContainer(directory: string, cgroup: Cgroup): Promis
     await cgroup.remove();
     await step("removal.ungrouped");
     for (const name of REMOVABLE) {
-      await rm(join(directory, name), { recursive: true, force: true });
+      await removeTree(join(directory, name));
     }
     await removeDisk(directory);
     await removeEmpty(directory);

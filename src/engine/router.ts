@@ -5,9 +5,9 @@
  */
 
 import { randomInt } from "node:crypto";
-import { rm, writeFile } from "node:fs/promises";
+import { rm, statfs, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { SandboxError } from "../common/errors.ts";
+import { causeCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "./claims.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
@@ -41,6 +41,8 @@ import { closeUplink, openUplink } from "./uplink.ts";
 
 const ROUTERS = join(RUN_DIRECTORY, "routers");
 const MAX_ATTEMPTS = 1_000;
+/** NSFS_MAGIC: the file system of files that are namespaces. */
+const NAMESPACE_TYPE = 0x6e_73_66_73;
 
 /** What a router is made with, kept for whoever removes it. */
 const factsSchema = z.object({
@@ -116,9 +118,9 @@ export async function disconnectSender(directory: string): Promise<void> {
   });
 }
 
-/** Says whether others are left. A router that was never finished has none. */
+/** Says whether others are left. A router that was never finished, or whose namespace is gone, has none. */
 async function takeSenders(router: Router, senders: readonly number[]): Promise<boolean> {
-  if (!router.isReady) return false;
+  if (!(await isUsable(router))) return false;
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
   for (const name of names) await deleteLink(router.path, name);
@@ -171,7 +173,7 @@ async function inTurn(owner: string, work: () => Promise<void>): Promise<void> {
 
 async function ensureRouter(owner: string, outside: Outside): Promise<Router> {
   for (const router of await routersOf(owner)) {
-    if (router.isReady) return router;
+    if (await isUsable(router)) return router;
     await removeRouter(router);
   }
   const slot = await claimSlot(owner);
@@ -228,6 +230,17 @@ async function removeRouter(router: Router): Promise<void> {
   await releaseClaim(ROUTERS, slot);
 }
 
+/** Whether it was finished and its file still is a namespace, and not a file that somebody unmounted. */
+async function isUsable({ isReady, path }: Router): Promise<boolean> {
+  if (!isReady) return false;
+  try {
+    return (await statfs(path)).type === NAMESPACE_TYPE;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
 async function isMounted(path: string): Promise<boolean> {
   return (await readMounts()).some(({ target }) => target === path);
 }
@@ -241,8 +254,18 @@ async function routersOf(owner: string): Promise<Router[]> {
 async function readRouter(slot: number): Promise<Router> {
   const text = await readIfThere(factsPath(slot));
   const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
-  const facts = text === undefined ? unmade : factsSchema.parse(JSON.parse(text));
+  const facts = parseFacts(text) ?? unmade;
   return { slot, path: join(ROUTERS, `${slot}.net`), ...facts };
+}
+
+/** A file that is cut or was changed says nothing: its router is made anew. */
+function parseFacts(text: string | undefined): RouterFacts | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return factsSchema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
 }
 
 async function writeFacts({ slot, path: _path, ...facts }: Router): Promise<void> {

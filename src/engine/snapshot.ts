@@ -5,6 +5,7 @@
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
 import { ID_RANGE, isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
 import type { Cgroup } from "./cgroups.ts";
@@ -49,11 +50,31 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
       await step("copy.copied");
     });
     await step("copy.thawed");
+  } catch (error) {
+    throw isTooLong(error) ? tooLongFault(error) : error;
   } finally {
     // Without the word it ends by itself.
     go.resolve("");
     await copy.catch(() => undefined);
   }
+}
+
+/** The copy is written by paths, which the kernel limits; programs inside can go deeper. */
+function isTooLong(error: unknown): boolean {
+  return (
+    error instanceof SandboxError && /File name too long|Too many open files/.test(error.message)
+  );
+}
+
+function tooLongFault(cause: unknown): SandboxError {
+  return new SandboxError(
+    "failed_precondition",
+    "a path in the sandbox is too long for a snapshot",
+    {
+      cause,
+      hint: "remove the deepest folders and try again; paths may have about 3,900 bytes",
+    },
+  );
 }
 
 /** Processes stand still for the work; those of a paused container still do after it. */

@@ -4,10 +4,11 @@
  * writes while that happens, marks of removed files included, is the layer.
  */
 
-import { access, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { isRootless } from "../common/privilege.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { Layer } from "./engine.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
@@ -71,7 +72,7 @@ async function squashTree(
   await requireSent(draft);
   await step("squash.copied");
   for (const name of ["work", "stage", "all", "kept", "gone", "changed", "sent"]) {
-    await rm(join(draft, name), { recursive: true, force: true });
+    await removeTree(join(draft, name));
   }
 }
 

@@ -9,6 +9,7 @@ import type { SandboxRecord } from "../store/store.ts";
 import { discard, removeTraces } from "./discard.ts";
 import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
+import { nowOrLater } from "./later.ts";
 import { admitMember, followMember } from "./member.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
@@ -19,7 +20,8 @@ export async function adoptSandboxes(domain: Domain): Promise<void> {
   const known = new Set(domain.store.sandboxes.ofOwner(domain.owner).map((row) => row.sandboxId));
   for (const name of await readdir(domain.directory)) {
     // A database that was restored knows less than the machine.
-    if (!known.has(name)) await removeTraces(domain, name);
+    if (known.has(name)) continue;
+    await nowOrLater(domain, `traces of ${name}`, () => removeTraces(domain, name));
   }
 }
 

@@ -2,8 +2,10 @@
 
 import { readdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { Store } from "../store/store.ts";
 import { removeTraces } from "./discard.ts";
@@ -24,6 +26,8 @@ export interface ReclaimOptions {
   readonly self: string | undefined;
   /** Whether sandboxes go too that their instance means to find again. */
   readonly takesKept: boolean;
+  /** Told of each thing that could not be removed; the rest is removed all the same. */
+  readonly onFailure: TellFailure;
 }
 
 /** A file in the folder of an instance that finds its sandboxes again at its next start. */
@@ -38,7 +42,7 @@ export async function markKept(home: string, instance: string, isKept: boolean):
 
 /** One thing that was removed. */
 export interface Reclaimed {
-  readonly kind: "sandbox" | "instance" | "layer" | "tool";
+  readonly kind: "sandbox" | "instance" | "layer" | "volume" | "tool";
   readonly name: string;
 }
 
@@ -69,15 +73,20 @@ export function isAlive(home: string, instance: string): Promise<boolean> {
 
 /**
  * Removes the containers, folders and rows of every dead instance; says what there was. An
- * instance that answers at its door is never touched.
+ * instance that answers at its door is never touched. What fails is told and keeps nothing else.
  */
 export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, self, store } = options;
   const reclaimed: Reclaimed[] = [];
   for (const instance of await listFolder(join(home, "instances"))) {
-    if (instance === self || (await mayLive(home, instance))) continue;
-    if (!options.takesKept && (await hasKeepMark(home, instance))) continue;
-    reclaimed.push(...(await removeInstance(options, instance)));
+    if (instance === self) continue;
+    try {
+      if (await isLeft(options, instance)) {
+        reclaimed.push(...(await removeInstance(options, instance)));
+      }
+    } catch (error) {
+      options.onFailure({ kind: "instance", name: instance, error });
+    }
   }
   const instances = new Set(await listFolder(join(home, "instances")));
   for (const owner of store.sandboxes.owners()) {
@@ -85,9 +94,20 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
   }
   reclaimed.push(...(await removeOrphans(options)));
-  const tools = await options.engine.prune(await listEveryContainer(home));
-  reclaimed.push(...tools.map((name) => ({ kind: "tool" as const, name })));
+  const directories = await listEveryContainer(home);
+  try {
+    const tools = await options.engine.prune(directories, options.onFailure);
+    reclaimed.push(...tools.map((name) => ({ kind: "tool" as const, name })));
+  } catch (error) {
+    options.onFailure({ kind: "tool", name: "daemon", error });
+  }
   return reclaimed;
+}
+
+/** Whether an instance is dead, and not one that finds its sandboxes again. */
+async function isLeft({ home, takesKept }: ReclaimOptions, instance: string): Promise<boolean> {
+  if (await mayLive(home, instance)) return false;
+  return takesKept || !(await hasKeepMark(home, instance));
 }
 
 /** The folders of all containers of all instances. */
@@ -117,31 +137,37 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
 
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { engine, home, store } = options;
-  const reclaimed: Reclaimed[] = [];
   const directory = containersDirectory(home, instance);
-  for (const sandboxId of await listContainers(home, instance)) {
-    await removeTraces({ engine, store, directory }, sandboxId);
-    reclaimed.push({ kind: "sandbox", name: sandboxId });
-  }
+  const names = await listContainers(home, instance);
+  const remove = async (name: string) => removeTraces({ engine, store, directory }, name);
+  const removed = await cleanUp({ kind: "sandbox", names, remove }, options.onFailure);
+  const reclaimed: Reclaimed[] = removed.map((name) => ({ kind: "sandbox", name }));
+  // Its folder and its rows are how the next clean-up finds what is left of it.
+  if (removed.length < names.length) return reclaimed;
   for (const { sandboxId } of store.sandboxes.ofOwner(instance)) store.sandboxes.remove(sandboxId);
   forgetUnfinished(store, instance);
-  await rm(instanceDirectory(home, instance), { recursive: true, force: true });
+  await removeTree(instanceDirectory(home, instance));
   reclaimed.push({ kind: "instance", name: instance });
   return reclaimed;
 }
 
 /** Removes the layers that no build names and no template will be: half made, or half deleted. */
-async function removeOrphans({ store, home }: ReclaimOptions): Promise<Reclaimed[]> {
+async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
+  const { store, home, onFailure } = options;
   forgetForkBuilds(store, Date.now());
-  await removeLostVolumes(store, home);
+  const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
   const orphans = findOrphans(folders, store.builds.all());
   for (const name of folders) {
     if (name.endsWith(".part") && (await isOld(join(directory, name)))) orphans.push(name);
   }
-  for (const name of orphans) await rm(join(directory, name), { recursive: true, force: true });
-  return orphans.map((name) => ({ kind: "layer", name }));
+  const remove = async (name: string) => removeTree(join(directory, name));
+  const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
+  return [
+    ...volumes.map((name) => ({ kind: "volume" as const, name })),
+    ...layers.map((name) => ({ kind: "layer" as const, name })),
+  ];
 }
 
 /** Whether nobody can be filling it any more. */
@@ -150,14 +176,13 @@ async function isOld(path: string): Promise<boolean> {
 }
 
 /** Removes folders of volumes that were being removed when their service died. */
-async function removeLostVolumes(store: Store, home: string): Promise<void> {
+async function removeLostVolumes({ store, home, onFailure }: ReclaimOptions): Promise<string[]> {
   const directory = join(home, "volumes");
+  const folders = await listFolder(directory);
   // A new volume has its row before its folder.
-  for (const name of await listFolder(directory)) {
-    const volumeId = name.replace(/\.part$/, "");
-    if (store.volumes.get(volumeId) !== undefined) continue;
-    await rm(join(directory, name), { recursive: true, force: true });
-  }
+  const isLost = (name: string) => store.volumes.get(name.replace(/\.part$/, "")) === undefined;
+  const remove = async (name: string) => removeTree(join(directory, name));
+  return cleanUp({ kind: "volume", names: folders.filter(isLost), remove }, onFailure);
 }
 
 /**

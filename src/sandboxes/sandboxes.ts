@@ -2,9 +2,10 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
 import { createGate } from "../common/lifetime.ts";
-import type { Logger } from "../common/log.ts";
+import { quoteUntrusted, type Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { LogLine, Store } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
@@ -189,7 +190,10 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   });
   const pool = startPool(domain, options.poolSize);
   // Its faults are logged inside; it is tracked, so the end of the room waits for it.
-  void track(reclaimAtStart(domain, { engine, store, home, self: owner, takesKept: false }));
+  const onFailure = ({ kind, name, error }: CleanUpFailure) =>
+    log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
+  const leftovers = { engine, store, home, self: owner, takesKept: false, onFailure };
+  void track(reclaimAtStart(domain, leftovers));
 
   return {
     ...toOperations(domain, track),

@@ -1,10 +1,11 @@
 /** Named folders that outlive sandboxes and that several of them may have at once. */
 
 import { randomUUID } from "node:crypto";
-import { chown, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { chown, mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { storedId } from "../common/privilege.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import { cleanBindPath, findOverlap, findPathFault } from "../engine/bind-paths.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
@@ -117,7 +118,7 @@ export async function removeVolume(domain: Domain, volumeId: string): Promise<vo
   });
   await nowOrLater(domain, `volume ${volumeId}`, async () => {
     await step("volume.erased");
-    await rm(volumeDirectory(domain, volumeId), { recursive: true, force: true });
+    await removeTree(volumeDirectory(domain, volumeId));
   });
 }
 

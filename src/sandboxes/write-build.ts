@@ -1,9 +1,9 @@
 /** From a sandbox's writable layer to a build: its files are durable before the build is ready. */
 
 import { randomUUID } from "node:crypto";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
@@ -60,7 +60,7 @@ export async function writeBuild<T>(
     const fault = await toDiskFault(error, domain.layersDirectory);
     await nowOrLater(domain, `layer ${buildId}`, async () => {
       for (const path of [directory, topOf(directory)]) {
-        await rm(path, { recursive: true, force: true });
+        await removeTree(path);
       }
       store.builds.remove(buildId);
     });
@@ -89,7 +89,7 @@ async function writeLayers(
   const kept = countBuiltIn(parent);
   const layers = [...toLayers(domain.layersDirectory, parent), top];
   const squashed = await domain.engine.squash(layers, kept, directory);
-  await rm(topOf(directory), { recursive: true, force: true });
+  await removeTree(topOf(directory));
   await step("squash.done");
   return [...parent.layers.slice(0, kept), toStored(squashed)];
 }
@@ -106,6 +106,6 @@ export async function removeLayers(
   folders: readonly string[],
 ): Promise<void> {
   for (const folder of folders) {
-    await rm(join(layersDirectory, folder), { recursive: true, force: true });
+    await removeTree(join(layersDirectory, folder));
   }
 }

@@ -1,8 +1,10 @@
 /** What goes by itself: spools that are too old or too many, and what dead owners left. */
 
-import { rm, rmdir } from "node:fs/promises";
+import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
+import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { listFolder, listSandboxes, sandboxFolder } from "./folders.ts";
 import { isLeased, leaseOwner, removeLease } from "./lease.ts";
 import { listEntries, type Entry } from "./survey.ts";
@@ -13,24 +15,33 @@ const MAX_SPOOLS = 4_096;
 const RETENTION_MS = 15 * 60_000;
 
 /** Clears the spools of a whole home; says which spools went. */
-export async function collectHome(home: string, nowMs: number): Promise<string[]> {
+export async function collectHome(
+  home: string,
+  nowMs: number,
+  tell: TellFailure,
+): Promise<string[]> {
   const removed: string[] = [];
-  for (const scope of await listFolder(home)) {
-    // oxlint-disable-next-line no-await-in-loop
-    removed.push(...(await collectSpools(join(home, scope), nowMs)));
-  }
+  const remove = async (scope: string) => {
+    removed.push(...(await collectSpools(join(home, scope), nowMs, tell)));
+  };
+  await cleanUp({ kind: "output", names: await listFolder(home), remove }, tell);
   return removed;
 }
 
 /** Clears one folder of spools; says which spools went. */
-export async function collectSpools(root: string, nowMs: number): Promise<string[]> {
+export async function collectSpools(
+  root: string,
+  nowMs: number,
+  tell: TellFailure,
+): Promise<string[]> {
   const over = await findOver(root, await listEntries(root), nowMs);
-  for (const { place } of over) {
-    // oxlint-disable-next-line no-await-in-loop
-    await rm(place.folder, { recursive: true, force: true });
-  }
+  const labels = new Map(
+    over.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
+  );
+  const remove = async (folder: string) => removeTree(folder);
+  const gone = await cleanUp({ kind: "output", names: [...labels.keys()], remove }, tell);
   await removeRemains(root);
-  return over.map(({ place }) => `${place.sandboxId}/${place.name}`);
+  return gone.map((folder) => labels.get(folder) ?? folder);
 }
 
 /** What is too old, and of the others that ended the oldest when they are too many. */

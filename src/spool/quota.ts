@@ -1,6 +1,7 @@
 /** How much all spools may take of the disk, and who goes first when it is too much. */
 
-import { rm, statfs } from "node:fs/promises";
+import { statfs } from "node:fs/promises";
+import { removeTree } from "../common/remove-tree.ts";
 import type { SpoolPlace } from "./folders.ts";
 import { listEntries, type Entry } from "./survey.ts";
 import type { Room } from "./writer.ts";
@@ -74,7 +75,7 @@ export function createQuota(options: {
 
   async function drop(entry: Entry): Promise<void> {
     entries = entries.filter((other) => other !== entry);
-    await rm(entry.place.folder, { recursive: true, force: true });
+    await removeTree(entry.place.folder);
   }
 
   /** Drops what ended, oldest first, until it is not too much; says whether that was enough. */

@@ -75,7 +75,9 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   async function collect(): Promise<void> {
     try {
-      await collectSpools(root, now());
+      await collectSpools(root, now(), ({ name, error }) => {
+        log.debug({ op: "spool.collect", name, error: errorText(error) }, "spool stays");
+      });
     } catch (error) {
       log.debug({ op: "spool.collect", error: errorText(error) }, "spools not collected");
     }

@@ -3,6 +3,7 @@
 import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { CleanUpFailure } from "../../src/common/clean-up.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createBareEngine } from "../../src/engine/bare.ts";
 import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
@@ -69,6 +70,9 @@ test("what a dead instance left is removed, what a living one has is not", async
     home: home.path,
     self: undefined,
     takesKept: false,
+    onFailure: ({ error }: CleanUpFailure) => {
+      throw error;
+    },
   };
   expect(await reclaim(options)).toEqual([
     { kind: "sandbox", name: "iabc" },

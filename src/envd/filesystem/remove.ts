@@ -1,8 +1,8 @@
 /** Remove: whatever is at a path, with everything below it; nothing there is a success. */
 
-import { rm } from "node:fs/promises";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError } from "../../common/errors.ts";
+import { removeTree } from "../../common/remove-tree.ts";
 import type { RemoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText } from "../errno.ts";
@@ -19,7 +19,7 @@ export async function remove(
     throw new SandboxError("internal", message);
   }
   try {
-    await rm(path, { recursive: true, force: true });
+    await removeTree(path, { signal: context.signal });
   } catch (error) {
     const message = `error removing file or directory: ${errnoText(error)}`;
     throw new SandboxError("internal", message, { cause: error });

@@ -4,6 +4,7 @@ import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
+import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { findDeadProbes, pruneDaemons } from "../../../src/engine/prune.ts";
 import { writeRecord } from "../../../src/engine/record.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -14,6 +15,10 @@ const LONG_AGO = new Date("2001-01-01");
 /** Above every number that the kernel gives to a process. */
 const NOBODY = 2 ** 22 + 1;
 const RECORD = { pid: 1, startTicks: "1", idBase: 1, level: "none", isHalted: false } as const;
+
+const fail = ({ error }: CleanUpFailure) => {
+  throw error;
+};
 
 async function makeOld(path: string): Promise<void> {
   await mkdir(path, { recursive: true });
@@ -29,7 +34,7 @@ test("daemons that no container runs go, once they are old", async () => {
   await mkdir(container);
   await writeRecord(container, { ...RECORD, id: "one", daemon: "runs" });
   const starting = join(home.path, "starting");
-  const removed = await pruneDaemons(join(daemons, "current"), [container, starting]);
+  const removed = await pruneDaemons(join(daemons, "current"), [container, starting], fail);
   expect(removed.toSorted()).toEqual(["draft.part", "old"]);
   expect((await readdir(daemons)).toSorted()).toEqual(["current", "runs", "young"]);
 });
@@ -39,7 +44,7 @@ test("while a container runs an unknown daemon, every daemon stays", async () =>
   const daemons = join(home.path, "daemon");
   for (const name of ["current", "old"]) await makeOld(join(daemons, name));
   await writeRecord(home.path, { ...RECORD, id: "one", daemon: "" });
-  expect(await pruneDaemons(join(daemons, "current"), [home.path])).toEqual([]);
+  expect(await pruneDaemons(join(daemons, "current"), [home.path], fail)).toEqual([]);
 });
 
 test("containers of probes are dead when their process is", async () => {
@@ -81,7 +86,7 @@ test("older layers of built-in templates go unless a snapshot stands on them", a
   await writeFile(join(layers, "base-1700000000001", "root", "file"), "");
   using store = openStore({ path: ":memory:" });
   store.builds.put(BUILD);
-  const removed = await pruneBuiltIns(home.path, store);
+  const removed = await pruneBuiltIns(home.path, store, fail);
   expect(removed.toSorted()).toEqual(["base-1700000000001", "host-1700000000001"]);
   expect(await readdir(layers)).not.toContain("base-1700000000001");
 });

@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, stat, truncate, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { collectHome } from "../../../src/spool/collect.ts";
 import { measureSpool, readPieces } from "../../../src/spool/reader.ts";
@@ -15,6 +16,9 @@ const MIB = 1024 * 1024;
 const LIMITS = { fileBytes: MIB, headBytes: 2 * MIB, tailBytes: 3 * MIB };
 const KEY = { sandboxId: "i1", name: "p_7" };
 const MINUTE_MS = 60_000;
+const fail = ({ error }: CleanUpFailure) => {
+  throw error;
+};
 
 interface Disk extends AsyncDisposable {
   readonly home: string;
@@ -260,12 +264,12 @@ test("an ended spool is kept for 15 minutes, one whose owner died too, a live on
   await write(live, Buffer.from("x"));
   await live.park();
   disk.nowMs += 14 * MINUTE_MS;
-  expect(await collectHome(disk.home, disk.nowMs)).toEqual([]);
+  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual([]);
   disk.nowMs += 2 * MINUTE_MS;
   // A live owner writes at any time, whatever its files say.
   const names = await readdir(live.place.folder);
   await utimes(join(live.place.folder, names[0] ?? ""), 1, 1);
-  const removed = await collectHome(disk.home, disk.nowMs);
+  const removed = await collectHome(disk.home, disk.nowMs, fail);
   expect(removed.toSorted()).toEqual(["i1/p_7", "i1/p_8"]);
   expect(await readdir(join(disk.root, "i1"))).toEqual([expect.stringMatching(/^p_9\./)]);
   await live.close(undefined);
@@ -278,7 +282,7 @@ test("what dead owners leave goes with their last spool", async () => {
   await write(writer, Buffer.from("x"));
   await writer.close({ endedAtMs: 0 });
   await spools[Symbol.asyncDispose]();
-  await collectHome(disk.home, disk.nowMs);
+  await collectHome(disk.home, disk.nowMs, fail);
   expect(await readdir(disk.root)).toEqual([]);
 });
 

@@ -1,0 +1,33 @@
+/** Clean-up of many things, of which one that fails never keeps the others. */
+
+/** One thing that could not be removed; it is tried again at the next clean-up. */
+export interface CleanUpFailure {
+  /** What it is: `sandbox`, `layer`, `volume` and so on. */
+  readonly kind: string;
+  /** Its name, which may be hostile. */
+  readonly name: string;
+  readonly error: unknown;
+}
+
+export type TellFailure = (failure: CleanUpFailure) => void;
+
+export interface CleanUp {
+  readonly kind: string;
+  readonly names: readonly string[];
+  remove(name: string): Promise<unknown>;
+}
+
+/** Removes each, one after another; returns the names of those that went. */
+export async function cleanUp(plan: CleanUp, tell: TellFailure): Promise<string[]> {
+  const { kind, names } = plan;
+  const removed: string[] = [];
+  for (const name of names) {
+    try {
+      await plan.remove(name);
+      removed.push(name);
+    } catch (error) {
+      tell({ kind, name, error });
+    }
+  }
+  return removed;
+}
