@@ -5,10 +5,15 @@ import { createByteBuffer } from "./bytes.ts";
 import { SandboxError } from "./errors.ts";
 
 /**
- * The whole body of a request, at most `maxBytes`.
+ * The whole body of a request, at most `maxBytes`. `admit` is told of each piece before it is kept,
+ * and may refuse it with a SandboxError.
  * @throws SandboxError resource_exhausted when it is larger, canceled when the peer vanished.
  */
-export async function readBody(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+export async function readBody(
+  request: IncomingMessage,
+  maxBytes: number,
+  admit?: (bytes: number) => void,
+): Promise<Buffer> {
   const whole = createByteBuffer();
   try {
     // Stopping early must not destroy the request: the refusal goes out on its connection.
@@ -17,6 +22,7 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
       if (whole.length + chunk.length > maxBytes) {
         throw new SandboxError("resource_exhausted", `body exceeds ${maxBytes} bytes`);
       }
+      admit?.(chunk.length);
       whole.add(chunk);
     }
   } catch (error) {

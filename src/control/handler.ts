@@ -3,6 +3,12 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { errorText, SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
+import {
+  createInFlight,
+  IN_FLIGHT_TEXT,
+  type HeldBytes,
+  type InFlight,
+} from "../common/in-flight.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { faultsOf, type z } from "../common/schema.ts";
@@ -40,20 +46,26 @@ interface Answer {
   /** The pattern that matched; never what the client sent. */
   readonly path: string;
   readonly sandboxId?: string | undefined;
+  /** Undefined for whoever has no key. */
+  readonly team?: string;
   readonly reply: Omit<RouteReply, "status"> & { readonly status: number };
   readonly error?: unknown;
 }
 
 /** Answers every request, also a faulty one; it never rejects. */
 export function createControl(options: ControlOptions): ControlHandler {
+  const inFlight = createInFlight();
   return async (request, response) => {
     const beganMs = performance.now();
     const gone = new AbortController();
     response.once("close", () => gone.abort());
-    const { path, sandboxId, reply, error } = await answer(request, gone.signal, options);
+    using held = inFlight.open();
+    const call = { request, signal: gone.signal, held };
+    const { path, sandboxId, team, reply, error } = await answer(call, options);
     if (reply.body !== undefined) {
       sendJson(response, reply.status, { body: reply.body, headers: reply.headers ?? {} });
     } else if (!response.destroyed) response.writeHead(reply.status, reply.headers).end();
+    if (team !== undefined) holdUnread(response, team, inFlight);
     const durationMs = performance.now() - beganMs;
     const { method = "GET" } = request;
     options.figures?.note({ method, path, status: reply.status, durationMs });
@@ -70,24 +82,40 @@ export function createControl(options: ControlOptions): ControlHandler {
   };
 }
 
-async function answer(
-  request: IncomingMessage,
-  signal: AbortSignal,
-  options: ControlOptions,
-): Promise<Answer> {
+/** A reply stays in memory until its reader took it; the last of too many is cut off. */
+function holdUnread(response: ServerResponse, team: string, inFlight: InFlight): void {
+  const bytes = response.destroyed ? 0 : response.writableLength;
+  if (bytes === 0) return;
+  const held = inFlight.open();
+  response.once("close", () => held[Symbol.dispose]());
+  if (!held.add(team, bytes)) response.destroy();
+}
+
+interface Call {
+  readonly request: IncomingMessage;
+  /** Fires when the client is gone. */
+  readonly signal: AbortSignal;
+  readonly held: HeldBytes;
+}
+
+async function answer({ request, signal, held }: Call, options: ControlOptions): Promise<Answer> {
   const { method = "GET", url = "/" } = request;
   const { path: rawPath, query } = splitTarget(url);
   const match = matchRoute(ROUTES, method, rawPath);
-  const facts =
+  let facts: Omit<Answer, "reply"> =
     match instanceof SandboxError
       ? { path: "(unknown)" }
       : { path: match.route.path, sandboxId: parseSandboxId(match.params["sandboxID"] ?? "") };
   try {
     // The key comes before everything: whoever has none learns nothing about paths or bodies.
     const team = requireKey(request.headers, options.keys);
+    facts = { ...facts, team };
     if (match instanceof SandboxError) throw match;
     // The body is read to its end on every route: a request that turns out malformed does nothing.
-    const body = await readBounded(request);
+    const body = await readBounded(request, (bytes) => held.add(team, bytes));
+    if (body === IN_FLIGHT) {
+      return { ...facts, reply: toBusyReply(IN_FLIGHT_RETRY_S, IN_FLIGHT_TEXT) };
+    }
     if (body instanceof SandboxError) {
       return { ...facts, reply: toFaultReply(TOO_LARGE_STATUS, body.message), error: body };
     }
@@ -97,7 +125,7 @@ async function answer(
       contentType: request.headers["content-type"],
     });
     const waitSeconds = options.rateLimit.take(team, match.route.makes?.(parsed.body) ?? 0);
-    if (waitSeconds > 0) return { ...facts, reply: toBusyReply(waitSeconds) };
+    if (waitSeconds > 0) return { ...facts, reply: toRateReply(waitSeconds) };
     const context = { sandboxes: options.sandboxes.of(team), log: options.log };
     return { ...facts, reply: await match.route.handle({ ...parsed, signal }, context) };
   } catch (error) {
@@ -107,25 +135,44 @@ async function answer(
 }
 
 /** Clients wait as long as they are told and try again. */
-function toBusyReply(waitSeconds: number): Answer["reply"] {
+function toBusyReply(waitSeconds: number, message: string): Answer["reply"] {
+  return {
+    ...toFaultReply(TOO_MANY_STATUS, message),
+    headers: { "retry-after": String(waitSeconds) },
+  };
+}
+
+function toRateReply(waitSeconds: number): Answer["reply"] {
+  const reply = toBusyReply(waitSeconds, "Rate limit exceeded");
   const headers = {
-    "retry-after": String(waitSeconds),
+    ...reply.headers,
     "ratelimit-limit": String(RATE_LIMIT),
     "ratelimit-remaining": "0",
     "ratelimit-reset": String(waitSeconds),
   };
-  return { ...toFaultReply(TOO_MANY_STATUS, "Rate limit exceeded"), headers };
+  return { ...reply, headers };
 }
 
 function toFaultReply(status: number, message: string): Answer["reply"] {
   return { status, body: { code: status, message } };
 }
 
-/** The body, or the fault of one that is too large: it has a status that no code has. */
-async function readBounded(request: IncomingMessage): Promise<Buffer | SandboxError> {
+const IN_FLIGHT = Symbol("too many bytes in flight");
+const IN_FLIGHT_RETRY_S = 1;
+
+/** The body, or why there is none: a fault of one that is too large has a status that no code has. */
+async function readBounded(
+  request: IncomingMessage,
+  hold: (bytes: number) => boolean,
+): Promise<Buffer | SandboxError | typeof IN_FLIGHT> {
+  let isHeld = true;
   try {
-    return await readBody(request, MAX_BODY_BYTES);
+    return await readBody(request, MAX_BODY_BYTES, (bytes) => {
+      isHeld = hold(bytes);
+      if (!isHeld) throw new SandboxError("resource_exhausted", IN_FLIGHT_TEXT);
+    });
   } catch (error) {
+    if (!isHeld) return IN_FLIGHT;
     if (error instanceof SandboxError && error.code === "resource_exhausted") return error;
     throw error;
   }
@@ -173,7 +220,7 @@ function parseBody({ body, contentType }: RawRequest): unknown {
   try {
     return parseJson(body);
   } catch (error) {
-    if (error instanceof SandboxError) throw error;
+    // Also one with too many values: who sends it again is refused again.
     throw new SandboxError("invalid_argument", `Error when parsing request: ${errorText(error)}`, {
       cause: error,
     });

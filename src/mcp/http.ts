@@ -15,6 +15,7 @@ import {
 } from "@modelcontextprotocol/server";
 import { SandboxError, errorText } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
+import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/in-flight.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
@@ -78,7 +79,10 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
   const sweeping = sweep(sessions, state, stop.signal);
   const legacy = createLegacy(options, sessions);
 
+  const inFlight = createInFlight();
+
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    using held = inFlight.open();
     if (!checkOrigin(request, response)) return;
     const principal = await authenticate(request, options);
     if (principal === undefined) {
@@ -86,7 +90,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
       return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
     }
     response.setHeader("x-accel-buffering", "no");
-    const body = request.method === "POST" ? await readJson(request) : undefined;
+    const body = request.method === "POST" ? await readJson(request, held) : undefined;
     if (body === INVALID)
       return sendRpcError(response, 400, { code: -32_700, text: "Parse error" });
     const auth = { token: "", clientId: principal, scopes: [] };
@@ -94,9 +98,9 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     const node = Object.assign(request, { auth }) as ServerRequest;
     if (await isLegacyRequest(await toWebRequest(node, body), body)) {
-      return legacy({ request, response, principal, body });
+      return await legacy({ request, response, principal, body });
     }
-    return toNodeHandler(modern)(node, response, body);
+    return await toNodeHandler(modern)(node, response, body);
   }
 
   return {
@@ -143,8 +147,13 @@ async function authenticate(
 
 const INVALID = Symbol("invalid JSON");
 
-async function readJson(request: IncomingMessage): Promise<unknown> {
-  const body = await readBody(request, MAX_BODY_BYTES);
+/** An endpoint has one team, so that its bodies are those of one. */
+const OWN = "own";
+
+async function readJson(request: IncomingMessage, held: HeldBytes): Promise<unknown> {
+  const body = await readBody(request, MAX_BODY_BYTES, (bytes) => {
+    if (!held.add(OWN, bytes)) throw new SandboxError("unavailable", IN_FLIGHT_TEXT);
+  });
   try {
     return parseJson(body);
   } catch (error) {
@@ -246,6 +255,10 @@ function answerFailure(error: unknown, response: ServerResponse, state: McpState
   }
   if (error instanceof SandboxError && error.code === "invalid_argument") {
     return sendRpcError(response, 400, { code: -32_600, text: error.message });
+  }
+  if (error instanceof SandboxError && error.code === "unavailable") {
+    if (!response.headersSent) response.setHeader("retry-after", String(RETRY_AFTER_S));
+    return sendRpcError(response, 503, { code: -32_000, text: error.message });
   }
   state.log.error({ op: "mcp.http", error: errorText(error) }, "request failed");
   sendRpcError(response, 500, { code: -32_603, text: "Internal error" });

@@ -40,8 +40,7 @@ export function goneHint(suggest: Suggest): string {
 
 /** The way on where no more sandboxes may run. */
 export function freeHint(suggest: Suggest): string {
-  const kill = suggest("kill_sandbox", "Free a place with kill_sandbox.");
-  return sentences([kill, suggest("pause_sandbox", "pause_sandbox frees one too.")]);
+  return suggest("kill_sandbox", "Free a place with kill_sandbox.");
 }
 
 /** A sandbox that must be resumed first. */

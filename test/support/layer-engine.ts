@@ -7,9 +7,9 @@ import type { Engine } from "../../src/engine/engine.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");
 
-/** Snapshots succeed; containers start whatever layers they are given. */
-export function createLayerEngine(): Engine {
-  const bare = createBareEngine({ command: [process.execPath, DAEMON] });
+/** Snapshots succeed; containers start whatever layers they are given. A built daemon starts faster. */
+export function createLayerEngine(daemon: string = DAEMON): Engine {
+  const bare = createBareEngine({ command: [process.execPath, daemon] });
   return {
     ...bare,
     async create(spec, signal) {
