@@ -15,6 +15,7 @@ import { measureCreate } from "./create.ts";
 import { measureCrowd } from "./crowd.ts";
 import { measureDensity, type Point } from "./density.ts";
 import type { Row } from "./figure.ts";
+import { measureFlood } from "./flood.ts";
 import { measureLife } from "./life.ts";
 import { measureMemory } from "./memory.ts";
 import { installPeers } from "./peers.ts";
@@ -43,6 +44,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
   memory: measureMemory,
   wire: measureWire,
   watch: measureWatch,
+  flood: measureFlood,
 };
 
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));

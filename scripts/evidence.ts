@@ -22,6 +22,13 @@ const factsSchema = z.object({
   refused: z.array(z.object({ name: z.string(), reason: z.string() })),
   isCensusEqual: z.boolean(),
 });
+const delaysSchema = z.object({ p50: z.number(), p90: z.number(), max: z.number() });
+const figuresSchema = z.object({
+  bomb: z.string(),
+  calls: z.number(),
+  without: delaysSchema,
+  beside: delaysSchema,
+});
 const resultsSchema = z.object({
   startTime: z.number(),
   testResults: z.array(
@@ -32,7 +39,9 @@ const resultsSchema = z.object({
           ancestorTitles: z.array(z.string()),
           title: z.string(),
           status: z.string(),
-          meta: z.object({ cells: z.number().optional() }).optional(),
+          meta: z
+            .object({ cells: z.number().optional(), figures: figuresSchema.optional() })
+            .optional(),
         }),
       ),
     }),
@@ -49,6 +58,7 @@ interface Result {
   readonly isControl: boolean;
   /** Combinations that it tried; 0 where it says none. */
   readonly cells: number;
+  readonly figures: z.infer<typeof figuresSchema> | undefined;
   readonly hasPassed: boolean;
 }
 
@@ -62,6 +72,7 @@ const results = run.testResults.flatMap(({ assertionResults }) =>
       title: one.title,
       runtime: /^on (\S+( without root)?)/.exec(one.ancestorTitles.join(" "))?.[1],
       cells: one.meta?.cells ?? 0,
+      figures: one.meta?.figures,
       isControl: /\bcontrol\b|without the defence/.test(text),
       hasPassed: one.status === "passed",
     };
@@ -114,9 +125,15 @@ function render(known: Facts): string {
     "",
     "## Attacks from within",
     "",
-    "Passed of all tests for an attack, on each runtime, and of its control runs, in which the same attack must succeed without the defence. `–` was not run there, n/a cannot be.",
+    "Passed of all tests for an attack, on each runtime, of those that need none (`service`), and of its control runs, in which the same attack must succeed without the defence; `cases` are those that were generated. `–` was not run there, n/a cannot be.",
     "",
     ...attackTable(known),
+    "",
+    "## Neighbour beside a bomb",
+    "",
+    "Milliseconds that calls of one sandbox took while another one did its worst, and in turns with it while it did nothing: half of them at most, nine of ten at most, the longest.",
+    "",
+    ...neighbourTable(),
     "",
     "## Requirements",
     "",
@@ -133,7 +150,7 @@ function attackTable(known: Facts): string[] {
   );
   const names = [...known.runtimes.map(({ name }) => name), ...new Set(unprivileged)];
   return table(
-    ["id", "attack", ...names, "control", "verdict"],
+    ["id", "attack", ...names, "service", "cases", "control", "verdict"],
     ATTACKS.map(([id, title]) => {
       const all = results.filter(({ ids }) => ids.includes(id));
       const attacks = all.filter(({ isControl }) => !isControl);
@@ -147,11 +164,29 @@ function attackTable(known: Facts): string[] {
           const reached = [count(ofRuntime(name)), ...(narrower === undefined ? [] : [narrower])];
           return IMPOSSIBLE[name]?.[id] ?? reached.join(", ");
         }),
+        count(attacks.filter(({ runtime }) => runtime === undefined)),
+        casesOf(all),
         count(controls),
         attackVerdict(attacks, controls),
       ];
     }),
   );
+}
+
+function casesOf(found: readonly Result[]): string {
+  const sum = found.reduce((cells, one) => cells + one.cells, 0);
+  return sum === 0 ? "–" : String(sum);
+}
+
+function neighbourTable(): string[] {
+  const rows = results.flatMap(({ figures, runtime = "service" }) => {
+    if (figures === undefined) return [];
+    const { bomb, calls, without, beside } = figures;
+    const toTimes = ({ p50, p90, max }: typeof without) => [p50, p90, max].join(" / ");
+    const ratio = (beside.p90 / without.p90).toFixed(1);
+    return [[bomb, runtime, String(calls), toTimes(without), toTimes(beside), ratio]];
+  });
+  return table(["bomb", "where", "calls", "without", "beside", "ratio of p90"], rows);
 }
 
 function attackVerdict(attacks: readonly Result[], controls: readonly Result[]): string {
@@ -167,8 +202,7 @@ function requirementRow({ id, title, counts, unit, note }: Requirement): string[
   );
   if (found.length === 0) return [id, title, "–", note];
   const verdict = found.every(({ hasPassed }) => hasPassed) ? note : `**failed**; ${note}`;
-  const cells = found.reduce((sum, one) => sum + one.cells, 0);
-  const reached = unit === undefined ? "" : `, ${cells} ${unit}`;
+  const reached = unit === undefined ? "" : `, ${casesOf(found)} ${unit}`;
   return [id, title, `${count(found)} tests${reached}`, verdict];
 }
 

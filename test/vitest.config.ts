@@ -18,7 +18,10 @@ function level(name: string, testTimeout: number, parallel: boolean) {
   };
 }
 
-/** What the whole run of `npm run security` takes of other levels: who may enter, faults, ends. */
+/**
+ * What the whole run of `npm run security` takes of other levels: who may enter, faults, ends, and
+ * every file with a test that is named for an attack of scripts/evidence-rows.ts.
+ */
 const BESIDES = [
   "test/contract/routes.test.ts",
   "test/contract/teams.test.ts",

@@ -8,14 +8,14 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Clock } from "../common/clock.ts";
 
 /** Of one sandbox: lines, bytes as they come from the socket, and connections. */
-export const SANDBOX_LOG_RATES = {
-  lines: { perSecond: 500, burst: 2_000 },
+const SANDBOX_LOG_RATES = {
+  lines: { perSecond: 300, burst: 1_000 },
   bytes: { perSecond: 256 * 1024, burst: 1024 * 1024 },
   connections: { perSecond: 1, burst: 8 },
 };
-/** Of all sandboxes of a service together, in the order in which they ask. */
+/** Of all sandboxes of a service together, in the order in which they ask: a tenth of a core. */
 const SERVICE_LOG_RATES = {
-  lines: { perSecond: 2_000, burst: 4_000 },
+  lines: { perSecond: 1_000, burst: 2_000 },
   bytes: { perSecond: 1024 * 1024, burst: 4 * 1024 * 1024 },
 };
 /** What is read in one turn of the service; calls have theirs in between. */

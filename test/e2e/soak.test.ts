@@ -1,13 +1,13 @@
 /** Sandboxes that come and go leave nothing in their service; the large run is `npm run bench -- soak`. */
 
 import { expect, test } from "vitest";
-import { startServe } from "../support/serve.ts";
+import { startMeasuredServe } from "../support/measured-serve.ts";
 import { soak } from "../support/soak.ts";
 
-const SMALL = { cycles: 16, alive: 6, atOnce: 2 };
+const SMALL = { cycles: 16, calls: 200, alive: 6, atOnce: 2 };
 
 test("a service holds after many sandboxes what it held before", async () => {
-  await using serve = await startServe();
+  await using serve = await startMeasuredServe([]);
   const { before, after, end, listed } = await soak(serve, SMALL);
   expect({ after, end, listed }).toEqual({ after: before, end: before, listed: SMALL.alive });
 });

@@ -20,12 +20,15 @@ export interface ServeOrigin {
   readonly earlier?: TestServe;
   /** Who runs it, in a home of the account; root where it is left out. */
   readonly account?: OrdinaryUser | undefined;
+  /** The command that is `sandbox-mcp`, where it is not the built program as it is. */
+  readonly command?: readonly [string, ...string[]];
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 /** Starts `serve` on a free port and waits for the line that names it. */
 export async function startServe(
   flags: readonly string[] = [],
-  { earlier, account }: ServeOrigin = {},
+  { earlier, account, command, environment }: ServeOrigin = {},
 ): Promise<TestServe> {
   const borrowed = earlier?.home ?? account?.data;
   const home = borrowed === undefined ? await openTestHome() : borrowHome(borrowed);
@@ -33,8 +36,8 @@ export async function startServe(
   const port = earlier === undefined ? "0" : new URL(earlier.url).port;
   const program = startProgram(
     ["serve", "--port", port, "--home", home.path, ...flags],
-    { SANDBOX_MCP_API_KEY: apiKey },
-    account?.program,
+    { SANDBOX_MCP_API_KEY: apiKey, ...environment },
+    account?.program ?? command,
   );
   try {
     const url = await listeningUrl(program);

@@ -1,10 +1,16 @@
-/** Many sandboxes made and ended, and many alive at once, with what a service holds before and after. */
+/**
+ * Many sandboxes made and ended, many calls, and many sandboxes alive at once, with what a service
+ * holds before and after.
+ */
 
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { request } from "undici";
+import { Agent, request } from "undici";
 import { createGate } from "../../src/common/lifetime.ts";
+import { sandboxSchema } from "../../src/wire/control.ts";
 import { takeCensus } from "./census.ts";
+import type { MeasuredServe } from "./measured-serve.ts";
+import type { MemoryReport } from "./memory-listener.ts";
 import type { TestServe } from "./serve.ts";
 
 /** What may not grow with the number of sandboxes that were there. */
@@ -20,6 +26,8 @@ export interface Holdings {
 export interface SoakOptions {
   /** Sandboxes that are made and ended, one after the other in each of `atOnce` rows. */
   readonly cycles: number;
+  /** Calls to one sandbox, by `CALLERS` at once. */
+  readonly calls: number;
   /** Sandboxes alive at once, after that. */
   readonly alive: number;
   readonly atOnce: number;
@@ -31,37 +39,48 @@ export interface SoakFigures {
   readonly after: Holdings;
   /** After the end of those that were alive at once. */
   readonly end: Holdings;
-  /** What the service's resident memory grew by in the second half of the cycles. */
-  readonly growthMib: number;
+  /** After a tenth of the cycles and calls, after all of them, and at the end. */
+  readonly memory: readonly MemoryReport[];
+  /** What a forced collection left at the end, less what it left after a tenth. */
+  readonly growthBytes: number;
+  readonly callP50Ms: number;
+  readonly callMaxMs: number;
   /** How many the lists told of. */
   readonly listed: number;
   readonly listP99Ms: number;
 }
 
-const KIB_PER_MIB = 1024;
+const CALLERS = 6;
+/** The share of all that makes caches as full as they get. */
+const WARM_UP = 0.1;
 const SETTLE_TRIES = 50;
 const SETTLE_MS = 200;
 const LISTS = 200;
 const PAGE = 100;
 
-/** Plays both; the service has at most a pool and no sandbox at the start. */
-export async function soak(serve: TestServe, options: SoakOptions): Promise<SoakFigures> {
+/** Plays all of it; the service has at most a pool and no sandbox at the start. A failed call throws. */
+export async function soak(serve: MeasuredServe, options: SoakOptions): Promise<SoakFigures> {
   const call = createCaller(serve);
   const gate = createGate(options.atOnce);
-  const cycle = async () => gate.run(async () => call.end(await call.create()));
+  const cycle = async () => gate.run(async () => call.end((await call.create()).id));
   const cycles = async (count: number) => Promise.all(Array.from({ length: count }, cycle));
   const holdings = async () => takeHoldings(serve);
+  const play = async (share: number): Promise<number[]> => {
+    await cycles(Math.ceil(share * options.cycles));
+    return call.many(Math.ceil(share * options.calls));
+  };
   await cycle();
   const before = await settle(holdings);
-  await cycles(Math.ceil(options.cycles / 2));
-  const halfMib = await residentMib(serve);
-  await cycles(Math.floor(options.cycles / 2));
-  const growthMib = (await residentMib(serve)) - halfMib;
+  await play(WARM_UP);
+  await settle(holdings, before);
+  const memory = [await serve.measure()];
+  const callsMs = (await play(1 - WARM_UP)).toSorted((left, right) => left - right);
   const after = await settle(holdings, before);
+  memory.push(await serve.measure());
   const creates = Array.from({ length: options.alive }, async () =>
     gate.run(async () => call.create()),
   );
-  const ids = await Promise.all(creates);
+  const made = await Promise.all(creates);
   const lists: number[] = [];
   for (let index = 0; index < LISTS; index += 1) {
     const startedAt = performance.now();
@@ -69,10 +88,21 @@ export async function soak(serve: TestServe, options: SoakOptions): Promise<Soak
     lists.push(performance.now() - startedAt);
   }
   const listed = await call.listAll();
-  await Promise.all(ids.map(async (id) => gate.run(async () => call.end(id))));
+  await Promise.all(made.map(async ({ id }) => gate.run(async () => call.end(id))));
   const end = await settle(holdings, before);
-  const listP99Ms = lists.toSorted((left, right) => left - right)[Math.floor(LISTS * 0.99)] ?? 0;
-  return { before, after, end, growthMib, listed, listP99Ms };
+  memory.push(await serve.measure());
+  const [warm = 0, late = 0] = memory.map(({ heapUsed, external }) => heapUsed + external);
+  return {
+    before,
+    after,
+    end,
+    memory,
+    growthBytes: late - warm,
+    callP50Ms: callsMs[Math.floor(callsMs.length / 2)] ?? 0,
+    callMaxMs: callsMs.at(-1) ?? 0,
+    listed,
+    listP99Ms: lists.toSorted((left, right) => left - right)[Math.floor(LISTS * 0.99)] ?? 0,
+  };
 }
 
 async function takeHoldings({ program, home }: TestServe): Promise<Holdings> {
@@ -86,11 +116,6 @@ async function takeHoldings({ program, home }: TestServe): Promise<Holdings> {
     idClaims: census.idClaims.length,
     processes: census.processes.length,
   };
-}
-
-async function residentMib({ program }: TestServe): Promise<number> {
-  const status = await readFile(`/proc/${program.child.pid}/status`, "utf8");
-  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) / KIB_PER_MIB;
 }
 
 /** Once they are what is wanted, or the same twice; connections and a pool take their time. */
@@ -118,13 +143,33 @@ function createCaller({ url, apiKey }: TestServe) {
     return { body: parsed, nextToken: reply.headers["x-next-token"] };
   };
   return {
-    async create(): Promise<string> {
+    async create(): Promise<SandboxAddress> {
       const { body } = await send("POST", "/v2/sandboxes", { templateID: "base", timeout: 3_600 });
-      const hasId = typeof body === "object" && body !== null && "sandboxID" in body;
-      return hasId ? String(body.sandboxID) : "";
+      const { sandboxID: id, envdAccessToken: token } = sandboxSchema.parse(body);
+      return { id, token: token ?? "" };
     },
     async end(id: string): Promise<void> {
       await send("DELETE", `/sandboxes/${id}`);
+    },
+    /** Calls of a sandbox of their own, by some callers at once; what each took. */
+    async many(count: number): Promise<number[]> {
+      const target = await this.create();
+      const agent = new Agent({ connections: CALLERS });
+      const tookMs: number[] = [];
+      let left = count;
+      const caller = async () => {
+        while (left > 0) {
+          left -= 1;
+          const startedAt = performance.now();
+          await stat(url, agent, target);
+          tookMs.push(performance.now() - startedAt);
+        }
+      };
+      await Promise.all(Array.from({ length: CALLERS }, caller));
+      // Its connections are descriptors of the service.
+      await agent.close();
+      await this.end(target.id);
+      return tookMs;
     },
     async list(): Promise<void> {
       await send("GET", `/v2/sandboxes?limit=${PAGE}`);
@@ -141,4 +186,26 @@ function createCaller({ url, apiKey }: TestServe) {
       return count;
     },
   };
+}
+
+interface SandboxAddress {
+  readonly id: string;
+  readonly token: string;
+}
+
+async function stat(url: string, dispatcher: Agent, { id, token }: SandboxAddress): Promise<void> {
+  const reply = await request(`${url}/filesystem.Filesystem/Stat`, {
+    dispatcher,
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      "connect-protocol-version": "1",
+      "e2b-sandbox-id": id,
+      "e2b-sandbox-port": "49983",
+      "x-access-token": token,
+    },
+    body: '{"path":"/etc/passwd"}',
+  });
+  const text = await reply.body.text();
+  if (reply.statusCode !== 200) throw new Error(`stat: ${reply.statusCode} ${text}`);
 }
