@@ -7,6 +7,7 @@ import { getSystemErrorName } from "node:util";
 import { SandboxError } from "../common/errors.ts";
 import { AttributesProcess, HelperDied } from "./attributes-process.ts";
 import type { Command } from "./carried.ts";
+import { toSystemBytes } from "./names.ts";
 
 export type Metadata = Readonly<Record<string, string>>;
 
@@ -45,7 +46,7 @@ export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attr
   let current: AttributesProcess | undefined;
 
   async function ask(letter: "r" | "w" | "c", fields: readonly string[]): Promise<Buffer> {
-    const request = Buffer.from(letter + fields.map((field) => `${field}\0`).join(""));
+    const request = Buffer.concat([Buffer.from(letter), ...fields.flatMap(toField)]);
     for (let attempt = 1; ; attempt += 1) {
       // Between this look and the request nothing else runs, the end of an idle helper included.
       if (current === undefined || current.hasEnded) current = new AttributesProcess(perl, idleMs);
@@ -78,6 +79,12 @@ export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attr
       if (reply.errno !== 0) throw replyFault(reply.errno);
     },
   };
+}
+
+const NUL = Buffer.of(0);
+
+function toField(field: string): Buffer[] {
+  return [toSystemBytes(field), NUL];
 }
 
 function inBatches(paths: readonly string[]): string[][] {

@@ -13,6 +13,7 @@ import {
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import type { Daemon } from "./daemon.ts";
+import { fromWirePath, toWireText } from "./names.ts";
 import { resolvePath } from "./path.ts";
 import type { User } from "./user.ts";
 
@@ -52,9 +53,9 @@ export async function userOf(origin: CallOrigin): Promise<User> {
 }
 
 /** A requested path for the user of a call. @throws SandboxError invalid_argument */
-export function pathFor(daemon: Daemon, user: User, path: string): string {
+export async function pathFor(daemon: Daemon, user: User, path: string): Promise<string> {
   const workdir = daemon.settings.current.defaultWorkdir;
-  return resolvePath(path, { userName: user.name, home: user.home, workdir });
+  return fromWirePath(resolvePath(path, { userName: user.name, home: user.home, workdir }));
 }
 
 const DEFAULT_KEEPALIVE_S = 90;
@@ -124,7 +125,13 @@ function abortReason(signal: AbortSignal): Error {
 /** Any failure of a call as Connect's own error. */
 function toConnectError(error: unknown, signal: AbortSignal): ConnectError {
   if (error instanceof SandboxError) {
-    return new ConnectError(error.message, CONNECT_CODES[error.code], undefined, undefined, error);
+    return new ConnectError(
+      toWireText(error.message),
+      CONNECT_CODES[error.code],
+      undefined,
+      undefined,
+      error,
+    );
   }
   if (signal.aborted && (error === signal.reason || isAbort(error))) {
     const isLate = ConnectError.from(signal.reason).code === Code.DeadlineExceeded;

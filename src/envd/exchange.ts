@@ -5,6 +5,7 @@ import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import { CONNECT_STATUS } from "../wire/status.ts";
 import type { Daemon } from "./daemon.ts";
+import { toWireText } from "./names.ts";
 import { requireUser, type User } from "./user.ts";
 
 export interface Exchange {
@@ -31,7 +32,7 @@ const PLAIN_STATUS = {
 /** The status and text of a failure; what we did not foresee is told without its details. */
 export function toFault(error: unknown): { readonly status: number; readonly message: string } {
   if (!(error instanceof SandboxError)) return { status: 500, message: "internal error" };
-  return { status: PLAIN_STATUS[error.code], message: error.message };
+  return { status: PLAIN_STATUS[error.code], message: toWireText(error.message) };
 }
 
 /** Sends the error body of plain routes: its `code` is the status. */

@@ -1,10 +1,10 @@
 /** Creating things on behalf of a user: folders with their parents, and who owns what. */
 
 import { constants } from "node:fs";
-import { lstat, mkdir, open, stat } from "node:fs/promises";
 import { posix } from "node:path";
 import { SandboxError, causeCode } from "../common/errors.ts";
 import { fileErrorText } from "./errno.ts";
+import { lstat, mkdir, open, stat } from "./file-system.ts";
 import type { User } from "./user.ts";
 
 const DIRECTORY_MODE = 0o755;
@@ -64,7 +64,7 @@ async function kindOfUnresolved(path: string): Promise<"directory" | "other" | "
 
 async function makeDirectory(path: string, user: User): Promise<void> {
   try {
-    await mkdir(path, { mode: DIRECTORY_MODE });
+    await mkdir(path, DIRECTORY_MODE);
   } catch (error) {
     // Made by someone else meanwhile, or a name such as `..` of a folder just made: not ours to give.
     if (causeCode(error) === "EEXIST") return;

@@ -4,7 +4,7 @@
  */
 
 import type { Stats } from "node:fs";
-import { realpath, rm, stat, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { SandboxError, errorText } from "../../common/errors.ts";
 import { readBody, sendJson } from "../../common/http.ts";
 import { parseJson } from "../../common/json.ts";
@@ -13,6 +13,8 @@ import { composeRequestSchema, type FileRecord } from "../../wire/files.ts";
 import { pathFor } from "../call.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
+import { realpath, removeFile, stat } from "../file-system.ts";
+import { toWirePath } from "../names.ts";
 import { ensureDirectories } from "../owner.ts";
 import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";
@@ -35,11 +37,15 @@ export async function compose(exchange: Exchange): Promise<void> {
   log.write("info", "File compose completed", {
     logger: "envd",
     operation_id: exchange.operationId,
-    path: plan.target,
+    path: toWirePath(plan.target),
     sources: plan.sources.length,
     size: sizeBytes,
   });
-  const record: FileRecord = { path: plan.target, name: baseName(plan.target), type: "file" };
+  const record: FileRecord = {
+    path: toWirePath(plan.target),
+    name: toWirePath(baseName(plan.target)),
+    type: "file",
+  };
   sendJson(exchange.response, 200, {
     body: record,
     headers: { "content-type": "application/json" },
@@ -80,18 +86,18 @@ async function planComposition(
   request: ComposeRequest,
   user: User,
 ): Promise<Plan> {
-  const resolve = (path: string, subject: string) => {
+  const resolve = async (path: string, subject: string) => {
     try {
-      return pathFor(daemon, user, path);
+      return await pathFor(daemon, user, path);
     } catch (error) {
       throw invalid(`error resolving ${subject}: ${errorText(error)}`, error);
     }
   };
-  const target = resolve(request.destination, "destination path");
+  const target = await resolve(request.destination, "destination path");
   const targetPlace = await placeOf(target);
   const sources: string[] = [];
   for (const given of request.source_paths) {
-    const source = resolve(given, `source path "${given}"`);
+    const source = await resolve(given, `source path "${given}"`);
     await checkSource({ given, source }, { target, targetPlace });
     sources.push(source);
   }
@@ -134,7 +140,7 @@ async function runComposition(plan: Plan, signal: AbortSignal): Promise<number> 
   const sizeBytes = await fill(staged.file, { sources, user }, signal);
   await finalize(staged, target);
   // The new file is complete; a source that stays is left over, not lost.
-  await Promise.allSettled(sources.map(async (source) => rm(source)));
+  await Promise.allSettled(sources.map(async (source) => removeFile(source)));
   return sizeBytes;
 }
 

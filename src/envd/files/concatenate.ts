@@ -1,9 +1,10 @@
 /** Copies files one after another into an open one; by the kernel itself where that works. */
 
 import { spawn } from "node:child_process";
-import { open, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { fileErrorText, isDiskFull } from "../errno.ts";
+import { open } from "../file-system.ts";
 
 /** Paths of one call together stay far below what a command line holds. */
 const MAX_ARGUMENT_BYTES = 65_536;

@@ -1,13 +1,15 @@
 /** GET /files: the content of one file; whole, in part, or gzipped on the way. */
 
 import { constants, type Stats } from "node:fs";
-import { open, stat, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { constants as zlibConstants, createGzip } from "node:zlib";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import { pathFor } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
 import { fileUser, sendFault, sendStatus, type Exchange } from "../exchange.ts";
+import { open, stat } from "../file-system.ts";
+import { toWirePath } from "../names.ts";
 import { baseName } from "../path.ts";
 import { selectCoding } from "./accept-encoding.ts";
 import { layOutRanges } from "./byte-ranges.ts";
@@ -36,7 +38,10 @@ export async function download(exchange: Exchange): Promise<void> {
   if (query === undefined) return;
   const { request, response, daemon } = exchange;
   const user = await fileUser(exchange, query.username);
-  const path = resolved(() => pathFor(daemon, user, query.path ?? ""), query.path ?? "");
+  const path = await resolved(
+    async () => pathFor(daemon, user, query.path ?? ""),
+    query.path ?? "",
+  );
   await requireFile(path);
   const headers = conditionsOf(exchange);
   const { coding, isIdentityRefused } = selectCoding(
@@ -55,7 +60,7 @@ export async function download(exchange: Exchange): Promise<void> {
   }
   await using file = await openFile(path);
   response.setHeader("vary", appended(response.getHeader("vary"), "Accept-Encoding"));
-  response.setHeader("content-disposition", inlineDisposition(baseName(path)));
+  response.setHeader("content-disposition", inlineDisposition(toWirePath(baseName(path))));
   for (const [name, value] of Object.entries(SAFETY_HEADERS)) response.setHeader(name, value);
   const content: Content = { exchange, file, type: typeByName(query.path ?? "") };
   const isEmpty = (await readStart(file)).length === 0;
@@ -72,9 +77,9 @@ interface Content {
   readonly type: string | undefined;
 }
 
-function resolved(resolve: () => string, path: string): string {
+async function resolved(resolve: () => Promise<string>, path: string): Promise<string> {
   try {
-    return resolve();
+    return await resolve();
   } catch (error) {
     const message = `error expanding and resolving path '${path}': ${errorText(error)}`;
     throw new SandboxError("invalid_argument", message, { cause: error });

@@ -6,7 +6,8 @@
 
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
-import { lstat, open, opendir, rename, rm, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
+import { lstat, open, readNames, removeFile, rename } from "../file-system.ts";
 import { joinPath } from "../path.ts";
 
 const NAME_PATTERN = /^\.e2b-upload\.[0-9a-f]{32}$/;
@@ -56,7 +57,7 @@ export class Staging {
     };
     const end = async (): Promise<void> => {
       await file.close().catch(() => undefined);
-      if (isThere) await rm(path, { force: true }).catch(() => undefined);
+      if (isThere) await removeFile(path).catch(() => undefined);
       this.#active.delete(path);
     };
     await this.#sweepOnce(folder);
@@ -68,7 +69,7 @@ export class Staging {
     if (this.#active.has(path)) return;
     const stats = await lstat(path).catch(() => undefined);
     if (stats?.isFile() !== true || Date.now() - stats.mtimeMs < STALE_MS) return;
-    await rm(path, { force: true }).catch(() => undefined);
+    await removeFile(path).catch(() => undefined);
   }
 
   async #sweepOnce(folder: string): Promise<void> {
@@ -78,7 +79,7 @@ export class Staging {
     if (this.#swept.size > MAX_SWEPT && oldest !== undefined) this.#swept.delete(oldest);
     let seen = 0;
     try {
-      for await (const { name } of await opendir(folder, { bufferSize: 256 })) {
+      for await (const name of readNames(folder)) {
         if (isStagedName(name)) await this.sweep(joinPath(folder, name));
         seen += 1;
         if (seen >= MAX_SWEPT_ENTRIES) return;

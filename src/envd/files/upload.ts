@@ -5,6 +5,7 @@ import { sendJson } from "../../common/http.ts";
 import type { FileRecord } from "../../wire/files.ts";
 import { pathFor } from "../call.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
+import { toWirePath } from "../names.ts";
 import { baseName } from "../path.ts";
 import type { User } from "../user.ts";
 import { parseParameterized } from "./disposition.ts";
@@ -53,7 +54,7 @@ async function storeRaw(job: UploadJob): Promise<FileRecord> {
     const message = "path query parameter is required for raw body upload";
     throw new SandboxError("invalid_argument", message);
   }
-  return storeFile(job, resolveTarget(job, path), job.body.chunks);
+  return storeFile(job, await resolveTarget(job, path), job.body.chunks);
 }
 
 async function storeParts(job: UploadJob, boundary: string | undefined): Promise<FileRecord[]> {
@@ -65,7 +66,7 @@ async function storeParts(job: UploadJob, boundary: string | undefined): Promise
   for await (const part of readParts(job.body.chunks, boundary)) {
     const name = targetName(part, job.query.path);
     if (name === undefined) continue;
-    const path = resolveTarget(job, name);
+    const path = await resolveTarget(job, name);
     refuseRepetition(records, path);
     records.push(await storeFile(job, path, part.body));
   }
@@ -85,9 +86,9 @@ function targetName(part: Part, path: string | undefined): string | undefined {
   );
 }
 
-function resolveTarget({ exchange, user }: UploadJob, path: string): string {
+async function resolveTarget({ exchange, user }: UploadJob, path: string): Promise<string> {
   try {
-    return pathFor(exchange.daemon, user, path);
+    return await pathFor(exchange.daemon, user, path);
   } catch (error) {
     const message = `error resolving path: ${errorText(error)}`;
     throw new SandboxError("invalid_argument", message, { cause: error });
@@ -116,8 +117,13 @@ async function storeFile(
     logger: "envd",
     event_type: "file_processing",
     operation_id: exchange.operationId,
-    path,
+    path: toWirePath(path),
   });
   const hasMetadata = Object.keys(stored).length > 0;
-  return { path, name: baseName(path), type: "file", ...(hasMetadata && { metadata: stored }) };
+  return {
+    path: toWirePath(path),
+    name: toWirePath(baseName(path)),
+    type: "file",
+    ...(hasMetadata && { metadata: stored }),
+  };
 }

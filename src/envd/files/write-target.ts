@@ -5,11 +5,12 @@
  */
 
 import { constants, type Stats } from "node:fs";
-import { access, lstat, open, readlink, realpath, stat, type FileHandle } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { posix } from "node:path";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import type { Attributes, Metadata } from "../attributes.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
+import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
 import { canChangeOwner, ensureDirectories } from "../owner.ts";
 import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";

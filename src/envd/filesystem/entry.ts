@@ -1,12 +1,13 @@
 /** What the wire says about one file, folder or link. */
 
 import type { BigIntStats } from "node:fs";
-import { lstat, realpath, stat } from "node:fs/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { TimestampSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { causeCode } from "../../common/errors.ts";
 import { FileType, type EntryInfoSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import type { Attributes } from "../attributes.ts";
+import { lstatExactly, realpath, statExactly } from "../file-system.ts";
+import { toWirePath } from "../names.ts";
 import { baseName } from "../path.ts";
 import { permissionBits, permissionsText } from "../permissions.ts";
 import type { AccountReader, Accounts } from "../user.ts";
@@ -21,12 +22,12 @@ const NANOS_PER_SECOND = 1_000_000_000n;
  * @throws the system's error when nothing is there.
  */
 export async function readEntry(path: string, accounts: Accounts): Promise<Entry> {
-  const stats = await lstat(path, { bigint: true });
+  const stats = await lstatExactly(path);
   const uid = Number(stats.uid);
   const gid = Number(stats.gid);
   return {
-    name: baseName(path),
-    path,
+    name: toWirePath(baseName(path)),
+    path: toWirePath(path),
     size: stats.size,
     permissions: permissionsText(Number(stats.mode)),
     owner: accounts.userNames.get(uid) ?? String(uid),
@@ -57,12 +58,12 @@ function plainFields(stats: BigIntStats): Entry {
 
 async function linkFields(path: string): Promise<Entry> {
   try {
-    const [target, stats] = await Promise.all([realpath(path), stat(path, { bigint: true })]);
-    return { ...plainFields(stats), symlinkTarget: target };
+    const [target, stats] = await Promise.all([realpath(path), statExactly(path)]);
+    return { ...plainFields(stats), symlinkTarget: toWirePath(target) };
   } catch (error) {
     if (causeCode(error) === undefined) throw error;
     // Broken and cyclic links are entries too; their target is told as the link itself.
-    return { type: FileType.UNSPECIFIED, mode: 0, symlinkTarget: path };
+    return { type: FileType.UNSPECIFIED, mode: 0, symlinkTarget: toWirePath(path) };
   }
 }
 

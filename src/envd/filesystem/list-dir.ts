@@ -1,13 +1,14 @@
 /** ListDir: the entries below a folder, depth first, in the byte order of their names. */
 
 import type { Stats } from "node:fs";
-import { opendir, realpath, stat } from "node:fs/promises";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
+import { readNames, realpath, stat } from "../file-system.ts";
 import { isStagedName, type Staging } from "../files/staging.ts";
+import { fromSystemBytes, toSystemBytes } from "../names.ts";
 import { joinPath } from "../path.ts";
 import type { Accounts } from "../user.ts";
 import { readEntry, type Entry } from "./entry.ts";
@@ -25,7 +26,7 @@ export async function listDir(
   context: HandlerContext,
 ): Promise<{ entries: Entry[] }> {
   const origin = originOf(context);
-  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  const path = await pathFor(origin.daemon, await userOf(origin), request.path);
   await requireDirectory(path);
   const listing: Listing = {
     entries: [],
@@ -78,26 +79,31 @@ function resolveFault(path: string, error: unknown): SandboxError {
 }
 
 async function collect(listing: Listing, directory: string, depth: number): Promise<void> {
-  const names = await readNames(listing, directory);
+  const names = await namesIn(listing, directory);
   for (let start = 0; start < names.length; start += READ_BATCH) {
     listing.signal.throwIfAborted();
     const batch = names.slice(start, start + READ_BATCH);
     const paths = batch.map((name) => joinPath(directory, name));
     const entries = await Promise.all(paths.map(async (path) => entryIfThere(path, listing)));
-    for (const entry of entries.filter((found) => found !== undefined)) {
-      await append(listing, entry, depth);
+    for (const [index, path] of paths.entries()) {
+      const entry = entries[index];
+      if (entry !== undefined) await append(listing, { path, entry }, depth);
     }
   }
 }
 
-async function append(listing: Listing, entry: Entry, depth: number): Promise<void> {
+async function append(
+  listing: Listing,
+  { path, entry }: { readonly path: string; readonly entry: Entry },
+  depth: number,
+): Promise<void> {
   if (listing.entries.length >= MAX_ENTRIES) throw tooMany();
   listing.entries.push(entry);
-  listing.paths.push(entry.path ?? "");
+  listing.paths.push(path);
   const isFolder = entry.type === FileType.DIRECTORY && entry.symlinkTarget === undefined;
   if (depth <= 1 || !isFolder) return;
   try {
-    await collect(listing, entry.path ?? "", depth - 1);
+    await collect(listing, path, depth - 1);
   } catch (error) {
     if (!(error instanceof SandboxError) || !VANISHED.has(causeCode(error.cause) ?? ""))
       throw error;
@@ -106,10 +112,10 @@ async function append(listing: Listing, entry: Entry, depth: number): Promise<vo
 }
 
 /** The names in a folder, sorted by their bytes; read piece by piece, so that a limit holds. */
-async function readNames(listing: Listing, directory: string): Promise<string[]> {
+async function namesIn(listing: Listing, directory: string): Promise<string[]> {
   const names: string[] = [];
   try {
-    for await (const { name } of await opendir(directory, { bufferSize: 256 })) {
+    for await (const name of readNames(directory)) {
       if (listing.entries.length + names.length >= MAX_ENTRIES) throw tooMany();
       if (isStagedName(name)) await listing.staging.sweep(joinPath(directory, name));
       else names.push(name);
@@ -124,9 +130,9 @@ async function readNames(listing: Listing, directory: string): Promise<string[]>
 
 function sortByBytes(names: readonly string[]): string[] {
   return names
-    .map((name) => Buffer.from(name))
+    .map((name) => toSystemBytes(name))
     .toSorted((left, right) => Buffer.compare(left, right))
-    .map((bytes) => bytes.toString());
+    .map((bytes) => fromSystemBytes(bytes));
 }
 
 async function entryIfThere(path: string, listing: Listing): Promise<Entry | undefined> {

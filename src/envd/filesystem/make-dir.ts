@@ -1,11 +1,11 @@
 /** MakeDir: a folder with its missing parents, owned by the user. */
 
-import { stat } from "node:fs/promises";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import type { MakeDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
+import { stat } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { readEntry, type Entry } from "./entry.ts";
 
@@ -16,7 +16,7 @@ export async function makeDir(
 ): Promise<{ entry: Entry }> {
   const origin = originOf(context);
   const user = await userOf(origin);
-  const path = pathFor(origin.daemon, user, request.path);
+  const path = await pathFor(origin.daemon, user, request.path);
   await requireAbsent(path);
   try {
     await ensureDirectories(path, user);

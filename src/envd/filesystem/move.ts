@@ -1,11 +1,11 @@
 /** Move: rename(2), after the destination's parents were made. */
 
-import { lstat, rename } from "node:fs/promises";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
+import { lstat, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
 import { parentPath } from "../path.ts";
 import { describeEntry, type Entry } from "./entry.ts";
@@ -17,8 +17,8 @@ export async function move(
 ): Promise<{ entry: Entry }> {
   const origin = originOf(context);
   const user = await userOf(origin);
-  const source = pathFor(origin.daemon, user, request.source);
-  const target = pathFor(origin.daemon, user, request.destination);
+  const source = await pathFor(origin.daemon, user, request.source);
+  const target = await pathFor(origin.daemon, user, request.destination);
   try {
     await ensureDirectories(parentPath(target), user);
   } catch (error) {

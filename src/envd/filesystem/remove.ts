@@ -6,6 +6,7 @@ import { removeTree } from "../../common/remove-tree.ts";
 import type { RemoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText } from "../errno.ts";
+import { toSystemPath } from "../names.ts";
 
 /** @throws SandboxError invalid_argument, internal */
 export async function remove(
@@ -13,13 +14,13 @@ export async function remove(
   context: HandlerContext,
 ): Promise<Record<string, never>> {
   const origin = originOf(context);
-  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  const path = await pathFor(origin.daemon, await userOf(origin), request.path);
   if (path === "." || path.endsWith("/.")) {
     const message = `error removing file or directory: RemoveAll ${path}: invalid argument`;
     throw new SandboxError("internal", message);
   }
   try {
-    await removeTree(path, { signal: context.signal });
+    await removeTree(toSystemPath(path), { signal: context.signal });
   } catch (error) {
     const message = `error removing file or directory: ${errnoText(error)}`;
     throw new SandboxError("internal", message, { cause: error });

@@ -13,7 +13,7 @@ export async function stat(
   context: HandlerContext,
 ): Promise<{ entry: Entry }> {
   const origin = originOf(context);
-  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  const path = await pathFor(origin.daemon, await userOf(origin), request.path);
   try {
     return { entry: await describeEntry(path, origin.daemon) };
   } catch (error) {

@@ -12,6 +12,6 @@ export async function openWatch(
 ): Promise<FileWatch> {
   const origin = originOf(context);
   const { recursive, includeEntry, allowNetworkMounts } = request;
-  const path = pathFor(origin.daemon, await userOf(origin), request.path);
+  const path = await pathFor(origin.daemon, await userOf(origin), request.path);
   return origin.daemon.watchers.open({ path, recursive, includeEntry, allowNetworkMounts });
 }

@@ -33,7 +33,7 @@ export async function* start(
     launch: planLaunch({
       config,
       user,
-      cwd: pathFor(origin.daemon, user, config.cwd ?? ""),
+      cwd: await pathFor(origin.daemon, user, config.cwd ?? ""),
       globals: settings.current.envVars,
       helper,
     }),

@@ -7,6 +7,7 @@
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import type { EventType } from "../../gen/filesystem/filesystem_pb.ts";
+import { fromSystemBytes, toSystemBytes } from "../names.ts";
 import { EventApplier } from "./apply-events.ts";
 import { applyListing } from "./apply-listing.ts";
 import type { Directory } from "./directory.ts";
@@ -206,7 +207,7 @@ export class TreeWatch implements Disposable {
   async #deliver(): Promise<void> {
     for (const { name, type } of this.#tree.takeTold()) {
       if (this.#isClosed) return;
-      await this.#options.onEvent(Buffer.from(name, "latin1").toString(), type);
+      await this.#options.onEvent(fromSystemBytes(Buffer.from(name, "latin1")), type);
     }
     if (this.#tree.hasEnded) this[Symbol.dispose]();
   }
@@ -267,7 +268,7 @@ export class TreeWatch implements Disposable {
   }
 
   #absolute(directory: Directory): string {
-    const root = Buffer.from(this.#options.root).toString("latin1");
+    const root = toSystemBytes(this.#options.root).toString("latin1");
     const { path } = directory;
     return path === "" ? root : `${root === "/" ? "" : root}/${path}`;
   }

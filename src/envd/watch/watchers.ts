@@ -1,14 +1,15 @@
 /** Opening watches for the two forms of the wire, and keeping those that are polled. */
 
 import type { Stats } from "node:fs";
-import { stat, statfs } from "node:fs/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import { randomId } from "../../wire/address.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
+import { stat, statfs } from "../file-system.ts";
 import { describeEntry, type EntrySource } from "../filesystem/entry.ts";
 import type { DaemonLog } from "../log.ts";
+import { toWirePath } from "../names.ts";
 import { joinPath } from "../path.ts";
 import { EventQueue } from "../queue.ts";
 import type { Inotify } from "./inotify.ts";
@@ -189,13 +190,14 @@ function armFault(path: string, error: unknown): SandboxError {
 }
 
 async function toEvent(
-  event: { readonly name: string; readonly type: EventType },
+  { name, type }: { readonly name: string; readonly type: EventType },
   request: WatchRequest,
   source: EntrySource,
 ): Promise<FileEvent> {
+  const event = { name: toWirePath(name), type };
   if (!request.includeEntry || !WITH_ENTRY.has(event.type)) return event;
   try {
-    const path = joinPath(request.path, event.name);
+    const path = joinPath(request.path, name);
     return { ...event, entry: await describeEntry(path, source) };
   } catch (error) {
     if (causeCode(error) === undefined) throw error;
