@@ -16,8 +16,8 @@ import { startTestService, type TestService } from "../../support/service.ts";
 const MIB = 1_048_576;
 const BODY_BYTES = 15 * MIB;
 const AT_ONCE = 6;
-const REFUSED = IS_WHOLE_RUN ? 1_000 : 16;
-const WARM_UP = 8;
+const REFUSED = IS_WHOLE_RUN ? 1_000 : 10;
+const WARM_UP = 6;
 /** A thousand of them are 15 GB. */
 const LONG_TEST_MS = 400_000;
 const MAX_GROWTH_BYTES = 96 * MIB;

@@ -169,7 +169,7 @@ async function listedByPages(): Promise<readonly string[]> {
   return ids;
 }
 
-const SIZES = [0, 511, 512, 513, 100_000, 15_000_000];
+const SIZES = [0, 511, 512, 513, 100_000, IS_WHOLE_RUN ? 15_000_000 : 1_000_000];
 const LETTERS = ["n", "\u65e5", "\0", "\ud800"];
 
 test("E44 names of snapshots, volumes and tags have a bound", async (context) => {
