@@ -9,6 +9,7 @@ import { errorText, SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
+import { refuseBroken } from "./broken-request.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
 
@@ -218,11 +219,7 @@ function attach(server: Server, { options, state, sockets }: DoorParts): void {
     });
   });
   server.on("clientError", (error, socket) => {
-    const response = responses.get(socket);
-    const isUnderWay = response?.headersSent === true && !response.writableFinished;
-    // A second head within a reply would be read as a part of it, or as the reply to another request.
-    if (isUnderWay) socket.end();
-    else refuseBroken(error, socket);
+    refuseBroken(error, socket, responses.get(socket));
   });
 }
 
@@ -273,19 +270,6 @@ function toTarget(destination: Destination): GatewayTarget | undefined {
   if (destination.kind === "unaddressed") return NO_TARGET;
   if (destination.kind !== "gateway") return undefined;
   return { address: destination.address, hasOwnHost: destination.hasOwnHost };
-}
-
-const HEADER_OVERFLOW = "HPE_HEADER_OVERFLOW";
-
-/** What is no HTTP gets a status and no more. */
-function refuseBroken(error: Error, socket: Duplex): void {
-  const isTooLarge = "code" in error && error.code === HEADER_OVERFLOW;
-  const status = isTooLarge ? "431 Request Header Fields Too Large" : "400 Bad Request";
-  if (!socket.writable) {
-    socket.destroy();
-    return;
-  }
-  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
 }
 
 async function listen(server: Server, door: Door): Promise<void> {
