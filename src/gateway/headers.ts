@@ -10,7 +10,12 @@ import {
   ENVD_PORT,
   TRAFFIC_TOKEN_HEADER,
 } from "../wire/headers.ts";
-import { createSecretFinder, type PlatformKeys, type SecretFinder } from "./secret-finder.ts";
+import {
+  createSecretFinder,
+  MIN_SEARCHED_CHARACTERS,
+  type PlatformKeys,
+  type SecretFinder,
+} from "./secret-finder.ts";
 
 /** Said by us, or by nobody. */
 const FORWARDING: ReadonlySet<string> = new Set([
@@ -22,7 +27,10 @@ const FORWARDING: ReadonlySet<string> = new Set([
   "x-real-ip",
 ]);
 
-/** Without it a body would be read as the next message, whatever a `Connection` header says. */
+/**
+ * Without it a body would be read as the next message, whatever a `Connection` header says and even
+ * if its digits are a key that somebody gave.
+ */
 const LENGTH = "content-length";
 
 const COOKIE = "cookie";
@@ -38,7 +46,10 @@ export function isSecretInTarget(
   { url = "", headers }: IncomingMessage,
   { endpoint, keys }: Passage,
 ): boolean {
-  const finder = createSecretFinder(keys, [endpoint.accessToken, endpoint.trafficToken]);
+  // A short key may be a word of any path: it would shut out more than it keeps in.
+  const given = keys.given.filter((key) => key.length >= MIN_SEARCHED_CHARACTERS);
+  const tokens = [endpoint.accessToken, endpoint.trafficToken];
+  const finder = createSecretFinder({ ...keys, given }, tokens);
   return [url, headers.host ?? "", headers.upgrade ?? ""].some((text) => finder.holdsSecret(text));
 }
 
@@ -51,7 +62,11 @@ export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): s
   for (const [name, value] of pairs(request.rawHeaders)) {
     const key = name.toLowerCase();
     if (key === "host" || HOP_BY_HOP.has(key) || FORWARDING.has(key)) continue;
-    if (named.has(key) && key !== LENGTH) continue;
+    if (key === LENGTH) {
+      headers.push(name, value);
+      continue;
+    }
+    if (named.has(key)) continue;
     if (isCredential(key, value, passage) || finder.holdsSecret(name)) continue;
     if (isOwnToken(key, value, passage) || !finder.holdsSecret(value)) headers.push(name, value);
     else if (key === COOKIE) headers.push(...otherCookies(name, value, finder));

@@ -6,10 +6,12 @@
 
 /** A secret is found under so many spellings one within the other. */
 const MAX_DEPTH = 3;
+/** With a short secret nearly every text may hold one, and is decoded: the bound is lower. */
+const MAX_SHORT_DEPTH = 2;
 /** Keys asked for in the store while one request is looked at; beyond it everything counts as one. */
 const MAX_LOOKUPS = 64;
 /** A shorter secret is part of ordinary words: it is found only where it is a word of its own. */
-const MIN_SEARCHED_CHARACTERS = 8;
+export const MIN_SEARCHED_CHARACTERS = 8;
 
 /** What `key create` makes, and how long it is. */
 const KEY_PATTERN = /e2b_[0-9a-f]{40}/g;
@@ -74,7 +76,8 @@ export function createSecretFinder(
     return [...unescape(text), ...decoded.filter((form) => textPattern.test(form))];
   }
 
-  return { holdsSecret: (text) => search(text, MAX_DEPTH) };
+  const depth = shortest < MIN_SEARCHED_CHARACTERS ? MAX_SHORT_DEPTH : MAX_DEPTH;
+  return { holdsSecret: (text) => search(text, depth) };
 }
 
 interface Secret {

@@ -34,7 +34,7 @@ import {
 } from "../support/smuggling.ts";
 import { HAS_BODY, startStrictServer, type StrictServer } from "../support/strict-server.ts";
 
-const CASES = IS_WHOLE_RUN ? 600 : 80;
+const CASES = IS_WHOLE_RUN ? 400 : 80;
 const DOMAIN = "sandbox.localhost";
 
 let certificate: TestCertificate;
