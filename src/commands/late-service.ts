@@ -2,6 +2,7 @@
 
 import type { Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
+import { hidePaths } from "../common/host-paths.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { Absence, OpenService } from "./open-service.ts";
@@ -54,7 +55,9 @@ export function createLateService(config: Config, log: Logger): LateService {
     async ready() {
       await begin();
       if (found !== undefined && "reason" in found) {
-        throw new SandboxError("failed_precondition", found.reason, { hint: found.hint });
+        throw new SandboxError("failed_precondition", hidePaths(found.reason), {
+          hint: found.hint,
+        });
       }
     },
     current() {

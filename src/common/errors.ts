@@ -1,5 +1,7 @@
 /** The one error that crosses rooms. Its codes are Connect's code names, on every edge. */
 
+import { hidePaths } from "./host-paths.ts";
+
 /** Every reason for which an operation can fail. */
 export const ERROR_CODES = [
   "invalid_argument",
@@ -87,7 +89,8 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
 export function toSandboxError(error: unknown, subject: string): SandboxError {
   if (error instanceof SandboxError) return error;
   const name = error instanceof Error ? error.name : "";
-  const message = `${subject}: ${errorText(error)}`;
+  // A socket that is not there is named by its path.
+  const message = `${subject}: ${hidePaths(errorText(error))}`;
   if (name === "TimeoutError")
     return new SandboxError("deadline_exceeded", message, { cause: error });
   if (name === "AbortError") return new SandboxError("canceled", message, { cause: error });

@@ -1,6 +1,7 @@
 /** From what the rooms say to what the wire says. */
 
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { causeCode, SandboxError, type ErrorCode } from "../common/errors.ts";
+import { hidePaths } from "../common/host-paths.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { Sample } from "../sandboxes/meter.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
@@ -35,8 +36,28 @@ export function toFault(error: unknown): { readonly status: number; readonly mes
     return { status: CONTROL_STATUS.internal, message: INTERNAL_TEXT };
   }
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
-  return { status: CONTROL_STATUS[error.code], message };
+  const told = IS_ABOUT_REQUEST[error.code] ? message : hidePaths(message);
+  return { status: CONTROL_STATUS[error.code], message: told };
 }
+
+/**
+ * Whether messages of a code speak of the request alone, whose paths are those of a sandbox. The
+ * others may quote the system or a runtime, which speak of paths of the machine.
+ */
+const IS_ABOUT_REQUEST = {
+  invalid_argument: true,
+  not_found: true,
+  already_exists: true,
+  unauthenticated: false,
+  permission_denied: false,
+  failed_precondition: false,
+  resource_exhausted: false,
+  deadline_exceeded: false,
+  canceled: false,
+  unavailable: false,
+  unimplemented: false,
+  internal: false,
+} as const satisfies Record<ErrorCode, boolean>;
 
 function toTime(atMs: number): string {
   return new Date(atMs).toISOString();

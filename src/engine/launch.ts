@@ -181,7 +181,7 @@ async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
 function checkSpec(spec: ContainerSpec): void {
   checkId(spec.id);
   if (!isAbsolute(spec.directory) || normalize(spec.directory) !== spec.directory) {
-    throw new SandboxError("invalid_argument", `not a plain absolute path: ${spec.directory}`);
+    throw new SandboxError("internal", `not a plain absolute path: ${spec.directory}`);
   }
   if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(spec.hostname)) {
     throw new SandboxError("invalid_argument", `not a host name: ${JSON.stringify(spec.hostname)}`);
@@ -206,7 +206,9 @@ async function makeFolder(directory: string): Promise<void> {
     await mkdir(directory, { mode: 0o700 });
   } catch (error) {
     if (causeCode(error) !== "EEXIST") throw error;
-    throw new SandboxError("already_exists", `folder exists: ${directory}`, { cause: error });
+    throw new SandboxError("already_exists", "the folder of the container exists", {
+      cause: error,
+    });
   }
 }
 

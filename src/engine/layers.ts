@@ -4,7 +4,7 @@
  */
 
 import { access, mkdir, readdir, rename } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { causeCode, SandboxError, toSandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
@@ -26,7 +26,8 @@ export async function makeLayer(
   target: string,
   fill: (draft: string) => Promise<void>,
 ): Promise<Layer> {
-  if (await isThere(target)) throw new SandboxError("already_exists", `layer exists: ${target}`);
+  if (await isThere(target))
+    throw new SandboxError("already_exists", `layer ${basename(target)} exists`);
   const draft = draftOf(target);
   try {
     await removeTree(draft);

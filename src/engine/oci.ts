@@ -82,7 +82,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     remove: async (id, directory) => {
       checkId(id);
       if (!isAbsolute(directory) || normalize(directory) !== directory) {
-        throw new SandboxError("invalid_argument", `not a plain absolute path: ${directory}`);
+        throw new SandboxError("internal", `not a plain absolute path: ${directory}`);
       }
       await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
     },

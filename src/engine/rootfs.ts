@@ -79,7 +79,8 @@ export async function checkLayers(layers: readonly Layer[]): Promise<void> {
   const trees = layers.flatMap((layer) => [layer.root, ...(layer.usr ? [layer.usr] : [])]);
   for (const tree of trees) {
     if ((await kindOf(tree)) !== "folder") {
-      throw new SandboxError("not_found", `layer does not exist: ${tree}`);
+      const cause = new Error(`no folder at ${tree}`);
+      throw new SandboxError("not_found", "a layer does not exist", { cause });
     }
   }
   for (const name of REAL_FOLDERS) await checkFolder(name, layers);
@@ -101,7 +102,8 @@ export async function checkBinds(binds: readonly Bind[], layers: readonly Layer[
     }
     paths.push(path);
     if ((await kindOf(source)) !== "folder") {
-      throw new SandboxError("not_found", `folder does not exist: ${source}`);
+      const cause = new Error(`no folder at ${source}`);
+      throw new SandboxError("not_found", `the folder for ${path} does not exist`, { cause });
     }
     const names = path.split("/").slice(1);
     for (const index of names.keys()) {

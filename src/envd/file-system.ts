@@ -59,6 +59,8 @@ export async function removeFile(path: string): Promise<void> {
 
 /** The names in a folder, as they are read. */
 export async function* readNames(path: string): AsyncGenerator<string, void> {
+  // The types leave out that names can be asked for as bytes.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
   const settings = { bufferSize: 256, encoding: "buffer" as BufferEncoding };
   for await (const { name } of await system.opendir(toSystemPath(path), settings)) {
     // The types know names as text alone.

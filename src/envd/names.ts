@@ -23,7 +23,7 @@ export function toSystemPath(path: string): string | Buffer {
 /** The bytes of a path. */
 export function toSystemBytes(path: string): Buffer {
   if (!LONE_PATTERN.test(path)) return Buffer.from(path);
-  const parts = [...path].map((character) =>
+  const parts = Array.from(path, (character) =>
     LONE_PATTERN.test(character)
       ? Buffer.of(character.charCodeAt(0) - FIRST_ESCAPE)
       : Buffer.from(character),

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { findProgram } from "../../src/engine/find-program.ts";
 import { startOciHost } from "./oci-host.ts";
 
-/** `late` hangs once the container runs; the killers end the service, before that or after it. */
-export type RuntimeMood = "work" | "fail" | "hang" | "late" | "kill first" | "kill last";
+/** `tell` fails with paths in its words. `late` hangs once the container runs; the killers end the service, before that or after it. */
+export type RuntimeMood = "work" | "fail" | "tell" | "hang" | "late" | "kill first" | "kill last";
 
 export interface BrokenRuntime extends AsyncDisposable {
   /** For `--runtime`. */
@@ -44,6 +44,10 @@ function script(runtime: string, moodPath: string): string {
 case "$*" in *" run "*) read -r mood < ${moodPath};; *) mood=work;; esac
 case "$mood" in
 fail) exit 3;;
+tell)
+  while [ "$1" != --log ]; do shift; done
+  echo "{\\"msg\\":\\"cannot open $0 below '$2': lstat /dev/loop7: no such device\\"}" > "$2"
+  exit 3;;
 hang) exec sleep 600;;
 late) ${runtime} "$@"; exec sleep 600;;
 "kill first") kill -9 "$PPID"; exec sleep 600;;

@@ -38,17 +38,17 @@ export function readMetadata(request: IncomingMessage): ReadonlyMap<string, stri
 const UNSUPPORTED: ReadonlySet<string> = new Set(["ENOTSUP", "EOPNOTSUPP", "ENOSYS"]);
 
 /**
- * Replaces the metadata of a file, and returns what it has then: none on a file system that keeps
+ * Replaces the metadata of the file at a place, which is told as `path`, and returns what it has then: none on a file system that keeps
  * none.
  * @throws SandboxError resource_exhausted for a full disk, internal
  */
 export async function storeMetadata(
   attributes: Attributes,
-  path: string,
+  { place, path }: { readonly place: string; readonly path: string },
   metadata: ReadonlyMap<string, string>,
 ): Promise<Metadata> {
   try {
-    return await attributes.replace(path, metadata);
+    return await attributes.replace(place, metadata);
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     if (UNSUPPORTED.has(causeCode(error) ?? "")) return {};

@@ -160,7 +160,7 @@ async function dress(
       throw writeFault(error, target, fileErrorText("setxattr", target.path, error));
     }
   }
-  return storeMetadata(attributes, staged.path, target.metadata);
+  return storeMetadata(attributes, { place: staged.path, path: target.path }, target.metadata);
 }
 
 /** The content goes into the file that is there, as it comes. */
@@ -172,7 +172,11 @@ async function writeInPlace(
   await using file = await openTarget(target.path);
   await giveTo(file, target.user);
   await fill(file, body, target);
-  return await storeMetadata(attributes, target.path, target.metadata);
+  return await storeMetadata(
+    attributes,
+    { place: target.path, path: target.path },
+    target.metadata,
+  );
 }
 
 /** The whole content, which is here already, goes into the file that is there. */
