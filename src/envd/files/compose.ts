@@ -26,6 +26,7 @@ type ComposeRequest = z.infer<typeof composeRequestSchema>;
 
 /** Some ten thousand paths. */
 const MAX_BODY_BYTES = 1_048_576;
+const FILE_MODE = 0o666;
 
 /** @throws SandboxError invalid_argument, unauthenticated, not_found, resource_exhausted, internal */
 export async function compose(exchange: Exchange): Promise<void> {
@@ -161,7 +162,7 @@ async function fill(
 
 async function stage({ staging, target }: Plan): Promise<StagedFile> {
   try {
-    return await staging.create(parentPath(target));
+    return await staging.create(parentPath(target), FILE_MODE);
   } catch (error) {
     const text = fileErrorText("open", target, error);
     throw spaceFault(error, `error creating destination file: ${text}`);

@@ -12,7 +12,6 @@ import { joinPath } from "../path.ts";
 
 const NAME_PATTERN = /^\.e2b-upload\.[0-9a-f]{32}$/;
 const NAME_BYTES = 16;
-const FILE_MODE = 0o666;
 const CREATE_FLAGS = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 /** An upload ends after a minute without a byte, so a file this old is of a daemon that is gone. */
 const STALE_MS = 300_000;
@@ -38,14 +37,14 @@ export class Staging {
   readonly #active = new Set<string>();
   readonly #swept = new Set<string>();
 
-  /** Makes an empty file in a folder. @throws the system's error */
-  async create(folder: string): Promise<StagedFile> {
+  /** Makes an empty file of a mode, less the umask, in a folder. @throws the system's error */
+  async create(folder: string, mode: number): Promise<StagedFile> {
     const name = `.e2b-upload.${randomBytes(NAME_BYTES).toString("hex")}`;
     const path = joinPath(folder, name);
     this.#active.add(path);
     let file: FileHandle;
     try {
-      file = await open(path, CREATE_FLAGS, FILE_MODE);
+      file = await open(path, CREATE_FLAGS, mode);
     } catch (error) {
       this.#active.delete(path);
       throw error;

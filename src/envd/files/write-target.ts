@@ -40,6 +40,8 @@ const OPEN_FLAGS =
   constants.O_NONBLOCK |
   constants.O_NOCTTY;
 const FILE_MODE = 0o666;
+/** Until it has the mode of what it replaces, which may be closed to others. */
+const PRIVATE_MODE = 0o600;
 /** What stays of a mode: a change of owner takes set-id bits away. */
 const KEPT_MODE = 0o1777;
 const MAX_LINKS = 40;
@@ -68,7 +70,7 @@ export async function writeTarget(
   const place = known === undefined || known.isFile() ? await placeOf(path) : undefined;
   if (place === undefined) return writeInPlace(target, body, tools);
   if (known !== undefined) await requireWritable(place);
-  const opened = await stage(place, tools.staging);
+  const opened = await stage(place, known === undefined ? FILE_MODE : PRIVATE_MODE, tools);
   if (opened === undefined) return writeInPlace(target, body, tools);
   await using staged = opened;
   await fill(staged.file, body, target);
@@ -128,9 +130,13 @@ async function requireWritable(place: string): Promise<void> {
 }
 
 /** An empty file beside the place; undefined where its folder takes none. */
-async function stage(place: string, staging: Staging): Promise<StagedFile | undefined> {
+async function stage(
+  place: string,
+  mode: number,
+  { staging }: WriteTools,
+): Promise<StagedFile | undefined> {
   try {
-    return await staging.create(parentPath(place));
+    return await staging.create(parentPath(place), mode);
   } catch (error) {
     if (isDiskFull(error)) throw openFault(place, error);
     // A folder of the kernel, one that is read-only or too deep: the file itself may be open to us.
