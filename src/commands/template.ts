@@ -48,12 +48,15 @@ async function pullTemplate({ config }: CommandContext, name: string | undefined
     onProgress: (message) => process.stdout.write(`${message}\n`),
   });
   using store = openStore({ path: join(config.home, "state.db") });
-  const tell = (failure: CleanUpFailure) => process.stderr.write(describeFailure(failure));
   for (const removed of await pruneBuiltIns(config.home, store, tell)) {
     process.stdout.write(`removed ${removed}\n`);
   }
   process.stdout.write("base is built; services use it from their next start on\n");
   return EXIT_OK;
+}
+
+function tell(failure: CleanUpFailure): void {
+  process.stderr.write(describeFailure(failure));
 }
 
 function usage(message: string): SandboxError {

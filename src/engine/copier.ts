@@ -5,6 +5,9 @@
  * and the copies are equal to the trees when the program ends.
  */
 
+/** What the copier says of a tree that is deeper than paths are long, or than it may open folders. */
+export const TOO_DEEP = "tree is too deep to copy";
+
 /** The perl program and its arguments; each tree is copied to a folder that is not there yet. */
 export function copierCommand(
   trees: readonly { readonly source: string; readonly target: string }[],
@@ -29,7 +32,8 @@ my %number = (
 );
 my $bad_status = 111;
 my $call = $number{shift @ARGV} or exit $bad_status;
-my ($eperm, $enxio, $enospc, $enodata, $enotsup, $edquot) = (1, 6, 28, 61, 95, 122);
+my ($eperm, $enxio, $emfile, $enospc, $enametoolong, $enodata, $enotsup, $edquot) = (1, 6, 24, 28, 36, 61, 95, 122);
+my $too_deep = '${TOO_DEEP}';
 my ($cwd, $link_itself) = (-100, 0x100);
 my ($data, $hole) = (3, 4);
 # The coarse clock of change times ticks every few milliseconds.
@@ -51,7 +55,11 @@ my (%copied, @several);
 
 sub fail { print STDERR "copier: $_[0]: $!\n"; exit $bad_status }
 # A disk that is full will not be less so in the next round.
-sub trouble { $! == $enospc || $! == $edquot ? fail($_[0]) : die "$_[0]: $!\n" }
+sub trouble {
+  # A target has no shorter name than its path, and each folder on the way is open.
+  if ($! == $enametoolong || $! == $emfile) { print STDERR "copier: $too_deep\n"; exit $bad_status }
+  $! == $enospc || $! == $edquot ? fail($_[0]) : die "$_[0]: $!\n";
+}
 
 sub now_ns {
   my $time = "\0" x 16;

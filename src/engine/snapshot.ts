@@ -10,7 +10,7 @@ import { ID_RANGE, isRootless } from "../common/privilege.ts";
 import { step } from "../common/steps.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { RUN_DIRECTORY } from "./claims.ts";
-import { copierCommand } from "./copier.ts";
+import { copierCommand, TOO_DEEP } from "./copier.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { TREES } from "./layers.ts";
@@ -61,9 +61,7 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
 
 /** The copy is written by paths, which the kernel limits; programs inside can go deeper. */
 function isTooLong(error: unknown): boolean {
-  return (
-    error instanceof SandboxError && /File name too long|Too many open files/.test(error.message)
-  );
+  return error instanceof SandboxError && error.message.includes(TOO_DEEP);
 }
 
 function tooLongFault(cause: unknown): SandboxError {

@@ -38,8 +38,10 @@ export async function collectSpools(
   const labels = new Map(
     over.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
   );
-  const remove = async (folder: string) => removeTree(folder);
-  const gone = await cleanUp({ kind: "output", names: [...labels.keys()], remove }, tell);
+  const gone = await cleanUp(
+    { kind: "output", names: [...labels.keys()], remove: removeTree },
+    tell,
+  );
   await removeRemains(root);
   return gone.map((folder) => labels.get(folder) ?? folder);
 }

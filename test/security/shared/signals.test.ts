@@ -8,7 +8,7 @@ import { Sandbox, Volume, type CommandHandle, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { tellCells } from "../../support/cells.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
-import { attackPlaces } from "../../support/runtimes.ts";
+import { attackPlaces, type AttackPlace } from "../../support/runtimes.ts";
 import { startServe } from "../../support/serve.ts";
 
 /** Folders whose files all sandboxes of a machine or of a template have. */
@@ -35,6 +35,10 @@ def query(fd):
 def lock(path, found):
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     keep.append(fd)
+    entry = os.fstat(fd)
+    # A file that covers several others is locked once: its own second lock is no signal.
+    if (entry.st_dev, entry.st_ino) in files: return
+    files.add((entry.st_dev, entry.st_ino))
     for name, act in (
         ("flock", lambda: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)),
         ("fcntl", lambda: fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)),
@@ -47,7 +51,7 @@ def lock(path, found):
     try:
         if not query(fd): seen.append([path, "fcntl"])
     except OSError: pass
-keep, seen, able, times = [], [], {}, {}
+keep, files, seen, able, times = [], set(), [], {}, {}
 if mode == "hold":
     for path in paths:
         try: lock(path, able.setdefault(path, []))
@@ -107,19 +111,16 @@ describe.each(attackPlaces())("on $name", (place) => {
       const paths = await listPaths(first);
       expect(paths.length).toBeGreaterThan(60);
       const { able, seen } = await signal([...paths, "/data/file"], user);
-      // On shared devices who has no root makes no node of a sandbox's own; docs/security.md says so.
-      const isKnown = ([path = ""]: readonly string[]) =>
-        place.isRootless && DEVICES.includes(path.replace("/dev/", "")) && path.startsWith("/dev/");
-      expect(seen.filter(([path]) => path !== "/data/file").filter((one) => !isKnown(one))).toEqual(
-        [],
-      );
+      expect(
+        seen.filter(([path]) => path !== "/data/file").filter((one) => !isKnown(place, one)),
+      ).toEqual([]);
       const ways = Object.values(able).flat();
       // It could lock most of them: nothing was seen although there was something to see.
       expect(ways.filter((way) => way === "flock").length).toBeGreaterThan(paths.length / 3);
       const onVolume = new Set(
         seen.filter(([path]) => path === "/data/file").map(([, way]) => way),
       );
-      expect([...onVolume].toSorted()).toEqual(expect.arrayContaining(["flock", "inotify"]));
+      expect([...onVolume]).toEqual(expect.arrayContaining(["flock", "inotify"]));
       tellCells(context, paths.length * 5);
     },
   );
@@ -142,6 +143,11 @@ describe.each(attackPlaces())("on $name", (place) => {
   }
 });
 
+/** Who has no root makes no devices for a sandbox: those of the machine are shared, as docs/security.md says. */
+function isKnown({ isRootless }: AttackPlace, [path = ""]: readonly string[]): boolean {
+  return isRootless && DEVICES.some((name) => path === `/dev/${name}`);
+}
+
 /** A program that has said its first line; it goes on when it is stopped, and ends. */
 async function start(sandbox: Sandbox, command: string, user: string) {
   const ready = Promise.withResolvers<void>();
@@ -161,10 +167,10 @@ async function start(sandbox: Sandbox, command: string, user: string) {
 }
 
 async function listPaths(sandbox: Sandbox): Promise<string[]> {
-  const look = `for f in ${FOLDERS.join(" ")}; do echo $f; find $f -maxdepth 1 '(' -type f -o -type c ')' | sort | head -${MAX_FILES}; done`;
+  const look = `for f in ${FOLDERS.join(" ")}; do echo $f; find $f -maxdepth 1 -type f | sort | head -${MAX_FILES}; done`;
   const { stdout } = await sandbox.commands.run(look, { user: "root" });
   const devices = DEVICES.map((name) => `/dev/${name}`);
-  // A process reads the terminal and the random device of its own: they are only locked and watched.
+  // Without a terminal it does not open.
   return [...new Set([...stdout.trim().split("\n"), ...devices])].filter(
     (path) => path !== "/dev/tty",
   );

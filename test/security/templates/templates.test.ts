@@ -163,7 +163,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
   test("E03 E04 control: without a /dev of its own the template's links stay", async () => {
     await using weak = await startWeakHost(runtime, {
       config: NO_DEV_NO_USERS,
-      stage: `${OPEN_DEVICES}; mkdir -p rootfs/dev; if [ -d rootfs/etc ]; then rm -f rootfs/dev/null
+      stage: `${OPEN_DEVICES}; ${OWN_DEV}; if [ -d rootfs/etc ]; then rm -f rootfs/dev/null
         ln -s /proc/uptime rootfs/dev/null; ln -sf /decoy rootfs/dev/console; fi`,
     });
     await using container = await weak.create({ layers: await baseLayers() });
@@ -248,6 +248,9 @@ delete config.linux.uidMappings; delete config.linux.gidMappings;`;
 /** A root file system in which device nodes open: the runtime makes its devices there. */
 const OPEN_DEVICES = "mount -o remount,bind,dev rootfs";
 
+/** A /dev that is not the runtime's: a container without any is refused once it runs. */
+const OWN_DEV = "mkdir -p rootfs/dev; mount -t tmpfs tmpfs rootfs/dev";
+
 /** Shell lines that make a link of a missing `rootfs/dev`, by what kind of link it is. */
 const LINKS: Readonly<Record<string, (decoy: string) => string>> = {
   "a relative link": (decoy) => `ln -s ../../../../../../..${decoy} rootfs/dev`,
@@ -260,7 +263,7 @@ async function namesPlanted(runtime: string, decoy: Canary, make: string): Promi
   await using weak = await startWeakHost(runtime, {
     config: NO_DEV_NO_USERS,
     stage: `${OPEN_DEVICES}; if [ -d rootfs/etc ]; then rm -rf rootfs/dev; ${make}
-        else mkdir -p rootfs/dev; fi`,
+        else ${OWN_DEV}; fi`,
   });
   const before = await decoy.fingerprint();
   const made = await weak.create({ layers: await baseLayers() }).catch(() => undefined);
