@@ -67,7 +67,7 @@ else:
     watch, names = libc.inotify_init1(0x800), {}
     for path in paths:
         number = libc.inotify_add_watch(watch, path.encode(), 0xfff)
-        if number >= 0: names[number] = path
+        if number >= 0: names.setdefault(number, path)
         times[path] = os.lstat(path).st_atime_ns
     print(len(names), flush=True); sys.stdin.readline()
     seen = [[path, "atime"] for path in paths if os.lstat(path).st_atime_ns != times[path]]
@@ -170,8 +170,8 @@ async function listPaths(sandbox: Sandbox): Promise<string[]> {
   const look = `for f in ${FOLDERS.join(" ")}; do echo $f; find $f -maxdepth 1 -type f | sort | head -${MAX_FILES}; done`;
   const { stdout } = await sandbox.commands.run(look, { user: "root" });
   const devices = DEVICES.map((name) => `/dev/${name}`);
-  // Without a terminal it does not open.
-  return [...new Set([...stdout.trim().split("\n"), ...devices])].filter(
+  // Devices first: files that are covered with one are then told as that one.
+  return [...new Set([...devices, ...stdout.trim().split("\n")])].filter(
     (path) => path !== "/dev/tty",
   );
 }
