@@ -67,8 +67,16 @@ export const FLOOD_SHAPES: readonly Shape[] = [
   { name: "chunks of a few bytes", body: lines, chunkBytes: 7 },
   { name: "chunks", body: lines, chunkBytes: 4_096 },
   { name: "interim replies", head: "", body: () => Buffer.from("HTTP/1.1 102 A\r\n\r\n") },
-  { name: "a head without an end", head: "HTTP/1.1 200 OK\r\n", body: () => Buffer.from("a: b\r\n") },
-  { name: "another protocol", head: "HTTP/1.1 101 A\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\n", body: lines },
+  {
+    name: "a head without an end",
+    head: "HTTP/1.1 200 OK\r\n",
+    body: () => Buffer.from("a: b\r\n"),
+  },
+  {
+    name: "another protocol",
+    head: "HTTP/1.1 101 A\r\nConnection: upgrade\r\nUpgrade: b\r\n\r\n",
+    body: lines,
+  },
   { name: "no HTTP", head: "", body: (random) => random.bytes(512) },
   { name: "an error", head: "HTTP/1.1 500 A\r\n\r\n", body: lines },
   { name: "a drip", body: () => Buffer.from("x"), endsAfter: 200 },

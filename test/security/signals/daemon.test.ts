@@ -17,9 +17,9 @@ const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
 const SIGNALS = Array.from({ length: 64 }, (_, index) => index + 1);
 const { SIGUSR1, SIGUSR2, SIGQUIT, SIGABRT, SIGSEGV, SIGSTOP, SIGKILL, SIGCONT } =
   constants.signals;
-/** Those by which programs dump, report or stop, each time; of the others a few. */
+/** Those by which programs dump, report or stop, each time; all others on one runtime of a whole run. */
 const TELLING = [SIGUSR1, SIGUSR2, SIGQUIT, SIGABRT, SIGSEGV, SIGSTOP, SIGKILL];
-const RANDOM_ONES = 3;
+const RANDOM_ONES = IS_WHOLE_RUN ? 12 : 3;
 /** A daemon that was ended starts anew, and its service tells it again within 2 s. */
 const RETURN_LIMIT_MS = 30_000;
 /** The pids of processes by a pattern of their command lines; the shell itself has another one. */
@@ -33,7 +33,12 @@ const FIND: Readonly<Record<string, string>> = {
 const LISTENING = `awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 | sort`;
 const NEW_FILES = `find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run/e2b \\) -prune -o -type f -newer /opt/mark -print`;
 
-describe.each(attackPlaces())("on $name", (place) => {
+const PLACES = attackPlaces().map((place, index) => ({
+  ...place,
+  takesAll: IS_WHOLE_RUN && index === 0,
+}));
+
+describe.each(PLACES)("on $name", (place) => {
   let range: AttackRange;
   let sandbox: Sandbox;
   const random = createRandom(SEED);
@@ -79,7 +84,7 @@ describe.each(attackPlaces())("on $name", (place) => {
 
   test(`E42 signals to the daemon, seed ${SEED}`, { timeout: 240_000 }, async (context) => {
     const ports = await run(LISTENING);
-    const chosen = choose(random);
+    const chosen = choose(random, place.takesAll);
     for (const signal of chosen) {
       // In a call, or idle.
       const call = random.once(2)
@@ -117,7 +122,7 @@ describe.each(attackPlaces())("on $name", (place) => {
     { timeout: 240_000 },
     async (context) => {
       const ports = await run(LISTENING);
-      const chosen = choose(random);
+      const chosen = choose(random, place.takesAll);
       for (const signal of chosen) {
         expect(await ask()).toBe("passwd");
         await send(signal, FIND["the helper of attributes"] ?? "");
@@ -163,8 +168,8 @@ printf '%s\\n' 'nodejs_conf = a' '[a]' 'providers = b' '[b]' 'c = d' '[d]' \\
 echo /opt/planted-preload.so > /etc/ld.so.preload`;
 const CONFIGURED = `cd /run/sandbox-mcp; ./loader --library-path lib ./node -p 1 2>&1 | head -5`;
 
-function choose(random: Random): number[] {
-  if (IS_WHOLE_RUN) return SIGNALS;
+function choose(random: Random, takesAll: boolean): readonly number[] {
+  if (takesAll) return SIGNALS;
   const rest = SIGNALS.filter((signal) => !TELLING.includes(signal));
   return [...TELLING, ...Array.from({ length: RANDOM_ONES }, () => random.pick(rest))];
 }
