@@ -7,7 +7,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
-/** Calls that are answered in this time cost no question; then one is asked for all that wait. */
+/** So long after the first call that waits one question is asked for all that wait then. */
 const PATIENCE_MS = 2_000;
 /** A daemon that does not answer its host within this time is taken for stopped. */
 const SILENCE_MS = 8_000;
@@ -38,15 +38,14 @@ export function createDaemonWatch(options: DaemonWatchOptions): DaemonWatch {
 
   /** The one timer: it runs while somebody waits, or a question is under way. */
   function schedule(): void {
-    const asked = [...waiting];
-    timer = setTimeout(() => void look(asked), patienceMs).unref();
+    timer = setTimeout(() => void look(), patienceMs).unref();
   }
 
-  /** Never rejects. */
-  async function look(asked: readonly ((error: SandboxError) => void)[]): Promise<void> {
-    if (asked.some((one) => waiting.has(one)) && (await isSilent())) {
+  /** Never rejects. Silence is that of the daemon: calls that came meanwhile are told with the others. */
+  async function look(): Promise<void> {
+    if (waiting.size > 0 && (await isSilent())) {
       const error = new SandboxError("deadline_exceeded", MESSAGES.daemonSilent);
-      for (const one of asked) if (waiting.delete(one)) one(error);
+      for (const one of [...waiting]) if (waiting.delete(one)) one(error);
     }
     timer = undefined;
     if (waiting.size > 0) schedule();
