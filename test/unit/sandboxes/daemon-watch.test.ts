@@ -44,7 +44,7 @@ test(`each of ${CALLS} waits ends once, by a reply or by silence, seed ${SEED}`,
       resolve(error.code);
     });
     await delay(random.below(2 * PATIENCE_MS));
-    if (!isStopped) {
+    if (!isStopped && told === 0) {
       stop();
       await delay(2 * (PATIENCE_MS + SILENCE_MS));
       return told === 0 ? "replied" : "told after its reply";
