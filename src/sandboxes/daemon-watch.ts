@@ -45,7 +45,7 @@ export function createDaemonWatch(options: DaemonWatchOptions): DaemonWatch {
   async function look(): Promise<void> {
     if (waiting.size > 0 && (await isSilent())) {
       const error = new SandboxError("deadline_exceeded", MESSAGES.daemonSilent);
-      for (const one of [...waiting]) if (waiting.delete(one)) one(error);
+      for (const one of waiting) if (waiting.delete(one)) one(error);
     }
     timer = undefined;
     if (waiting.size > 0) schedule();
