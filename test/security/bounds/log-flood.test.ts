@@ -74,10 +74,11 @@ interface Outcome {
   readonly elapsedMs: number;
 }
 
+const UNPACED = { take: async () => undefined };
 const toInit = () => ({ timestamp: new Date(0).toISOString() });
 
 /** Follows a daemon that floods, for a time that the test makes pass. */
-async function follow(flood: LogFlood, random: Random): Promise<Outcome> {
+async function follow(flood: LogFlood, random: Random, isPaced = true): Promise<Outcome> {
   await using stack = new AsyncDisposableStack();
   const folder = await mkdtemp(join(tmpdir(), "smcp-flood-"));
   stack.defer(() => rm(folder, { recursive: true }));
@@ -102,7 +103,7 @@ async function follow(flood: LogFlood, random: Random): Promise<Outcome> {
   };
   const subject = { sandboxId: "i1", team: "local", templateId: "base" };
   const follower = followDaemon(
-    { clock, log, logBook },
+    { clock, log, logBook: isPaced ? logBook : { ...logBook, openPace: () => UNPACED } },
     { container, subject, init: toInit, isInitialized: false },
   );
   let elapsedMs = 0;
@@ -200,3 +201,11 @@ test("E51 floods of every shape are read at the service's pace and hold no memor
   expect(heldBytes() - before, `FUZZ_SEED=${seed}`).toBeLessThan(MAX_GROWTH_BYTES);
   tellCells(context, count);
 }, 300_000);
+
+test("E51 control: without the pace all of a flood is read", async () => {
+  const random = createRandom(1);
+  const [shape] = FLOOD_SHAPES.filter(({ name }) => name === "long lines");
+  if (shape === undefined) throw new Error("no such shape");
+  const outcome = await follow(makeFlood(random, shape), random, false);
+  expect(faultsOf(outcome)).toContain(`${outcome.bytes} bytes`);
+});
