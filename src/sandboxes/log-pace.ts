@@ -63,6 +63,8 @@ export function createLogPaces(clock: Clock): LogPaces {
       return {
         async take(cost, signal) {
           await own(cost, signal);
+          // A daemon that died is told anew at once, whatever the others send.
+          if (cost.lines === undefined && cost.bytes === undefined) return;
           // One after another, so that a flood of one sandbox is at most one step ahead of each other.
           const mine = queue.then(async () => pass(cost, signal));
           queue = mine.catch(() => undefined);
