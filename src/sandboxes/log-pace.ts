@@ -21,6 +21,8 @@ const SERVICE_LOG_RATES = {
 /** What is read in one turn of the service; calls have theirs in between. */
 const TURN_LINES = 50;
 const TURN_BYTES = 64 * 1024;
+/** A wait costs more than a line: what a rate allows in this time is read at once after it. */
+const MIN_WAIT_MS = 100;
 const MS_PER_SECOND = 1_000;
 
 /** What a reader of logs asks leave for. */
@@ -120,7 +122,7 @@ function createBucket(clock: Clock, { perSecond, burst }: LogRate) {
   return async (amount: number, signal: AbortSignal): Promise<void> => {
     for (fill(); level <= 0; fill()) {
       const waitMs = Math.ceil(((1 - level) * MS_PER_SECOND) / perSecond);
-      await clock.sleep(waitMs, signal);
+      await clock.sleep(Math.max(waitMs, MIN_WAIT_MS), signal);
     }
     level -= amount;
   };
