@@ -119,7 +119,10 @@ async function pass(
   // What goes wrong is told by the promises below; later than them it changes nothing.
   onward.on("error", () => undefined);
   // Waited for before the body is sent: a server may answer first.
-  const answered = once(onward, "response");
+  // A server that switches protocols unasked ends the connection without an error.
+  const closed = new AbortController();
+  onward.once("close", () => closed.abort());
+  const answered = once(onward, "response", { signal: closed.signal });
   const sending = pipeline(request, onward);
   const [reply]: IncomingMessage[] = await Promise.race([
     answered,

@@ -95,7 +95,8 @@ async function openTunnel(control: Socket, port: number, signal: AbortSignal): P
 
 async function upgraded(call: ClientRequest, port: number): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>();
-  call.once("error", reject);
+  // A daemon that is not ours any more may cause more than one.
+  call.on("error", reject);
   call.once("upgrade", (_response: IncomingMessage, socket: Socket, head: Buffer) => {
     if (head.length > 0) socket.unshift(head);
     resolve(socket);
@@ -104,6 +105,7 @@ async function upgraded(call: ClientRequest, port: number): Promise<Socket> {
     response.resume();
     reject(new SandboxError("unavailable", `nothing listens on port ${port} in the sandbox`));
   });
+  call.once("close", () => reject(new SandboxError("unavailable", "the tunnel was not opened")));
   call.end();
   return promise;
 }

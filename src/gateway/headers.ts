@@ -34,6 +34,7 @@ const FORWARDING: ReadonlySet<string> = new Set([
 const LENGTH = "content-length";
 
 const COOKIE = "cookie";
+const NO_CONTENT = 204;
 
 export interface Passage {
   readonly endpoint: Endpoint;
@@ -134,6 +135,8 @@ export function toClientHeaders(reply: IncomingMessage, rules: ReplyRules): stri
     const key = name.toLowerCase();
     if (HOP_BY_HOP.has(key) || (named.has(key) && key !== LENGTH)) continue;
     if (!rules.keepsCors && key.startsWith("access-control-")) continue;
+    // RFC 9110, 8.6: a client could wait for a body that never comes.
+    if (key === LENGTH && reply.statusCode === NO_CONTENT) continue;
     headers.push(name, key === "set-cookie" ? withoutForeignDomain(value, rules.host) : value);
   }
   return headers;

@@ -8,7 +8,7 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import {
   toClientHeaders,
@@ -22,6 +22,10 @@ import { notRunning, portClosed, sendRefusal, silent, type Refusal } from "./ref
 
 /** A client that still sends this long after the answer is cut off. */
 const MAX_DRAIN_MS = 5000;
+
+/** RFC 9110, 15: statuses below are interim, and none is beyond. */
+const MIN_FINAL_STATUS = 200;
+const MAX_STATUS = 599;
 
 export interface Exchange {
   readonly request: IncomingMessage;
@@ -92,9 +96,9 @@ export function openUpstream(
 export function relay(reply: IncomingMessage, exchange: Exchange): void {
   const { response, rules } = exchange;
   if (response.destroyed) return;
-  const { statusCode = 502 } = reply;
   try {
-    response.writeHead(statusCode, toClientPhrase(reply), toClientHeaders(reply, rules));
+    const status = requireFinalStatus(reply);
+    response.writeHead(status, toClientPhrase(reply), toClientHeaders(reply, rules));
   } catch (error) {
     // The head was one that we must not send: to the client there is no service.
     reply.destroy();
@@ -106,11 +110,22 @@ export function relay(reply: IncomingMessage, exchange: Exchange): void {
   pipeline(reply, response, () => undefined);
 }
 
+/**
+ * The status of a reply that ends its exchange. Programs inside send any number of three digits; what
+ * HTTP does not define, no door can carry: HTTP/2 has no 101, and nothing beyond 599.
+ */
+function requireFinalStatus({ statusCode = 0 }: IncomingMessage): number {
+  if (statusCode >= MIN_FINAL_STATUS && statusCode <= MAX_STATUS) return statusCode;
+  throw new Error(`the service answered with the status ${statusCode}`);
+}
+
 /** The wire's words for a connection that failed before a reply; afterwards only a cut is true. */
 export function refuseUnlessBegun({ response, passage, log }: Exchange, error: unknown): void {
   const { endpoint, port } = passage;
   const entry = { op: "gateway.connection", sandboxId: endpoint.sandboxId, port };
-  log.debug({ ...entry, reason: errorText(error) }, "connection into the sandbox failed");
+  log.debug({ ...entry, err: error }, "connection into the sandbox failed");
+  // A whole answer stands: the connection broke behind it, or because of it.
+  if (response.writableEnded) return;
   if (response.headersSent) {
     response.destroy();
     return;

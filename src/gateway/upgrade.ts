@@ -33,7 +33,7 @@ export async function proxyUpgrade(
     resolve();
   });
   upstream.on("upgrade", (reply, inner, innerHead) => {
-    connection.socket.write(formatHead(reply, exchange));
+    connection.socket.write(formatHead(reply, exchange), "latin1");
     connection.socket.write(innerHead);
     inner.write(connection.head);
     join(connection.socket, inner);

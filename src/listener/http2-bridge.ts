@@ -5,16 +5,15 @@
 
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import {
-  constants,
   createServer,
   type Http2Session,
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
-import { duplexPair, pipeline, type Duplex } from "node:stream";
+import { duplexPair, type Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { errorText } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { bindEmitter, runOperation, type Operation } from "../common/operation.ts";
 
 /** What one client may have open at once, as pools of clients use them. */
 const MAX_STREAMS = 256;
@@ -27,6 +26,9 @@ const UNKNOWN_ADDRESS = "unknown";
 
 const BAD_GATEWAY = 502;
 const METHOD_NOT_ALLOWED = 405;
+
+/** With a length these are malformed, and clients reset the stream; 304 tells that of another reply. */
+const NO_CONTENT: ReadonlySet<number> = new Set([204, 205]);
 
 /** Headers that have no place in HTTP/2, in either direction. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
@@ -69,9 +71,13 @@ export function createHttp2Bridge(options: Http2BridgeOptions): Http2Bridge {
     session.once("close", () => sessions.delete(session));
   });
   server.on("sessionError", (error) =>
-    options.log.debug({ op: "http2.session", reason: errorText(error) }, "connection broke"),
+    options.log.debug({ op: "http2.session", err: error }, "connection broke"),
   );
-  server.on("stream", (stream, headers) => forward(stream, headers, options));
+  server.on("stream", (stream, headers) => {
+    const operation: Operation = { name: "http2.stream", fail: () => refuse(stream) };
+    bindEmitter(stream, operation);
+    runOperation(operation, () => forward(stream, headers, options));
+  });
   return {
     accept: (socket) => void server.emit("connection", socket),
     drain() {
@@ -86,9 +92,7 @@ function forward(
   { serve, log }: Http2BridgeOptions,
 ): void {
   const { ":method": method = "GET", ":path": path = "/" } = headers;
-  stream.on("error", (error) =>
-    log.debug({ op: "http2.stream", reason: errorText(error) }, "stream broke"),
-  );
+  stream.on("error", (error) => log.debug({ op: "http2.stream", err: error }, "stream broke"));
   if (method === "CONNECT") {
     stream.respond({ ":status": METHOD_NOT_ALLOWED }, { endStream: true });
     return;
@@ -104,12 +108,10 @@ function forward(
     headers: [...toInnerHeaders(headers), ...toFraming(stream, headers)],
     setHost: false,
   });
-  call.on("response", (reply) => answer(stream, reply));
-  call.on("error", () => {
-    if (stream.destroyed) return;
-    if (stream.headersSent) stream.close(constants.NGHTTP2_INTERNAL_ERROR);
-    else stream.respond({ ":status": BAD_GATEWAY }, { endStream: true });
-  });
+  call.on("response", (reply) => answer(stream, reply, log));
+  // A reply that switches protocols without having been asked to has no form in HTTP/2.
+  call.on("upgrade", () => refuse(stream));
+  call.on("error", () => refuse(stream));
   stream.once("close", () => {
     call.destroy();
     inner.destroy();
@@ -140,17 +142,45 @@ function toInnerHeaders(headers: IncomingHttpHeaders): string[] {
   return pairs;
 }
 
-function answer(stream: ServerHttp2Stream, reply: IncomingMessage): void {
+/** There is no reply that could be passed on; one that has begun is cut. False when it is over. */
+function refuse(stream: ServerHttp2Stream): boolean {
+  if (stream.destroyed || stream.closed) return false;
+  // Closing would end the body first, and what is cut would look whole.
+  if (stream.headersSent) stream.destroy(new Error("the reply broke off"));
+  else stream.respond({ ":status": BAD_GATEWAY }, { endStream: true });
+  return true;
+}
+
+function answer(stream: ServerHttp2Stream, reply: IncomingMessage, log: Logger): void {
   if (stream.destroyed) {
     reply.destroy();
     return;
   }
-  const headers: Record<string, string | string[]> = {};
-  for (const [name, values = []] of Object.entries(reply.headersDistinct)) {
-    // Only cookies may come twice in HTTP/2; a list in one header means the same.
-    if (!HOP_BY_HOP.has(name)) headers[name] = name === "set-cookie" ? values : values.join(", ");
+  try {
+    stream.respond({ ":status": reply.statusCode ?? BAD_GATEWAY, ...toOuterHeaders(reply) });
+  } catch (error) {
+    // Not every head of HTTP/1.1 can be said in HTTP/2.
+    log.debug({ op: "http2.stream", err: error }, "reply refused");
+    reply.destroy();
+    refuse(stream);
+    return;
   }
-  stream.respond({ ":status": reply.statusCode ?? BAD_GATEWAY, ...headers });
-  // A premature end resets the stream: the client sees that the reply is not whole.
-  pipeline(reply, stream, () => undefined);
+  reply.on("error", (error) => log.debug({ op: "http2.stream", err: error }, "reply broke off"));
+  reply.once("close", () => {
+    // A premature end resets the stream, so that the client sees that the reply is not whole. A reset
+    // overtakes a head that was not sent yet: the head has until the next turn.
+    if (!reply.complete) setImmediate(() => refuse(stream));
+  });
+  reply.pipe(stream);
+}
+
+function toOuterHeaders(reply: IncomingMessage): Record<string, string | string[]> {
+  const headers: Record<string, string | string[]> = {};
+  const isEmpty = NO_CONTENT.has(reply.statusCode ?? 0);
+  for (const [name, values = []] of Object.entries(reply.headersDistinct)) {
+    if (HOP_BY_HOP.has(name) || (isEmpty && name === "content-length")) continue;
+    // Only cookies may come twice in HTTP/2; a list in one header means the same.
+    headers[name] = name === "set-cookie" ? values : values.join(", ");
+  }
+  return headers;
 }
