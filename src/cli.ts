@@ -62,7 +62,8 @@ async function runCommand(
   try {
     return await run({ config, words, log });
   } catch (error) {
-    if (!(error instanceof SandboxError)) log.error({ error }, "unexpected failure");
+    if (!(error instanceof SandboxError))
+      log.error({ op: "program", err: error }, "unexpected failure");
     const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;

@@ -1,8 +1,13 @@
 /** The logger of every room on the host side: pino on fd 2, never stdout. */
 
 import { pino, type Logger as PinoLogger } from "pino";
+import { describeError } from "./log-error.ts";
+
+export { quoteUntrusted } from "./quote.ts";
 
 export type Logger = PinoLogger;
+
+type DestinationOptions = Exclude<Parameters<typeof pino.destination>[0], string | number>;
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 
@@ -17,28 +22,26 @@ const REDACTED = ["apiKey", "token", "*.apiKey", "*.token", "headers", "*.header
 
 /** A logger that writes JSON lines to stderr and, if named, to a file. */
 export function createLog(options: LogOptions): Logger {
-  const stderr = pino.destination({ fd: 2, sync: true });
-  const settings = { level: options.level, redact: REDACTED, base: null };
+  const stderr = openDestination({ fd: 2, sync: true });
+  const settings = {
+    level: options.level,
+    redact: REDACTED,
+    base: null,
+    // Errors have this one key in every line.
+    serializers: { err: describeError },
+  };
   if (options.file === undefined) return pino(settings, stderr);
-  const file = pino.destination({ dest: options.file, sync: true, mode: 0o600 });
+  const file = openDestination({ dest: options.file, sync: true, mode: 0o600 });
   const streams = [stderr, file].map((stream) => ({ stream, level: options.level }));
   return pino(settings, pino.multistream(streams));
+}
+
+/** A line that cannot be written, as on a full disk, is lost and fails nothing. */
+function openDestination(options: DestinationOptions): ReturnType<typeof pino.destination> {
+  return pino.destination(options).on("error", () => undefined);
 }
 
 /** A logger that drops everything. */
 export function createSilentLog(): Logger {
   return pino({ level: "silent" });
-}
-
-const MAX_LOGGED_CHARACTERS = 256;
-
-/** Untrusted text made fit for a log line or a message: escaped and at most 256 characters. */
-export function quoteUntrusted(text: string): string {
-  const cut =
-    text.length > MAX_LOGGED_CHARACTERS ? `${text.slice(0, MAX_LOGGED_CHARACTERS)}…` : text;
-  // Control, bidi and separator characters could forge lines or reorder what a reader sees.
-  return cut.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, (character) => {
-    const hex = character.codePointAt(0)?.toString(16).padStart(4, "0");
-    return `\\u${hex}`;
-  });
 }

@@ -3,7 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { ProcessEvent, ProcessRequest } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Spools } from "../spool/spools.ts";
 import { Capture, describeEnd, formatProcessId, timeLimit, type ProcessState } from "./capture.ts";
@@ -218,7 +218,7 @@ export class Captures implements AsyncDisposable {
       const pid = await Promise.race([first, late]);
       if (pid !== undefined) await this.#signal(sandbox, pid, "SIGKILL");
     } catch (error) {
-      log.debug({ op: "process.orphan", sandboxId: sandbox.id, error: errorText(error) });
+      log.debug({ op: "process.orphan", sandboxId: sandbox.id, err: error });
     }
   }
 
@@ -230,7 +230,7 @@ export class Captures implements AsyncDisposable {
       this.#options.log.debug({
         op: "process.end",
         sandboxId: sandbox.id,
-        error: errorText(error),
+        err: error,
       });
     }
   }
@@ -263,7 +263,7 @@ export class Captures implements AsyncDisposable {
     logs.note(sandboxId, processId, describeEnd(state));
     logs.finish(sandboxId, processId);
     if (output.failure !== undefined) {
-      this.#options.log.warn({ op: "spool.write", sandboxId, reason: output.failure });
+      this.#options.log.warn({ op: "spool.write", sandboxId, err: output.failure });
     }
     // Of what is lost in a sandbox that lives this server or another one may hear again.
     if (state.kind === "lost" && !(await this.#isGone(sandboxId))) await output.park();

@@ -13,7 +13,7 @@ import {
   isLegacyRequest,
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/in-flight.ts";
 import { parseJson } from "../common/json.ts";
@@ -234,8 +234,13 @@ async function sweep(
       const idleMs = state.clock.now() - session.usedAtMs;
       if (session.openRequests > 0 || idleMs <= SESSION_IDLE_MS) continue;
       sessions.delete(id);
-      // oxlint-disable-next-line no-await-in-loop
-      await session.transport.close();
+      try {
+        // oxlint-disable-next-line no-await-in-loop
+        await session.transport.close();
+      } catch (error) {
+        // The others are looked at all the same.
+        state.log.warn({ op: "mcp.sweep", err: error }, "session did not close");
+      }
     }
   }
 }
@@ -260,6 +265,6 @@ function answerFailure(error: unknown, response: ServerResponse, state: McpState
     if (!response.headersSent) response.setHeader("retry-after", String(RETRY_AFTER_S));
     return sendRpcError(response, 503, { code: -32_000, text: error.message });
   }
-  state.log.error({ op: "mcp.http", error: errorText(error) }, "request failed");
+  state.log.error({ op: "mcp.http", err: error }, "request failed");
   sendRpcError(response, 500, { code: -32_603, text: "Internal error" });
 }

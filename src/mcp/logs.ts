@@ -2,7 +2,6 @@
 
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import { errorText } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { quoteUntrusted } from "../common/log.ts";
 import type { Spools } from "../spool/spools.ts";
@@ -250,8 +249,7 @@ export class SandboxLogs implements AsyncDisposable {
       try {
         await this.#write(log);
       } catch (error) {
-        const reason = errorText(error);
-        this.#options.log.debug({ op: "log.write", sandboxId: log.sandboxId, reason });
+        this.#options.log.debug({ op: "log.write", sandboxId: log.sandboxId, err: error });
       }
     };
     log.persisting = log.persisting.then(attempt);

@@ -69,8 +69,8 @@ export class ProcessOutput implements OutputSource {
   }
 
   /** Why the disk keeps nothing more; undefined while it does. */
-  get failure(): string | undefined {
-    return this.#spool?.failure?.reason;
+  get failure(): unknown {
+    return this.#spool?.failure?.error;
   }
 
   /** Resolves when other servers can find it, or never will. */

@@ -2,7 +2,7 @@
 
 import { McpServer, ResourceNotFoundError, type ServerContext } from "@modelcontextprotocol/server";
 import { SandboxError, errorText } from "../common/errors.ts";
-import { quoteUntrusted } from "../common/log.ts";
+import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { timeLeft } from "./expiry.ts";
@@ -117,15 +117,14 @@ async function callTool(
   const sandboxId = typeof given === "string" ? (parseSandboxId(given) ?? given) : undefined;
   const finish = (outcome: string, error?: SandboxError): void => {
     const durationMs = context.clock.now() - startedAtMs;
-    const fault =
-      error === undefined ? {} : { code: error.code, error: quoteUntrusted(error.message) };
+    const fault = error === undefined ? {} : { code: error.code, err: error };
     const line = { op: `tool.${tool.name}`, outcome, durationMs, sandboxId, ...fault };
-    if (error?.code === "internal") context.log.error({ ...line, err: error }, line.op);
+    if (error?.code === "internal") context.log.error(line, line.op);
     else context.log.info(line, line.op);
   };
   try {
     const plain = sandboxId === undefined ? input : { ...input, sandbox_id: sandboxId };
-    const reply = await tool.handler(plain, context);
+    const reply = await asOperation(`tool.${tool.name}`, () => tool.handler(plain, context));
     if (reply.error === undefined) {
       finish("ok");
       const note = noteFor(context, sandboxId ?? madeBy(reply));
@@ -227,8 +226,7 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
     return {};
   });
   if (!isLasting) return;
-  const report = (error: unknown) =>
-    state.log.debug({ op: "notify", error: errorText(error) }, "host not told");
+  const report = (error: unknown) => state.log.debug({ op: "notify", err: error }, "host not told");
   const stopObserving = state.logs.observe({
     updated(uri) {
       // In the newer era the transport knows which host listens to what.

@@ -2,7 +2,6 @@
 
 import type { Service } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { errorText } from "../common/errors.ts";
 import { createGate } from "../common/lifetime.ts";
 import type { Logger } from "../common/log.ts";
 import { startSpools } from "../spool/spools.ts";
@@ -70,7 +69,7 @@ export function startMcpState(options: McpStateOptions): McpState {
       await service().control.kill(sandboxId, signal);
       made.delete(sandboxId);
     } catch (error) {
-      log.warn({ op: "sandbox.kill", sandboxId, error: errorText(error) }, "sandbox left behind");
+      log.warn({ op: "sandbox.kill", sandboxId, err: error }, "sandbox left behind");
     }
   }
 

@@ -3,7 +3,6 @@
 import type { Readable, Writable } from "node:stream";
 import type { JSONRPCMessage } from "@modelcontextprotocol/server";
 import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
-import { errorText } from "../common/errors.ts";
 import { createMcpServer } from "./server.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
@@ -98,7 +97,7 @@ class WatchedTransport extends StdioServerTransport {
 async function connect(options: StdioOptions, onClosed: () => void): Promise<Connection> {
   const { state, tools, version, protocol } = options;
   const report = (error: Error): void => {
-    state.log.debug({ op: "mcp.stdio", error: errorText(error) }, "connection fault");
+    state.log.debug({ op: "mcp.stdio", err: error }, "connection fault");
   };
   const create = (era: "legacy" | "modern") =>
     createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });

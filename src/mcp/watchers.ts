@@ -3,7 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { WatchEvent } from "../client/filesystem.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 
 /** A watcher in a sandbox, and what was fetched from it but not yet told. */
@@ -167,7 +167,7 @@ export class Watchers implements AsyncDisposable {
       await this.remove(watcher, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
     } catch (error) {
       // Its sandbox may be gone, and the watcher with it.
-      this.#options.log.debug({ op: "watcher.remove", error: errorText(error) });
+      this.#options.log.debug({ op: "watcher.remove", err: error });
     }
   }
 }

@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, errorText } from "../common/errors.ts";
+import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
 import { listSpools, placeOf, readLayout, segmentName, type SpoolPlace } from "./folders.ts";
@@ -79,7 +79,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
         log.debug({ op: "spool.collect", name, error: errorText(error) }, "spool stays");
       });
     } catch (error) {
-      log.debug({ op: "spool.collect", error: errorText(error) }, "spools not collected");
+      log.debug({ op: "spool.collect", err: error }, "spools not collected");
     }
   }
 
@@ -95,7 +95,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   /** Without a lease nobody could tell that the owner lives, so nothing is written. */
   async function requireOpen(): Promise<void> {
     opening ??= openRoot().catch((error: unknown) => {
-      log.warn({ op: "spool.open", error: errorText(error) }, "output is kept in memory only");
+      log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
       throw error;
     });
     await opening;

@@ -7,7 +7,6 @@
 import { open, rename, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorText } from "../common/errors.ts";
 import { END_FILE, headName, segmentName, type SpoolPlace } from "./folders.ts";
 import type { Extent } from "./reader.ts";
 import {
@@ -59,7 +58,7 @@ export interface SpoolWriter {
   /** What was written and is no longer kept. */
   readonly gap: { readonly start: number; readonly end: number };
   /** Why nothing is written any more, and from which position on; undefined while all is well. */
-  readonly failure: { readonly reason: string; readonly position: number } | undefined;
+  readonly failure: { readonly error: unknown; readonly position: number } | undefined;
   /** Asked for, others can find the spool as soon as can be; resolves then, or when they never will. */
   readonly announced: Promise<void>;
   /** Takes bytes; the promise, when there is one, must be awaited before more come. */
@@ -116,7 +115,7 @@ class Writer implements SpoolWriter {
   #headBytes = 0;
   /** Everything before this position is on the disk, as far as it is kept. */
   #durable: number;
-  #failure: { readonly reason: string; readonly position: number } | undefined;
+  #failure: { readonly error: unknown; readonly position: number } | undefined;
   #writing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
@@ -146,7 +145,7 @@ class Writer implements SpoolWriter {
     return this.#gap;
   }
 
-  get failure(): { readonly reason: string; readonly position: number } | undefined {
+  get failure(): { readonly error: unknown; readonly position: number } | undefined {
     return this.#failure;
   }
 
@@ -204,7 +203,7 @@ class Writer implements SpoolWriter {
   async #settle(): Promise<void> {
     const { promise: stalled, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(() => {
-      this.#fail("the disk does not answer");
+      this.#fail(new Error("the disk does not answer"));
       resolve();
     }, STALL_MS);
     await Promise.race([this.#writing, stalled]);
@@ -339,13 +338,13 @@ class Writer implements SpoolWriter {
     try {
       await work();
     } catch (error) {
-      this.#fail(errorText(error));
+      this.#fail(error);
       await this.#abandon();
     }
   }
 
-  #fail(reason: string): void {
-    this.#failure ??= { reason, position: this.#durable };
+  #fail(error: unknown): void {
+    this.#failure ??= { error, position: this.#durable };
   }
 
   async #abandon(): Promise<void> {

@@ -1,6 +1,5 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
-import { errorText } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { SandboxBody } from "../../wire/control.ts";
@@ -154,7 +153,7 @@ async function abandon(
     const { sandboxID } = await creating;
     await service.control.kill(sandboxID, AbortSignal.timeout(KILL_TIMEOUT_MS));
   } catch (error) {
-    log.debug({ op: "sandbox.abandon", error: errorText(error) }, "nothing to end");
+    log.debug({ op: "sandbox.abandon", err: error }, "nothing to end");
   } finally {
     state.signal.removeEventListener("abort", end);
   }

@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
-import { SandboxError, errorText } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
@@ -153,7 +153,7 @@ async function feed(capture: Capture, wish: Wish, context: ToolContext): Promise
     if (!wish.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
   } catch (error) {
     // A process that ends without reading its input is no failure of the call.
-    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, error: errorText(error) });
+    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
   }
 }
 

@@ -195,7 +195,7 @@ test("a disk that takes nothing ends the spool, not the writer's work", async ()
   await writer.flush();
   const { end } = await measureSpool(place.folder);
   expect([writer.failure, writer.end]).toEqual([
-    { reason: "the disk is nearly full", position: end },
+    { error: new Error("the disk is nearly full"), position: end },
     8 * MIB,
   ]);
   await writer.close(undefined);
