@@ -12,6 +12,7 @@ import { openStore } from "../store/sqlite.ts";
 import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
+import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
 import { startLocal } from "./local.ts";
 import { startServeMcp } from "./serve-mcp.ts";
 import { listenForStops } from "./stops.ts";
@@ -32,6 +33,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });
   }
   using stops = listenForStops();
+  using lastResort = startLastResort(log);
   await openHome(config.home);
   const tls = await readTlsIdentity(config);
   const scheme = tls === undefined ? "http" : "https";
@@ -62,9 +64,10 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   stack.use(await leaveAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
   process.stdout.write(`listening on ${url}\n`);
-  if (!stops.signal.aborted) await once(stops.signal, "abort");
+  const end = AbortSignal.any([stops.signal, lastResort.signal]);
+  if (!end.aborted) await once(end, "abort");
   log.info({ op: "serve" }, "stopping");
-  return EXIT_OK;
+  return lastResort.signal.aborted ? EXIT_BROKEN : EXIT_OK;
 }
 
 /** @throws SandboxError failed_precondition when only one file is named or one cannot be read. */

@@ -8,6 +8,7 @@ import { whenReady } from "../mcp/when-ready.ts";
 import type { CommandContext } from "./command.ts";
 import { VERSION } from "./help.ts";
 import { isKnownToWork } from "./known.ts";
+import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
 import { createLateService } from "./late-service.ts";
 import { spoolFolderOf } from "./spool-folder.ts";
 import { listenForStops } from "./stops.ts";
@@ -19,6 +20,7 @@ const IDLE_MS = 2_000;
 
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
   using stops = listenForStops();
+  using lastResort = startLastResort(log);
   await using stack = new AsyncDisposableStack();
   const selected = selectTools(TOOLS, config.tools);
   const late = stack.use(createLateService(config, log));
@@ -45,7 +47,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
     protocol: config.protocol,
     stdin: process.stdin,
     stdout: process.stdout,
-    signal: AbortSignal.any([stops.signal, late.failed]),
+    signal: AbortSignal.any([stops.signal, late.failed, lastResort.signal]),
     parentPid: () => process.ppid,
     onListed: begin,
   });
@@ -53,5 +55,6 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   // Whatever the host still sends must not keep the process alive.
   process.stdin.destroy();
   late.failed.throwIfAborted();
+  if (lastResort.signal.aborted) return EXIT_BROKEN;
   return late.isAbsent() ? EXIT_UNAVAILABLE : EXIT_OK;
 }

@@ -5,6 +5,9 @@
  */
 
 import { createInterface } from "node:readline";
+import { errorText } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/quote.ts";
+import { catchUncaught } from "../common/uncaught.ts";
 import { startNameServer } from "./name-server.ts";
 import { parseOrder, parseSettings } from "./orders.ts";
 import { createPolicies } from "./policies.ts";
@@ -12,21 +15,34 @@ import { createResolver } from "./resolver.ts";
 import { startTlsDoor } from "./tls-door.ts";
 import { startWebDoor } from "./web-door.ts";
 
+const EXIT_BROKEN = 70;
+
 const now = () => performance.now();
 const policies = createPolicies();
 let isReady = false;
+// One sandbox or one server outside must not cut the names of all others.
+catchUncaught({
+  fail: () => false,
+  report: (error) => void process.stderr.write(`${quoteUntrusted(errorText(error))}\n`),
+  giveUp: () => process.exit(EXIT_BROKEN),
+});
 
-for await (const line of createInterface({ input: process.stdin })) {
-  if (isReady) {
-    const { sender, domains } = parseOrder(line);
-    policies.replace(sender, domains);
-  } else {
-    await start(line);
-    isReady = true;
+try {
+  for await (const line of createInterface({ input: process.stdin })) {
+    if (isReady) {
+      const { sender, domains } = parseOrder(line);
+      policies.replace(sender, domains);
+    } else {
+      await start(line);
+      isReady = true;
+    }
+    process.stdout.write("ok\n");
   }
-  process.stdout.write("ok\n");
+  process.exit(0);
+} catch {
+  // Whoever gave the order sees the end, and starts this program anew.
+  process.exit(EXIT_BROKEN);
 }
-process.exit(0);
 
 async function start(line: string): Promise<void> {
   const { address, namePort, webPort, tlsPort, resolvers, never } = parseSettings(line);

@@ -9,6 +9,8 @@ import type { Server } from "node:http";
 import "../common/base64.ts";
 // oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
 import "../common/headers.ts";
+import { errorText } from "../common/errors.ts";
+import { catchUncaught } from "../common/uncaught.ts";
 import { createControlServer } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
 import { createPublicServer } from "./server.ts";
@@ -17,9 +19,20 @@ const PUBLIC_FD = 3;
 const CONTROL_FD = 4;
 /** What processes and files of the sandbox start with. */
 const UMASK = 0o022;
+/** It is started again. */
+const EXIT_BROKEN = 70;
 
 process.umask(UMASK);
 const daemon = createDaemon(import.meta.dirname);
+// What one call breaks must not end the processes of all others.
+catchUncaught({
+  fail: () => false,
+  report(error) {
+    const fields = { logger: "envd", error: errorText(error) };
+    daemon.log.write("error", "uncaught error", fields);
+  },
+  giveUp: () => process.exit(EXIT_BROKEN),
+});
 const publicServer = createPublicServer(daemon);
 let opening: Promise<void> | undefined;
 const controlServer = createControlServer({
@@ -33,7 +46,7 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 // A daemon that cannot listen ends, and is started again.
-void listenOn(controlServer, CONTROL_FD);
+listenOn(controlServer, CONTROL_FD).catch(() => process.exit(EXIT_BROKEN));
 
 async function listenOn(server: Server, fd: number): Promise<void> {
   server.listen({ fd });

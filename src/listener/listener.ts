@@ -5,12 +5,13 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { refuseBroken } from "./broken-request.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
+import { runRequest, runUpgrade } from "./request-operation.ts";
 import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
 
 /** Real clients send a few hundred bytes. */
@@ -196,26 +197,19 @@ function attach(server: Server, { options, state, sockets }: DoorParts): void {
   server.on("request", (request, response) => {
     responses.set(request.socket, response);
     if (state.isDraining) response.setHeader("connection", "close");
-    const destination = dispatchRequest(request, options.domain);
-    const work = handleRequest({ request, response, destination }, options.handlers, state);
-    // Faults of handlers end here: the peer gets a fixed text, the log the reason.
-    work.catch((error: unknown) => {
-      options.log.error({ op: "http.request", err: error }, "request failed");
-      sendJson(response, 500, { body: { code: 500, message: "internal error" } });
+    runRequest({ request, response }, options.log, async () => {
+      const destination = dispatchRequest(request, options.domain);
+      await handleRequest({ request, response, destination }, options.handlers, state);
     });
   });
   server.on("upgrade", (request, socket, head) => {
     socket.on("error", (error) =>
-      options.log.debug({ op: "http.upgrade", reason: errorText(error) }, "connection broke"),
+      options.log.debug({ op: "http.upgrade", err: error }, "connection broke"),
     );
-    const target = toTarget(dispatchUpgrade(request, options.domain));
-    if (target === undefined) {
-      socket.end("HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
-      return;
-    }
-    options.handlers.upgrade(request, { socket, head }, target).catch((error: unknown) => {
-      options.log.error({ op: "http.upgrade", err: error }, "upgrade failed");
-      socket.destroy();
+    runUpgrade(socket, options.log, async () => {
+      const target = toTarget(dispatchUpgrade(request, options.domain));
+      if (target === undefined) socket.end(BAD_REQUEST);
+      else await options.handlers.upgrade(request, { socket, head }, target);
     });
   });
   server.on("clientError", (error, socket) => {
@@ -271,6 +265,8 @@ function toTarget(destination: Destination): GatewayTarget | undefined {
   if (destination.kind !== "gateway") return undefined;
   return { address: destination.address, hasOwnHost: destination.hasOwnHost };
 }
+
+const BAD_REQUEST = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 async function listen(server: Server, door: Door): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();

@@ -2,7 +2,6 @@
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { errorText } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
@@ -88,7 +87,7 @@ async function restoreNames(
     await container.setEgress(egress);
   } catch (error) {
     const { sandboxId } = record;
-    const entry = { op: "sandbox.adopt", sandboxId, outcome: "error", error: errorText(error) };
+    const entry = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
     domain.log.error(entry, "names of hosts are out of reach");
   }
 }

@@ -3,6 +3,7 @@
 import { request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { asOperation } from "../common/operation.ts";
 
 /** Interim replies that a daemon may send; ours sends none. */
 const MAX_INTERIM_REPLIES = 8;
@@ -19,6 +20,19 @@ export interface DaemonCall {
  * @throws SandboxError unavailable when the daemon does not answer, internal when it refuses.
  */
 export async function callDaemon(
+  socket: Duplex,
+  call: DaemonCall,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
+  const reply = await asOperation("daemon.call", () => send(socket, call, signal));
+  if (reply.statusCode !== 200 && reply.statusCode !== 204) {
+    socket.destroy();
+    throw new SandboxError("internal", `daemon ${call.path} answered ${reply.statusCode}`);
+  }
+  return reply;
+}
+
+async function send(
   socket: Duplex,
   call: DaemonCall,
   signal: AbortSignal,
@@ -41,14 +55,11 @@ export async function callDaemon(
     if (interimReplies > MAX_INTERIM_REPLIES) outgoing.destroy(new Error("too many replies"));
   });
   outgoing.on("response", resolve);
-  // A reply that changes the protocol closes the connection without an error.
-  outgoing.on("close", () => reject(new SandboxError("unavailable", `daemon ${call.path} closed`)));
   outgoing.on("error", (error) => reject(toSandboxError(error, `daemon ${call.path}`)));
+  // A reply that switches protocols unasked ends the connection without an error.
+  outgoing.on("close", () => {
+    reject(new SandboxError("unavailable", `daemon ${call.path}: closed without a reply`));
+  });
   outgoing.end(payload);
-  const reply = await promise;
-  if (reply.statusCode !== 200 && reply.statusCode !== 204) {
-    socket.destroy();
-    throw new SandboxError("internal", `daemon ${call.path} answered ${reply.statusCode}`);
-  }
-  return reply;
+  return promise;
 }

@@ -4,6 +4,7 @@ import assert from "node:assert";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { asChange } from "../common/operation.ts";
 import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import { networkSchema } from "../wire/control.ts";
@@ -127,7 +128,8 @@ export async function changeState(
   member.phase = during;
   let after = before;
   try {
-    after = await work();
+    // An error that nobody caught must not leave the sandbox busy for ever.
+    after = await asChange(`sandbox.${during}`, work);
   } finally {
     member.phase = after;
     member.change = undefined;

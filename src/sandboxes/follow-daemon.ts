@@ -5,7 +5,7 @@
  */
 
 import { createByteBuffer } from "../common/bytes.ts";
-import { errorText } from "../common/errors.ts";
+import { asOperation } from "../common/operation.ts";
 import type { Container } from "../engine/engine.ts";
 import type { InitRequest } from "../wire/files.ts";
 import { DAEMON_ID_HEADER } from "../wire/headers.ts";
@@ -43,34 +43,43 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
   const end = new AbortController();
   const pace = domain.logBook.openPace();
 
+  const state = { retryMs: FIRST_RETRY_MS, isInitialized: options.isInitialized };
+
+  /** Reads until the connection breaks. */
+  async function read(signal: AbortSignal): Promise<void> {
+    await pace.take({ connections: 1 }, signal);
+    if (!state.isInitialized) {
+      await initDaemon(container, options.init(), signal);
+      domain.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
+    }
+    state.isInitialized = false;
+    const socket = await container.dialControl(signal);
+    const reader = createLogReader(domain.logBook, subject);
+    const call = { method: "GET", path: reader.path } as const;
+    const reply = await callDaemon(paceSocket(socket, pace, signal), call, signal);
+    state.retryMs = FIRST_RETRY_MS;
+    reader.begin(reply.headers[DAEMON_ID_HEADER]);
+    for await (const line of splitLines(reply, pace, signal)) reader.take(line);
+  }
+
   async function follow(): Promise<void> {
-    let retryMs = FIRST_RETRY_MS;
-    let isInitialized = options.isInitialized;
     while (!end.signal.aborted) {
+      const broken = new AbortController();
+      const signal = AbortSignal.any([end.signal, broken.signal]);
       try {
-        await pace.take({ connections: 1 }, end.signal);
-        if (!isInitialized) {
-          await initDaemon(container, options.init(), end.signal);
-          domain.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
-        }
-        isInitialized = false;
-        const socket = await container.dialControl(end.signal);
-        const reader = createLogReader(domain.logBook, subject);
-        const call = { method: "GET", path: reader.path } as const;
-        const paced = paceSocket(socket, pace, end.signal);
-        const reply = await callDaemon(paced, call, end.signal);
-        retryMs = FIRST_RETRY_MS;
-        reader.begin(reply.headers[DAEMON_ID_HEADER]);
-        for await (const line of splitLines(reply, pace, end.signal)) reader.take(line);
+        await asOperation("daemon.follow", () => read(signal));
       } catch (error) {
         if (end.signal.aborted) return;
         domain.log.debug(
-          { op: "daemon.follow", sandboxId: subject.sandboxId, reason: errorText(error) },
+          { op: "daemon.follow", sandboxId: subject.sandboxId, err: error },
           "daemon's log broke",
         );
+      } finally {
+        // Whatever ended it, its connection ends too.
+        broken.abort();
       }
-      await pause(domain, retryMs, end.signal);
-      retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+      await pause(domain, state.retryMs, end.signal);
+      state.retryMs = Math.min(state.retryMs * 2, MAX_RETRY_MS);
     }
   }
 

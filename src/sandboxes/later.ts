@@ -2,6 +2,7 @@
 
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
+import { asChange } from "../common/operation.ts";
 
 /** Waits between attempts grow from the first to the last; a full disk may stay full for hours. */
 const FIRST_RETRY_MS = 1_000;
@@ -42,7 +43,7 @@ export async function doLater(
   for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
     try {
       await clock.sleep(retryMs, closing);
-      await work();
+      await asChange("later", work);
       log.info({ op: "later", subject, outcome: "ok" }, "done later");
       return;
     } catch (error) {

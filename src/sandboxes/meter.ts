@@ -3,6 +3,7 @@
 import { setImmediate } from "node:timers/promises";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
+import { asOperation } from "../common/operation.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 
@@ -84,21 +85,28 @@ export function startMeter(options: {
   async function watch(): Promise<void> {
     // Whoever notes a run is just about to put its member in place.
     await Promise.resolve();
-    while (!end.signal.aborted && running().length > 0) {
-      for (const [index, member] of running().entries()) {
-        await measure(member);
-        // A look waits for nothing, so that all of them at once would hold up every call.
-        if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
+    try {
+      while (!end.signal.aborted && running().length > 0) {
+        await measureAll();
+        await sleep(clock, end.signal);
       }
-      await sleep(clock, end.signal);
+    } finally {
+      watching = undefined;
     }
-    watching = undefined;
+  }
+
+  async function measureAll(): Promise<void> {
+    for (const [index, member] of running().entries()) {
+      await measure(member);
+      // A look waits for nothing, so that all of them at once would hold up every call.
+      if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
+    }
   }
 
   async function measure(member: Metered): Promise<void> {
     const { sandboxId } = member.record;
     try {
-      const usage = await member.container.readUsage();
+      const usage = await asOperation("sandbox.measure", () => member.container.readUsage());
       // It may have ended meanwhile; nothing may be remembered of it then.
       if (members.get(sandboxId) !== member) return;
       const history = histories.get(sandboxId) ?? { recent: [], old: [], cpuMs: usage.cpuMs };

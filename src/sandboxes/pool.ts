@@ -4,6 +4,7 @@
  * after a crash removed like everything that was only intended.
  */
 
+import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
@@ -57,7 +58,7 @@ export function startPool(domain: Domain, size: number): Pool {
       const isQuiet = nowMs - domain.used.atMs >= QUIET_MS;
       if (domain.places.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
-        admit(await startOne(domain));
+        admit(await asChange("pool.fill", () => startOne(domain)));
         patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;
       } catch (error) {
         if (domain.closing.aborted) break;

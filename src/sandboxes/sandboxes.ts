@@ -6,6 +6,7 @@ import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
 import { createGate } from "../common/lifetime.ts";
 import { quoteUntrusted, type Logger } from "../common/log.ts";
+import { asOperation } from "../common/operation.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { LogLine, Store } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
@@ -185,6 +186,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await finishVolumes(domain);
   const expiry = startExpiry({
     clock,
+    log,
     next: () => nextExpiry(domain),
     expire: () => expireDue(domain),
   });
@@ -270,7 +272,7 @@ function toOperations(domain: Domain, track: Track): TeamSandboxes {
 
 async function reclaimAtStart(domain: Domain, options: ReclaimOptions): Promise<void> {
   try {
-    const reclaimed = await reclaim(options);
+    const reclaimed = await asOperation("reclaim", () => reclaim(options));
     if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
   } catch (error) {
     domain.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");

@@ -76,7 +76,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   async function collect(): Promise<void> {
     try {
       await collectSpools(root, now(), ({ name, error }) => {
-        log.debug({ op: "spool.collect", name, error: errorText(error) }, "spool stays");
+        log.debug({ op: "spool.collect", name, err: error }, "spool stays");
       });
     } catch (error) {
       log.debug({ op: "spool.collect", err: error }, "spools not collected");

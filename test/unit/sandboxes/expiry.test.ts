@@ -1,6 +1,7 @@
 /** Expiry: one sleep until the next moment, and not one wake too many. */
 
 import { expect, test } from "vitest";
+import { createSilentLog } from "../../../src/common/log.ts";
 import { startExpiry } from "../../../src/sandboxes/expiry.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
@@ -12,6 +13,7 @@ function startCase(endsAfterMs: readonly number[]) {
   const counts = { looks: 0 };
   const startMs = clock.now();
   const expiry = startExpiry({
+    log: createSilentLog(),
     clock,
     next() {
       counts.looks += 1;

@@ -1,0 +1,53 @@
+/** A request or an upgrade as an operation: what is thrown anywhere in it costs its connection alone. */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Duplex } from "node:stream";
+import { sendJson } from "../common/http.ts";
+import type { Logger } from "../common/log.ts";
+import { bindEmitter, runOperation, type Operation } from "../common/operation.ts";
+
+/** Runs the work for a request; what it fails by is logged, and its client gets a fixed text. */
+export function runRequest(
+  { request, response }: { readonly request: IncomingMessage; readonly response: ServerResponse },
+  log: Logger,
+  work: () => Promise<void>,
+): void {
+  const operation: Operation = { name: "http.request", fail: () => refuse(response) };
+  bindEmitter(request, operation);
+  bindEmitter(response, operation);
+  run(operation, log, work);
+}
+
+/** The same for an upgrade, whose connection can only be cut. */
+export function runUpgrade(socket: Duplex, log: Logger, work: () => Promise<void>): void {
+  const operation: Operation = {
+    name: "http.upgrade",
+    fail() {
+      const isOpen = !socket.destroyed;
+      socket.destroy();
+      return isOpen;
+    },
+  };
+  bindEmitter(socket, operation);
+  run(operation, log, work);
+}
+
+function run(operation: Operation, log: Logger, work: () => Promise<void>): void {
+  // Errors of every kind end here, also those that are thrown before anything is waited for.
+  runOperation(operation, async () => work()).catch((error: unknown) => {
+    log.error({ op: operation.name, err: error }, "request failed");
+    operation.fail(error);
+  });
+}
+
+/** False when the client has its whole answer. A reply that has begun can only be cut. */
+function refuse(response: ServerResponse): boolean {
+  if (response.writableEnded || response.destroyed) return false;
+  if (response.headersSent) response.destroy();
+  else {
+    // What the handler has half done to the connection is not known.
+    const headers = { connection: "close" };
+    sendJson(response, 500, { body: { code: 500, message: "internal error" }, headers });
+  }
+  return true;
+}
