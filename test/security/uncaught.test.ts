@@ -10,6 +10,8 @@ import { z } from "../../src/common/schema.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { openDoors, type DoorOutcome } from "../support/doors.ts";
+import { openTestHome } from "../support/home.ts";
+import { startMcpClient } from "../support/mcp-client.ts";
 import { PROGRAM } from "../support/program.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
@@ -236,4 +238,21 @@ test("E41 a server in which errors go on and on ends in an orderly way, with the
   expect(uncaughtIn(log, "timer").length).toBe(100);
   expect(log).toContain("too many uncaught errors: ending");
   expect(log).toContain('"msg":"stopping"');
+});
+
+test("E41 an uncaught error in a tool call fails that call, and the stdio server goes on", async (context) => {
+  await using home = await openTestHome();
+  const environment = { [THROW_VARIABLE]: planPath() };
+  const flags = ["--home", home.path, "--pool", "0"];
+  await using host = await startMcpClient(flags, environment, RUNNER);
+  const { fields } = await host.call("create_sandbox", {});
+  const file = { sandbox_id: String(fields["sandbox_id"]), path: "/etc/passwd" };
+  for (const way of WAYS) {
+    await plan({ moment: "sent", name: "/files", way });
+    const failed = await host.call("read_file", file);
+    // In a timer the error may come behind the reply.
+    if (way === "tick" || way === "rejection") expect(failed.isError, way).toBe(true);
+    expect((await host.call("read_file", file)).text).toContain("root:");
+  }
+  tellCells(context, WAYS.length);
 });
