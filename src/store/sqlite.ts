@@ -9,7 +9,7 @@ import { openKeys } from "./keys.ts";
 import { openLogs } from "./logs.ts";
 import { openSandboxes } from "./sandboxes.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
-import { translate } from "./statement.ts";
+import { isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openTemplates } from "./templates.ts";
 import { inTransaction } from "./transaction.ts";
@@ -19,6 +19,7 @@ const MEMORY = ":memory:";
 
 /** How long a statement waits for another process that writes. */
 const BUSY_TIMEOUT_MS = 5000;
+const BUSY_PAUSE_MS = 10;
 
 /**
  * Opens or creates the database at `path` and its log file beside it; ":memory:" keeps both in
@@ -61,9 +62,9 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
   try {
     if (path !== MEMORY) makePrivate(path);
     database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+    enterWal(database);
     database.exec(
-      `PRAGMA journal_mode = WAL;
-       PRAGMA synchronous = ${options.synchronous};
+      `PRAGMA synchronous = ${options.synchronous};
        PRAGMA foreign_keys = ON;
        PRAGMA trusted_schema = OFF;`,
     );
@@ -76,6 +77,26 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
   takeSteps(database, path, options.steps);
   return database;
 }
+
+/**
+ * Switches a new file to a write-ahead log. That alone does not wait for another process: of two
+ * that switch at once SQLite fails one with SQLITE_BUSY, whatever its timeout.
+ */
+function enterWal(database: DatabaseSync): void {
+  const untilMs = performance.now() + BUSY_TIMEOUT_MS;
+  for (;;) {
+    try {
+      database.exec("PRAGMA journal_mode = WAL");
+      return;
+    } catch (error) {
+      if (!isBusy(error) || performance.now() > untilMs) throw error;
+      Atomics.wait(pauses, 0, 0, BUSY_PAUSE_MS);
+    }
+  }
+}
+
+/** Nobody changes it: to wait for it is to sleep. */
+const pauses = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 
 /** Takes the steps that are still missing, all in one transaction. */
 function takeSteps(database: DatabaseSync, path: string, steps: readonly string[]): void {

@@ -33,13 +33,17 @@ export function translate<T>(work: () => T): T {
     return work();
   } catch (error) {
     if (error instanceof SandboxError) throw error;
-    const code = primaryCode(error);
-    if (code === SQLITE_FULL) throw diskFullError("database", error);
-    if (code === SQLITE_BUSY) {
+    if (primaryCode(error) === SQLITE_FULL) throw diskFullError("database", error);
+    if (isBusy(error)) {
       throw new SandboxError("unavailable", "database is busy", { cause: error });
     }
     throw new SandboxError("internal", "database failed", { cause: error });
   }
+}
+
+/** Whether another process has the database locked. */
+export function isBusy(error: unknown): boolean {
+  return primaryCode(error) === SQLITE_BUSY;
 }
 
 function primaryCode(error: unknown): number | undefined {
