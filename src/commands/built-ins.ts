@@ -1,27 +1,37 @@
 /** The templates that are always there, and where their layers lie in a home. */
 
-import { access, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { stat } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { removeTree } from "../common/remove-tree.ts";
-import { BASE_RECIPE, buildBase } from "../engine/template-base.ts";
-import { buildHost, hostLayers } from "../engine/template-host.ts";
+import { causeCode } from "../common/errors.ts";
+import { discardFolder } from "../engine/drafts.ts";
+import type { Layer } from "../engine/engine.ts";
+import { LAYERS } from "../engine/layers.ts";
+import { createOnce } from "../engine/once.ts";
+import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/template-base.ts";
+import { buildHost, findHost, HOST_RECIPE } from "../engine/template-host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
-import { findBase, listBases, listLayers } from "./bases.ts";
+import { findBase, findNewestBase, listLayers } from "./bases.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
-/** What changes when the packages of this machine do. */
+/** What changes when the packages of this machine do; the second where there is no first. */
+const PACKAGES = "/var/lib/dpkg/status";
 const HOST_STATE = "/usr/lib";
 
-/** With a moment in their names, the oldest form of `base` without its list of packages. */
-const BUILT_IN_PATTERN = /^(?:base-[0-9]{13}(?:-[0-9a-f]{8})?|host-[0-9]{13})$/;
+/** With a moment in their names, the oldest forms without what they were made by. */
+const BUILT_IN_PATTERN = /^(?:base|host)-[0-9]{13}(?:-[0-9a-f]{8})?$/;
 
 export interface BaseBuild {
   readonly home: string;
   readonly signal: AbortSignal;
+  /** Whether a base that is there and up to date will do, however old it is. */
+  readonly ifMissing: boolean;
   onProgress(message: string): void;
 }
+
+const hostOnce = createOnce<readonly Layer[]>();
+const baseOnce = createOnce<string>();
 
 /** `base` and `host`, the latter made at its first use. */
 export function builtInTemplates(home: string): readonly BuiltInTemplate[] {
@@ -30,39 +40,62 @@ export function builtInTemplates(home: string): readonly BuiltInTemplate[] {
     {
       name: "host",
       ...DEFAULTS,
-      async find() {
-        const directory = await hostDirectory(home);
-        return (await isThere(directory)) ? hostLayers(directory) : undefined;
-      },
-      prepare: async () => buildHost({ directory: await hostDirectory(home) }),
+      find: async () => findHost(await hostDirectory(home)),
+      prepare: async (signal) => prepareHost(home, signal),
     },
   ];
 }
 
+/** What is in the way is a skeleton of which something is missing. */
+async function prepareHost(home: string, signal: AbortSignal): Promise<readonly Layer[]> {
+  const directory = await hostDirectory(home);
+  const task = {
+    home,
+    lock: "host",
+    find: async () => findHost(directory),
+    async make(stop: AbortSignal) {
+      await discardFolder(directory);
+      return buildHost({ directory, signal: stop });
+    },
+  } as const;
+  return hostOnce(directory, task, signal);
+}
+
 /** A change of this machine's packages asks for a new skeleton; older ones stay for snapshots. */
 async function hostDirectory(home: string): Promise<string> {
-  const packages = "/var/lib/dpkg/status";
-  const { mtimeMs } = await stat((await isThere(packages)) ? packages : HOST_STATE);
-  return join(home, "layers", `host-${Math.floor(mtimeMs)}`);
+  const mtimeMs = (await changedMs(PACKAGES)) ?? (await changedMs(HOST_STATE)) ?? 0;
+  return join(home, LAYERS, `host-${Math.floor(mtimeMs)}-${HOST_RECIPE}`);
 }
 
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
+async function changedMs(path: string): Promise<number | undefined> {
+  try {
+    return (await stat(path)).mtimeMs;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
 }
 
-/** Whether the newest base template was built from today's list of packages. */
-export async function isBaseCurrent(home: string): Promise<boolean> {
-  const newest = (await listBases(home)).at(-1) ?? "";
-  return newest.endsWith(`-${BASE_RECIPE}`);
-}
-
-/** Builds a new base template beside what is there; services use it from their next start on. */
-export async function buildNewBase(build: BaseBuild): Promise<void> {
-  const directory = join(build.home, "layers", `base-${Date.now()}-${BASE_RECIPE}`);
-  await buildBase({ ...build, directory });
+/**
+ * Builds a base template beside what is there, unless another process does so meanwhile; services
+ * use it from their next start on. Says whether there is one now that was not there before.
+ */
+export async function buildNewBase(build: BaseBuild): Promise<boolean> {
+  const { home, ifMissing } = build;
+  const before = await findNewestBase(home);
+  const find = async (): Promise<string | undefined> => {
+    const newest = await findNewestBase(home);
+    const isCurrent = newest?.endsWith(`-${BASE_RECIPE}`) ?? false;
+    return isCurrent && (ifMissing || newest !== before) ? newest : undefined;
+  };
+  const make = async (signal: AbortSignal): Promise<string> => {
+    const name = `base-${Date.now()}-${BASE_RECIPE}`;
+    build.onProgress("building base from this system's package mirror");
+    await buildBase({ ...build, signal, directory: join(home, LAYERS, name) });
+    return name;
+  };
+  const task = { home, lock: "base", timeoutMs: BASE_BUILD_TIMEOUT_MS, find, make } as const;
+  return (await baseOnce(home, task, build.signal)) !== before;
 }
 
 /**
@@ -75,14 +108,17 @@ export async function pruneBuiltIns(
   tell: TellFailure,
 ): Promise<string[]> {
   const names = (await listLayers(home)).toSorted();
-  const older = ["base-", "host-"].flatMap((prefix) =>
-    names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name)).slice(0, -1),
-  );
+  const kept = [await findNewestBase(home), basename(await hostDirectory(home))];
+  const older = ["base-", "host-"].flatMap((prefix) => {
+    const all = names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name));
+    const used = all.findLast((name) => kept.includes(name)) ?? all.at(-1);
+    return all.filter((name) => name !== used);
+  });
   const inUse = store.builds
     .all()
     .filter(({ layers, buildId }) => layers.length > 1 || store.sandboxes.countOfBuild(buildId) > 0)
     .flatMap(({ layers }) => layers.flatMap(({ root, usr = root }) => [root, usr]));
   const unused = older.filter((name) => !inUse.some((path) => path.startsWith(`${name}/`)));
-  const remove = async (name: string) => removeTree(join(home, "layers", name));
+  const remove = async (name: string) => discardFolder(join(home, LAYERS, name));
   return cleanUp({ kind: "layer", names: unused, remove }, tell);
 }

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
+import { withLock } from "../engine/lock.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -41,7 +42,10 @@ export async function runGc({ config, log }: CommandContext): Promise<number> {
       });
       return removed.map(({ kind, name }) => `${kind} ${name}`);
     },
-    layers: async () => withKind("layer", await pruneBuiltIns(home, store, onFailure)),
+    layers: async () => {
+      const prune = async () => pruneBuiltIns(home, store, onFailure);
+      return withKind("layer", await withLock({ home, name: "reclaim" }, prune));
+    },
     outputs: async () =>
       withKind("output", await collectHome(spoolHome(home), Date.now(), onFailure)),
   };

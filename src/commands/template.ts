@@ -4,9 +4,11 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
+import { LAYERS } from "../engine/layers.ts";
+import { withLock } from "../engine/lock.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findBase } from "./bases.ts";
-import { buildNewBase, isBaseCurrent, pruneBuiltIns } from "./built-ins.ts";
+import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
@@ -38,17 +40,19 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
 
 async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
   if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
-  if (config.ifMissing && (await isBaseCurrent(config.home))) return EXIT_OK;
   using stops = listenForStops();
-  await mkdir(join(config.home, "layers"), { recursive: true, mode: 0o700 });
-  process.stdout.write("building base from this system's package mirror\n");
-  await buildNewBase({
+  await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
+  const isNew = await buildNewBase({
     home: config.home,
     signal: stops.signal,
+    ifMissing: config.ifMissing,
     onProgress: (message) => process.stdout.write(`${message}\n`),
   });
+  if (!isNew) return EXIT_OK;
   using store = openStore({ path: join(config.home, "state.db") });
-  for (const removed of await pruneBuiltIns(config.home, store, tell)) {
+  const { home } = config;
+  const prune = async () => pruneBuiltIns(home, store, tell);
+  for (const removed of await withLock({ home, name: "reclaim", signal: stops.signal }, prune)) {
     process.stdout.write(`removed ${removed}\n`);
   }
   process.stdout.write("base is built; services use it from their next start on\n");

@@ -4,9 +4,8 @@
  */
 
 import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
 import { request, type RequestOptions } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { TOOL_ENVIRONMENT } from "./find-program.ts";
@@ -21,6 +20,7 @@ export const DAEMON_FILES = {
   inotify: "inotify.pl",
 } as const;
 const COMPILED = "envd.compiled";
+const WORK = "work";
 
 /** A machine on which the daemon does not start by itself in this time does without. */
 const TIMEOUT_MS = 10_000;
@@ -37,7 +37,9 @@ export function daemonWords(directory: string): [string, string, string] {
  * ends it: what it compiled by then is written. Without success the folder is as good as before.
  */
 export async function writeCompileCache(folder: string, flags: readonly string[]): Promise<void> {
-  const work = await mkdtemp(join(tmpdir(), "sandbox-mcp-"));
+  // A part of the draft: what a maker leaves that is killed goes with it.
+  const work = join(folder, WORK);
+  await mkdir(work, { mode: 0o700 });
   try {
     await rehearse(folder, { work, flags });
   } finally {

@@ -9,9 +9,7 @@ import {
   chmod,
   chown,
   copyFile,
-  lstat,
   mkdir,
-  readdir,
   readFile,
   realpath,
   rename,
@@ -19,12 +17,16 @@ import {
   stat,
   writeFile,
 } from "node:fs/promises";
-import { basename, dirname, join, relative } from "node:path";
-import { causeCode, errorText, SandboxError } from "../common/errors.ts";
-import { faultsOf, z } from "../common/schema.ts";
+import { basename, dirname, join } from "node:path";
+import type { TellFailure } from "../common/clean-up.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
 import { copyLoader } from "./daemon-loader.ts";
-import { readIfThere } from "./files.ts";
+import { isIntact, listFiles, writeManifest } from "./daemon-manifest.ts";
+import { discardFolder, removeDeadDrafts, removeDrafts } from "./drafts.ts";
+import { draftOf } from "./files.ts";
+import { createOnce } from "./once.ts";
 import { DAEMONS } from "./prune.ts";
 import { runTool } from "./tool.ts";
 
@@ -33,7 +35,6 @@ export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
 const LAYOUT = 4;
-const MANIFEST = "manifest.json";
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
 const OPENSSL_CONFIG = "openssl.cnf";
@@ -51,12 +52,7 @@ const nodeFlags = (directory: string): string[] => [
   `--openssl-config=${join(directory, OPENSSL_CONFIG)}`,
 ];
 
-const manifestSchema = z.record(
-  z.string(),
-  z.object({ sha256: z.string(), inode: z.string(), sizeBytes: z.string(), changedNs: z.string() }),
-);
-
-type Manifest = z.infer<typeof manifestSchema>;
+const prepareOnce = createOnce<string>();
 
 export interface DaemonSources {
   /** The bundle, one file. */
@@ -86,23 +82,38 @@ while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
 }
 
 /**
- * The folder with the daemon's world, made when it is missing, checked when it is there.
- * @throws SandboxError failed_precondition when a part is missing or was changed.
+ * The folder with the daemon's world, made when it is missing or not what it was when it was made.
+ * @throws SandboxError failed_precondition when a program of this machine is missing, unavailable
+ * when another process holds the lock for too long.
  */
 export async function prepareDaemon(home: string, sources: DaemonSources): Promise<string> {
   const parts = await locateParts(sources);
   const parent = join(home, DAEMONS);
   const directory = join(parent, await identityOf(parts));
-  if (await isIntact(directory)) return directory;
-  await mkdir(parent, { recursive: true, mode: 0o700 });
-  const draft = join(parent, `${randomBytes(8).toString("hex")}.part`);
-  try {
-    await copyParts(draft, parts);
-    await publish(draft, directory);
-  } finally {
-    await rm(draft, { recursive: true, force: true });
-  }
-  return directory;
+  const find = async () => ((await isIntact(directory)) ? directory : undefined);
+  const make = async (signal: AbortSignal): Promise<string> => {
+    await mkdir(parent, { recursive: true, mode: 0o700 });
+    // With the lock held, whoever began one of these is dead.
+    await removeDrafts(parent, "");
+    const draft = join(parent, draftOf(randomBytes(8).toString("hex")));
+    try {
+      await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
+      await step("daemon.begun");
+      await copyParts(draft, parts);
+      signal.throwIfAborted();
+      await publish(draft, directory);
+    } finally {
+      await rm(draft, { recursive: true, force: true });
+    }
+    return directory;
+  };
+  return prepareOnce(directory, { home, lock: "daemon", find, make });
+}
+
+/** Removes what makers that died began. Returns the names. */
+export async function removeDeadDaemons(home: string, tell: TellFailure): Promise<string[]> {
+  const drafts = { home, folder: join(home, DAEMONS), prefix: "", lock: "daemon" } as const;
+  return removeDeadDrafts(drafts, tell);
 }
 
 /** Where that folder is, or will be when it is made. */
@@ -156,7 +167,6 @@ async function identityOf(parts: Parts): Promise<string> {
 }
 
 async function copyParts(draft: string, parts: Parts): Promise<void> {
-  await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
   for (const [name, path] of Object.entries(parts.scripts)) await copyFile(path, join(draft, name));
   const libraries = new Set<string>();
   const loaders = new Set<string>();
@@ -173,9 +183,11 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
   for (const library of libraries) await copyFile(library, join(draft, "lib", basename(library)));
   await copyLoader(loader, join(draft, "loader"), DAEMON_DIRECTORY);
   await writeFile(join(draft, OPENSSL_CONFIG), "");
+  await step("daemon.copied");
   await writeCompileCache(draft, nodeFlags(draft));
+  await step("daemon.compiled");
   await settleModes(draft);
-  await writeFile(join(draft, MANIFEST), JSON.stringify(await describeFolder(draft)));
+  await writeManifest(draft);
 }
 
 async function settleModes(draft: string): Promise<void> {
@@ -204,79 +216,10 @@ export function parseLibraries(text: string): { libraries: string[]; loader: str
   return { libraries, loader };
 }
 
+/** Not synced to disk, which would take seconds: what a power cut spoils is made anew. */
 async function publish(draft: string, directory: string): Promise<void> {
-  try {
-    await rename(draft, directory);
-  } catch (error) {
-    // Another process was faster, or an altered folder is in the way.
-    if (!["ENOTEMPTY", "EEXIST"].includes(causeCode(error) ?? "")) throw error;
-    if (await isIntact(directory)) return;
-    throw new SandboxError("failed_precondition", `daemon folder was changed: ${directory}`, {
-      cause: error,
-      hint: "remove that folder; it is made anew at the next start",
-    });
-  }
-}
-
-async function listFiles(directory: string): Promise<string[]> {
-  const entries = await readdir(directory, { withFileTypes: true, recursive: true });
-  return entries
-    .filter((entry) => !entry.isDirectory())
-    .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
-    .filter((name) => name !== MANIFEST);
-}
-
-async function describeFolder(directory: string): Promise<Manifest> {
-  const manifest: Manifest = {};
-  for (const name of await listFiles(directory)) {
-    const path = join(directory, name);
-    manifest[name] = { sha256: await hashOf(path), ...(await stampOf(path)) };
-  }
-  return manifest;
-}
-
-async function stampOf(path: string): Promise<Omit<Manifest[string], "sha256">> {
-  const entry = await lstat(path, { bigint: true });
-  return {
-    inode: String(entry.ino),
-    sizeBytes: String(entry.size),
-    changedNs: String(entry.ctimeNs),
-  };
-}
-
-/**
- * Whether every file is the one that was hashed. Its change time moves with any write and no
- * program can set it; only where it differs, as after a move to another disk, is it hashed again.
- */
-async function isIntact(directory: string): Promise<boolean> {
-  const manifest = await readManifest(directory);
-  if (manifest === undefined) return false;
-  const names = await listFiles(directory);
-  if (names.length !== Object.keys(manifest).length) return false;
-  for (const name of names) {
-    const known = manifest[name];
-    if (known === undefined) return false;
-    const path = join(directory, name);
-    const stamp = await stampOf(path);
-    const isUntouched =
-      stamp.inode === known.inode &&
-      stamp.sizeBytes === known.sizeBytes &&
-      stamp.changedNs === known.changedNs;
-    if (!isUntouched && (await hashOf(path)) !== known.sha256) return false;
-  }
-  return true;
-}
-
-async function hashOf(path: string): Promise<string> {
-  return createHash("sha256")
-    .update(await readFile(path))
-    .digest("hex");
-}
-
-async function readManifest(directory: string): Promise<Manifest | undefined> {
-  const text = await readIfThere(join(directory, MANIFEST));
-  if (text === undefined) return undefined;
-  const parsed = manifestSchema.safeParse(JSON.parse(text));
-  if (parsed.success) return parsed.data;
-  throw new SandboxError("failed_precondition", `${directory}: ${faultsOf(parsed.error)}`);
+  // What is in the way has lost a part, or was changed.
+  await discardFolder(directory);
+  await rename(draft, directory);
+  await step("daemon.renamed");
 }

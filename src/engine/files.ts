@@ -1,8 +1,8 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
 import { readFileSync } from "node:fs";
-import { open, readFile, rename, rmdir, writeFile } from "node:fs/promises";
-import { dirname } from "node:path";
+import { lstat, open, readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 
 /** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
@@ -73,4 +73,17 @@ export async function removeEmpty(directory: string): Promise<void> {
   } catch (error) {
     if (causeCode(error) !== "ENOENT") throw error;
   }
+}
+
+/** Whether a folder has all of these parts; a fault of the disk does not mean that one is missing. */
+export async function hasParts(directory: string, parts: readonly string[]): Promise<boolean> {
+  for (const part of parts) {
+    try {
+      await lstat(join(directory, part));
+    } catch (error) {
+      if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+      throw error;
+    }
+  }
+  return true;
 }

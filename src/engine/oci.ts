@@ -6,7 +6,7 @@ import { SandboxError } from "../common/errors.ts";
 import { createBlankDisks } from "./blank-disk.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { checkId, openContainer, type ContainerParts } from "./container.ts";
-import { locateDaemon, prepareDaemon } from "./daemon.ts";
+import { locateDaemon, prepareDaemon, removeDeadDaemons } from "./daemon.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "./egress-support.ts";
 import type { Container, ContainerSpec, Engine } from "./engine.ts";
 import { createFilterCache } from "./filter-cache.ts";
@@ -77,7 +77,8 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       const probes = await cleanUp({ kind: "tool", names, remove }, tell);
       const current = await locateDaemon(options.home, options.daemon);
       const daemons = await pruneDaemons(current, directories, tell);
-      return [...probes, ...daemons];
+      const drafts = await removeDeadDaemons(options.home, tell);
+      return [...probes, ...daemons, ...drafts];
     },
     remove: async (id, directory) => {
       checkId(id);

@@ -88,7 +88,7 @@ const ENTER = String.raw`
 use strict;
 my ($fault, $arch, $home, @maps) = splice @ARGV, 0, 5;
 my %number = (x64 => { unshare => 272, setns => 308 }, arm64 => { unshare => 97, setns => 268 });
-my ($new_user, $get_parent, $lock_alone) = (0x10000000, 0xb702, 2);
+my ($new_user, $get_parent, $lock_alone, $lock_seconds) = (0x10000000, 0xb702, 2, 60);
 my $call = $number{$arch};
 my $known = "$home/namespace";
 my $mask = umask;
@@ -178,7 +178,11 @@ sub make_namespace {
 umask 0077;
 mkdir $home;
 open(my $lock, '>', "$known.lock") or go_on("$known.lock: $!");
+# A holder that is stopped must not keep others for ever.
+$SIG{ALRM} = sub { go_on("$known.lock: another process holds it for $lock_seconds s") };
+alarm $lock_seconds;
 flock($lock, $lock_alone) or go_on("$known.lock: $!");
+alarm 0;
 my @members = members();
 for my $member (@members) {
   my $handle = below_ours($member->[0]) or next;

@@ -64,13 +64,22 @@ export function recallProbe(options: ProbeOptions): ProbeResult | undefined {
 export function readProbe(home: string, key: string): ProbeResult | undefined {
   const text = readCache(join(home, CACHE_NAME));
   if (text === undefined) return undefined;
-  const parsed = cacheSchema.safeParse(JSON.parse(text));
-  if (!parsed.success || parsed.data.key !== key) return undefined;
-  const { choice, report } = parsed.data;
+  const data = parseCache(text);
+  if (data === undefined || data.key !== key) return undefined;
+  const { choice, report } = data;
   const checks = report.checks.map(({ remedy, ...check }) =>
     remedy === undefined ? check : { ...check, remedy },
   );
   return { choice, report: { ...report, checks } };
+}
+
+/** Undefined also for half of one, as a power cut may leave: the machine is tried again then. */
+function parseCache(text: string): z.infer<typeof cacheSchema> | undefined {
+  try {
+    return cacheSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Remembers a success; of a failure nothing is kept. */

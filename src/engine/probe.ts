@@ -19,12 +19,14 @@ import {
 } from "./engine.ts";
 import { createFilterCache } from "./filter-cache.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
+import { holdLock } from "./lock.ts";
 import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
 import { newProbeId } from "./prune.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
 import { runTool } from "./tool.ts";
 
-const ANSWER_TIMEOUT_MS = 10_000;
+/** A machine that starts many sandboxes beside other work is slow, and not unable. */
+const ANSWER_TIMEOUT_MS = 30_000;
 const PROBE_MEMORY_MB = 64;
 const BYTES_PER_MB = 1024 * 1024;
 export interface ProbeOptions {
@@ -56,9 +58,17 @@ export async function probeMachine(
   const key = probeKey(options, candidates);
   const known = freshness === "cached" ? readProbe(options.home, key) : undefined;
   if (known !== undefined) return known;
-  const result = await tryMachine(options, candidates);
-  await writeProbe(options.home, key, result);
-  return result;
+  // Several that begin at once would slow each other down; without the lock it only takes longer.
+  const lock = await holdLock(options.home, "probe").catch(() => undefined);
+  try {
+    const meanwhile = freshness === "cached" ? readProbe(options.home, key) : undefined;
+    if (meanwhile !== undefined) return meanwhile;
+    const result = await tryMachine(options, candidates);
+    await writeProbe(options.home, key, result);
+    return result;
+  } finally {
+    await lock?.[Symbol.asyncDispose]();
+  }
 }
 
 async function tryMachine(

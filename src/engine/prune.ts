@@ -5,7 +5,7 @@ import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
-import { removeTree } from "../common/remove-tree.ts";
+import { discardFolder } from "./drafts.ts";
 import { readIfThere } from "./files.ts";
 import { readRecord } from "./record.ts";
 
@@ -57,7 +57,7 @@ export async function pruneDaemons(
   for (const name of await listFolder(parent)) {
     if (!kept.has(name) && (await isOld(join(parent, name)))) unused.push(name);
   }
-  const remove = async (name: string) => removeTree(join(parent, name));
+  const remove = async (name: string) => discardFolder(join(parent, name));
   return cleanUp({ kind: "tool", names: unused, remove }, tell);
 }
 

@@ -49,7 +49,7 @@ const SOURCES = [
 ] as const;
 
 /** A slow mirror is slow; one that has sent nothing useful by then is down. */
-const BUILD_TIMEOUT_MS = 20 * 60_000;
+export const BASE_BUILD_TIMEOUT_MS: number = 20 * 60_000;
 
 export interface BuildOptions {
   /** The folder of the layer; made by this call. */
@@ -69,13 +69,13 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
   }
   const release = await readRelease();
   const sources = await findSources();
-  const layer = await makeLayer(options.directory, async (draft) => {
+  const fill = async (draft: string) => {
     const root = join(draft, TREES.root);
     await bootstrap({ root, release, sources, options });
     await settle(root);
     if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
-  });
-  return [layer];
+  };
+  return [await makeLayer(options.directory, fill, options.signal)];
 }
 
 async function readRelease(): Promise<string> {
@@ -103,11 +103,16 @@ async function bootstrap(build: {
   const { root, release, sources, options } = build;
   await runTool(
     [
-      // Its mounts end with it, even when it is killed.
+      // Its mounts and all that it started end with it, even when it is killed: what is left of a
+      // draft can be removed then.
       "unshare",
       "--mount",
       "--propagation",
       "private",
+      "--pid",
+      "--fork",
+      "--kill-child",
+      "--mount-proc",
       "mmdebstrap",
       "--mode=root",
       "--variant=minbase",
@@ -118,7 +123,7 @@ async function bootstrap(build: {
       ...(sources === undefined ? [] : [sources]),
     ],
     {
-      timeoutMs: BUILD_TIMEOUT_MS,
+      timeoutMs: BASE_BUILD_TIMEOUT_MS,
       signal: options.signal,
       onLine: (line) => {
         const step = /^I: (.*)$/.exec(line)?.[1];

@@ -4,11 +4,12 @@
  * keys, passwords and `/usr/local`, where administrators keep private things, are not in it.
  */
 
+import { createHash } from "node:crypto";
 import { chmod, cp, lstat, mkdir, readdir, readlink, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
 import type { Layer } from "./engine.ts";
-import { readIfThere } from "./files.ts";
+import { hasParts, readIfThere } from "./files.ts";
 import { findProgram } from "./find-program.ts";
 import { launcherCommand } from "./launcher.ts";
 import { makeLayer, TREES } from "./layers.ts";
@@ -101,32 +102,49 @@ exec su -m -s /bin/sh "$user" -c 'exec "$@"' -- sudo "$@"
 
 const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";
 
+/** A change of what is made, or of where it is put, makes a new skeleton. */
+const LAYOUT = 2;
+
+/** Names all of the above: a skeleton that was made by another list is not used. */
+export const HOST_RECIPE: string = createHash("sha256")
+  .update(JSON.stringify([LAYOUT, [...SETTINGS], NESTED, LINKS, FOLDERS, LOCAL_FOLDERS, SUDO_SHIM]))
+  .digest("hex")
+  .slice(0, 8);
+
+/** The second layer: nothing for `/`, an empty `local` for `/usr`. */
+const OVER = "over";
+
+/** The last thing that each step writes, and the trees that are mounted. */
+const PARTS = ["root/usr", "root/etc/passwd", `${OVER}/root`, `${OVER}/usr/local/src`] as const;
+
 /**
  * Makes the skeleton; takes a second or two. The layers use this machine's `/usr` as it is.
- * @throws SandboxError unavailable on a machine without a merged /usr, already_exists
+ * @throws SandboxError unavailable on a machine without a merged /usr, already_exists, canceled
  */
 export async function buildHost(
-  options: Pick<BuildOptions, "directory">,
+  options: Pick<BuildOptions, "directory"> & Partial<Pick<BuildOptions, "signal">>,
 ): Promise<readonly Layer[]> {
   const hasSudo = findProgram("/usr/bin/sudo") !== undefined;
-  await makeLayer(options.directory, async (draft) => {
+  const fill = async (draft: string) => {
     await makeRoot(join(draft, TREES.root), hasSudo);
     await makeOverlay(join(draft, OVER), hasSudo);
-  });
+  };
+  await makeLayer(options.directory, fill, options.signal);
   return hostLayers(options.directory);
 }
 
-/** The layers of a skeleton that was made in this folder. */
-export function hostLayers(directory: string): readonly Layer[] {
+/** The layers of the skeleton in this folder; undefined where there is none, or not all of it. */
+export async function findHost(directory: string): Promise<readonly Layer[] | undefined> {
+  return (await hasParts(directory, PARTS)) ? hostLayers(directory) : undefined;
+}
+
+function hostLayers(directory: string): readonly Layer[] {
   const over = join(directory, OVER);
   return [
     { root: join(directory, TREES.root), usr: "/usr" },
     { root: join(over, TREES.root), usr: join(over, TREES.usr) },
   ];
 }
-
-/** The second layer: nothing for `/`, an empty `local` for `/usr`. */
-const OVER = "over";
 
 async function makeRoot(root: string, hasSudo: boolean): Promise<void> {
   await makeFolder(root, 0o755);

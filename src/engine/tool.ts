@@ -10,7 +10,7 @@ import { TOOL_ENVIRONMENT } from "./find-program.ts";
  * What nobody waits for any more must not go on: a mount that comes about after its service died
  * would be nobody's. The launcher sees to that by itself.
  */
-const TIED: readonly [string, ...string[]] = ["setpriv", "--pdeathsig", "KILL"];
+export const TIED: readonly [string, ...string[]] = ["setpriv", "--pdeathsig", "KILL"];
 const TIES_ITSELF = "perl";
 
 /** Programs here print a line or a short list; whoever prints more is cut. */

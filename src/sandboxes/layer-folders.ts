@@ -29,7 +29,7 @@ export function countBuiltIn(build: BuildRecord): number {
 }
 
 /** Snapshots are written to a folder named for their build, under another ending until whole. */
-const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z]+)*$/;
+const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z0-9]+)*$/;
 
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
 export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {

@@ -7,6 +7,8 @@ import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
+import { removeDeadLayers } from "../engine/layers.ts";
+import { withLock } from "../engine/lock.ts";
 import type { Store } from "../store/store.ts";
 import { removeTraces } from "./discard.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./fork-builds.ts";
@@ -15,8 +17,8 @@ import { findOrphans } from "./layer-folders.ts";
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
 
-/** The longest that anything in the folder of layers takes to be made, twice and more. */
-const MAX_DRAFT_MS = 60 * 60_000;
+/** A clean-up ends each container of a dead instance; another one waits for it this long. */
+const CLEAN_UP_TIMEOUT_MS = 10 * 60_000;
 
 export interface ReclaimOptions {
   readonly engine: Engine;
@@ -28,6 +30,8 @@ export interface ReclaimOptions {
   readonly takesKept: boolean;
   /** Told of each thing that could not be removed; the rest is removed all the same. */
   readonly onFailure: TellFailure;
+  /** Ends the wait for another process that cleans up. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** A file in the folder of an instance that finds its sandboxes again at its next start. */
@@ -74,15 +78,22 @@ export function isAlive(home: string, instance: string): Promise<boolean> {
 /**
  * Removes the containers, folders and rows of every dead instance; says what there was. An
  * instance that answers at its door is never touched. What fails is told and keeps nothing else.
+ * One process of a home does so at a time.
  */
 export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
+  const { home, signal } = options;
+  const lock = { home, name: "reclaim", timeoutMs: CLEAN_UP_TIMEOUT_MS, signal } as const;
+  return withLock(lock, async () => removeLeftovers(options));
+}
+
+async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, self, store } = options;
   const reclaimed: Reclaimed[] = [];
   for (const instance of await listFolder(join(home, "instances"))) {
     if (instance === self) continue;
     try {
       if (await isLeft(options, instance)) {
-        reclaimed.push(...(await removeInstance(options, instance)));
+        reclaimed.push(...(await removeDeadInstance(options, instance)));
       }
     } catch (error) {
       options.onFailure({ kind: "instance", name: instance, error });
@@ -135,6 +146,14 @@ async function mayLive(home: string, instance: string): Promise<boolean> {
   return Date.now() - mtimeMs < MIN_AGE_MS;
 }
 
+/** One with a fixed name may be starting again: it takes the same lock until it can be reached. */
+async function removeDeadInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
+  const { home, signal } = options;
+  return withLock({ home, name: "instance", signal }, async () =>
+    (await mayLive(home, instance)) ? [] : removeInstance(options, instance),
+  );
+}
+
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { engine, home, store } = options;
   const directory = containersDirectory(home, instance);
@@ -159,20 +178,13 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
   const orphans = findOrphans(folders, store.builds.all());
-  for (const name of folders) {
-    if (name.endsWith(".part") && (await isOld(join(directory, name)))) orphans.push(name);
-  }
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
+  layers.push(...(await removeDeadLayers(home, onFailure)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),
   ];
-}
-
-/** Whether nobody can be filling it any more. */
-async function isOld(path: string): Promise<boolean> {
-  return Date.now() - (await stat(path)).mtimeMs > MAX_DRAFT_MS;
 }
 
 /** Removes folders of volumes that were being removed when their service died. */

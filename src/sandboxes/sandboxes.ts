@@ -194,7 +194,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   // Its faults are logged inside; it is tracked, so the end of the room waits for it.
   const onFailure = ({ kind, name, error }: CleanUpFailure) =>
     log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
-  const leftovers = { engine, store, home, self: owner, takesKept: false, onFailure };
+  const { signal } = closing;
+  const leftovers = { engine, store, home, self: owner, takesKept: false, onFailure, signal };
   void track(reclaimAtStart(domain, leftovers));
 
   return {
@@ -275,6 +276,7 @@ async function reclaimAtStart(domain: Domain, options: ReclaimOptions): Promise<
     const reclaimed = await asOperation("reclaim", () => reclaim(options));
     if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
   } catch (error) {
+    if (domain.closing.aborted) return;
     domain.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
   }
 }

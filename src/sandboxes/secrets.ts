@@ -10,8 +10,9 @@ import {
   type KeyObject,
 } from "node:crypto";
 import { link, open, readFile, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { syncFolder } from "../engine/files.ts";
 import type { Store } from "../store/store.ts";
 
 const SEED_BYTES = 32;
@@ -99,6 +100,8 @@ async function makeSeed(path: string): Promise<Buffer> {
     await file.writeFile(randomBytes(SEED_BYTES));
     await file.sync();
     await link(part, path);
+    // The database will hold its fingerprint: it must not outlive the seed in a power cut.
+    await syncFolder(dirname(path));
   } catch (error) {
     // Another process of the same home was faster: its seed counts.
     if (causeCode(error) !== "EEXIST") throw error;

@@ -307,3 +307,21 @@ export async function fateOf(home: FaultHome, id: string): Promise<Fate> {
   if (found === undefined) return "gone";
   return found.state === "paused" ? "paused" : "running";
 }
+
+/** What a first start passes, until its first sandbox runs. */
+export const FIRST_STEPS: readonly StepName[] = [
+  "daemon.begun",
+  "daemon.copied",
+  "daemon.compiled",
+  "daemon.renamed",
+  "layer.begun",
+  "layer.synced",
+  "layer.renamed",
+  "layer.durable",
+  "create.intent",
+  "container.folder",
+  "launch.prepared",
+  "launch.running",
+  "create.started",
+  "create.committed",
+];

@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { step, STEPS, type StepMessage } from "../../../src/common/steps.ts";
-import { OPERATIONS, POOLED, RECOVERY, SQUASH } from "../../support/fault-cases.ts";
+import { FIRST_STEPS, OPERATIONS, POOLED, RECOVERY, SQUASH } from "../../support/fault-cases.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
 
@@ -22,7 +22,8 @@ async function saidInSource(): Promise<string[]> {
 test("every step of the list is said once, and a fault is tried at it", async () => {
   const listed = [...STEPS].toSorted();
   expect((await saidInSource()).toSorted()).toEqual(listed);
-  const tried = [...[...OPERATIONS, POOLED, SQUASH].flatMap(({ steps }) => steps), ...RECOVERY];
+  const operations = [...OPERATIONS, POOLED, SQUASH].flatMap(({ steps }) => steps);
+  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);
 });
