@@ -15,6 +15,7 @@ import { createControl } from "../control/handler.ts";
 import { createRateLimit } from "../control/rate-limit.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { readIfThere, writeWhole } from "../engine/files.ts";
+import { holdLock } from "../engine/lock.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener, type Door, type Handlers } from "../listener/listener.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
@@ -31,8 +32,12 @@ import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
+import { forgetAddress } from "./address.ts";
 
 const INSTANCE_BYTES = 4;
+/** Of instances with a fixed name: one of them begins, ends or is removed at a time. */
+const INSTANCE_LOCK = "instance";
+const LEAVING = { timeoutMs: 2_000 } as const;
 
 /** How the service is reached from within this process. */
 export interface PrivateDoor {
@@ -109,8 +114,11 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   const { home, log, engine, clock = createSystemClock() } = options;
   const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
   await using stack = new AsyncDisposableStack();
+  // From the look at whether it runs until its door is open, nobody else may claim its name.
+  const isNamed = options.instance !== undefined;
+  await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
   const apiKey = await claimInstance(home, instance);
-  stack.defer(() => leaveInstance(home, instance));
+  stack.defer(() => leaveInstance(home, instance, isNamed));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
   const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
   const address = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
@@ -123,6 +131,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     graceMs: options.graceMs,
     log,
   });
+  await claim?.[Symbol.asyncDispose]();
   // The doors close before the rooms behind them, although they opened first.
   const closeDoors = () => listener[Symbol.asyncDispose]();
   stack.defer(closeDoors);
@@ -232,6 +241,8 @@ async function claimInstance(home: string, instance: string): Promise<string> {
       hint: "stop it, or use another --home",
     });
   }
+  // That of an earlier process of this name, which was killed.
+  await forgetAddress(home, instance);
   const path = join(directory, "token");
   // Kept over a restart: whoever uses this door goes on with the key that it read.
   const known = await readIfThere(path);
@@ -241,9 +252,21 @@ async function claimInstance(home: string, instance: string): Promise<string> {
   return key;
 }
 
-/** Removes the folder, unless sandboxes of the instance are still in it. */
-async function leaveInstance(home: string, instance: string): Promise<void> {
-  await rm(doorPath(home, instance), { force: true });
-  if ((await listContainers(home, instance)).length > 0) return;
-  await removeTree(instanceDirectory(home, instance));
+/**
+ * Removes the folder, unless sandboxes of the instance are still in it, or another process that has
+ * its name by now.
+ */
+async function leaveInstance(home: string, instance: string, isNamed: boolean): Promise<void> {
+  // A process that keeps the lock must not hold up this end: a later clean-up removes what is left.
+  const claim = isNamed
+    ? await holdLock(home, INSTANCE_LOCK, LEAVING).catch(() => undefined)
+    : undefined;
+  try {
+    if ((isNamed && claim === undefined) || (await isAlive(home, instance))) return;
+    await rm(doorPath(home, instance), { force: true });
+    if ((await listContainers(home, instance)).length > 0) return;
+    await removeTree(instanceDirectory(home, instance));
+  } finally {
+    await claim?.[Symbol.asyncDispose]();
+  }
 }

@@ -7,7 +7,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import { doorPath, isAlive } from "../sandboxes/reclaim.ts";
-import { findAddress, SERVE_INSTANCE } from "./address.ts";
+import { awaitAddress, SERVE_INSTANCE } from "./address.ts";
 import { startLocal } from "./local.ts";
 import type { Absence, OpenService } from "./open-service.ts";
 
@@ -20,9 +20,9 @@ export async function openServiceHere(
   log: Logger,
   stack: AsyncDisposableStack,
 ): Promise<OpenService | Absence> {
-  if (await isAlive(config.home, SERVE_INSTANCE)) {
-    const service = stack.use(await createRunningService(config));
-    return { service, onExit: config.onExit ?? "leave" };
+  const running = await findRunningService(config);
+  if (running !== undefined) {
+    return { service: stack.use(running), onExit: config.onExit ?? "leave" };
   }
   if (process.platform !== "linux") {
     return {
@@ -70,10 +70,16 @@ async function openLocal(
   return { service, onExit: "leave" };
 }
 
-/** A running `serve` of the same home and user. */
-async function createRunningService(config: Config): Promise<Service> {
-  const socketPath = doorPath(config.home, SERVE_INSTANCE);
+/**
+ * A running `serve` of the same home and user, once it answers; undefined where there is none, or
+ * where it ended while it was starting.
+ */
+async function findRunningService(config: Config): Promise<Service | undefined> {
+  const { home } = config;
+  if (!(await isAlive(home, SERVE_INSTANCE))) return undefined;
+  const address = await awaitAddress(home, SERVE_INSTANCE);
+  if (address === undefined && !(await isAlive(home, SERVE_INSTANCE))) return undefined;
+  const socketPath = doorPath(home, SERVE_INSTANCE);
   const apiKey = await readFile(join(dirname(socketPath), "token"), "utf8");
-  const address = await findAddress(config.home, SERVE_INSTANCE);
   return createService({ url: "http://localhost", socketPath, apiKey, ...address });
 }

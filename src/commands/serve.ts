@@ -9,6 +9,7 @@ import type { Config } from "../config.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
+import type { Store } from "../store/store.ts";
 import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
@@ -37,7 +38,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   await openHome(config.home);
   const tls = await readTlsIdentity(config);
   const scheme = tls === undefined ? "http" : "https";
-  const newKey = ensureKey(config);
+  requireKey(config);
   const { host } = config;
   await using service = await startLocal(config, log, {
     instance: SERVE_INSTANCE,
@@ -53,9 +54,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
       return Promise.resolve(startServeMcp({ config, log, door, keys, publicUrl }));
     },
   });
-  if (newKey !== undefined) {
-    process.stderr.write(`sandbox-mcp: new API key, shown once: ${newKey}\n`);
-  }
+  if (config.apiKey === undefined) makeFirstKey(service.store);
   const [port] = service.ports;
   const url = listenerUrl(scheme, host, port);
   const { domain } = config;
@@ -87,18 +86,26 @@ async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity
   }
 }
 
-/** A key for a service that has none: made here, unless others than this machine could use it. */
-function ensureKey(config: Config): string | undefined {
-  if (config.apiKey !== undefined) return undefined;
-  const clock = createSystemClock();
+/** @throws SandboxError failed_precondition for a service without a key that others can reach. */
+function requireKey(config: Config): void {
+  if (config.apiKey !== undefined || isLoopback(config.host)) return;
   using store = openStore({ path: join(config.home, "state.db") });
-  if (listKeys(store).length > 0) return undefined;
-  if (!isLoopback(config.host)) {
-    throw new SandboxError("failed_precondition", `${config.host} is no loopback address`, {
-      hint: "make a key first: sandbox-mcp key create NAME",
-    });
-  }
-  return createKey(store, clock, { name: "first" }).key;
+  if (listKeys(store).length > 0) return;
+  throw new SandboxError("failed_precondition", `${config.host} is no loopback address`, {
+    hint: "make a key first: sandbox-mcp key create NAME",
+  });
+}
+
+/**
+ * A key for a service that has none. It is shown before it counts: whatever ends the process, no key
+ * that nobody has seen keeps a later start from making one.
+ */
+function makeFirstKey(store: Store): void {
+  store.transaction(() => {
+    if (listKeys(store).length > 0) return;
+    const { key } = createKey(store, createSystemClock(), { name: "first" });
+    process.stderr.write(`sandbox-mcp: new API key, shown once: ${key}\n`);
+  });
 }
 
 function isLoopback(host: string): boolean {

@@ -57,7 +57,7 @@ test("E58 a maker that is killed leaves the lock, and a draft that the next one 
   const waiting = startMaker(home.path);
   const drafts = { home: home.path, folder: home.path, prefix: MADE, lock: "host" } as const;
   // The draft of a living maker is nobody else's to remove.
-  expect(await removeDeadDrafts(drafts, expect.unreachable)).toEqual([]);
+  expect(await removeDeadDrafts(drafts, () => expect.unreachable())).toEqual([]);
   killed.child.kill("SIGKILL");
   expect(await waiting.line()).toBe("begun");
   expect(await waiting.line()).toBe(`found ${MADE_FILES.length}`);
@@ -71,7 +71,7 @@ test("E58 the draft of a dead maker goes, whoever looks", async () => {
   killed.child.kill("SIGKILL");
   await killed.exit;
   const drafts = { home: home.path, folder: home.path, prefix: MADE, lock: "host" } as const;
-  expect(await removeDeadDrafts(drafts, expect.unreachable)).toHaveLength(1);
+  expect(await removeDeadDrafts(drafts, () => expect.unreachable())).toHaveLength(1);
   expect(await readdir(home.path)).toEqual(["host.lock"]);
 });
 

@@ -94,7 +94,9 @@ async function runCase(random: Random): Promise<void> {
   let result = await last();
   for (let attempt = 0; attempt < 50 && result === "failed"; attempt += 1) result = await last();
   expect({ seed: SEED, result, most: one.most }).toEqual({ seed: SEED, result: one.made, most: 1 });
-  await removeDeadDrafts({ home, folder: home, prefix: "made", lock: "host" }, expect.unreachable);
+  await removeDeadDrafts({ home, folder: home, prefix: "made", lock: "host" }, () =>
+    expect.unreachable(),
+  );
   expect((await readdir(home)).filter((name) => name !== "host.lock")).toEqual(["made"]);
   expect(await hasParts(one.made, PARTS)).toBe(true);
 }
