@@ -12,9 +12,12 @@ import { toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
 import { volumeDirectory } from "./volumes.ts";
 
-/** A daemon that does not answer within this time is taken for broken. */
-const INIT_TIMEOUT_MS = 10_000;
-const HEALTH_TIMEOUT_MS = 10_000;
+/**
+ * A daemon that does not answer within this time is taken for broken. The first call waits for its
+ * start, which takes tens of seconds where many start at once beside other work.
+ */
+const INIT_TIMEOUT_MS = 40_000;
+const HEALTH_TIMEOUT_MS = 20_000;
 
 /** The container of a sandbox. */
 export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord): ContainerSpec {
@@ -71,7 +74,7 @@ export async function initDaemon(
 
 /** Resolves when the daemon is up, told or not, and has made itself small for a long wait. */
 export async function restDaemon(container: Container, signal: AbortSignal): Promise<void> {
-  const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(INIT_TIMEOUT_MS)]);
   const socket = await container.dialControl(bounded);
   await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);
   socket.destroy();

@@ -55,7 +55,9 @@ async function send(
     if (interimReplies > MAX_INTERIM_REPLIES) outgoing.destroy(new Error("too many replies"));
   });
   outgoing.on("response", resolve);
-  outgoing.on("error", (error) => reject(toSandboxError(error, `daemon ${call.path}`)));
+  // An abort says that its signal fired, and the signal whether a caller or a bound did so.
+  const reasonOf = (error: Error): unknown => (signal.aborted ? signal.reason : error);
+  outgoing.on("error", (error) => reject(toSandboxError(reasonOf(error), `daemon ${call.path}`)));
   // A reply that switches protocols unasked ends the connection without an error.
   outgoing.on("close", () => {
     reject(new SandboxError("unavailable", `daemon ${call.path}: closed without a reply`));
