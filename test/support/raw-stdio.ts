@@ -23,7 +23,11 @@ interface Message {
   readonly error?: object;
 }
 
-export function openRawStdio(input: Writable, output: Readable): RawStdio {
+export function openRawStdio(
+  input: Writable,
+  output: Readable,
+  limitMs: number = REPLY_LIMIT_MS,
+): RawStdio {
   const strays: string[] = [];
   const waiting = new Map<number, PromiseWithResolvers<Readonly<Record<string, unknown>>>>();
   let nextId = 1;
@@ -45,10 +49,7 @@ export function openRawStdio(input: Writable, output: Readable): RawStdio {
     nextId += 1;
     const pending = Promise.withResolvers<Readonly<Record<string, unknown>>>();
     waiting.set(id, pending);
-    const timer = setTimeout(
-      () => pending.reject(new Error(`no reply to ${method}`)),
-      REPLY_LIMIT_MS,
-    );
+    const timer = setTimeout(() => pending.reject(new Error(`no reply to ${method}`)), limitMs);
     send({ id, method, params });
     try {
       return await pending.promise;

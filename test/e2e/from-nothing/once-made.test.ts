@@ -1,0 +1,148 @@
+/** What a home has once: made by whoever comes first, checked when it is used, made anew when spoiled. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { access, mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { findBase } from "../../../src/commands/bases.ts";
+import { builtInTemplates } from "../../../src/commands/built-ins.ts";
+import { createBareEngine } from "../../../src/engine/bare.ts";
+import { prepareDaemon } from "../../../src/engine/daemon.ts";
+import { holdLock } from "../../../src/engine/lock.ts";
+import { reclaim } from "../../../src/sandboxes/reclaim.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import { openTestHome } from "../../support/home.ts";
+import { startProgram } from "../../support/program.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const ROOT = resolve(import.meta.dirname, "../../..");
+const DIST = join(ROOT, "dist");
+const OPENERS = 6;
+const OPEN_ROUNDS = process.env["FIRST_RUN"] === "all" ? 20 : 2;
+/** All have begun by then. */
+const START_AFTER_MS = 500;
+
+function hostOf(home: string) {
+  const host = builtInTemplates(home).find(({ name }) => name === "host");
+  const signal = new AbortController().signal;
+  return {
+    find: async () => host?.find(),
+    prepare: async () => host?.prepare?.(signal),
+  };
+}
+
+test("E58 the layer of host is made once, and anew when a part of it is missing", async () => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  // As an older version left it that two builders had spoiled.
+  await mkdir(join(layers, "host-1700000000001", "root"), { recursive: true });
+  const host = hostOf(home.path);
+  expect(await host.find()).toBeUndefined();
+  const [first, ...others] = await Promise.all([host.prepare(), host.prepare(), host.prepare()]);
+  expect(others).toEqual([first, first]);
+  expect(await host.find()).toEqual(first);
+  const over = dirname(first?.[1]?.root ?? "");
+  for (const part of ["usr", "root"]) {
+    await rm(join(over, part), { recursive: true });
+    expect(await host.find()).toBeUndefined();
+    expect(await host.prepare()).toEqual(first);
+    await access(join(over, "usr/local/bin"));
+  }
+  const names = [basename(dirname(over)), "host-1700000000001"];
+  expect((await readdir(layers)).toSorted()).toEqual(names.toSorted());
+});
+
+test("E58 an unfinished base does not hide the one before it", async () => {
+  await using home = await openTestHome();
+  const before = await findBase(home.path);
+  await mkdir(join(home.path, "layers", "base-9999999999999-00000000", "root/etc"), {
+    recursive: true,
+  });
+  expect(before).toBeDefined();
+  expect(await findBase(home.path)).toEqual(before);
+});
+
+test("E58 drafts of dead builders go at the next clean-up, those of living ones stay", async () => {
+  await using home = await makeTempFolder();
+  const names = ["base-1-0.aa.part", "base-2-0.part", "host-3.part", "host-4-0.bb.part"];
+  for (const name of names)
+    await mkdir(join(home.path, "layers", name, "root"), { recursive: true });
+  using store = openStore({ path: ":memory:" });
+  const engine = createBareEngine({ command: ["/bin/false"] });
+  const options = { engine, store, home: home.path, self: undefined, takesKept: false };
+  const building = await holdLock(home.path, "base");
+  const removed = (await reclaim(options)).map(({ name }) => name);
+  expect(removed).toEqual(["host-3.part", "host-4-0.bb.part"]);
+  await building[Symbol.asyncDispose]();
+  expect((await reclaim(options)).map(({ name }) => name)).toEqual(names.slice(0, 2));
+  expect(await readdir(join(home.path, "layers"))).toEqual([]);
+});
+
+test("E58 the daemon's folder is made once, and anew when it was spoiled", async () => {
+  await using home = await makeTempFolder();
+  const sources = {
+    bundle: join(DIST, "envd.cjs"),
+    starter: join(DIST, "envd-starter.cjs"),
+    node: process.execPath,
+  };
+  const draft = join(home.path, "daemon", "0123456789abcdef.part");
+  await mkdir(draft, { recursive: true });
+  const prepare = async () => prepareDaemon(home.path, sources);
+  const [folder, second] = await Promise.all([prepare(), prepare()]);
+  expect(second).toBe(folder);
+  const spoil = [
+    () => truncate(join(folder, "manifest.json"), 100),
+    () => rm(join(folder, "loader")),
+    () => writeFile(join(folder, "sh"), "other"),
+  ];
+  for (const work of spoil) {
+    await work();
+    expect(await prepare()).toBe(folder);
+  }
+  expect(await readdir(dirname(folder))).toEqual([basename(folder)]);
+});
+
+test("E58 several processes open a new database at once", async () => {
+  const code = `
+    import { openStore } from ${JSON.stringify(join(ROOT, "src/store/sqlite.ts"))};
+    const [path, atMs] = process.argv.slice(1);
+    while (Date.now() < Number(atMs));
+    const store = openStore({ path });
+    store.keys.all();
+    store[Symbol.dispose]();`;
+  for (let round = 0; round < OPEN_ROUNDS; round += 1) {
+    await using home = await makeTempFolder();
+    const words = [join(home.path, "state.db"), String(Date.now() + START_AFTER_MS)];
+    const exits = Array.from({ length: OPENERS }, async () => {
+      const program = ["--input-type=module", "-e", code, ...words];
+      return once(
+        spawn(process.execPath, program, { stdio: ["ignore", "ignore", "inherit"] }),
+        "exit",
+      );
+    });
+    expect(await Promise.all(exits)).toEqual(exits.map(() => [0, null]));
+  }
+});
+
+test("E58 of two that serve one new home, one runs, and the key that it shows opens it", async () => {
+  await using home = await openTestHome();
+  const words = ["serve", "--home", home.path, "--port", "0", "--pool", "0"];
+  await using one = startProgram(words);
+  await using two = startProgram(words);
+  const listening = async ({ stdout }: typeof one): Promise<string> => {
+    let text = "";
+    for await (const chunk of stdout) {
+      text += String(chunk);
+      if (text.includes("\n")) break;
+    }
+    return /^listening on (\S+)/.exec(text)?.[1] ?? "";
+  };
+  const urls = await Promise.all([one, two].map(listening));
+  const [running, ended] = urls[0] === "" ? [two, one] : [one, two];
+  expect(await ended.exited()).not.toBe(0);
+  expect(ended.stderr()).toContain("runs already");
+  const key = /shown once: (\S+)/.exec(running.stderr())?.[1] ?? "";
+  const reply = await fetch(`${urls.join("")}/sandboxes`, { headers: { "x-api-key": key } });
+  expect(reply.status).toBe(200);
+});
