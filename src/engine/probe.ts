@@ -28,6 +28,8 @@ import { runTool } from "./tool.ts";
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
 const PROBE_MEMORY_MB = 64;
+/** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
+const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
 export interface ProbeOptions {
   readonly home: string;
@@ -173,7 +175,8 @@ async function runTinyContainer(
 ): Promise<{ level: IsolationLevel; proof: string }> {
   const id = newProbeId();
   const startedMs = performance.now();
-  const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids: 32 };
+  const pids = hasCgroups(context.cgroups) ? PROBE_PIDS.counted : PROBE_PIDS.shared;
+  const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids };
   // Any folder of the home does: what counts is that its file system can be mounted with other ids.
   const layers = [{ root: context.daemon }];
   const spec = {

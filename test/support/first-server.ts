@@ -106,6 +106,7 @@ function httpServer(program: TestProgram, keys: string[]): FirstServer {
           url = /^listening on (http\S+)$/.exec(line)?.[1] ?? "";
           if (url !== "") return;
         }
+        throw new Error(`serve ended with ${await program.exited()}: ${program.stderr()}`);
       };
       await orEnded(program, listening());
       const shown = /shown once: (\S+)/.exec(program.stderr())?.[1];
