@@ -71,9 +71,9 @@ test(
   "E58 first run as an ordinary user whose home has base alone",
   { timeout: ROUND_LIMIT_MS },
   async (context) => {
-    const round = { ...STDIO, servers: 2, creates: 1 };
+    const round = { ...STDIO, servers: 3, creates: 1 };
     const count = await runRound(installed, ordinaryPerson(user), round);
-    expect(count).toBe(2);
+    expect(count).toBe(3);
     tellCells(context, count);
   },
 );
