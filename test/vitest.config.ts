@@ -29,11 +29,14 @@ const BESIDES = [
   "test/e2e/faults/{fail,kill,pool,random-kills,runtime}.test.ts",
   "test/e2e/stdio-end.test.ts",
   "test/integration/envd/access.test.ts",
+  "test/e2e/error-log.test.ts",
+  "test/integration/engine/lock.test.ts",
   "test/integration/gateway.test.ts",
   "test/integration/mcp/http.test.ts",
   "test/unit/gateway/attempts.test.ts",
   "test/unit/gateway/reserved-path.test.ts",
   "test/unit/listener/dispatch.test.ts",
+  "test/unit/log-calls.test.ts",
 ];
 const security = level("security", 120_000, false).test;
 

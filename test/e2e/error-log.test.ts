@@ -13,7 +13,7 @@ const lineSchema = z.object({
   err: z.object({ type: z.string(), message: z.string(), stack: z.string() }),
 });
 
-test("the log of a command that failed unforeseen has message and stack", async () => {
+test("E59 the log of a command that failed unforeseen has message and stack", async () => {
   await using folder = await makeTempFolder();
   const fault = join(folder.path, "fault.mjs");
   // What only the command itself calls, so that nothing but the command fails.

@@ -44,7 +44,7 @@ async function readSources(): Promise<{ readonly path: string; readonly text: st
   return Promise.all(ours.map(async (path) => ({ path, text: await readFile(path, "utf8") })));
 }
 
-test("no log call has an error under another key than err", async () => {
+test("E59 no log call has an error under another key than err", async () => {
   const sources = await readSources();
   const calls = sources.flatMap(({ path, text }) => callsIn(text).map((call) => ({ path, call })));
   expect(calls.length).toBeGreaterThan(MIN_CALLS);

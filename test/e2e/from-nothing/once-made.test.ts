@@ -70,7 +70,14 @@ test("E58 drafts of dead builders go at the next clean-up, those of living ones 
     await mkdir(join(home.path, "layers", name, "root"), { recursive: true });
   using store = openStore({ path: ":memory:" });
   const engine = createBareEngine({ command: ["/bin/false"] });
-  const options = { engine, store, home: home.path, self: undefined, takesKept: false };
+  const options = {
+    engine,
+    store,
+    home: home.path,
+    self: undefined,
+    takesKept: false,
+    onFailure: () => expect.unreachable(),
+  };
   const building = await holdLock(home.path, "base");
   const removed = (await reclaim(options)).map(({ name }) => name);
   expect(removed).toEqual(["host-3.part", "host-4-0.bb.part"]);
