@@ -24,18 +24,22 @@ export interface SandboxErrorOptions {
   readonly cause?: unknown;
   /** What the caller can do about it, as one sentence. */
   readonly hint?: string;
+  /** Whether paths in the message are those of a sandbox, which its owner may be told. */
+  readonly hasSandboxPaths?: boolean;
 }
 
 /** An operation failed: a code for programs, a message for people, a hint for the way on. */
 export class SandboxError extends Error {
   readonly code: ErrorCode;
   readonly hint: string | undefined;
+  readonly hasSandboxPaths: boolean;
 
   constructor(code: ErrorCode, message: string, options: SandboxErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.name = "SandboxError";
     this.code = code;
     this.hint = options.hint;
+    this.hasSandboxPaths = options.hasSandboxPaths ?? false;
   }
 }
 

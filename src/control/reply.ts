@@ -36,7 +36,8 @@ export function toFault(error: unknown): { readonly status: number; readonly mes
     return { status: CONTROL_STATUS.internal, message: INTERNAL_TEXT };
   }
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
-  const told = IS_ABOUT_REQUEST[error.code] ? message : hidePaths(message);
+  const isPlain = IS_ABOUT_REQUEST[error.code] || error.hasSandboxPaths;
+  const told = isPlain ? message : hidePaths(message);
   return { status: CONTROL_STATUS[error.code], message: told };
 }
 

@@ -159,7 +159,7 @@ function toBootFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox boot");
   if (fault.code !== "invalid_argument") return fault;
   const message = `sandbox cannot start from its files: ${fault.message}`;
-  return new SandboxError("failed_precondition", message, { cause: fault });
+  return new SandboxError("failed_precondition", message, { cause: fault, hasSandboxPaths: true });
 }
 
 function toRunning(domain: Domain, member: Member, options: ResumeOptions): Partial<SandboxRecord> {

@@ -19,7 +19,11 @@ test("E59 the log of a command that failed unforeseen has message and stack", as
   // What only the command itself calls, so that nothing but the command fails.
   await writeFile(
     fault,
-    'process.once = process.on = () => { throw new TypeError("forced failure"); };\n',
+    `const { on } = process;
+process.on = function (name, ...rest) {
+  if (name === "SIGTERM") throw new TypeError("forced failure");
+  return on.call(this, name, ...rest);
+};\n`,
   );
   const words = ["serve", "--home", join(folder.path, "home"), "--port", "0"];
   const command = [process.execPath, `--import=${fault}`, PROGRAM] as const;

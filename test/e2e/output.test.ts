@@ -102,7 +102,7 @@ test("a server is killed while its process writes; the next one reads on, and ma
   await pageThrough(next, handle, (page) => {
     text += page;
   });
-  const [before = "", after = "", ...more] = text.split(/\n\[… .* missing …\]\n/);
+  const [before = "", after = "", ...more] = text.split(/\n--- \[… .* missing …\]\n/);
   expect(more).toEqual([]);
   const [known, later] = [numbersOf(before), numbersOf(after)];
   expect(known).toEqual(Array.from({ length: known.length }, (_, index) => index));

@@ -43,8 +43,8 @@ export interface Inotify {
 
 /** A file system that does not answer must not hold everybody. */
 const REPLY_MS = 30_000;
-/** A helper that ends more often than this in a minute is not started again. */
-const MAX_STARTS = 6;
+/** A helper that is lost more often than this in a minute is not started again. */
+const MAX_LOSSES = 6;
 const MINUTE_MS = 60_000;
 /** What `perl/inotify.pl` exits with when a user has all the instances that one may have. */
 const NO_INSTANCE = 113;
@@ -65,7 +65,7 @@ class InotifyProcess implements Inotify {
   readonly #watches = new Map<number, Set<Subscriber>>();
   readonly #requests = new Map<number, Request>();
   #child: ChildProcess | undefined;
-  #startsMs: number[] = [];
+  #lossesMs: number[] = [];
   #lastId = 0;
   #timer: NodeJS.Timeout | undefined;
 
@@ -112,12 +112,11 @@ class InotifyProcess implements Inotify {
   }
 
   #start(): ChildProcess {
-    const nowMs = performance.now();
-    this.#startsMs = this.#startsMs.filter((startedMs) => nowMs - startedMs < MINUTE_MS);
-    if (this.#startsMs.length >= MAX_STARTS) {
+    const sinceMs = performance.now() - MINUTE_MS;
+    this.#lossesMs = this.#lossesMs.filter((lostMs) => lostMs > sinceMs);
+    if (this.#lossesMs.length >= MAX_LOSSES) {
       throw new SandboxError("internal", "the reader of inotify events keeps ending");
     }
-    this.#startsMs.push(nowMs);
     const [file = "perl", ...words] = this.#command;
     const child = spawn(file, words, {
       cwd: "/",
@@ -193,6 +192,7 @@ class InotifyProcess implements Inotify {
   #lose(child: ChildProcess, code: number | null = null): void {
     if (this.#child !== child) return;
     this.#end();
+    this.#lossesMs.push(performance.now());
     const error =
       code === NO_INSTANCE
         ? new SandboxError(

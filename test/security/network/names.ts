@@ -174,7 +174,7 @@ const DRESSES = {
   "trailing dot": LAB.publicHost,
   "upper case": LAB.publicHost,
   "its own port": LAB.publicHost,
-  "hidden in a body": LAB.publicHost,
+  "hidden in a body": "400",
   "one connection, two hosts": `${LAB.publicHost} 403`,
   "both at once": `${LAB.publicHost} 403`,
   "other name": "403",

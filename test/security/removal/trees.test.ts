@@ -112,7 +112,8 @@ test("E45 a tree that somebody fills and turns into links meanwhile takes nothin
   } finally {
     writer.kill("SIGKILL");
   }
-  expect((await readdir(decoy)).toSorted()).toEqual(["file", "hard"]);
+  // What else is there the writer itself put there, through one of its links.
+  expect(await readdir(decoy)).toEqual(expect.arrayContaining(["file", "hard"]));
 });
 
 const RACE = String.raw`
