@@ -21,7 +21,7 @@ import { startTestService } from "../../support/service.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);
-const CASES = IS_WHOLE_RUN ? 1_000 : 500;
+const CASES = IS_WHOLE_RUN ? 1_000 : 60;
 /** Enough for a path that is longer than 4,096 bytes. */
 const LEVELS = IS_WHOLE_RUN ? 3_200 : 800;
 const ROUTERS = "/run/sandbox-mcp/routers";

@@ -13,8 +13,8 @@ import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);
-const TREES = IS_WHOLE_RUN ? 1_000 : 260;
-const LEVELS = IS_WHOLE_RUN ? 10_000 : 3_200;
+const TREES = IS_WHOLE_RUN ? 1_000 : 60;
+const LEVELS = IS_WHOLE_RUN ? 10_000 : 1_200;
 /** Enough for a path that is longer than 4,096 bytes. */
 const CONTROL_LEVELS = 800;
 const NOBODY = 65_534;
