@@ -5,14 +5,17 @@
 
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
-import type { Sandbox } from "e2b";
+import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sandboxSchema } from "../../../src/wire/control.ts";
 import { startRange, type AttackRange } from "../../support/attack-range.ts";
 import { tellCells } from "../../support/cells.ts";
+import { takeCensus } from "../../support/census.ts";
+import { startProgram } from "../../support/program.ts";
 import { createRandom, type Random } from "../../support/random.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { attackPlaces, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import { startServe, type TestServe } from "../../support/serve.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
 const CASES = IS_WHOLE_RUN ? 520 : 60;
@@ -232,7 +235,32 @@ describe.each(attackPlaces())("on $name", (target) => {
   });
 });
 
-async function isSilent(range: AttackRange, { sandboxId }: Sandbox): Promise<boolean> {
+test("E52 a service ends beside a stopped daemon, and gc takes its sandbox away", async () => {
+  await using serve = await startServe(["--pool", "0"]);
+  const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  const sandbox = await Sandbox.create("base", options);
+  await sandbox.commands.run(`setsid sh -c 'sleep 0.2; ${STOP}' >/dev/null 2>&1 &`, {
+    user: "root",
+  });
+  await expect
+    .poll(async () => isSilent({ serve }, sandbox), { timeout: 20_000, interval: 50 })
+    .toBe(true);
+  const startedMs = performance.now();
+  await serve.program[Symbol.asyncDispose]();
+  expect(performance.now() - startedMs).toBeLessThan(OWN_LIMIT_MS + GRACE_MS);
+  await using gc = startProgram(["gc", "--home", serve.home]);
+  expect(await gc.exited()).toBe(0);
+  const { processes, mounts, idClaims } = await takeCensus({
+    home: serve.home,
+    idPrefix: sandbox.sandboxId,
+  });
+  expect({ processes, mounts, idClaims }).toEqual({ processes: [], mounts: [], idClaims: [] });
+});
+
+async function isSilent(
+  range: { readonly serve: Pick<TestServe, "url"> },
+  { sandboxId }: Sandbox,
+): Promise<boolean> {
   const headers = { "e2b-sandbox-id": sandboxId, "e2b-sandbox-port": DAEMON_PORT };
   try {
     await fetch(`${range.serve.url}/health`, { headers, signal: AbortSignal.timeout(300) });

@@ -3,7 +3,10 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { causeCode } from "../../../src/common/errors.ts";
+import { tellCells } from "../../support/cells.ts";
 import { LAB } from "../../support/lab.ts";
+import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   ALL,
   egressPrograms,
@@ -16,6 +19,11 @@ import {
   type OwnSandbox,
 } from "./ground.ts";
 
+const [SIGCONT, SIGSTOP] = [18, 19];
+/** By number: SIGUSR1, SIGUSR2, SIGQUIT, SIGSTOP and a real-time one; in a whole run all. */
+const SIGNALS = IS_WHOLE_RUN
+  ? Array.from({ length: 64 }, (_, index) => index + 1)
+  : [10, 12, 3, SIGSTOP, 40];
 const RAW = join(import.meta.dirname, "raw.py");
 const PATTERNS = ["allowed.test", "*.wild.test", "mixed.test", "moving.test", "BÜCHER.test"];
 
@@ -152,6 +160,24 @@ export function describeNames(ground: () => Field): void {
       expect(await egressPrograms(serve.home)).not.toContain(pid);
     });
 
+    test("E42 no signal opens a port of the program for names", async (context) => {
+      const { serve } = ground();
+      const listening = async () => {
+        const [pid] = await egressPrograms(serve.home);
+        return pid === undefined ? [] : listenersOf(pid);
+      };
+      const before = await listening();
+      expect(before.length).toBeGreaterThan(0);
+      for (const signal of SIGNALS) {
+        // It goes on, or another one takes its place.
+        await expect.poll(async () => signalOne(serve.home, signal)).toBe(true);
+        if (signal === SIGSTOP) await signalOne(serve.home, SIGCONT);
+        await expect.poll(listening, { message: `signal ${signal}` }).toEqual(before);
+      }
+      expect(await curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
+      tellCells(context, SIGNALS.length);
+    });
+
     test("names hold again once a service that was killed is back, and not meanwhile", async () => {
       const before = await ground().lab.received();
       await ground().restart(async () => {
@@ -166,6 +192,28 @@ export function describeNames(ground: () => Field): void {
       expect(await ground().lab.received()).toBeGreaterThan(before);
     });
   });
+}
+
+/** Whether a program of the home was there to be signalled. */
+async function signalOne(home: string, signal: number): Promise<boolean> {
+  const [pid] = await egressPrograms(home);
+  try {
+    return pid !== undefined && process.kill(pid, signal);
+  } catch (error) {
+    if (causeCode(error) === "ESRCH") return false;
+    throw error;
+  }
+}
+
+/** Where anybody listens in the network namespace of a process. */
+async function listenersOf(pid: number): Promise<string[]> {
+  const tables = await Promise.all(
+    ["tcp", "tcp6"].map(async (name) =>
+      readFile(`/proc/${pid}/net/${name}`, "utf8").catch(() => ""),
+    ),
+  );
+  const rows = tables.flatMap((table) => table.split("\n")).map((row) => row.trim().split(/\s+/));
+  return rows.flatMap(([, address = "", , state]) => (state === "0A" ? [address] : [])).toSorted();
 }
 
 /** What the far side says about each request of raw.py: the address that was dialled, or a refusal. */
