@@ -174,7 +174,7 @@ export function describeNames(ground: () => Field): void {
         if (signal === SIGSTOP) await signalOne(serve.home, SIGCONT);
         await expect.poll(listening, { message: `signal ${signal}` }).toEqual(before);
       }
-      expect(await curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
+      await expect.poll(() => curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
       tellCells(context, SIGNALS.length);
     });
 
