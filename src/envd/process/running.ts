@@ -59,8 +59,9 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
       if (ended.size <= MAX_ENDED) break;
       ended.delete(pid);
     }
+    // The record alone: the process holds its arguments and environment.
     const timer = setTimeout(() => {
-      if (ended.get(process.pid) === record) ended.delete(process.pid);
+      if (ended.get(record.pid) === record) ended.delete(record.pid);
     }, RETENTION_MS);
     timer.unref();
   }
