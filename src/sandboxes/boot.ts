@@ -66,24 +66,43 @@ export async function initDaemon(
   init: InitRequest,
   signal: AbortSignal,
 ): Promise<void> {
-  const bounded = AbortSignal.any([signal, AbortSignal.timeout(INIT_TIMEOUT_MS)]);
-  const socket = await container.dialControl(bounded);
-  await callDaemon(socket, { method: "POST", path: "/init", body: init }, bounded);
-  socket.destroy();
+  await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
+    const socket = await container.dialControl(bounded);
+    await callDaemon(socket, { method: "POST", path: "/init", body: init }, bounded);
+    socket.destroy();
+  });
 }
 
 /** Resolves when the daemon is up, told or not, and has made itself small for a long wait. */
 export async function restDaemon(container: Container, signal: AbortSignal): Promise<void> {
-  const bounded = AbortSignal.any([signal, AbortSignal.timeout(INIT_TIMEOUT_MS)]);
-  const socket = await container.dialControl(bounded);
-  await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);
-  socket.destroy();
+  await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
+    const socket = await container.dialControl(bounded);
+    await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);
+    socket.destroy();
+  });
 }
 
 /** Resolves when a client's request would be answered. */
 export async function awaitHealth(container: Container, signal: AbortSignal): Promise<void> {
-  const bounded = AbortSignal.any([signal, AbortSignal.timeout(HEALTH_TIMEOUT_MS)]);
-  const socket = await container.dial(ENVD_PORT, bounded);
-  await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
-  socket.destroy();
+  await withinTime(HEALTH_TIMEOUT_MS, signal, async (bounded) => {
+    const socket = await container.dial(ENVD_PORT, bounded);
+    await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
+    socket.destroy();
+  });
+}
+
+/** Does the work with a time limit, of which nothing is left once the work is over. */
+async function withinTime(
+  limitMs: number,
+  signal: AbortSignal,
+  work: (bounded: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const late = new AbortController();
+  const reason = new DOMException(`no answer within ${limitMs} ms`, "TimeoutError");
+  const timer = setTimeout(() => late.abort(reason), limitMs);
+  try {
+    await work(AbortSignal.any([signal, late.signal]));
+  } finally {
+    clearTimeout(timer);
+  }
 }
