@@ -6,7 +6,7 @@ import "./common/base64.ts";
 import type { CommandRun } from "./commands/command.ts";
 import { VERSION, helpText } from "./commands/help.ts";
 import { findCommand } from "./commands/index.ts";
-import { withRights } from "./commands/rights.ts";
+import { withRights } from "./commands/namespace-rights.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog } from "./common/log.ts";
 import { loadProcessConfig, type Config } from "./config.ts";

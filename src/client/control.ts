@@ -32,7 +32,7 @@ import {
   type Exchange,
   type HttpReply,
 } from "./http.ts";
-import { sendSettled } from "./settle.ts";
+import { sendSettled } from "./retry-conflict.ts";
 
 export interface ListFilter {
   readonly states?: readonly ("running" | "paused")[];

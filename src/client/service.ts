@@ -9,9 +9,9 @@ import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/heade
 import { signFile } from "../wire/signature.ts";
 import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
+import { startNear, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import type { Connection } from "./http.ts";
-import { startNear, type FindRun } from "./near.ts";
 
 export interface ServiceOptions {
   /** Base of the control API, such as `http://localhost` or `https://api.e2b.app`. */

@@ -3,8 +3,8 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
+import { hasParts } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
-import { hasParts } from "../engine/files.ts";
 
 /** When it was built, and from which list of packages. */
 const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;

@@ -2,7 +2,7 @@
 
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
-import { createOciEngine } from "../engine/oci.ts";
+import { createOciEngine } from "../engine/oci/oci.ts";
 import { findBundle, probeOptions } from "./probe-options.ts";
 
 /** Nothing is started or looked at before the engine is used. */

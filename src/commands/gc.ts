@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
-import { withLock } from "../engine/lock.ts";
+import { withLock } from "../engine/host/lock.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";

@@ -34,7 +34,7 @@ export async function openService(
     return { service, onExit: config.onExit ?? "leave" };
   }
   // Who speaks to a service elsewhere loads nothing of one here.
-  const { openServiceHere } = await import("./open-service-here.ts");
+  const { openServiceHere } = await import("./open-local-service.ts");
   return openServiceHere(config, log, stack);
 }
 

@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
-import type { ProbeOptions } from "../engine/probe.ts";
+import type { ProbeOptions } from "../engine/oci/probe.ts";
 
 /** Other bundles lie beside the program's own; a program run from source finds them built. */
 export function findBundle(name: string): string {

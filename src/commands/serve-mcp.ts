@@ -12,7 +12,7 @@ import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
-import type { McpHandler, PrivateDoor } from "./embedded.ts";
+import type { McpHandler, PrivateDoor } from "./embedded-service.ts";
 import { VERSION } from "./help.ts";
 import { localSpoolFolder } from "./spool-folder.ts";
 

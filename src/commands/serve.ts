@@ -10,13 +10,13 @@ import type { TlsIdentity } from "../listener/tls.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
-import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./address.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
-import { startLocal } from "./local.ts";
+import { startLocal } from "./local-service.ts";
+import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
-import { listenForStops } from "./stops.ts";
+import { listenForStops } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */

@@ -4,14 +4,14 @@ import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
-import { whenReady } from "../mcp/when-ready.ts";
+import { whenReady } from "../mcp/wait-for-service.ts";
 import type { CommandContext } from "./command.ts";
+import { createLateService } from "./deferred-service.ts";
 import { VERSION } from "./help.ts";
-import { isKnownToWork } from "./known.ts";
 import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
-import { createLateService } from "./late-service.ts";
+import { isKnownToWork } from "./readiness.ts";
 import { spoolFolderOf } from "./spool-folder.ts";
-import { listenForStops } from "./stops.ts";
+import { listenForStops } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;

@@ -4,15 +4,15 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
-import { LAYERS } from "../engine/layers.ts";
-import { withLock } from "../engine/lock.ts";
+import { withLock } from "../engine/host/lock.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findBase } from "./bases.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
-import { listenForStops } from "./stops.ts";
+import { listenForStops } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 

@@ -3,10 +3,10 @@
 import { causeCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { hidePaths } from "../common/host-paths.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
-import type { Sample } from "../sandboxes/meter.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Tag, Template } from "../sandboxes/templates.ts";
+import type { Sample } from "../sandboxes/usage-meter.ts";
 import type { Volume } from "../sandboxes/volumes.ts";
 import type {
   ListedSandboxBody,

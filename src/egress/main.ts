@@ -8,12 +8,12 @@ import { createInterface } from "node:readline";
 import { errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/quote.ts";
 import { catchUncaught } from "../common/uncaught.ts";
+import { parseOrder, parseSettings } from "./control-messages.ts";
+import { startWebDoor } from "./http-proxy.ts";
 import { startNameServer } from "./name-server.ts";
-import { parseOrder, parseSettings } from "./orders.ts";
 import { createPolicies } from "./policies.ts";
 import { createResolver } from "./resolver.ts";
-import { startTlsDoor } from "./tls-door.ts";
-import { startWebDoor } from "./web-door.ts";
+import { startTlsDoor } from "./tls-proxy.ts";
 
 const EXIT_BROKEN = 70;
 

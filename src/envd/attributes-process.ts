@@ -7,7 +7,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { helperArguments } from "./attributes-helper.ts";
-import { DEFAULT_PATH, type Command } from "./carried.ts";
+import { DEFAULT_PATH, type Command } from "./bundled-program.ts";
 
 /** A file system that does not answer must not hold everybody. */
 const REPLY_MS = 10_000;

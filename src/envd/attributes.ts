@@ -6,7 +6,7 @@
 import { getSystemErrorName } from "node:util";
 import { SandboxError } from "../common/errors.ts";
 import { AttributesProcess, HelperDied } from "./attributes-process.ts";
-import type { Command } from "./carried.ts";
+import type { Command } from "./bundled-program.ts";
 import { toSystemBytes } from "./names.ts";
 
 export type Metadata = Readonly<Record<string, string>>;

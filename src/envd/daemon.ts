@@ -2,12 +2,12 @@
 
 import { join } from "node:path";
 import { createAttributes, type Attributes } from "./attributes.ts";
-import { findCarried, type Command } from "./carried.ts";
+import { findCarried, type Command } from "./bundled-program.ts";
 import { Staging } from "./files/staging.ts";
+import { createRest, type Rest } from "./idle-memory.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
-import { createRest, type Rest } from "./rest.ts";
 import { createSettings, type SettingsHolder } from "./settings.ts";
 import { createAccountReader, type AccountReader } from "./user.ts";
 import { createInotify } from "./watch/inotify.ts";

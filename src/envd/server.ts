@@ -20,8 +20,8 @@ import { sendFault, sendStatus, type Exchange, type Handler } from "./exchange.t
 import { fileRoutes } from "./files/index.ts";
 import { createMetricsHandler } from "./metrics.ts";
 import { createRpcServer, sendRpcRefusal, type RpcServer } from "./rpc.ts";
+import { createTurnstile, type Turnstile } from "./start-limiter.ts";
 import { envs, health } from "./status.ts";
-import { createTurnstile, type Turnstile } from "./turnstile.ts";
 import type { User } from "./user.ts";
 
 /** Idle connections are the gateway's; the wire promises to keep them for 640 seconds. */

@@ -6,15 +6,15 @@ import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { admit, type Admission, type Doorkeeper } from "./admit.ts";
-import { createAttempts } from "./attempts.ts";
+import { admit, type Admission, type Doorkeeper } from "./authorize.ts";
 import { dialPort } from "./dial.ts";
 import { isSecretInTarget } from "./headers.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, secretInTarget, sendRefusal, type Refusal } from "./refusal.ts";
 import type { PlatformKeys } from "./secret-finder.ts";
-import { secure } from "./secure.ts";
+import { createAttempts } from "./signature-attempts.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
+import { secure } from "./upstream-tls.ts";
 
 /** More than the pools of one client; beyond it one sandbox would starve the others of files. */
 const MAX_CONNECTIONS_PER_SANDBOX = 512;

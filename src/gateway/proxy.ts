@@ -10,6 +10,7 @@ import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { limitWait } from "./daemon-timeout.ts";
 import {
   toClientHeaders,
   toClientPhrase,
@@ -17,7 +18,6 @@ import {
   type Passage,
   type ReplyRules,
 } from "./headers.ts";
-import { limitWait } from "./patience.ts";
 import { notRunning, portClosed, sendRefusal, silent, type Refusal } from "./refusal.ts";
 
 /** A client that still sends this long after the answer is cut off. */

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import { sendJson } from "../common/http.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
-import { toPage, wantsPage } from "./page.ts";
+import { toPage, wantsPage } from "./error-page.ts";
 
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;

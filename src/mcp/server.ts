@@ -5,12 +5,12 @@ import { SandboxError, errorText } from "../common/errors.ts";
 import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { explain, goneError } from "./error-hints.ts";
 import { timeLeft } from "./expiry.ts";
 import { readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
 import type { McpState } from "./state.ts";
-import { explain, goneError } from "./steer.ts";
 import { listedOutput, type Suggest, type Tool, type ToolContext } from "./tool.ts";
 
 export interface McpServerOptions {

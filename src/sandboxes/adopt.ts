@@ -8,8 +8,8 @@ import type { SandboxRecord } from "../store/store.ts";
 import { discard, removeTraces } from "./discard.ts";
 import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
-import { nowOrLater } from "./later.ts";
-import { admitMember, followMember } from "./member.ts";
+import { admitMember, followMember } from "./registry-entry.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
 export async function adoptSandboxes(domain: Domain): Promise<void> {

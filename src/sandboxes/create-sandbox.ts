@@ -2,18 +2,18 @@
 
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
-import { isBindFault } from "../engine/bind-paths.ts";
 import type { Container } from "../engine/engine.ts";
+import { isBindFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
+import { toIntent, type Plan, type Wish } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
-import { admitMember, followMember } from "./member.ts";
-import type { Place } from "./places.ts";
-import { toIntent, type Plan, type Wish } from "./plan.ts";
+import { admitMember, followMember } from "./registry-entry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
+import type { Place } from "./team-quota.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
 

@@ -9,15 +9,15 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import { networkSchema } from "../wire/control.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
-import type { Later } from "./later.ts";
+import type { Wish } from "./create-plan.ts";
 import type { LogBook } from "./log-book.ts";
-import type { Meter } from "./meter.ts";
-import type { Places } from "./places.ts";
-import type { Wish } from "./plan.ts";
 import type { Warm } from "./pool.ts";
+import type { Later } from "./retry-cleanup.ts";
 import { beginRun, type Run } from "./run.ts";
 import type { Secrets } from "./secrets.ts";
+import type { Places } from "./team-quota.ts";
 import type { Templates } from "./templates.ts";
+import type { Meter } from "./usage-meter.ts";
 
 /** A change may have to wait for others; more rounds than this mean that they never end. */
 const MAX_WAITS = 8;

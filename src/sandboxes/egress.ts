@@ -2,8 +2,8 @@
 
 import { isIP, isIPv6 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
-import { toCanonical } from "../engine/egress.ts";
 import type { Egress } from "../engine/engine.ts";
+import { toCanonical } from "../engine/network/egress.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 

@@ -1,8 +1,8 @@
 /** What happens to a sandbox when its time is over: it is paused or ended, one or the other. */
 
 import type { Domain, Member } from "./domain.ts";
-import { endMember } from "./member.ts";
 import { pauseMember } from "./pause-sandbox.ts";
+import { endMember } from "./registry-entry.ts";
 
 /** The nearest expiry; undefined when nothing expires. */
 export function nextExpiry(domain: Domain): number | undefined {

@@ -4,7 +4,7 @@
 
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./later.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 import { removeLayers, unnamedFolders } from "./write-build.ts";
 
 /** Another instance may still be starting the forks of a build this young. */

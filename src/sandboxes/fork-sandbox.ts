@@ -13,13 +13,13 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
+import type { Plan } from "./create-plan.ts";
 import { startInPlace } from "./create-sandbox.ts";
 import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
-import type { Place } from "./places.ts";
-import type { Plan } from "./plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
+import type { Place } from "./team-quota.ts";
 import { checkTimeout } from "./timeout.ts";
 import { writeBuild } from "./write-build.ts";
 

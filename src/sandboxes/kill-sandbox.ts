@@ -3,7 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import { findMember, type Domain } from "./domain.ts";
-import { endMember } from "./member.ts";
+import { endMember } from "./registry-entry.ts";
 
 /**
  * Ends it and resolves when nothing of it is left; it is gone for others at once.

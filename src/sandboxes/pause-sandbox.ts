@@ -16,7 +16,7 @@ import {
   type Domain,
   type Member,
 } from "./domain.ts";
-import { endMember, followMember } from "./member.ts";
+import { endMember, followMember } from "./registry-entry.ts";
 
 /**
  * Resolves when it is paused. Calls that come while it is being paused join.

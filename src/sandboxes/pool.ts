@@ -9,11 +9,11 @@ import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { restDaemon, toSpec } from "./boot.ts";
+import { toIntent, type Plan, type Wish } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./later.ts";
-import { toIntent, type Plan, type Wish } from "./plan.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 
 /** What a create without a template gets. */
 const TEMPLATE = "base";

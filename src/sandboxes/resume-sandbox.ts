@@ -17,7 +17,7 @@ import {
   type Domain,
   type Member,
 } from "./domain.ts";
-import { followMember, requireBuild } from "./member.ts";
+import { followMember, requireBuild } from "./registry-entry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 

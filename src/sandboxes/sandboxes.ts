@@ -19,7 +19,6 @@ import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
 import { killSandbox } from "./kill-sandbox.ts";
-import { doLater } from "./later.ts";
 import {
   describeMember,
   listSandboxes,
@@ -28,26 +27,27 @@ import {
 } from "./list-sandboxes.ts";
 import { endpoints, locate } from "./locate.ts";
 import { startLogBook, type LogQuery } from "./log-book.ts";
-import { endMember } from "./member.ts";
-import { startMeter, type Sample, type SampleRange } from "./meter.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
-import { createPlaces } from "./places.ts";
 import { startPool } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
+import { endMember } from "./registry-entry.ts";
 import {
   connectSandbox,
   resumeSandbox,
   type Connected,
   type ResumeOptions,
 } from "./resume-sandbox.ts";
+import { doLater } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox } from "./sandbox.ts";
 import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
+import { createPlaces } from "./team-quota.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork, type EgressRules } from "./update-network.ts";
+import { startMeter, type Sample, type SampleRange } from "./usage-meter.ts";
 import {
   createVolume,
   finishVolumes,

@@ -12,7 +12,7 @@ import {
 import { link, open, readFile, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
-import { syncFolder } from "../engine/files.ts";
+import { syncFolder } from "../common/files.ts";
 import type { Store } from "../store/store.ts";
 
 const SEED_BYTES = 32;

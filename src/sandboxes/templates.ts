@@ -10,7 +10,6 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
-import { nowOrLater } from "./later.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import {
   lookUp,
@@ -18,6 +17,7 @@ import {
   resolveTemplate,
   type ResolvedTemplate,
 } from "./resolve-template.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 import {
   assignTags,
   listTags,

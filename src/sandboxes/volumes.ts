@@ -7,13 +7,13 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
-import { cleanBindPath, findOverlap, findPathFault } from "../engine/bind-paths.ts";
+import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./later.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 
 /** Of a team; a list tells all of them at once. */
 const MAX_VOLUMES = 1_000;

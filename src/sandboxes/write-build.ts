@@ -9,8 +9,8 @@ import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain, Member } from "./domain.ts";
-import { nowOrLater } from "./later.ts";
 import { countBuiltIn, layerFolders, toLayers } from "./layer-folders.ts";
+import { nowOrLater } from "./retry-cleanup.ts";
 
 /**
  * Each snapshot of a snapshot adds a layer, which makes every look for a name that is not there

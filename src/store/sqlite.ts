@@ -4,7 +4,6 @@ import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { openBuilds } from "./builds.ts";
-import { openFacts } from "./facts.ts";
 import { openKeys } from "./keys.ts";
 import { openLogs } from "./logs.ts";
 import { openSandboxes } from "./sandboxes.ts";
@@ -13,6 +12,7 @@ import { isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openTemplates } from "./templates.ts";
 import { inTransaction } from "./transaction.ts";
+import { openFacts } from "./values.ts";
 import { openVolumes } from "./volumes.ts";
 
 const MEMORY = ":memory:";

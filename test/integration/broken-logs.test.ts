@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { createKey, revokeKeys } from "../../src/sandboxes/keys.ts";
 import { reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";

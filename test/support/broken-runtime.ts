@@ -3,7 +3,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { findProgram } from "../../src/engine/find-program.ts";
+import { findProgram } from "../../src/engine/host/find-program.ts";
 import { startOciHost } from "./oci-host.ts";
 
 /** `tell` fails with paths in its words. `late` hangs once the container runs; the killers end the service, before that or after it. */

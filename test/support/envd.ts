@@ -6,7 +6,7 @@ import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { createClient, type Client, type Transport } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-node";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
 

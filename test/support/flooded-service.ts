@@ -1,7 +1,7 @@
 /** A service with one ordinary sandbox and others whose daemons flood it with log lines. */
 
 import { resolve } from "node:path";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { startTestService, type TestService } from "./service.ts";
 

@@ -2,7 +2,7 @@
 
 import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");

@@ -11,7 +11,7 @@ import type {
   IsolationLevel,
   Layer,
 } from "../../src/engine/engine.ts";
-import { createOciEngine } from "../../src/engine/oci.ts";
+import { createOciEngine } from "../../src/engine/oci/oci.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");

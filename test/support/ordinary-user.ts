@@ -6,8 +6,8 @@ import { chmod, chown, cp, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { findRange } from "../../src/engine/own-namespace.ts";
-import { shiftIds } from "../../src/engine/shift-ids.ts";
+import { findRange } from "../../src/engine/host/user-namespace.ts";
+import { shiftIds } from "../../src/engine/storage/shift-ids.ts";
 import { baseLayers } from "./base-layer.ts";
 import { PROGRAM } from "./program.ts";
 

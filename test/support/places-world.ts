@@ -1,7 +1,7 @@
 /** Teams that take, free and lose places in an order that chance gives, and what was promised them. */
 
 import { SandboxError } from "../../src/common/errors.ts";
-import { createPlaces, type Place, type Places } from "../../src/sandboxes/places.ts";
+import { createPlaces, type Place, type Places } from "../../src/sandboxes/team-quota.ts";
 import type { Random } from "./random.ts";
 
 /** Teams with their starts and sandboxes, and what the rule promised about them. */

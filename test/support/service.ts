@@ -4,10 +4,14 @@ import { mkdtemp, mkdir, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { Agent, request } from "undici";
-import { startEmbedded, type Embedded, type EmbeddedOptions } from "../../src/commands/embedded.ts";
+import {
+  startEmbedded,
+  type Embedded,
+  type EmbeddedOptions,
+} from "../../src/commands/embedded-service.ts";
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
-import { createBareEngine } from "../../src/engine/bare.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");

@@ -7,9 +7,9 @@ import { sendFault, sendStatus, toFault } from "../exchange.ts";
 import { splitTarget } from "../server.ts";
 import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
+import { rest } from "./idle.ts";
 import { init } from "./init.ts";
 import { createLogsHandler } from "./logs.ts";
-import { rest } from "./rest.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 
 export interface ControlOptions {

@@ -2,16 +2,16 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
-import type { Command } from "../carried.ts";
-import { startPiped, type Carrier, type Output, type TerminalSize } from "./carrier.ts";
+import type { Command } from "../bundled-program.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
 import { encodeEvent, encodeOutput, type Codec, type OutputName } from "./frames.ts";
-import { giveBack } from "./give-back.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import type { PipeSource } from "./pipes.ts";
+import { startPiped, type Carrier, type Output, type TerminalSize } from "./process-streams.ts";
+import { giveBack } from "./release-buffer.ts";
 import { startOnTerminal } from "./terminal.ts";
 
 export interface StartOptions {

@@ -6,8 +6,8 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { Codec } from "./frames.ts";
-import { giveBack } from "./give-back.ts";
 import type { OutputBudget } from "./output-budget.ts";
+import { giveBack } from "./release-buffer.ts";
 import { SharedQueue, type Place } from "./shared-queue.ts";
 
 /** The thing that is read: held back and let go as its readers demand. */

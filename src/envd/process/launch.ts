@@ -4,7 +4,7 @@ import { realpathSync, statSync, type Stats } from "node:fs";
 import { posix } from "node:path";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
-import { DEFAULT_PATH, type Command } from "../carried.ts";
+import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { errnoText } from "../errno.ts";
 import { canChangeOwner } from "../owner.ts";
 import type { User } from "../user.ts";

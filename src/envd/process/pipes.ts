@@ -9,7 +9,7 @@ import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { DEFAULT_PATH, type Command } from "../carried.ts";
+import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 
 /** Both ends by their descriptors, neither inherited by anyone unless it is told to be. */
 export interface Pipe {

@@ -7,11 +7,11 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError } from "../../common/errors.ts";
 import type { PTY, StartRequest } from "../../gen/process/process_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
-import type { TerminalSize } from "./carrier.ts";
 import { follow } from "./follow.ts";
 import { frameSinkOf } from "./frame-sink.ts";
 import type { ProcessEvent } from "./frames.ts";
 import { planLaunch } from "./launch.ts";
+import type { TerminalSize } from "./process-streams.ts";
 
 /** The stream meets its deadline before the process does, so that it never shows the kill. */
 const KILL_AFTER_STREAM_MS = 2;

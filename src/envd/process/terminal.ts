@@ -7,10 +7,10 @@ import { Readable, Writable } from "node:stream";
 import { getSystemErrorName } from "node:util";
 import { SandboxError, causeCode } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
-import { DEFAULT_PATH, type Command } from "../carried.ts";
-import { startFault, type Carrier, type TerminalSize } from "./carrier.ts";
+import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { commandText, type Launch } from "./launch.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
+import { startFault, type Carrier, type TerminalSize } from "./process-streams.ts";
 import { relayArguments } from "./terminal-relay.ts";
 
 /** A relay that has not begun by then hangs; a loaded machine needs a tenth of it. */

@@ -5,7 +5,7 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { SandboxError } from "../../common/errors.ts";
-import { DEFAULT_PATH, type Command } from "../carried.ts";
+import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { FrameReader, toFrame } from "./frames.ts";
 import { EventMask, parseKernelEvents, type KernelEvent } from "./kernel-event.ts";
 import { parseReports, type WatchReport } from "./listing.ts";

@@ -3,11 +3,11 @@
 import { z } from "../../common/schema.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { SandboxBody } from "../../wire/control.ts";
+import { freeHint, withHints } from "../error-hints.ts";
 import { expiryField } from "../expiry.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { logUri } from "../logs.ts";
 import { recordReply } from "../respond.ts";
-import { freeHint, withHints } from "../steer.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_TEMPLATE = "base";

@@ -4,10 +4,10 @@ import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { pathHints, withHints } from "../steer.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 
 /** The file is read and written whole. */

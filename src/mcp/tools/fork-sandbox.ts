@@ -2,9 +2,9 @@
 
 import { cutText, oneLine } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { onOptionalRoute } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { onOptionalRoute } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_COPIES = 100;

@@ -3,12 +3,12 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { parseProcessId, timeLimit, type ProcessView } from "../capture.ts";
+import { processHints, withHints } from "../error-hints.ts";
 import { pageOutput } from "../excerpt.ts";
 import { expiryFact } from "../expiry.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
 import { stateFact, volumeFact } from "../process-reply.ts";
 import { textReply } from "../respond.ts";
-import { processHints, withHints } from "../steer.ts";
 import { formatDuration } from "../text.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 

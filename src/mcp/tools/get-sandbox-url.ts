@@ -3,10 +3,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
+import { goneHint, withHints } from "../error-hints.ts";
 import { expiryField } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { goneHint, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_PORT = 65_535;

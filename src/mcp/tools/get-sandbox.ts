@@ -1,9 +1,9 @@
 /** Tool: state, expiry and size of a sandbox. */
 
 import { z } from "../../common/schema.ts";
+import { goneHint, withHints } from "../error-hints.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { goneHint, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const getSandbox = defineTool({

@@ -1,8 +1,8 @@
 /** Tool: a template and its builds. */
 
 import { z } from "../../common/schema.ts";
+import { withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const getTemplate = defineTool({

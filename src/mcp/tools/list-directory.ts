@@ -3,10 +3,10 @@
 import type { Entry } from "../../client/filesystem.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { pathHints, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_DEPTH = 10;

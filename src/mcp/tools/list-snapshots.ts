@@ -1,8 +1,8 @@
 /** Tool: finds snapshots. */
 
 import { z } from "../../common/schema.ts";
+import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { onOptionalRoute, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const listSnapshots = defineTool({

@@ -1,8 +1,8 @@
 /** Tool: what sandboxes can be started from. */
 
 import { z } from "../../common/schema.ts";
+import { onOptionalRoute } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { onOptionalRoute } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 /** The wire has no pages for templates; a model needs no more than this to choose. */

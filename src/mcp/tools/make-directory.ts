@@ -3,10 +3,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const makeDirectory = defineTool({

@@ -4,10 +4,10 @@ import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { hinted, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { hinted, pathHints, withHints } from "../steer.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 
 export const movePath = defineTool({

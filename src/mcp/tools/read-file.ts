@@ -5,10 +5,10 @@ import type { FileSlice } from "../../client/files.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { hinted, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { imageReply, textReply, type Reply } from "../respond.ts";
-import { hinted, pathHints, withHints } from "../steer.ts";
 import { cutBefore, formatBytes } from "../text.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 

@@ -7,6 +7,7 @@ import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { timeLimit, type Capture } from "../capture.ts";
+import { withHints } from "../error-hints.ts";
 import { excerptOutput } from "../excerpt.ts";
 import { expiryFact } from "../expiry.ts";
 import {
@@ -22,7 +23,6 @@ import { logUri } from "../logs.ts";
 import { excerptSections, lossFact, stateFact, volumeFact } from "../process-reply.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { withHints } from "../steer.ts";
 import { formatDuration } from "../text.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 

@@ -3,10 +3,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { parseProcessId } from "../capture.ts";
+import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { processHints, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;

@@ -3,11 +3,11 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { parseProcessId, timeLimit } from "../capture.ts";
+import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { stateFact } from "../process-reply.ts";
 import { textReply } from "../respond.ts";
-import { processHints, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 /** Most processes end at once when they are asked to. */

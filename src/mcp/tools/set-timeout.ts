@@ -1,9 +1,9 @@
 /** Tool: moves the end of a sandbox. */
 
 import { z } from "../../common/schema.ts";
+import { withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const setTimeoutTool = defineTool({

@@ -1,10 +1,10 @@
 /** Tool: facts about one path. */
 
 import { z } from "../../common/schema.ts";
+import { pathHints, withHints } from "../error-hints.ts";
 import { expiryField } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { pathHints, withHints } from "../steer.ts";
 import { defineTool } from "../tool.ts";
 
 export const statPath = defineTool({

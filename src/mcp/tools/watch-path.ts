@@ -4,10 +4,10 @@ import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { parentOf, pathHints, withHints } from "../steer.ts";
 import { defineTool, type ToolContext } from "../tool.ts";
 import type { Watcher } from "../watchers.ts";
 

@@ -4,7 +4,7 @@ import { readdir, readFile, readlink, rm, symlink, writeFile } from "node:fs/pro
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Layer } from "../../../src/engine/engine.ts";
-import { readRecord } from "../../../src/engine/record.ts";
+import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";

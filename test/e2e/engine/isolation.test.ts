@@ -5,7 +5,7 @@ import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
-import { buildHost } from "../../../src/engine/template-host.ts";
+import { buildHost } from "../../../src/engine/templates/host.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";

@@ -2,8 +2,8 @@
 
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
+import type { NearRun } from "../../../src/client/direct-connection.ts";
 import type { Sandbox } from "../../../src/client/envd.ts";
-import type { NearRun } from "../../../src/client/near.ts";
 import type { ProcessEvent } from "../../../src/client/process.ts";
 import { createService, type Service } from "../../../src/client/service.ts";
 import { startTestService, type TestService } from "../../support/service.ts";

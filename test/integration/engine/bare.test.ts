@@ -5,7 +5,7 @@ import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
-import { createBareEngine } from "../../../src/engine/bare.ts";
+import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Answers on both sockets with the number of the descriptor, and joins tunnels to TCP ports. */

@@ -1,7 +1,7 @@
 /** Programs of the host as the engine runs them. */
 
 import { expect, test } from "vitest";
-import { runTool } from "../../../src/engine/tool.ts";
+import { runTool } from "../../../src/engine/host/run-program.ts";
 
 test("a program gets its arguments as they are and nothing of our environment", async () => {
   const script = 'printf "%s|" "$@"; env';

@@ -1,7 +1,7 @@
 /** Places: the bounds hold for every order of creates and ends, and no team takes the share of another. */
 
 import { expect, test } from "vitest";
-import { createPlaces } from "../../../src/sandboxes/places.ts";
+import { createPlaces } from "../../../src/sandboxes/team-quota.ts";
 import { tellCells } from "../../support/cells.ts";
 import { PlacesWorld } from "../../support/places-world.ts";
 import { createRandom } from "../../support/random.ts";

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { Container } from "../../../src/engine/engine.ts";
-import { createSeccompProfile } from "../../../src/engine/seccomp.ts";
+import { createSeccompProfile } from "../../../src/engine/oci/seccomp.ts";
 import { attackLayers } from "../../support/attack-layer.ts";
 import {
   attackCommand,

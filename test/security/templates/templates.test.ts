@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
-import { buildHost } from "../../../src/engine/template-host.ts";
+import { buildHost } from "../../../src/engine/templates/host.ts";
 import { attackLayers, type AttackLayers } from "../../support/attack-layer.ts";
 import { makeCanary, type Canary } from "../../support/attack-range.ts";
 import { baseLayers } from "../../support/base-layer.ts";

@@ -1,8 +1,8 @@
 /** The configuration of a container, pinned: a field that changes here changes the isolation. */
 
 import { describe, expect, test } from "vitest";
-import { createBundle, type BundleOptions } from "../../../src/engine/bundle.ts";
-import { createSeccompProfile } from "../../../src/engine/seccomp.ts";
+import { createBundle, type BundleOptions } from "../../../src/engine/oci/bundle.ts";
+import { createSeccompProfile } from "../../../src/engine/oci/seccomp.ts";
 
 const OPTIONS: BundleOptions = {
   id: "abc",

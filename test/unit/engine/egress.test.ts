@@ -1,7 +1,7 @@
 /** Networks have one spelling before they become rules, and rules that let nothing through are none. */
 
 import { expect, test } from "vitest";
-import { toCanonical } from "../../../src/engine/egress.ts";
+import { toCanonical } from "../../../src/engine/network/egress.ts";
 import { toEgress } from "../../../src/sandboxes/egress.ts";
 
 test("an address is a network of one, and host bits are cut off", () => {

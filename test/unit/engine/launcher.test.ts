@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { launcherCommand } from "../../../src/engine/launcher.ts";
+import { launcherCommand } from "../../../src/engine/oci/launcher.ts";
 
 test("the steps follow the program as plain arguments", () => {
   const [file, option, program, ...args] = launcherCommand([

@@ -1,10 +1,10 @@
 /** What is read from the machine: mounts, cgroup trees, libraries, accounts. */
 
 import { describe, expect, test } from "vitest";
-import { createAccounts, groupId } from "../../../src/engine/accounts.ts";
-import { isHybrid, locateCgroups } from "../../../src/engine/cgroups.ts";
-import { parseLibraries } from "../../../src/engine/daemon.ts";
-import { parseMounts } from "../../../src/engine/mounts.ts";
+import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
+import { parseMounts } from "../../../src/engine/host/mount-table.ts";
+import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
+import { createAccounts, groupId } from "../../../src/engine/templates/accounts.ts";
 
 describe("the mount table", () => {
   test("names with spaces are read back", () => {

@@ -3,7 +3,12 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { checkBinds, checkLayers, stageOf, stageSteps } from "../../../src/engine/rootfs.ts";
+import {
+  checkBinds,
+  checkLayers,
+  stageOf,
+  stageSteps,
+} from "../../../src/engine/storage/rootfs.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const FOLDERS = ["dev", "etc", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var"];

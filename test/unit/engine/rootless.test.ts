@@ -4,10 +4,10 @@ import { link, lstat, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { privilegeOf } from "../../../src/common/privilege.ts";
-import { createBundle } from "../../../src/engine/bundle.ts";
-import { findRange } from "../../../src/engine/own-namespace.ts";
-import { stageOf, stageSteps } from "../../../src/engine/rootfs.ts";
-import { shiftIds } from "../../../src/engine/shift-ids.ts";
+import { findRange } from "../../../src/engine/host/user-namespace.ts";
+import { createBundle } from "../../../src/engine/oci/bundle.ts";
+import { stageOf, stageSteps } from "../../../src/engine/storage/rootfs.ts";
+import { shiftIds } from "../../../src/engine/storage/shift-ids.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 describe("the rights of root", () => {

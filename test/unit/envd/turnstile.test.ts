@@ -2,7 +2,7 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createTurnstile } from "../../../src/envd/turnstile.ts";
+import { createTurnstile } from "../../../src/envd/start-limiter.ts";
 
 test("the first few pass at once, the others a few a turn, in order", async () => {
   const turnstile = createTurnstile(2);

@@ -1,7 +1,7 @@
 /** Wrong signatures of an address are counted and slowed; right ones come through in their turn. */
 
 import { expect, test } from "vitest";
-import { createAttempts, toNetwork } from "../../../src/gateway/attempts.ts";
+import { createAttempts, toNetwork } from "../../../src/gateway/signature-attempts.ts";
 import { tellCells } from "../../support/cells.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";

@@ -1,7 +1,7 @@
 /** File URLs without an address belong to the sandbox whose token made their signature. */
 
 import { expect, test } from "vitest";
-import { attribute } from "../../../src/gateway/attribute.ts";
+import { attribute } from "../../../src/gateway/signed-file-url.ts";
 import { closedEndpoint } from "../../support/endpoint.ts";
 
 /** Pinned by the wire: token, path and user give exactly these signatures. */

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startMeter } from "../../../src/sandboxes/meter.ts";
+import { startMeter } from "../../../src/sandboxes/usage-meter.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 const SECOND = 1000;

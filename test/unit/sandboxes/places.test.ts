@@ -1,7 +1,7 @@
 /** What a team may have of the sandboxes of a service, by how many teams there are. */
 
 import { expect, test } from "vitest";
-import { toShares } from "../../../src/sandboxes/places.ts";
+import { toShares } from "../../../src/sandboxes/team-quota.ts";
 
 test.for([
   { max: 100, perTeam: undefined, teams: 1, shares: { limit: 100, guaranteed: 100 } },

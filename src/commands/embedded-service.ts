@@ -1,0 +1,272 @@
+/** One running service, put together: store, engine, sandboxes, control, gateway, doors. */
+
+import { randomBytes } from "node:crypto";
+import { mkdir, rm } from "node:fs/promises";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { join } from "node:path";
+import type { FindRun } from "../client/direct-connection.ts";
+import { createSystemClock, type Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import { readIfThere, writeWhole } from "../common/files.ts";
+import { sendJson } from "../common/http.ts";
+import type { Logger } from "../common/log.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { createControl } from "../control/handler.ts";
+import { createFigures } from "../control/metrics.ts";
+import { createRateLimit } from "../control/rate-limit.ts";
+import type { ContainerLimits, Engine } from "../engine/engine.ts";
+import { holdLock } from "../engine/host/lock.ts";
+import { createGateway } from "../gateway/handler.ts";
+import { startListener, type Door, type Handlers } from "../listener/listener.ts";
+import type { TlsIdentity } from "../listener/tls.ts";
+import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
+import { createKeyCheck, newKey, type KeyCheck } from "../sandboxes/keys.ts";
+import {
+  doorPath,
+  instanceDirectory,
+  isAlive,
+  listContainers,
+  markKept,
+} from "../sandboxes/reclaim.ts";
+import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
+import { openStore } from "../store/sqlite.ts";
+import type { Store } from "../store/store.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
+import { forgetAddress } from "./serve-address.ts";
+
+const INSTANCE_BYTES = 4;
+/** Of instances with a fixed name: one of them begins, ends or is removed at a time. */
+const INSTANCE_LOCK = "instance";
+const LEAVING = { timeoutMs: 2_000 } as const;
+
+/** How the service is reached from within this process. */
+export interface PrivateDoor {
+  /** Names the service in requests; the socket decides where they go. */
+  readonly url: string;
+  readonly socketPath: string;
+  readonly apiKey: string;
+  readonly findRun: FindRun;
+}
+
+/** What answers at `/mcp`; it ends with the service. */
+export interface McpHandler extends AsyncDisposable {
+  handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
+}
+
+export interface EmbeddedOptions {
+  /** Absolute path; made when it is missing. */
+  readonly home: string;
+  /**
+   * A fixed name makes an instance that finds its sandboxes again and that runs once at a time;
+   * undefined makes one of its own with a random name.
+   */
+  readonly instance: string | undefined;
+  readonly engine: Engine;
+  readonly limits: ContainerLimits;
+  readonly maxSandboxes: number;
+  /** Undefined: what the shares of the other teams leave. */
+  readonly maxSandboxesPerTeam?: number | undefined;
+  /** Sandboxes that are kept started for creates to come. */
+  readonly poolSize: number;
+  readonly builtIns: readonly BuiltInTemplate[];
+  /** Whether the built-in `host` may be used, and stands in for a `base` that was not built. */
+  readonly allowHostTemplate: boolean;
+  /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
+  readonly domain: string;
+  /** Addresses besides the private socket. */
+  readonly tcp: readonly {
+    readonly host: string;
+    readonly port: number;
+    readonly tls?: TlsIdentity | undefined;
+  }[];
+  /** Keys accepted besides the stored ones. */
+  readonly apiKeys: readonly string[];
+  /** What happens to the sandboxes at the end. */
+  readonly onExit: "kill" | "leave";
+  /** Whether `GET /metrics` tells figures of the service. */
+  readonly hasMetrics?: boolean;
+  /** Milliseconds that requests under way have at the end; a moment by default. */
+  readonly graceMs?: number;
+  readonly log: Logger;
+  readonly clock?: Clock;
+  /** Makes the handler of `/mcp`; it may call the service through its private door. */
+  readonly startMcp?: (
+    door: PrivateDoor,
+    keys: KeyCheck,
+    ports: readonly number[],
+  ) => Promise<McpHandler>;
+}
+
+export interface Embedded extends PrivateDoor, AsyncDisposable {
+  readonly instance: string;
+  /** The chosen port of each TCP address, in order. */
+  readonly ports: readonly number[];
+  readonly store: Store;
+  readonly sandboxes: Sandboxes;
+}
+
+/**
+ * Starts a service; its doors open first and answer 503 until everything stands.
+ * @throws SandboxError failed_precondition when an instance of this name runs already,
+ * unavailable when a door cannot be opened.
+ */
+export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
+  const { home, log, engine, clock = createSystemClock() } = options;
+  const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
+  await using stack = new AsyncDisposableStack();
+  // From the look at whether it runs until its door is open, nobody else may claim its name.
+  const isNamed = options.instance !== undefined;
+  await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
+  const apiKey = await claimInstance(home, instance);
+  stack.defer(() => leaveInstance(home, instance, isNamed));
+  const store = stack.use(openStore({ path: join(home, "state.db") }));
+  const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
+  const address = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
+
+  const rooms = createRooms();
+  const listener = await startListener({
+    doors: toDoors(options, address.socketPath),
+    domain: options.domain,
+    handlers: rooms.handlers,
+    graceMs: options.graceMs,
+    log,
+  });
+  await claim?.[Symbol.asyncDispose]();
+  // The doors close before the rooms behind them, although they opened first.
+  const closeDoors = () => listener[Symbol.asyncDispose]();
+  stack.defer(closeDoors);
+
+  await markKept(home, instance, options.onExit === "leave");
+  const sandboxes = stack.use(
+    await startSandboxes({
+      ...options,
+      ...toTemplateRules(options),
+      givenTeams: options.apiKeys.length > 0 ? [DEFAULT_TEAM] : [],
+      maxSandboxesPerTeam: options.maxSandboxesPerTeam,
+      engine,
+      store,
+      clock,
+      owner: instance,
+    }),
+  );
+  const door: PrivateDoor = { ...address, findRun: (id) => sandboxes.locate(id) };
+  const gateway = createGateway({
+    sandboxes,
+    keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
+    clock,
+    log,
+  });
+  const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
+  const { maxSandboxes } = options;
+  const figures = options.hasMetrics
+    ? createFigures({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
+    : undefined;
+  rooms.open({
+    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), figures, log }),
+    metrics: figures && ((request, response) => figures.handle(request, response)),
+    gateway: (request, response, target) => gateway.handle(request, response, target),
+    upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
+    mcp: async (request, response) =>
+      mcp === undefined ? sendNoMcp(response) : mcp.handle(request, response),
+  });
+  stack.defer(closeDoors);
+  const owned = stack.move();
+  return {
+    ...door,
+    instance,
+    ports: listener.ports,
+    store,
+    sandboxes,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+function toDoors(options: EmbeddedOptions, path: string): Door[] {
+  const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
+  return [{ kind: "unix", path }, ...tcp];
+}
+
+const HOST_TEMPLATE = "host";
+
+function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedOptions) {
+  if (allowHostTemplate) return { builtIns, fallbacks: { base: HOST_TEMPLATE }, withheld: [] };
+  return {
+    builtIns: builtIns.filter(({ name }) => name !== HOST_TEMPLATE),
+    fallbacks: {},
+    withheld: [HOST_TEMPLATE],
+  };
+}
+
+/** Handlers that say 503 until the rooms behind them are open. */
+function createRooms(): { readonly handlers: Handlers; open(handlers: Handlers): void } {
+  let open: Handlers | undefined;
+  const handlers: Handlers = {
+    control: async (request, response) =>
+      open === undefined ? sendStarting(response) : open.control(request, response),
+    gateway: async (request, response, target) =>
+      open === undefined ? sendStarting(response) : open.gateway(request, response, target),
+    async upgrade(request, connection, target) {
+      if (open === undefined) connection.socket.destroy();
+      else await open.upgrade(request, connection, target);
+    },
+    mcp: async (request, response) =>
+      open === undefined ? sendStarting(response) : open.mcp(request, response),
+    metrics: async (request, response) =>
+      open === undefined
+        ? sendStarting(response)
+        : (open.metrics ?? open.control)(request, response),
+  };
+  return {
+    handlers,
+    open(rooms) {
+      open = rooms;
+    },
+  };
+}
+
+function sendStarting(response: ServerResponse): void {
+  sendJson(response, 503, { body: { code: 503, message: "service is starting" } });
+}
+
+function sendNoMcp(response: ServerResponse): void {
+  sendJson(response, 404, { body: { code: 404, message: "MCP is not offered here" } });
+}
+
+/** Makes the folder of the instance and its key. */
+async function claimInstance(home: string, instance: string): Promise<string> {
+  const directory = instanceDirectory(home, instance);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  if (await isAlive(home, instance)) {
+    throw new SandboxError("failed_precondition", `instance ${instance} runs already in ${home}`, {
+      hint: "stop it, or use another --home",
+    });
+  }
+  // That of an earlier process of this name, which was killed.
+  await forgetAddress(home, instance);
+  const path = join(directory, "token");
+  // Kept over a restart: whoever uses this door goes on with the key that it read.
+  const known = await readIfThere(path);
+  if (known !== undefined && known !== "") return known;
+  const key = newKey();
+  await writeWhole(path, key);
+  return key;
+}
+
+/**
+ * Removes the folder, unless sandboxes of the instance are still in it, or another process that has
+ * its name by now.
+ */
+async function leaveInstance(home: string, instance: string, isNamed: boolean): Promise<void> {
+  // A process that keeps the lock must not hold up this end: a later clean-up removes what is left.
+  const claim = isNamed
+    ? await holdLock(home, INSTANCE_LOCK, LEAVING).catch(() => undefined)
+    : undefined;
+  try {
+    if ((isNamed && claim === undefined) || (await isAlive(home, instance))) return;
+    await rm(doorPath(home, instance), { force: true });
+    if ((await listContainers(home, instance)).length > 0) return;
+    await removeTree(instanceDirectory(home, instance));
+  } finally {
+    await claim?.[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,89 @@
+/** Reading files that may not be there, and writing files that are seen whole or not at all. */
+
+import { readFileSync } from "node:fs";
+import { lstat, open, readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { causeCode } from "./errors.ts";
+
+/** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
+const ABSENT = new Set(["ENOENT", "ENODEV", "ESRCH"]);
+
+/** The text of a file, or undefined when there is no such file or no such kernel object. */
+export async function readIfThere(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    if (ABSENT.has(causeCode(error) ?? "")) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * The same of a file of the kernel's own, in proc, sysfs or a cgroup tree. Nothing has to be fetched
+ * for it, so it is read at once: a way through another thread costs thirty times as much.
+ */
+export function readKernelFile(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (ABSENT.has(causeCode(error) ?? "")) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Writes a file, mode 0600, so that a reader sees all of it or the one before. A file that several
+ * processes may write at once needs a draft for each.
+ */
+export async function writeWhole(
+  path: string,
+  text: string,
+  draft: string = draftOf(path),
+): Promise<void> {
+  await writeFile(draft, text, { mode: 0o600 });
+  await rename(draft, path);
+}
+
+/** As `writeWhole`; it outlives a power cut. */
+export async function writeDurably(path: string, text: string): Promise<void> {
+  await writeFile(draftOf(path), text, { mode: 0o600, flush: true });
+  await rename(draftOf(path), path);
+  await syncFolder(dirname(path));
+}
+
+/** Makes durable which names a folder has. */
+export async function syncFolder(directory: string): Promise<void> {
+  const folder = await open(directory, "r");
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** Where a file lies while it is written. */
+export function draftOf(path: string): string {
+  return `${path}.part`;
+}
+
+/** Removes an empty folder; one that is not there is no fault. */
+export async function removeEmpty(directory: string): Promise<void> {
+  try {
+    await rmdir(directory);
+  } catch (error) {
+    if (causeCode(error) !== "ENOENT") throw error;
+  }
+}
+
+/** Whether a folder has all of these parts; a fault of the disk does not mean that one is missing. */
+export async function hasParts(directory: string, parts: readonly string[]): Promise<boolean> {
+  for (const part of parts) {
+    try {
+      await lstat(join(directory, part));
+    } catch (error) {
+      if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+      throw error;
+    }
+  }
+  return true;
+}

@@ -1,0 +1,196 @@
+/**
+ * An engine without any isolation: the daemon is a plain child of this process. It exists for
+ * integration tests; the commands refuse it everywhere else.
+ */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { access, mkdir, rm, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { removeEmpty } from "../../common/files.ts";
+import { withDeadline } from "../../common/lifetime.ts";
+import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
+import { TOOL_ENVIRONMENT } from "../host/find-program.ts";
+import { killGroup } from "../host/run-program.ts";
+import { dialControlSocket, dialPort, SOCKET_NAMES } from "../network/container-sockets.ts";
+import { launcherCommand } from "../oci/launcher.ts";
+
+const START_TIMEOUT_MS = 10_000;
+/** The daemon ends its own children on SIGTERM; after this it has no say any more. */
+const END_GRACE_MS = 2_000;
+
+export interface BareEngineOptions {
+  /** The daemon as program and arguments; it gets its two sockets as descriptors 3 and 4. */
+  readonly command: readonly [string, ...string[]];
+}
+
+/** Runs the daemon as a child, with the same sockets and life as in a container. */
+export function createBareEngine(options: BareEngineOptions): Engine {
+  return {
+    name: "bare",
+    probe: async () => bareReport(),
+    create: async (spec, signal) => startBareContainer(options.command, spec, signal),
+    adopt: async () => undefined,
+    remove: async (_id, directory) => removeFolder(directory),
+    prune: async () => [],
+    squash: async () => {
+      throw new SandboxError("unimplemented", "the bare engine has no layers to join");
+    },
+  };
+}
+
+function bareReport(): EngineReport {
+  return { runtime: "bare", level: "none", isUsable: true, checks: [] };
+}
+
+/** One run of the daemon. */
+interface Run {
+  readonly child: ChildProcess;
+  readonly exit: Promise<ContainerExit>;
+}
+
+async function startBareContainer(
+  command: readonly [string, ...string[]],
+  spec: ContainerSpec,
+  signal: AbortSignal,
+): Promise<Container> {
+  if (signal.aborted) throw new SandboxError("canceled", "create was canceled");
+  await mkdir(spec.directory, { mode: 0o700 });
+  try {
+    return createBareContainer(command, { spec, first: await startRun(command, spec, signal) });
+  } catch (error) {
+    await removeFolder(spec.directory);
+    throw error;
+  }
+}
+
+async function startRun(
+  command: readonly [string, ...string[]],
+  spec: ContainerSpec,
+  signal: AbortSignal,
+): Promise<Run> {
+  const [file, ...args] = launcherCommand([
+    ["chdir", spec.directory],
+    ["listen", SOCKET_NAMES.public],
+    ["listen", SOCKET_NAMES.control],
+    ["null", "1"],
+    ["exec", ...command],
+  ]);
+  const child = spawn(file, args, {
+    env: TOOL_ENVIRONMENT,
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
+  const run = { child, exit: exitOf(child) };
+  try {
+    await untilListening(child, signal);
+    // A launcher that failed closed its output too, but left no socket.
+    await access(join(spec.directory, SOCKET_NAMES.control));
+    return run;
+  } catch (error) {
+    await endRun(run);
+    throw toSandboxError(error, "daemon did not start");
+  }
+}
+
+async function endRun({ child, exit }: Run): Promise<void> {
+  child.kill("SIGCONT");
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => killGroup(child.pid), END_GRACE_MS);
+  await exit;
+  clearTimeout(timer);
+}
+
+/** The launcher closes its standard output once both sockets listen. */
+async function untilListening(child: ChildProcess, signal: AbortSignal): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const onAbort = () => reject(new SandboxError("canceled", "create was canceled"));
+  signal.addEventListener("abort", onAbort, { once: true });
+  child.once("error", (error) =>
+    reject(new SandboxError("unavailable", "daemon did not start", { cause: error })),
+  );
+  child.stdout?.once("close", resolve).resume();
+  try {
+    await withDeadline(
+      promise,
+      START_TIMEOUT_MS,
+      () => new SandboxError("deadline_exceeded", "daemon did not start in time"),
+    );
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+function exitOf(child: ChildProcess): Promise<ContainerExit> {
+  const { promise, resolve } = Promise.withResolvers<ContainerExit>();
+  child.once("error", () => resolve({ reason: "init did not start" }));
+  child.once("exit", (_code, signal) =>
+    resolve({ reason: signal === null ? "init ended" : "killed" }),
+  );
+  return promise;
+}
+
+function createBareContainer(
+  command: readonly [string, ...string[]],
+  { spec, first }: { readonly spec: ContainerSpec; readonly first: Run },
+): Container {
+  const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
+  let run: Run | undefined;
+  const watchRun = async (next: Run) => {
+    const end = await next.exit;
+    // A run that was halted is no end of the container.
+    if (run === next) resolve(end);
+  };
+  const enter = (next: Run) => {
+    run = next;
+    // The exit never rejects.
+    void watchRun(next);
+  };
+  const leave = async () => {
+    const ended = run;
+    run = undefined;
+    if (ended !== undefined) await endRun(ended);
+    await removeSockets(spec.directory);
+  };
+  enter(first);
+  return {
+    id: spec.id,
+    exit,
+    level: "none",
+    network: "host",
+    setEgress: async () => undefined,
+    dial: async (port, signal) => dialPort(spec.directory, port, signal),
+    dialControl: async (signal) => dialControlSocket(spec.directory, signal),
+    pause: async () => void run?.child.kill("SIGSTOP"),
+    resume: async () => void run?.child.kill("SIGCONT"),
+    get isHalted() {
+      return run === undefined;
+    },
+    halt: leave,
+    boot: async (_spec, signal) => enter(await startRun(command, spec, signal)),
+    readUsage: async () => {
+      const { blocks, bavail, bsize } = await statfs(spec.directory);
+      const disk = { diskBytes: (blocks - bavail) * bsize, diskTotalBytes: blocks * bsize };
+      // Nothing tells the daemon's share from that of the host.
+      return { cpuMs: 0, memoryBytes: 0, cacheBytes: 0, ...disk };
+    },
+    snapshot: async () => {
+      throw new SandboxError("unimplemented", "the bare engine has no layers to copy");
+    },
+    async [Symbol.asyncDispose]() {
+      await leave();
+      await removeFolder(spec.directory);
+      resolve({ reason: "killed" });
+    },
+  };
+}
+
+/** Only what this engine put there goes; the folder itself goes when nothing else is in it. */
+async function removeFolder(directory: string): Promise<void> {
+  await removeSockets(directory);
+  await removeEmpty(directory);
+}
+
+async function removeSockets(directory: string): Promise<void> {
+  for (const name of Object.values(SOCKET_NAMES)) await rm(join(directory, name), { force: true });
+}

@@ -1,0 +1,225 @@
+/**
+ * The daemon's own world: node, a shell, perl, their loader and libraries and the bundle, copied once
+ * into a folder that every container mounts read-only. Nothing of it comes from a template.
+ */
+
+import { createHash, randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import {
+  chmod,
+  chown,
+  copyFile,
+  mkdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import type { TellFailure } from "../../common/clean-up.ts";
+import { errorText, SandboxError } from "../../common/errors.ts";
+import { draftOf } from "../../common/files.ts";
+import { step } from "../../common/steps.ts";
+import { discardFolder, removeDeadDrafts, removeDrafts } from "../host/drafts.ts";
+import { createOnce } from "../host/once.ts";
+import { runTool } from "../host/run-program.ts";
+import { DAEMONS } from "../storage/prune.ts";
+import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
+import { copyLoader } from "./loader.ts";
+import { isIntact, listFiles, writeManifest } from "./manifest.ts";
+
+/** Where the folder is seen inside a container. */
+export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
+
+/** A change of the layout below makes a new folder. */
+const LAYOUT = 4;
+/** A daemon that cannot start must not be restarted for ever. */
+const MAX_RESTARTS = 1_000;
+const OPENSSL_CONFIG = "openssl.cnf";
+/**
+ * Small heaps: the daemon streams, it keeps nothing large. It collects garbage when it rests, so the
+ * engine's own look for some, seconds later, finds nothing and costs as much again. SIGUSR1 starts no
+ * inspector, and OpenSSL reads an empty configuration: that of a sandbox could name libraries to load.
+ */
+const nodeFlags = (directory: string): string[] => [
+  "--v8-pool-size=0",
+  "--max-semi-space-size=1",
+  "--max-old-space-size=128",
+  "--no-memory-reducer",
+  "--disable-sigusr1",
+  `--openssl-config=${join(directory, OPENSSL_CONFIG)}`,
+];
+
+const prepareOnce = createOnce<string>();
+
+export interface DaemonSources {
+  /** The bundle, one file. */
+  readonly bundle: string;
+  /** What starts the bundle from compiled code. */
+  readonly starter: string;
+  /** The node binary that runs it. */
+  readonly node: string;
+}
+
+/**
+ * The command of PID 1: a shell that starts the daemon again when it ends, and that reaps what
+ * sandboxed programs leave behind. Its own output goes to the container's /dev/null. SIGINT is the one
+ * signal that a shell with `-c` catches: without the trap it would end at the daemon's next end.
+ */
+export function initCommand(): string[] {
+  const run = (program: string) =>
+    [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
+      `${DAEMON_DIRECTORY}/${program}`,
+    );
+  const daemon = [...run("node"), ...nodeFlags(DAEMON_DIRECTORY), ...daemonWords(DAEMON_DIRECTORY)];
+  const loop = `exec </dev/null >/dev/null 2>&1
+trap : INT
+n=0
+while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
+  return [...run("sh"), "-c", loop];
+}
+
+/**
+ * The folder with the daemon's world, made when it is missing or not what it was when it was made.
+ * @throws SandboxError failed_precondition when a program of this machine is missing, unavailable
+ * when another process holds the lock for too long.
+ */
+export async function prepareDaemon(home: string, sources: DaemonSources): Promise<string> {
+  const parts = await locateParts(sources);
+  const parent = join(home, DAEMONS);
+  const directory = join(parent, await identityOf(parts));
+  const find = async () => ((await isIntact(directory)) ? directory : undefined);
+  const make = async (signal: AbortSignal): Promise<string> => {
+    await mkdir(parent, { recursive: true, mode: 0o700 });
+    // With the lock held, whoever began one of these is dead.
+    await removeDrafts(parent, "");
+    const draft = join(parent, draftOf(randomBytes(8).toString("hex")));
+    try {
+      await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
+      await step("daemon.begun");
+      await copyParts(draft, parts);
+      signal.throwIfAborted();
+      await publish(draft, directory);
+    } finally {
+      await rm(draft, { recursive: true, force: true });
+    }
+    return directory;
+  };
+  return prepareOnce(directory, { home, lock: "daemon", find, make });
+}
+
+/** Removes what makers that died began. Returns the names. */
+export async function removeDeadDaemons(home: string, tell: TellFailure): Promise<string[]> {
+  const drafts = { home, folder: join(home, DAEMONS), prefix: "", lock: "daemon" } as const;
+  return removeDeadDrafts(drafts, tell);
+}
+
+/** Where that folder is, or will be when it is made. */
+export async function locateDaemon(home: string, sources: DaemonSources): Promise<string> {
+  return join(home, DAEMONS, await identityOf(await locateParts(sources)));
+}
+
+/** Programs by the name that they get in the folder. */
+interface Parts {
+  readonly programs: Readonly<Record<string, string>>;
+  /** Files of code, by their names there too. */
+  readonly scripts: Readonly<Record<string, string>>;
+}
+
+async function locateParts(sources: DaemonSources): Promise<Parts> {
+  const programs = {
+    node: await realpath(sources.node),
+    sh: await realpathOf("/bin/sh"),
+    setpriv: await realpathOf("/usr/bin/setpriv"),
+    perl: await realpathOf("/usr/bin/perl"),
+  };
+  const scripts = {
+    [DAEMON_FILES.program]: await realpathOf(sources.bundle),
+    [DAEMON_FILES.starter]: await realpathOf(sources.starter),
+    // Lies beside the bundle, here and there.
+    [DAEMON_FILES.inotify]: await realpathOf(join(dirname(sources.bundle), DAEMON_FILES.inotify)),
+  };
+  return { programs, scripts };
+}
+
+async function realpathOf(path: string): Promise<string> {
+  try {
+    return await realpath(path);
+  } catch (error) {
+    throw new SandboxError("failed_precondition", `no ${path}: ${errorText(error)}`, {
+      cause: error,
+      hint: "run `npm run build` for the bundle; setpriv comes with util-linux, perl with perl-base",
+    });
+  }
+}
+
+/** A name that changes with any part. Reading 100 MB of node at each start would cost too much. */
+async function identityOf(parts: Parts): Promise<string> {
+  const hash = createHash("sha256").update(`layout ${LAYOUT}\n`);
+  for (const [name, path] of Object.entries(parts.programs)) {
+    const entry = await stat(path, { bigint: true });
+    hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
+  }
+  for (const path of Object.values(parts.scripts)) hash.update(await readFile(path));
+  return hash.digest("hex").slice(0, 32);
+}
+
+async function copyParts(draft: string, parts: Parts): Promise<void> {
+  for (const [name, path] of Object.entries(parts.scripts)) await copyFile(path, join(draft, name));
+  const libraries = new Set<string>();
+  const loaders = new Set<string>();
+  for (const [name, path] of Object.entries(parts.programs)) {
+    await copyFile(path, join(draft, name), constants.COPYFILE_FICLONE);
+    const needs = parseLibraries(await runTool(["ldd", path]));
+    for (const library of needs.libraries) libraries.add(library);
+    loaders.add(needs.loader);
+  }
+  const [loader] = loaders;
+  if (loader === undefined || loaders.size > 1) {
+    throw new SandboxError("failed_precondition", `need one loader, found ${[...loaders].join()}`);
+  }
+  for (const library of libraries) await copyFile(library, join(draft, "lib", basename(library)));
+  await copyLoader(loader, join(draft, "loader"), DAEMON_DIRECTORY);
+  await writeFile(join(draft, OPENSSL_CONFIG), "");
+  await step("daemon.copied");
+  await writeCompileCache(draft, nodeFlags(draft));
+  await step("daemon.compiled");
+  await settleModes(draft);
+  await writeManifest(draft);
+}
+
+async function settleModes(draft: string): Promise<void> {
+  for (const name of await listFiles(draft)) {
+    // A copy has the owner of what was copied: in a user namespace that may be an id of a container.
+    await chown(join(draft, name), process.getuid?.() ?? 0, process.getgid?.() ?? 0);
+    await chmod(join(draft, name), 0o755);
+    await chmod(dirname(join(draft, name)), 0o755);
+  }
+  // Who may not read a program cannot trace it or read its memory: the kernel makes every process
+  // started through this file undumpable, and that is how the daemon's secrets stay its own.
+  await chmod(join(draft, "loader"), 0o711);
+  for (const folder of [draft, join(draft, "lib")]) await chmod(folder, 0o755);
+}
+
+/** What `ldd` says: the loader has no arrow, the kernel's own library has no file. */
+export function parseLibraries(text: string): { libraries: string[]; loader: string } {
+  const libraries = [...text.matchAll(/=>\s+(\/\S+)\s+\(0x/g)].map((match) => match[1] ?? "");
+  const loader = /^\s*(\/\S+)\s+\(0x/m.exec(text)?.[1];
+  if (loader === undefined) {
+    throw new SandboxError(
+      "failed_precondition",
+      "a program of the daemon is not linked to a libc",
+    );
+  }
+  return { libraries, loader };
+}
+
+/** Not synced to disk, which would take seconds: what a power cut spoils is made anew. */
+async function publish(draft: string, directory: string): Promise<void> {
+  // What is in the way has lost a part, or was changed.
+  await discardFolder(directory);
+  await rename(draft, directory);
+  await step("daemon.renamed");
+}

@@ -1,0 +1,95 @@
+/**
+ * What the daemon's folder consisted of when it was made, so that a start can tell whether it still
+ * does without reading a hundred megabytes.
+ */
+
+import { createHash } from "node:crypto";
+import { lstat, readdir, readFile, writeFile } from "node:fs/promises";
+import { join, relative } from "node:path";
+import { readIfThere } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
+
+const MANIFEST = "manifest.json";
+
+const manifestSchema = z.record(
+  z.string(),
+  z.object({ sha256: z.string(), inode: z.string(), sizeBytes: z.string(), changedNs: z.string() }),
+);
+
+type Manifest = z.infer<typeof manifestSchema>;
+
+/** Writes down what there is: the last file of a folder. */
+export async function writeManifest(directory: string): Promise<void> {
+  await writeFile(join(directory, MANIFEST), JSON.stringify(await describeFolder(directory)));
+}
+
+/** Every file but the manifest. */
+export async function listFiles(directory: string): Promise<string[]> {
+  const entries = await readdir(directory, { withFileTypes: true, recursive: true });
+  return entries
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => relative(directory, join(entry.parentPath, entry.name)))
+    .filter((name) => name !== MANIFEST);
+}
+
+async function describeFolder(directory: string): Promise<Manifest> {
+  const manifest: Manifest = {};
+  for (const name of await listFiles(directory)) {
+    const path = join(directory, name);
+    manifest[name] = { sha256: await hashOf(path), ...(await stampOf(path)) };
+  }
+  return manifest;
+}
+
+async function stampOf(path: string): Promise<Omit<Manifest[string], "sha256">> {
+  const entry = await lstat(path, { bigint: true });
+  return {
+    inode: String(entry.ino),
+    sizeBytes: String(entry.size),
+    changedNs: String(entry.ctimeNs),
+  };
+}
+
+/**
+ * Whether every file is the one that was hashed. Its change time moves with any write and no
+ * program can set it; only where it differs, as after a move to another disk, is it hashed again.
+ */
+export async function isIntact(directory: string): Promise<boolean> {
+  const manifest = await readManifest(directory);
+  if (manifest === undefined) return false;
+  const names = await listFiles(directory);
+  if (names.length !== Object.keys(manifest).length) return false;
+  for (const name of names) {
+    const known = manifest[name];
+    if (known === undefined) return false;
+    const path = join(directory, name);
+    const stamp = await stampOf(path);
+    const isUntouched =
+      stamp.inode === known.inode &&
+      stamp.sizeBytes === known.sizeBytes &&
+      stamp.changedNs === known.changedNs;
+    if (!isUntouched && (await hashOf(path)) !== known.sha256) return false;
+  }
+  return true;
+}
+
+async function hashOf(path: string): Promise<string> {
+  return createHash("sha256")
+    .update(await readFile(path))
+    .digest("hex");
+}
+
+/** Undefined also for half of one, as a power cut may leave. */
+async function readManifest(directory: string): Promise<Manifest | undefined> {
+  const text = await readIfThere(join(directory, MANIFEST));
+  return text === undefined ? undefined : parseManifest(text);
+}
+
+function parseManifest(text: string): Manifest | undefined {
+  try {
+    return manifestSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    // No JSON: what was cut off.
+    return undefined;
+  }
+}

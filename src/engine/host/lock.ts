@@ -1,0 +1,136 @@
+/**
+ * Locks between processes, by flock(2) on files of the home. Node cannot call it, so a small program
+ * does it on a descriptor that it inherits; the lock belongs to the open file, which this process
+ * keeps. The kernel releases it when this process ends, however that comes about.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { open, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
+import { killGroup, TIED } from "./run-program.ts";
+
+/** What is made, or removed, by one process of a home at a time; each is a file of the home. */
+export const LOCK_NAMES = ["base", "host", "daemon", "probe", "reclaim", "instance"] as const;
+
+export type LockName = (typeof LOCK_NAMES)[number];
+
+/** Who waits longer is told so: the holder may be stopped. */
+const DEFAULT_TIMEOUT_MS = 60_000;
+
+/** The first descriptor after the standard streams. */
+const DESCRIPTOR = 3;
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+const TAKEN_STATUS = 3;
+
+const TAKE = String.raw`
+my ($descriptor, $operation) = @ARGV;
+open(my $file, '+<&=', $descriptor) or exit 1;
+exit 0 if flock($file, $operation);
+exit($!{EWOULDBLOCK} ? ${TAKEN_STATUS} : 1);
+`;
+
+export interface LockOptions {
+  /** How long to wait for another holder; default 60 s. */
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Waits for a lock of the home and holds it until disposed.
+ * @throws SandboxError unavailable when another process holds it for too long or when it cannot be
+ * taken, canceled
+ */
+export async function holdLock(
+  home: string,
+  name: LockName,
+  { timeoutMs = DEFAULT_TIMEOUT_MS, signal }: LockOptions = {},
+): Promise<AsyncDisposable> {
+  const limit = AbortSignal.timeout(timeoutMs);
+  const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
+  const lock = await takeLock(lockPath(home, name), LOCK_EX, stop);
+  if (lock !== undefined) return lock;
+  if (signal?.aborted) throw new SandboxError("canceled", `no longer waiting for lock ${name}`);
+  throw new SandboxError("unavailable", `another process holds the lock ${name}`, {
+    hint: "repeat it; a process of this home that is stopped or hangs keeps the lock until it ends",
+  });
+}
+
+/**
+ * Does the work while it holds a lock of the home.
+ * @throws SandboxError as `holdLock`.
+ */
+export async function withLock<T>(
+  { home, name, ...options }: LockOptions & { readonly home: string; readonly name: LockName },
+  work: () => Promise<T>,
+): Promise<T> {
+  const lock = await holdLock(home, name, options);
+  try {
+    return await work();
+  } finally {
+    await lock[Symbol.asyncDispose]();
+  }
+}
+
+/** Takes a lock of the home that nobody holds; undefined when somebody does. */
+export async function tryLock(home: string, name: LockName): Promise<AsyncDisposable | undefined> {
+  const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
+  return takeLock(lockPath(home, name), LOCK_EX + LOCK_NB, limit);
+}
+
+/** The file is never removed: who still waits for a removed one would not exclude anybody. */
+function lockPath(home: string, name: LockName): string {
+  return join(home, `${name}.lock`);
+}
+
+/** Undefined when it was stopped, or when the lock is taken and was not to be waited for. */
+async function takeLock(
+  path: string,
+  operation: number,
+  stop: AbortSignal,
+): Promise<AsyncDisposable | undefined> {
+  const file = await open(path, "a+", 0o600).catch((error: unknown) => {
+    throw toSandboxError(error, "lock");
+  });
+  let isHeld = false;
+  try {
+    const status = await lockFile(file, operation, stop);
+    // A stop that came with the lock counts: nobody waits for it any more.
+    isHeld = status === 0 && !stop.aborted;
+    if (isHeld) return { [Symbol.asyncDispose]: () => file.close() };
+    if (status === TAKEN_STATUS || stop.aborted) return undefined;
+    throw new SandboxError("unavailable", `lock ${path}: exit status ${status}`);
+  } finally {
+    if (!isHeld) await file.close();
+  }
+}
+
+/** Resolves with the exit status; null for a program that was killed. */
+async function lockFile(
+  file: FileHandle,
+  operation: number,
+  stop: AbortSignal,
+): Promise<number | null> {
+  if (stop.aborted) return null;
+  const words = ["-MErrno", "-e", TAKE, String(DESCRIPTOR), String(operation)];
+  const [program, ...tied] = TIED;
+  const child = spawn(program, [...tied, "perl", ...words], {
+    env: TOOL_ENVIRONMENT,
+    stdio: ["ignore", "ignore", "ignore", file.fd],
+    // A group of its own, as with every tool.
+    detached: true,
+  });
+  const kill = () => killGroup(child.pid);
+  stop.addEventListener("abort", kill, { once: true });
+  try {
+    await once(child, "exit");
+    return child.exitCode;
+  } catch (error) {
+    throw toSandboxError(error, "lock");
+  } finally {
+    stop.removeEventListener("abort", kill);
+  }
+}

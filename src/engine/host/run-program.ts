@@ -1,0 +1,136 @@
+/** Runs one program of the host: argument vector, cleared environment, deadline, bounded output. */
+
+import { spawn } from "node:child_process";
+import type { Writable } from "node:stream";
+import { errorText, SandboxError } from "../../common/errors.ts";
+import { quoteUntrusted } from "../../common/log.ts";
+import { TOOL_ENVIRONMENT } from "./find-program.ts";
+
+/**
+ * What nobody waits for any more must not go on: a mount that comes about after its service died
+ * would be nobody's. The launcher sees to that by itself.
+ */
+export const TIED: readonly [string, ...string[]] = ["setpriv", "--pdeathsig", "KILL"];
+const TIES_ITSELF = "perl";
+
+/** Programs here print a line or a short list; whoever prints more is cut. */
+const MAX_OUTPUT_BYTES = 256 * 1024;
+const DEFAULT_TIMEOUT_MS = 30_000;
+
+export interface ToolOptions {
+  /** Default 30 s; then the program and its process group are killed. */
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+  readonly cwd?: string;
+  /** What it reads from its standard input, which is open until that is known; default nothing. */
+  readonly input?: string | Promise<string>;
+  /** Called with each line of its standard error as it comes. */
+  onLine?(line: string): void;
+}
+
+/**
+ * Runs a program to its end and returns its standard output, at most 256 KiB.
+ * @throws SandboxError unavailable when it fails, deadline_exceeded or canceled when it was ended.
+ */
+export async function runTool(
+  command: readonly [string, ...string[]],
+  options: ToolOptions = {},
+): Promise<string> {
+  const [file] = command;
+  const timeout = AbortSignal.timeout(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+  const stop = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
+  if (stop.aborted) throw new SandboxError("canceled", `${file} was not run`);
+  const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];
+  const child = spawn(program, words, {
+    cwd: options.cwd,
+    env: TOOL_ENVIRONMENT,
+    stdio: ["pipe", "pipe", "pipe"],
+    // A group of its own: at the deadline its helpers end with it.
+    detached: true,
+  });
+  const stdout = createTail();
+  const stderr = createTail();
+  child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
+  child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
+  // A program that ends without reading it all has said why in its own words.
+  child.stdin.on("error", () => undefined);
+  void feed(child.stdin, options.input);
+  if (options.onLine !== undefined) forwardLines(child.stderr, options.onLine.bind(options));
+  const end = endOf(child);
+  const kill = () => killGroup(child.pid);
+  stop.addEventListener("abort", kill, { once: true });
+  try {
+    const failure = await end;
+    if (failure === undefined) return stdout.text();
+    if (timeout.aborted) throw new SandboxError("deadline_exceeded", `${file} took too long`);
+    if (stop.aborted) throw new SandboxError("canceled", `${file} was ended`);
+    throw new SandboxError(
+      "unavailable",
+      describeFailure({ file, failure, stderr: stderr.text() }),
+    );
+  } finally {
+    stop.removeEventListener("abort", kill);
+  }
+}
+
+/** Never fails: a rejection is the caller's own, and no word then. */
+async function feed(stdin: Writable, input: ToolOptions["input"]): Promise<void> {
+  if (input instanceof Promise) stdin.end(await input.catch(() => ""));
+  else stdin.end(input ?? "");
+}
+
+interface Tail {
+  add(chunk: Buffer): void;
+  text(): string;
+}
+
+/** Keeps the last bytes of a stream: the end of an error output is what explains it. */
+function createTail(): Tail {
+  let kept: Buffer = Buffer.alloc(0);
+  return {
+    add: (chunk) => {
+      kept = Buffer.concat([kept, chunk]).subarray(-MAX_OUTPUT_BYTES);
+    },
+    text: () => kept.toString("utf8"),
+  };
+}
+
+function forwardLines(stream: NodeJS.ReadableStream, onLine: (line: string) => void): void {
+  let rest = "";
+  stream.on("data", (chunk: Buffer) => {
+    const lines = (rest + chunk.toString("utf8")).slice(-MAX_OUTPUT_BYTES).split(/[\r\n]+/);
+    rest = lines.pop() ?? "";
+    for (const line of lines) onLine(line);
+  });
+}
+
+/** Resolves with undefined after a clean end, else with why it failed. */
+function endOf(child: ReturnType<typeof spawn>): Promise<string | undefined> {
+  const { promise, resolve } = Promise.withResolvers<string | undefined>();
+  child.once("error", (error) => resolve(errorText(error)));
+  child.once("close", (code, signal) => {
+    if (code === 0) resolve(undefined);
+    else resolve(signal === null ? `exit status ${code}` : `ended by ${signal}`);
+  });
+  return promise;
+}
+
+function describeFailure(end: {
+  readonly file: string;
+  readonly failure: string;
+  readonly stderr: string;
+}): string {
+  const lines = end.stderr.split("\n").filter((line) => line.trim() !== "");
+  const last = lines.slice(-2).join("; ");
+  return last === "" ? `${end.file}: ${end.failure}` : `${end.file}: ${quoteUntrusted(last)}`;
+}
+
+/** Ends a whole process group; one that is gone already is no fault. */
+export function killGroup(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error;
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * How bytes reach a container: over unix sockets whose paths lie in a host-only folder. A port
+ * inside is reached by an upgrade request to the daemon, so no network has to exist at all.
+ */
+
+import { open } from "node:fs/promises";
+import { request, type ClientRequest, type IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
+import { basename, dirname, join } from "node:path";
+import { SandboxError, toSandboxError } from "../../common/errors.ts";
+
+/** The daemon's public port; there is no such TCP port, it stands for the public socket. */
+const DAEMON_PORT = 49_983;
+const MAX_PORT = 65_535;
+/** `sun_path` holds 108 bytes with the closing zero. */
+const MAX_SOCKET_PATH_BYTES = 107;
+/** A daemon answers an upgrade at once; a stopped one must not hold the caller for ever. */
+const UPGRADE_TIMEOUT_MS = 10_000;
+
+/** The names of the two listening sockets in a container's folder, in descriptor order. */
+export const SOCKET_NAMES = { public: "envd.sock", control: "control.sock" } as const;
+
+/**
+ * A stream to a port of the container that lives in this folder.
+ * @throws SandboxError invalid_argument for no port number, unavailable when nothing answers.
+ */
+export async function dialPort(
+  directory: string,
+  port: number,
+  signal: AbortSignal,
+): Promise<Socket> {
+  if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) {
+    throw new SandboxError("invalid_argument", `no such port: ${port}`);
+  }
+  if (port === DAEMON_PORT) return dialSocket(join(directory, SOCKET_NAMES.public), signal);
+  return openTunnel(await dialControlSocket(directory, signal), port, signal);
+}
+
+/** A stream to the daemon's control socket. @throws SandboxError unavailable, canceled */
+export async function dialControlSocket(directory: string, signal: AbortSignal): Promise<Socket> {
+  return dialSocket(join(directory, SOCKET_NAMES.control), signal);
+}
+
+async function dialSocket(path: string, signal: AbortSignal): Promise<Socket> {
+  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connectTo(path, signal);
+  // A long path is reached through the descriptor of its folder.
+  const folder = await open(dirname(path), "r").catch((error: unknown) => {
+    throw toSandboxError(error, "container is gone");
+  });
+  try {
+    return await connectTo(`/proc/self/fd/${folder.fd}/${basename(path)}`, signal);
+  } finally {
+    await folder.close();
+  }
+}
+
+async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
+  if (signal.aborted) throw new SandboxError("canceled", "dial was canceled");
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const socket = connect({ path });
+  const onAbort = () => socket.destroy(new SandboxError("canceled", "dial was canceled"));
+  socket.once("error", reject);
+  socket.once("connect", () => resolve(socket));
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    await promise;
+    socket.off("error", reject);
+    return socket;
+  } catch (error) {
+    socket.destroy();
+    throw toSandboxError(error, "container does not answer");
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Turns a control connection into a raw stream to a port inside. */
+async function openTunnel(control: Socket, port: number, signal: AbortSignal): Promise<Socket> {
+  const late = AbortSignal.timeout(UPGRADE_TIMEOUT_MS);
+  const deadline = AbortSignal.any([signal, late]);
+  const call = request({
+    createConnection: () => control,
+    path: `/tunnel/${port}`,
+    headers: { connection: "Upgrade", upgrade: "tcp", host: "localhost" },
+    signal: deadline,
+  });
+  try {
+    return await upgraded(call, port);
+  } catch (error) {
+    control.destroy();
+    if (!late.aborted) throw toSandboxError(error, `port ${port}`);
+    throw new SandboxError("deadline_exceeded", `port ${port}: no answer`, { cause: error });
+  }
+}
+
+async function upgraded(call: ClientRequest, port: number): Promise<Socket> {
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  // A daemon that is not ours any more may cause more than one.
+  call.on("error", reject);
+  call.once("upgrade", (_response: IncomingMessage, socket: Socket, head: Buffer) => {
+    if (head.length > 0) socket.unshift(head);
+    resolve(socket);
+  });
+  call.once("response", (response: IncomingMessage) => {
+    response.resume();
+    reject(new SandboxError("unavailable", `nothing listens on port ${port} in the sandbox`));
+  });
+  call.once("close", () => reject(new SandboxError("unavailable", "the tunnel was not opened")));
+  call.end();
+  return promise;
+}

@@ -1,0 +1,181 @@
+/**
+ * Starts the program that stands in a router's namespace for rules that name hosts, tells it the
+ * names of each container, and starts it anew when it dies. It ends with this process.
+ */
+
+import { spawn, type ChildProcess, type ChildProcessByStdio } from "node:child_process";
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+import { errorText, SandboxError } from "../../common/errors.ts";
+import { withDeadline } from "../../common/lifetime.ts";
+import type { Order, Settings } from "../../egress/control-messages.ts";
+import { TOOL_ENVIRONMENT } from "../host/find-program.ts";
+import { launcherCommand } from "../oci/launcher.ts";
+import { NEVER_REACHED } from "./egress.ts";
+import { DOOR_PORTS, gatewayAddress } from "./router-rules.ts";
+
+/** An account of its own for each router, above the ids of all containers. */
+const FIRST_USER = 2_000_000_000;
+const MAX_MEMORY_MB = 128;
+const REPLY_TIMEOUT_MS = 10_000;
+const RESTART_MS = { first: 100, longest: 5_000 } as const;
+
+export interface EgressProgramOptions {
+  /** File of the router's namespace. */
+  readonly network: string;
+  /** The router's number. */
+  readonly slot: number;
+  readonly resolvers: readonly string[];
+  /** The outside's own addresses. */
+  readonly hosts: readonly string[];
+  /** File of the program. */
+  readonly program: string;
+}
+
+export interface EgressProgram {
+  /**
+   * Replaces the names of a sender; undefined forgets it. In force when it resolves.
+   * @throws SandboxError unavailable when the program does not take names.
+   */
+  order(sender: string, domains: readonly string[] | undefined): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Nothing is started before the first order. */
+export function createEgressProgram(options: EgressProgramOptions): EgressProgram {
+  const table = new Map<string, readonly string[]>();
+  let run: Promise<Run> | undefined;
+  let pauseMs: number = RESTART_MS.first;
+  let isStopped = false;
+  const start = async (): Promise<Run> => {
+    const started = await startRun(options);
+    const again = () => {
+      run = undefined;
+      if (isStopped || table.size === 0) return;
+      // The doors stay shut meanwhile, since nothing listens behind them.
+      setTimeout(() => void ensure().catch(again), pauseMs).unref();
+      pauseMs = Math.min(pauseMs * 2, RESTART_MS.longest);
+    };
+    started.child.once("exit", again);
+    try {
+      for (const [sender, domains] of table) await started.send({ sender, domains });
+    } catch (error) {
+      // One that does not take its names would keep its ports from the next one.
+      started.child.kill("SIGKILL");
+      throw error;
+    }
+    pauseMs = RESTART_MS.first;
+    return started;
+  };
+  const ensure = async (): Promise<Run> => {
+    run ??= start();
+    try {
+      return await run;
+    } catch (error) {
+      run = undefined;
+      throw error;
+    }
+  };
+  return {
+    async order(sender, domains) {
+      if (domains === undefined) {
+        if (table.delete(sender)) await forget(await run?.catch(() => undefined), sender);
+        return;
+      }
+      table.set(sender, domains);
+      await (await ensure()).send({ sender, domains });
+    },
+    async stop() {
+      isStopped = true;
+      table.clear();
+      const child = await run?.then((started) => started.child).catch(() => undefined);
+      if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+      const ended = once(child, "exit");
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+/** What does not forget is ended, and started anew without what it should forget. */
+async function forget(running: Run | undefined, sender: string): Promise<void> {
+  try {
+    await running?.send({ sender, domains: null });
+  } catch {
+    running?.child.kill("SIGKILL");
+  }
+}
+
+interface Run {
+  readonly child: ChildProcess;
+  /** Resolves once the program has done what the line says. */
+  send(line: Settings | Order): Promise<void>;
+}
+
+async function startRun(options: EgressProgramOptions): Promise<Run> {
+  const { network, slot, resolvers, hosts, program } = options;
+  // By its text: the account that it runs under may find no file of ours.
+  const text = await readFile(program, "utf8");
+  const words = [
+    `--max-old-space-size=${MAX_MEMORY_MB}`,
+    "--disable-sigusr1",
+    "--input-type=module",
+    "--eval",
+    text,
+  ];
+  const [file, ...args] = launcherCommand([
+    ["chdir", "/"],
+    ["netns", network],
+    ["open", process.execPath],
+    ["become", String(FIRST_USER + slot)],
+    ["run", "sandbox-mcp-egress", ...words],
+  ]);
+  const child = spawn(file, args, {
+    env: TOOL_ENVIRONMENT,
+    stdio: ["pipe", "pipe", "ignore"],
+    detached: true,
+  });
+  const send = createLink(child);
+  try {
+    const never = [...NEVER_REACHED, ...hosts];
+    const ports = { namePort: DOOR_PORTS.names, webPort: DOOR_PORTS.web, tlsPort: DOOR_PORTS.tls };
+    await send({ address: gatewayAddress(), ...ports, resolvers, never });
+    return { child, send };
+  } catch (error) {
+    child.kill("SIGKILL");
+    throw error;
+  }
+}
+
+type Child = ChildProcessByStdio<Writable, Readable, null>;
+
+/** Lines to the program; each is answered by one line, in their order. */
+function createLink(child: Child): Run["send"] {
+  const waiting: PromiseWithResolvers<void>[] = [];
+  // None of them keeps this process alive: what is waited for has a timer that does.
+  for (const part of [child, child.stdin, child.stdout]) if (canRest(part)) part.unref();
+  createInterface({ input: child.stdout }).on("line", () => waiting.shift()?.resolve());
+  const fail = (reason: string) => {
+    const error = new SandboxError("unavailable", `the program for names of hosts ${reason}`);
+    for (const { reject } of waiting.splice(0)) reject(error);
+  };
+  child.stdin.on("error", () => fail("does not listen"));
+  child.once("error", (error) => fail(`did not start: ${errorText(error)}`));
+  child.once("exit", (code, signal) => fail(`ended by ${signal ?? `status ${code}`}`));
+  return async (line) => {
+    const reply = Promise.withResolvers<void>();
+    waiting.push(reply);
+    child.stdin.write(`${JSON.stringify(line)}\n`);
+    await withDeadline(reply.promise, REPLY_TIMEOUT_MS, silence);
+  };
+}
+
+function silence(): SandboxError {
+  return new SandboxError("unavailable", "the program for names of hosts is silent");
+}
+
+function canRest(part: object): part is { unref(): void } {
+  return "unref" in part && typeof part.unref === "function";
+}

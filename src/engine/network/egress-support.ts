@@ -1,0 +1,121 @@
+/** Whether containers of this machine can be given a way to the internet, found out by trying. */
+
+import { isIPv4 } from "node:net";
+import { networkInterfaces } from "node:os";
+import { errorText } from "../../common/errors.ts";
+import { readIfThere } from "../../common/files.ts";
+import { quoteUntrusted } from "../../common/log.ts";
+import { isRootless } from "../../common/privilege.ts";
+import type { EngineCheck } from "../engine.ts";
+import { findProgram } from "../host/find-program.ts";
+import { runTool } from "../host/run-program.ts";
+import { INSTALL } from "../oci/requirements.ts";
+import { defaultLink } from "./namespace.ts";
+import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
+import type { Outside } from "./router.ts";
+
+const PROGRAMS = ["nft", "ip", "unshare", "umount"] as const;
+/** The second is what systemd-resolved asks when the first names nothing but itself. */
+const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
+
+/** How the network of containers is meant to be; undefined for loopback alone. */
+export interface EgressOptions {
+  /** File of the network namespace that leads outside; undefined for this process's own. */
+  readonly namespace?: string | undefined;
+  /** IPv4 addresses of name servers; undefined for those of this machine. */
+  readonly resolvers?: readonly string[] | undefined;
+  /** File of the program for rules that name hosts. */
+  readonly program: string;
+}
+
+export interface EgressSupport {
+  /** Undefined where containers have loopback alone. */
+  readonly outside: Outside | undefined;
+  readonly check: EngineCheck;
+}
+
+const NAME = "internet";
+
+/** Looks at programs, route and name servers, and tries the rules in a namespace that ends at once. */
+export async function findEgress(options: EgressOptions | undefined): Promise<EgressSupport> {
+  if (options === undefined) {
+    return none("sandboxes have loopback alone, as configured (--egress off)");
+  }
+  if (isRootless()) return none("sandboxes have loopback alone: a way out needs root");
+  const found = PROGRAMS.map((name) => findProgram(name));
+  const missing = PROGRAMS.filter((_name, index) => found[index] === undefined);
+  if (missing.length > 0) {
+    return none(`sandboxes have loopback alone: no ${missing.join(", ")}`, INSTALL);
+  }
+  try {
+    await tryRules();
+    const link = await defaultLink(options.namespace);
+    if (link === undefined) return none("sandboxes have loopback alone: no default route");
+    return describe(link, {
+      path: options.namespace,
+      program: options.program,
+      resolvers: options.resolvers ?? (await readResolvers()),
+    });
+  } catch (error) {
+    const detail = quoteUntrusted(errorText(error));
+    return none(`sandboxes have loopback alone: ${detail}`, "see docs/security.md, Network");
+  }
+}
+
+function describe(link: string, outside: Outside): EgressSupport {
+  const { resolvers } = outside;
+  if (resolvers.length > 0) {
+    const detail = `through ${link}, names by ${resolvers.join(", ")}`;
+    return { outside, check: { name: NAME, outcome: "ok", detail } };
+  }
+  const detail = `through ${link}, addresses only: this machine names no other name server`;
+  const remedy = "name one with --dns";
+  return { outside, check: { name: NAME, outcome: "warning", detail, remedy } };
+}
+
+function none(detail: string, remedy?: string): EgressSupport {
+  const check: EngineCheck = { name: NAME, outcome: "warning", detail };
+  return { outside: undefined, check: remedy === undefined ? check : { ...check, remedy } };
+}
+
+async function tryRules(): Promise<void> {
+  const uplink = { slot: 0, resolvers: ["192.0.2.1"], hosts: ["203.0.113.1"] };
+  const rules = [
+    routerRules(uplink),
+    senderRules(0, { allow: ["192.0.2.0/24"], deny: ["0.0.0.0/0"], domains: ["*"] }),
+    uplinkRules(uplink),
+  ];
+  await Promise.all([
+    runTool(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
+    runTool([
+      "unshare",
+      "--net",
+      "ip",
+      "link",
+      "add",
+      "name",
+      "one",
+      "type",
+      "veth",
+      "peer",
+      "name",
+      "other",
+    ]),
+  ]);
+}
+
+/** A name server on this machine itself is a listener of the host, which no sandbox may reach. */
+async function readResolvers(): Promise<string[]> {
+  const own = new Set(
+    Object.values(networkInterfaces()).flatMap((list) => list?.map(({ address }) => address) ?? []),
+  );
+  for (const path of RESOLVER_FILES) {
+    const text = (await readIfThere(path)) ?? "";
+    const named = [...text.matchAll(/^\s*nameserver\s+(\S+)/gm)].map((match) => match[1] ?? "");
+    const usable = named.filter(
+      (address) => isIPv4(address) && !address.startsWith("127.") && !own.has(address),
+    );
+    if (usable.length > 0) return usable.slice(0, MAX_RESOLVERS);
+  }
+  return [];
+}

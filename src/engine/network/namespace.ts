@@ -1,0 +1,83 @@
+/** Runs the two programs that know networks, in the network namespace of a file. */
+
+import { runTool } from "../host/run-program.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+
+/** Path of a namespace file; undefined is the one of this process. */
+export type NetworkPath = string | undefined;
+
+/** Applies rules in one transaction: all of them or, with a fault, none. */
+export async function applyRules(network: NetworkPath, rules: string): Promise<void> {
+  await runIn(network, { command: ["nft", "-f", "-"], input: rules });
+}
+
+/** Runs lines of `ip` up to the first that fails. */
+export async function changeLinks(network: NetworkPath, batch: string): Promise<void> {
+  await runIn(network, { command: ["ip", "-batch", "-"], input: batch });
+}
+
+/** Takes a link away. Idempotent: the kernel takes it too, when the namespace of its other end goes. */
+export async function deleteLink(network: NetworkPath, name: string): Promise<void> {
+  if (!(await listLinks(network)).includes(name)) return;
+  try {
+    await changeLinks(network, `link delete dev ${name}\n`);
+  } catch (error) {
+    if ((await listLinks(network)).includes(name)) throw error;
+  }
+}
+
+/** Writes kernel settings as this namespace sees them. */
+export async function writeSettings(
+  network: NetworkPath,
+  settings: readonly LauncherStep[],
+): Promise<void> {
+  await runIn(network, { steps: settings, command: ["true"] });
+}
+
+/** One kernel setting as this namespace sees it. */
+export async function readSetting(network: NetworkPath, path: string): Promise<string> {
+  return (await runIn(network, { command: ["cat", path] })).trim();
+}
+
+/** Names of the links of a namespace. */
+export async function listLinks(network: NetworkPath): Promise<string[]> {
+  const text = await runIn(network, { command: ["ip", "-oneline", "link", "show"] });
+  return [...text.matchAll(/^\d+: ([^:@\s]+)/gm)].map((match) => match[1] ?? "");
+}
+
+/** The link of the default route for IPv4; undefined where there is no way out. */
+export async function defaultLink(network: NetworkPath): Promise<string | undefined> {
+  const text = await runIn(network, { command: ["ip", "-4", "route", "show", "default"] });
+  return /\bdev (\S+)/.exec(text)?.[1];
+}
+
+/** The IPv4 addresses of a namespace's own links. */
+export async function listAddresses(network: NetworkPath): Promise<string[]> {
+  const text = await runIn(network, { command: ["ip", "-4", "-oneline", "addr", "show"] });
+  return [...text.matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map((match) => match[1] ?? "");
+}
+
+/** Names of the tables of rules of a namespace. */
+export async function listTables(network: NetworkPath): Promise<string[]> {
+  const text = await runIn(network, { command: ["nft", "list", "tables"] });
+  return [...text.matchAll(/^table inet (\S+)/gm)].map((match) => match[1] ?? "");
+}
+
+/** One table of rules as text. */
+export async function readTable(network: NetworkPath, table: string): Promise<string> {
+  return runIn(network, { command: ["nft", "list", "table", "inet", table] });
+}
+
+async function runIn(
+  network: NetworkPath,
+  call: {
+    readonly steps?: readonly LauncherStep[];
+    readonly command: readonly [string, ...string[]];
+    readonly input?: string;
+  },
+): Promise<string> {
+  const { steps = [], command, input } = call;
+  const enter: LauncherStep[] = network === undefined ? [] : [["netns", network]];
+  const launch = launcherCommand([...enter, ...steps, ["exec", ...command]]);
+  return runTool(launch, input === undefined ? {} : { input });
+}

@@ -1,0 +1,305 @@
+/**
+ * The rules of a router and of its link to the outside, as text for nft and ip: pure functions of
+ * numbers and checked networks. A router is a network namespace between sandboxes and the outside.
+ */
+
+import type { EgressRules } from "../engine.ts";
+import { addressAt, NEVER_REACHED } from "./egress.ts";
+
+/** Sandboxes are numbered from here by the number of their id range, below 30,000. */
+const SANDBOX_BASE = "198.18.0.0";
+/** Links between routers and the outside: four addresses each. */
+const UPLINK_BASE = "198.19.0.0";
+/** The addresses that every sandbox sees as its gateway and as name servers. */
+const GATEWAY_BASE = "198.19.255.252";
+/** More name servers than this no resolver library asks. */
+export const MAX_RESOLVERS = 3;
+/** Routers on one machine; the last link's addresses are the gateway's. */
+export const MAX_ROUTERS = 16_000;
+/** Where the program for rules that name hosts listens, at the gateway's address. */
+export const DOOR_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
+/** What a packet is marked with that belongs there, and nowhere else. */
+const MARKS = { names: 53, web: 80, tls: 443 } as const;
+/** Connections of one sandbox at once: the host's table of connections is shared by all. */
+const MAX_CONNECTIONS = 4_096;
+const SANDBOX_LINK = "eth0";
+
+/** What a router knows of the outside. */
+export interface Uplink {
+  /** The router's number on this machine. */
+  readonly slot: number;
+  /** IPv4 addresses of name servers, at most three. */
+  readonly resolvers: readonly string[];
+  /** The outside's own IPv4 addresses: no packet may go there even if the outside lost its rules. */
+  readonly hosts: readonly string[];
+}
+
+/** The link of a sandbox, as its router names it. */
+export function linkName(slot: number): string {
+  return `s${slot}`;
+}
+
+/** The link of a router, as the outside names it. */
+export function uplinkName(slot: number): string {
+  return `sbm${slot}`;
+}
+
+/** The table of a router's link in the outside. */
+export function uplinkTable(slot: number): string {
+  return `sandbox_mcp_${slot}`;
+}
+
+/** The name servers that a sandbox sees; the router passes each on to a real one. */
+export function nameServers(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => addressAt(GATEWAY_BASE, index));
+}
+
+/** Where a router's own services are, for its sandboxes alone. */
+export function gatewayAddress(): string {
+  return GATEWAY_BASE;
+}
+
+/** The only address that a sandbox may send from. */
+export function sandboxAddress(slot: number): string {
+  return addressAt(SANDBOX_BASE, slot + 1);
+}
+
+function uplinkAddresses(slot: number) {
+  return {
+    outer: addressAt(UPLINK_BASE, slot * 4 + 1),
+    inner: addressAt(UPLINK_BASE, slot * 4 + 2),
+  };
+}
+
+/**
+ * The router's own rules, made before any link is. Whatever comes from a sandbox is judged before
+ * the router looks at it: an address that is not the link's own, and IPv6, end there.
+ */
+export function routerRules({ resolvers, hosts }: Uplink): string {
+  const servers = nameServers(resolvers.length);
+  const pairs = servers.map((server, index) => `${server} : ${resolvers[index]}`);
+  const elements = pairs.length === 0 ? "" : `elements = { ${pairs.join(", ")} };`;
+  const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
+  const never = [...NEVER_REACHED, ...hosts].join(", ");
+  const doors = [
+    `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.web}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.tls}`,
+  ];
+  return `table inet sandboxes {
+  set never { type ipv4_addr; flags interval; auto-merge; elements = { ${never} }; }
+  set upstream { type ipv4_addr; ${upstream} }
+  map resolvers { type ipv4_addr : ipv4_addr; ${elements} }
+  map senders { type ifname . ipv4_addr : verdict; }
+  set connections { type ipv4_addr; flags dynamic; size 65535; }
+  chain names {
+    udp dport 53 accept
+    tcp dport 53 accept
+    drop
+  }
+  chain guard {
+    type filter hook prerouting priority raw; policy drop;
+    iifname { "lo", "wan" } accept
+    iifname . ip saddr vmap @senders
+  }
+  chain translate {
+    type nat hook prerouting priority dstnat; policy accept;
+    ${doors.join("\n    ")}
+    iifname "s*" dnat ip to ip daddr map @resolvers
+  }
+  chain input {
+    type filter hook input priority filter; policy drop;
+    iifname "wan" ct state established,related accept
+    iifname "s*" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" ip daddr ${GATEWAY_BASE} ct status dnat meta mark { ${Object.values(MARKS).join(", ")} } accept
+  }
+  chain output {
+    type filter hook output priority filter; policy drop;
+    oifname "s*" accept
+    oifname "wan" ip daddr @upstream meta l4proto { tcp, udp } th dport 53 accept
+    oifname "wan" ip daddr @never drop
+    oifname "wan" tcp dport { 80, 443 } accept
+  }
+  chain forward {
+    type filter hook forward priority filter; policy drop;
+    ct state invalid drop
+    # What belongs to a door goes through it or nowhere.
+    meta mark != 0 drop
+    iifname "wan" oifname "s*" ct state established,related accept
+    iifname "s*" oifname "wan" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
+    iifname "s*" oifname "wan" ct status dnat accept
+    iifname "s*" oifname "wan" ip daddr @never drop
+    iifname "s*" oifname "wan" accept
+  }
+  chain source {
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "wan" masquerade
+  }
+}
+`;
+}
+
+/** Kernel settings of a router: it alone forwards, and it knows no IPv6. */
+export const ROUTER_SETTINGS = [
+  ["write", "/proc/sys/net/ipv4/ip_forward", "1"],
+  ["write", "/proc/sys/net/ipv4/conf/all/rp_filter", "1"],
+  ["write", "/proc/sys/net/ipv4/conf/default/rp_filter", "1"],
+  ["write", "/proc/sys/net/ipv4/conf/all/send_redirects", "0"],
+  ["write", "/proc/sys/net/ipv4/conf/default/send_redirects", "0"],
+  ["write", "/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
+] as const;
+
+/** Makes the link between router and outside; run outside. */
+export function uplinkLinks(slot: number, router: string): string {
+  const name = uplinkName(slot);
+  return lines([
+    `link add name ${name} type veth peer name wan netns ${router}`,
+    `link set dev ${name} addrgenmode none`,
+    `addr add ${uplinkAddresses(slot).outer}/30 dev ${name}`,
+    `link set dev ${name} up`,
+  ]);
+}
+
+/** The router's own addresses and its way out; run in the router. */
+export function routerLinks({ slot, resolvers }: Uplink): string {
+  const { inner, outer } = uplinkAddresses(slot);
+  const own = nameServers(Math.max(1, resolvers.length));
+  return lines([
+    "link set dev lo up",
+    ...own.map((address) => `addr add ${address}/32 dev lo`),
+    "link set dev wan addrgenmode none",
+    `addr add ${inner}/30 dev wan`,
+    "link set dev wan up",
+    `route add default via ${outer}`,
+  ]);
+}
+
+/**
+ * What the outside does with a router's packets: nothing of its own answers, only the router's own
+ * address goes on, and only answers come back. The rules are a table of our own, which goes whole.
+ */
+export function uplinkRules({ slot, resolvers }: Uplink): string {
+  const link = uplinkName(slot);
+  const servers = resolvers.map(
+    (address) =>
+      `    iifname "${link}" ip daddr ${address} meta l4proto { tcp, udp } th dport 53 accept\n`,
+  );
+  return `table inet ${uplinkTable(slot)} {
+  set never { type ipv4_addr; flags interval; elements = { ${NEVER_REACHED.join(", ")} }; }
+  chain local {
+    type filter hook prerouting priority raw; policy accept;
+    iifname "${link}" meta nfproto ipv6 drop
+    iifname "${link}" fib daddr type != unicast drop
+  }
+  chain input {
+    type filter hook input priority -10; policy accept;
+    iifname "${link}" drop
+  }
+  chain forward {
+    type filter hook forward priority -10; policy accept;
+    oifname "${link}" ct state established,related accept
+    oifname "${link}" drop
+    iifname "${link}" ip saddr != ${uplinkAddresses(slot).inner} drop
+    iifname "${link}" oifname "sbm*" drop
+${servers.join("")}    iifname "${link}" ip daddr @never drop
+  }
+  chain source {
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr ${uplinkAddresses(slot).inner} oifname != "${link}" masquerade
+  }
+}
+`;
+}
+
+/** A sandbox's rules, whole; the old ones of this number are replaced in the same moment. */
+export function senderRules(slot: number, { allow, deny, domains }: EgressRules): string {
+  const list = (name: string, networks: readonly string[]) =>
+    networks.length === 0
+      ? ""
+      : `add element inet sandboxes ${name}${slot} { ${networks.join(", ")} }`;
+  return lines([
+    ...emptySender(slot),
+    list("allow", allow),
+    list("deny", deny),
+    `add rule inet sandboxes to${slot} ip daddr @resolvers goto names${slot}`,
+    `add rule inet sandboxes to${slot} ip daddr @never reject with icmp type admin-prohibited`,
+    `add rule inet sandboxes to${slot} ip daddr @allow${slot} accept`,
+    ...(domains.length === 0 ? [] : doorRules(slot)),
+    `add rule inet sandboxes to${slot} ip daddr @deny${slot} reject with icmp type admin-prohibited`,
+    `add rule inet sandboxes to${slot} accept`,
+    // A name server is a destination like any other, of which one port can be reached.
+    `add rule inet sandboxes names${slot} ip daddr @allow${slot} goto names`,
+    `add rule inet sandboxes names${slot} ip daddr @deny${slot} reject with icmp type admin-prohibited`,
+    `add rule inet sandboxes names${slot} goto names`,
+    `add element inet sandboxes senders { ${sender(slot)} }`,
+  ]);
+}
+
+/** Where hosts are named, the web and the names themselves are judged by what they name. */
+function doorRules(slot: number): string[] {
+  return [
+    `add rule inet sandboxes to${slot} tcp dport 80 meta mark set ${MARKS.web} accept`,
+    `add rule inet sandboxes to${slot} tcp dport 443 meta mark set ${MARKS.tls} accept`,
+    `add rule inet sandboxes names${slot} udp dport 53 meta mark set ${MARKS.names} accept`,
+    `add rule inet sandboxes names${slot} tcp dport 53 meta mark set ${MARKS.names} accept`,
+  ];
+}
+
+/** Takes the rules of a sandbox away, whether or not they are there. */
+export function senderRemoval(slot: number): string {
+  return lines([
+    ...emptySender(slot),
+    `add element inet sandboxes senders { ${sender(slot)} }`,
+    `delete element inet sandboxes senders { ${sender(slot)} }`,
+    `delete chain inet sandboxes to${slot}`,
+    `delete chain inet sandboxes names${slot}`,
+    `delete set inet sandboxes allow${slot}`,
+    `delete set inet sandboxes deny${slot}`,
+  ]);
+}
+
+/** `add` of what is there already does nothing, so the same lines make and empty. */
+function emptySender(slot: number): string[] {
+  const chains = ["names", "to"].flatMap((name) => [
+    `add chain inet sandboxes ${name}${slot}`,
+    `flush chain inet sandboxes ${name}${slot}`,
+  ]);
+  const sets = ["allow", "deny"].flatMap((name) => [
+    `add set inet sandboxes ${name}${slot} { type ipv4_addr; flags interval; auto-merge; }`,
+    `flush set inet sandboxes ${name}${slot}`,
+  ]);
+  return [...chains, ...sets];
+}
+
+function sender(slot: number): string {
+  return `"${linkName(slot)}" . ${sandboxAddress(slot)} : jump to${slot}`;
+}
+
+/** Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace. */
+export function senderLinks(slot: number, network: string): string {
+  const name = linkName(slot);
+  return lines([
+    `link add name ${name} type veth peer name ${SANDBOX_LINK} netns ${network}`,
+    `link set dev ${name} addrgenmode none`,
+    `link set dev ${name} up`,
+    `route add ${sandboxAddress(slot)}/32 dev ${name}`,
+  ]);
+}
+
+/** Brings the link up on its other end; run in the sandbox's namespace. */
+export function sandboxLinks(slot: number, resolverCount: number): string {
+  const [gateway, ...others] = nameServers(Math.max(1, resolverCount));
+  return lines([
+    `link set dev ${SANDBOX_LINK} addrgenmode none`,
+    `addr add ${sandboxAddress(slot)}/32 dev ${SANDBOX_LINK}`,
+    `link set dev ${SANDBOX_LINK} up`,
+    `route add ${gateway} dev ${SANDBOX_LINK} scope link`,
+    `route add default via ${gateway}`,
+    ...others.map((address) => `route add ${address} via ${gateway}`),
+  ]);
+}
+
+function lines(entries: readonly string[]): string {
+  return `${entries.filter((entry) => entry !== "").join("\n")}\n`;
+}

@@ -1,0 +1,67 @@
+/** What a later process must know of a running container: one small file in its folder. */
+
+import { join } from "node:path";
+import { readIfThere, readKernelFile, writeDurably, writeWhole } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
+import { ISOLATION_LEVELS } from "../engine.ts";
+
+export const RECORD_NAME = "container.json";
+
+const recordSchema = z.object({
+  id: z.string(),
+  /** PID 1 of the container, as the host sees it. */
+  pid: z.int().positive(),
+  /** Its start time in clock ticks: tells it from a later process with the same number. */
+  startTicks: z.string(),
+  idBase: z.int().positive(),
+  /** Whether it was halted on purpose: then its folder with its disk is all there is. */
+  isHalted: z.boolean().default(false),
+  level: z.enum(ISOLATION_LEVELS),
+  /** The name of its daemon's folder; empty in records that were written before it was kept. */
+  daemon: z.string().default(""),
+});
+
+export type ContainerRecord = z.infer<typeof recordSchema>;
+
+/** Writes the record; from then on another process can adopt the container. */
+export async function writeRecord(directory: string, record: ContainerRecord): Promise<void> {
+  // A container that runs ends with the machine; one that was halted is found again after it.
+  const write = record.isHalted ? writeDurably : writeWhole;
+  await write(join(directory, RECORD_NAME), JSON.stringify(record));
+}
+
+/** The record of a container whose start was finished; undefined for any other folder. */
+export async function readRecord(directory: string): Promise<ContainerRecord | undefined> {
+  const text = await readIfThere(join(directory, RECORD_NAME));
+  return text === undefined ? undefined : recordSchema.parse(JSON.parse(text));
+}
+
+/** When a process started, in clock ticks since boot; undefined when there is no such process. */
+export function readStartTicks(pid: number): string | undefined {
+  return readStat(pid)?.startTicks;
+}
+
+export interface ProcessStat {
+  /** `R`, `S`, `T` and so on. */
+  readonly state: string;
+  readonly startTicks: string;
+  /** Processor time, that of ended children too. */
+  readonly cpuTicks: number;
+}
+
+/** What the kernel counts of a process; undefined when there is none, or when it has ended. */
+export function readStat(pid: number): ProcessStat | undefined {
+  const text = readKernelFile(`/proc/${pid}/stat`);
+  if (text === undefined) return undefined;
+  // The second field is the program's name in brackets and may hold anything: count from its end.
+  const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
+  const [state = "Z"] = fields;
+  if (state === "Z" || state === "X") return undefined;
+  const times = fields.slice(TIME_FIELDS.first, TIME_FIELDS.end).map(Number);
+  const cpuTicks = times.reduce((sum, ticks) => sum + ticks, 0);
+  return { state, startTicks: fields[START_FIELD] ?? "", cpuTicks };
+}
+
+/** Fields 22, and 14 to 17, of proc_pid_stat(5), counted from the third. */
+const START_FIELD = 19;
+const TIME_FIELDS = { first: 11, end: 15 } as const;

@@ -1,0 +1,136 @@
+/** One container as its user sees it; everything it needs to know is in its folder. */
+
+import { statfsSync, watch, type FSWatcher } from "node:fs";
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { step } from "../../common/steps.ts";
+import type { Container, ContainerExit, ContainerSpec, Usage } from "../engine.ts";
+import { dialControlSocket, dialPort } from "../network/container-sockets.ts";
+import type { Outside } from "../network/router.ts";
+import { setEgress } from "../network/set-egress.ts";
+import { DISK_NAMES } from "../storage/disk.ts";
+import { makeLayer } from "../storage/layers.ts";
+import { copyUpper } from "../storage/snapshot.ts";
+import type { Cgroup } from "./cgroups.ts";
+import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
+import { haltContainer, removeContainer } from "./remove-container.ts";
+
+/** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
+const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
+
+const ENDED = "init ended";
+
+export interface ContainerParts {
+  readonly directory: string;
+  readonly record: ContainerRecord;
+  readonly cgroup: Cgroup;
+  /** Starts the container anew on the disk in its folder; the record of the new run. */
+  boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
+  /** Undefined where containers have loopback alone. */
+  readonly outside: Outside | undefined;
+}
+
+/** A handle on a container that runs or was halted; it watches for its end. */
+export function openContainer(parts: ContainerParts): Container {
+  const { directory, cgroup } = parts;
+  const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
+  let { record } = parts;
+  const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
+  let life = watchRun();
+  let removal: Promise<void> | undefined;
+  return {
+    id: record.id,
+    exit,
+    get level() {
+      return record.level;
+    },
+    network: parts.outside === undefined ? "loopback" : "routed",
+    setEgress: async (egress) => setEgress({ directory, record, outside: parts.outside }, egress),
+    dial: async (port, signal) => dialPort(directory, port, signal),
+    dialControl: async (signal) => dialControlSocket(directory, signal),
+    pause: async () => cgroup.freeze(),
+    resume: async () => cgroup.thaw(),
+    get isHalted() {
+      return record.isHalted;
+    },
+    async halt() {
+      // First the record: whoever finds the folder after a crash finishes what was begun.
+      const halted = { ...record, isHalted: true };
+      await writeRecord(directory, halted);
+      record = halted;
+      life?.[Symbol.dispose]();
+      life = undefined;
+      await step("halt.recorded");
+      await haltContainer(directory, cgroup);
+    },
+    async boot(spec, signal) {
+      record = await parts.boot(spec, signal);
+      life = watchRun();
+    },
+    readUsage: async () => readUsage(directory, cgroup),
+    snapshot: async (target) =>
+      makeLayer(target, async (draft) => {
+        await copyUpper({ directory, idBase: record.idBase, cgroup }, draft);
+      }),
+    [Symbol.asyncDispose]: async () => {
+      life?.[Symbol.dispose]();
+      removal ??= removeContainer(directory, cgroup).finally(() => resolve({ reason: "killed" }));
+      await removal;
+    },
+  };
+}
+
+async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
+  const disk = statfsSync(join(directory, DISK_NAMES.mount));
+  return {
+    ...(await cgroup.readUsage()),
+    diskBytes: (disk.blocks - disk.bavail) * disk.bsize,
+    diskTotalBytes: disk.blocks * disk.bsize,
+  };
+}
+
+interface RunParts {
+  readonly record: ContainerRecord;
+  readonly cgroup: Cgroup;
+}
+
+/** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */
+function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) => void): Disposable {
+  let isOver = false;
+  const watcher = watchEvents(cgroup, () => check());
+  const intervalMs = watcher === undefined ? WATCH_INTERVAL_MS.untold : WATCH_INTERVAL_MS.told;
+  const timer = setInterval(() => check(), intervalMs).unref();
+  const stop = () => {
+    isOver = true;
+    clearInterval(timer);
+    watcher?.close();
+  };
+  const settle = async () => {
+    // A process that is just ending is still there when the kernel tells that its cgroup is empty.
+    const isThere = readStartTicks(record.pid) === record.startTicks;
+    if (isThere && (await cgroup.isPopulated())) return;
+    const reason = (await cgroup.countOutOfMemory()) > 0 ? "out of memory" : ENDED;
+    // It may have been halted or removed meanwhile: then this is no end that others must learn.
+    if (isOver) return;
+    stop();
+    onEnd({ reason });
+  };
+  // A look that fails says nothing about the container; the timer brings the next one.
+  const check = () => void settle().catch(() => watcher?.unref());
+  return { [Symbol.dispose]: stop };
+}
+
+function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefined {
+  if (cgroup.unified === undefined) return undefined;
+  const watcher = watch(join(cgroup.unified, "cgroup.events"), { persistent: false }, onChange);
+  // The folder goes with the container; a watch that fails otherwise leaves the timer.
+  watcher.on("error", () => watcher.close());
+  return watcher;
+}
+
+/** @throws SandboxError invalid_argument for an id that could not be a cgroup's name. */
+export function checkId(id: string): void {
+  if (!/^[a-z0-9]{1,64}$/.test(id)) {
+    throw new SandboxError("invalid_argument", `not a container id: ${JSON.stringify(id)}`);
+  }
+}

@@ -1,0 +1,325 @@
+/** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
+
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { basename, isAbsolute, join, normalize } from "node:path";
+import { causeCode, errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { readIfThere } from "../../common/files.ts";
+import { quoteUntrusted } from "../../common/log.ts";
+import { isRootless } from "../../common/privilege.ts";
+import { step } from "../../common/steps.ts";
+import type { Container, ContainerSpec, IsolationLevel } from "../engine.ts";
+import { claimIds } from "../host/id-ranges.ts";
+import { runTool } from "../host/run-program.ts";
+import { SOCKET_NAMES } from "../network/container-sockets.ts";
+import { nameServers } from "../network/router-rules.ts";
+import type { Outside } from "../network/router.ts";
+import { setEgress } from "../network/set-egress.ts";
+import type { BlankDisks } from "../storage/blank-disk.ts";
+import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "../storage/disk.ts";
+import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "../storage/rootfs.ts";
+import { bindFault } from "./bind-paths.ts";
+import { createBundle } from "./bundle.ts";
+import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
+import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
+import { checkId, openContainer } from "./container.ts";
+import { readLevel, requireLevel } from "./isolation-level.ts";
+import { launcherCommand, type LauncherStep } from "./launcher.ts";
+import { limitSteps } from "./process-limits.ts";
+import { FOLDER_NAMES, haltContainer, removeContainer } from "./remove-container.ts";
+import type { FilterCache } from "./seccomp-cache.ts";
+import { verifyMounts } from "./verify-mounts.ts";
+
+const CGROUP_FOLDER = "/sys/fs/cgroup";
+/** What the launcher says when a folder on the way to a bind is a link or a file. */
+const BIND_STEP = "launcher: bind path:";
+/** A runtime that takes longer hangs; it is ended then, with what it began. */
+const START_TIMEOUT_MS = 30_000;
+/** Below this no file system fits; above it an ext4 image does not either. */
+const DISK_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
+const MEMORY_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
+const CPUS = { min: 0.01, max: 1024 } as const;
+const PIDS = { min: 8, max: 1_000_000 } as const;
+
+/** The runtime that was chosen. */
+export interface RuntimeChoice {
+  /** Path of its program. */
+  readonly runtime: string;
+  /** What it was seen to give; less is refused. */
+  readonly level: IsolationLevel;
+}
+
+export interface LaunchContext extends RuntimeChoice {
+  readonly cgroups: CgroupHost;
+  /** The daemon's folder on the host. */
+  readonly daemon: string;
+  /** Undefined where containers have loopback alone. */
+  readonly outside: Outside | undefined;
+  readonly filters: FilterCache;
+  readonly blanks: BlankDisks;
+}
+
+/**
+ * Starts a container. On any failure nothing is left behind.
+ * @throws SandboxError invalid_argument, already_exists, unavailable, canceled, deadline_exceeded
+ */
+export async function startContainer(
+  context: LaunchContext,
+  spec: ContainerSpec,
+  signal: AbortSignal,
+): Promise<Container> {
+  checkSpec(spec);
+  await checkLayers(spec.layers);
+  await checkBinds(spec.binds ?? [], spec.layers);
+  const cgroup = openCgroup(context.cgroups, spec.id, spec.directory);
+  await makeFolder(spec.directory);
+  try {
+    await step("container.folder");
+    const idBase = await claimIds(spec.directory);
+    await step("container.ids");
+    const { directory, layers, limits } = spec;
+    const { blanks, outside } = context;
+    const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
+    const resolver = outside && resolverOf(outside);
+    const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
+    const claim = { spec, idBase, cgroup };
+    const record = await launch(context, { claim, disk, diskSteps }, signal);
+    const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
+      bootContainer(context, { spec: anew, idBase, cgroup }, limit);
+    return openContainer({ directory, record, cgroup, boot, outside });
+  } catch (error) {
+    await cleanUp(spec.directory, { cgroup, reason: error });
+    throw toSandboxError(error, "container did not start");
+  }
+}
+
+/**
+ * Starts a halted container anew on the disk in its folder. On any failure it is halted again.
+ * @throws SandboxError invalid_argument, unavailable, canceled, deadline_exceeded
+ */
+export async function bootContainer(
+  context: LaunchContext,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec, cgroup } = claim;
+  checkSpec(spec);
+  try {
+    await mountDisk(spec.directory, signal);
+    await step("boot.mounted");
+    // What programs made of the folders that a runtime touches counts as the topmost layer.
+    const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
+    const layers = [...spec.layers, written];
+    await checkLayers(layers);
+    await checkBinds(spec.binds ?? [], layers);
+    return await launch(context, { claim, disk: Promise.resolve(), diskSteps: [] }, signal);
+  } catch (error) {
+    await haltContainer(spec.directory, cgroup);
+    throw toSandboxError(error, "container did not start");
+  }
+}
+
+interface Preparation {
+  readonly claim: Claim;
+  /** Resolves when there is a disk. */
+  readonly disk: Promise<void>;
+  /** What is to be done with it before the container's own steps. */
+  readonly diskSteps: readonly LauncherStep[];
+}
+
+/** From a folder with ids to a container that runs and is on record. */
+async function launch(
+  context: LaunchContext,
+  { claim, disk, diskSteps }: Preparation,
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec, idBase, cgroup } = claim;
+  const { runtime, filters } = context;
+  const filter = filters.get(runtime);
+  await allEnded([disk, writeConfig(context, claim, filter), cgroup.make()]);
+  await step("launch.prepared");
+  const pid = await runRuntime(context, { claim, diskSteps }, signal);
+  await step("launch.running");
+  const startTicks = readStartTicks(pid);
+  if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
+  const level = readLevel({ pid, idBase, runtime: context.runtime });
+  requireLevel(level, context.level);
+  // A kernel of its own has mounts of its own, which the host does not see.
+  if (level !== "gvisor") verifyMounts(pid, spec);
+  const state = join(spec.directory, FOLDER_NAMES.runtime, "state", spec.id);
+  if (filter === undefined) await filters.learn(runtime, state, pid);
+  else filters.verify(runtime, pid);
+  const daemon = basename(context.daemon);
+  const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
+  await writeRecord(spec.directory, record);
+  await step("launch.recorded");
+  const { outside } = context;
+  await setEgress({ directory: spec.directory, record, outside }, spec.egress);
+  await step("launch.connected");
+  return record;
+}
+
+/** A clean-up that fails must not hide why it was needed. */
+async function cleanUp(
+  directory: string,
+  failed: { readonly cgroup: Cgroup; readonly reason: unknown },
+): Promise<void> {
+  try {
+    await removeContainer(directory, failed.cgroup);
+  } catch (error) {
+    const cause = new AggregateError([failed.reason, error], "start and clean-up failed");
+    throw new SandboxError("internal", `clean-up failed: ${errorText(error)}`, { cause });
+  }
+}
+
+/** Waits for all of them even when one fails: what still runs could undo the clean-up. */
+async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
+  const results = await Promise.allSettled(tasks);
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
+}
+
+function checkSpec(spec: ContainerSpec): void {
+  checkId(spec.id);
+  if (!isAbsolute(spec.directory) || normalize(spec.directory) !== spec.directory) {
+    throw new SandboxError("internal", `not a plain absolute path: ${spec.directory}`);
+  }
+  if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(spec.hostname)) {
+    throw new SandboxError("invalid_argument", `not a host name: ${JSON.stringify(spec.hostname)}`);
+  }
+  checkLimit("memoryMb", spec.limits.memoryMb, MEMORY_MB);
+  checkLimit("cpus", spec.limits.cpus, CPUS);
+  checkLimit("diskMb", spec.limits.diskMb, DISK_MB);
+  checkLimit("pids", spec.limits.pids, PIDS);
+}
+
+function checkLimit(name: string, value: number, bounds: { min: number; max: number }): void {
+  const isWhole = name === "cpus" || Number.isInteger(value);
+  if (isWhole && value >= bounds.min && value <= bounds.max) return;
+  throw new SandboxError(
+    "invalid_argument",
+    `${name} is ${value}, must be ${bounds.min} to ${bounds.max}`,
+  );
+}
+
+async function makeFolder(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { mode: 0o700 });
+  } catch (error) {
+    if (causeCode(error) !== "EEXIST") throw error;
+    throw new SandboxError("already_exists", "the folder of the container exists", {
+      cause: error,
+    });
+  }
+}
+
+/** What programs inside ask for names; what a template says of it is void. */
+function resolverOf({ resolvers }: Outside): string {
+  return nameServers(resolvers.length)
+    .map((server) => `nameserver ${server}\n`)
+    .join("");
+}
+
+/** A container that is being started, and what it has already. */
+export interface Claim {
+  readonly spec: ContainerSpec;
+  readonly idBase: number;
+  readonly cgroup: Cgroup;
+}
+
+async function writeConfig(
+  context: LaunchContext,
+  claim: Claim,
+  filter: string | undefined,
+): Promise<void> {
+  const { spec, idBase, cgroup } = claim;
+  const stage = stageOf(spec.directory);
+  const config = createBundle({
+    id: spec.id,
+    hostname: spec.hostname,
+    limits: spec.limits,
+    idBase,
+    rootPath: stage.root,
+    daemonPath: stage.daemon,
+    usersPath: stage.users,
+    cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
+    filter,
+    host: {
+      architecture: process.arch,
+      hasSwapLimit: context.cgroups.hasSwapLimit,
+    },
+  });
+  await mkdir(join(spec.directory, FOLDER_NAMES.runtime), { mode: 0o700 });
+  const path = join(spec.directory, FOLDER_NAMES.config);
+  await writeFile(path, JSON.stringify(config), { mode: 0o600 });
+}
+
+async function runRuntime(
+  context: LaunchContext,
+  { claim, diskSteps }: Pick<Preparation, "claim" | "diskSteps">,
+  signal: AbortSignal,
+): Promise<number> {
+  const { directory, id } = claim.spec;
+  const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
+  const steps: LauncherStep[] = [
+    ...diskSteps,
+    ["chdir", directory],
+    ["listen", SOCKET_NAMES.public],
+    ["listen", SOCKET_NAMES.control],
+    ...stageSteps({
+      stage: stageOf(directory),
+      isMapped: !isRootless(),
+      layers: claim.spec.layers,
+      ...(claim.spec.binds !== undefined && { binds: claim.spec.binds }),
+      idBase: claim.idBase,
+      disk: join(directory, DISK_NAMES.mount),
+      daemon: context.daemon,
+    }),
+    ...limitSteps(),
+    ...cgroupSteps(context.cgroups, claim.cgroup),
+    ["null", "0"],
+    ["null", "1"],
+    ["null", "2"],
+  ];
+  const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
+  const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;
+  const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
+  const command = launcherCommand([
+    ...steps,
+    ["exec", ...runtime, "--log-format", "json", ...manager, ...run, "--preserve-fds", "2", id],
+  ]);
+  try {
+    await runTool(command, { signal, timeoutMs: START_TIMEOUT_MS });
+  } catch (error) {
+    throw await explainFailure(error, file("log"));
+  }
+  return Number(await readFile(file("pid"), "utf8"));
+}
+
+/**
+ * On a hybrid host the runtime gets to see the old trees alone, in which it sets the limits; the
+ * container is in the unified tree all the same, since its first process starts there.
+ */
+function cgroupSteps(host: CgroupHost, cgroup: Cgroup): LauncherStep[] {
+  // A runtime that finds trees which it may not write to fails, even when told to leave them alone.
+  if (!hasCgroups(host)) return [["mount", "tmpfs", CGROUP_FOLDER, "mode=0755,size=4k"]];
+  if (!isHybrid(host) || host.unified === undefined || cgroup.unified === undefined) return [];
+  return [
+    ["enter", join(cgroup.unified, "cgroup.procs")],
+    ["unmount", host.unified],
+  ];
+}
+
+/** The runtime writes its complaint to its log; its standard error is not ours any more by then. */
+async function explainFailure(error: unknown, log: string): Promise<unknown> {
+  if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
+  if (error.message.includes(BIND_STEP)) {
+    return bindFault("nothing can be mounted at the path of a volume: it is not a real folder");
+  }
+  const text = (await readIfThere(log)) ?? "";
+  const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
+  // Without a word in its log it did not even understand the call.
+  const reason = messages.at(-1) ?? error.message;
+  return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(reason)}`, {
+    cause: error,
+  });
+}

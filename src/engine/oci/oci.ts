@@ -1,0 +1,126 @@
+/** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
+
+import { isAbsolute, join, normalize } from "node:path";
+import { cleanUp } from "../../common/clean-up.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
+import type { Container, ContainerSpec, Engine } from "../engine.ts";
+import { holdIds } from "../host/id-ranges.ts";
+import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
+import { createBlankDisks } from "../storage/blank-disk.ts";
+import { makeLayer } from "../storage/layers.ts";
+import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
+import { squashInto } from "../storage/squash.ts";
+import { openCgroup, readCgroupHost } from "./cgroups.ts";
+import { readRecord, readStartTicks } from "./container-record.ts";
+import { checkId, openContainer, type ContainerParts } from "./container.ts";
+import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
+import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
+import { haltContainer, removeContainer } from "./remove-container.ts";
+import { createFilterCache } from "./seccomp-cache.ts";
+
+export interface OciEngineOptions extends ProbeOptions {
+  /** Undefined: containers have loopback alone. */
+  readonly egress?: EgressOptions | undefined;
+}
+
+/** An engine for this machine. Nothing is started or looked at before the first call. */
+export function createOciEngine(options: OciEngineOptions): Engine {
+  const { egress: egressOptions, ...probing } = options;
+  let known: Promise<ProbeResult> | undefined;
+  const probe = async (freshness: "cached" | "fresh"): Promise<ProbeResult> => {
+    if (freshness === "fresh") known = undefined;
+    const running = (known ??= probeMachine(probing, freshness));
+    try {
+      const result = await running;
+      // A machine that is mended meanwhile is looked at again.
+      if (!result.report.isUsable) known = undefined;
+      return result;
+    } catch (error) {
+      known = undefined;
+      throw error;
+    }
+  };
+  const filters = createFilterCache();
+  const blanks = createBlankDisks();
+  let egress: Promise<EgressSupport> | undefined;
+  const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
+    if (freshness === "fresh") egress = undefined;
+    return (egress ??= findEgress(egressOptions));
+  };
+  const launchContext = async (): Promise<LaunchContext> => {
+    const { choice, report } = await probe("cached");
+    if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
+    const [daemon, cgroups, { outside }] = await Promise.all([
+      prepareDaemon(options.home, options.daemon),
+      readCgroupHost(),
+      support(),
+    ]);
+    return { ...choice, cgroups, daemon, outside, filters, blanks };
+  };
+  return {
+    name: "oci",
+    probe: async (freshness = "cached") => {
+      const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);
+      return { ...report, checks: [...report.checks, check] };
+    },
+    create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
+    adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
+    squash: async (layers, kept, directory) =>
+      makeLayer(directory, async (draft) => squashInto(draft, { layers, kept })),
+    prune: async (directories, tell) => {
+      const names = await findDeadProbes(options.home);
+      const remove = async (id: string) => {
+        const directory = join(options.home, id);
+        await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
+      };
+      const probes = await cleanUp({ kind: "tool", names, remove }, tell);
+      const current = await locateDaemon(options.home, options.daemon);
+      const daemons = await pruneDaemons(current, directories, tell);
+      const drafts = await removeDeadDaemons(options.home, tell);
+      return [...probes, ...daemons, ...drafts];
+    },
+    remove: async (id, directory) => {
+      checkId(id);
+      if (!isAbsolute(directory) || normalize(directory) !== directory) {
+        throw new SandboxError("internal", `not a plain absolute path: ${directory}`);
+      }
+      await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
+    },
+  };
+}
+
+function refusal(
+  check: { readonly name: string; readonly detail: string; readonly remedy?: string } | undefined,
+): SandboxError {
+  if (check === undefined) return new SandboxError("unavailable", "no OCI runtime works here");
+  const hint = check.remedy === undefined ? {} : { hint: check.remedy };
+  return new SandboxError("unavailable", `${check.name}: ${check.detail}`, hint);
+}
+
+async function adoptContainer(
+  launchContext: () => Promise<LaunchContext>,
+  id: string,
+  directory: string,
+): Promise<Container | undefined> {
+  checkId(id);
+  const record = await readRecord(directory);
+  if (record === undefined || record.id !== id) return undefined;
+  const { idBase } = record;
+  const cgroup = openCgroup(await readCgroupHost(), id, directory);
+  const { outside } = await launchContext();
+  const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
+    bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
+  const parts = { directory, record, cgroup, boot, outside };
+  if (record.isHalted) return adoptHalted(parts);
+  if (readStartTicks(record.pid) !== record.startTicks) return undefined;
+  return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;
+}
+
+/** Finishes the halt, should the process that began it have died; keeps its ids after a restart. */
+async function adoptHalted(parts: ContainerParts): Promise<Container | undefined> {
+  const { directory, record, cgroup } = parts;
+  if (!(await holdIds(directory, record.idBase))) return undefined;
+  await haltContainer(directory, cgroup);
+  return openContainer(parts);
+}

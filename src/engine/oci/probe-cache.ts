@@ -1,0 +1,100 @@
+/**
+ * Remembers a successful probe, so that later starts cost a file read: at once, since a host waits
+ * for it and these are files of the kernel and of the page cache.
+ */
+
+import { readFileSync, statSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { release } from "node:os";
+import { join } from "node:path";
+import { causeCode } from "../../common/errors.ts";
+import { draftOf, writeWhole } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
+import { ISOLATION_LEVELS } from "../engine.ts";
+import { findProgram } from "../host/find-program.ts";
+import type { ProbeOptions, ProbeResult } from "./probe.ts";
+
+/** A change of what the probe looks at makes older results void. */
+const PROBE_VERSION = 3;
+/** Best first; an explicit choice may name any other program. */
+const CANDIDATES = ["crun", "runc", "runsc"];
+const CACHE_NAME = "engine-probe.json";
+
+const levelSchema = z.enum(ISOLATION_LEVELS);
+const cacheSchema = z.object({
+  key: z.string(),
+  choice: z.object({ runtime: z.string(), level: levelSchema }),
+  report: z.object({
+    runtime: z.string(),
+    level: levelSchema,
+    isUsable: z.literal(true),
+    checks: z.array(
+      z.object({
+        name: z.string(),
+        outcome: z.enum(["ok", "warning", "missing"]),
+        detail: z.string(),
+        remedy: z.string().optional(),
+      }),
+    ),
+  }),
+});
+
+/** The runtimes to try, as paths. */
+export function findCandidates(runtime: string): string[] {
+  const names = runtime === "auto" ? CANDIDATES : [runtime];
+  return names.map((name) => findProgram(name)).filter((path) => path !== undefined);
+}
+
+/** A key that changes with everything that could change the answer. */
+export function probeKey(options: ProbeOptions, candidates: readonly string[]): string {
+  const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+  const programs = [...candidates, options.daemon.node].map((path) => {
+    const { size, mtimeMs } = statSync(path);
+    return [path, size, mtimeMs];
+  });
+  return JSON.stringify([PROBE_VERSION, release(), boot, options, programs]);
+}
+
+/** What a probe with these options would find without trying anything; undefined if it would try. */
+export function recallProbe(options: ProbeOptions): ProbeResult | undefined {
+  return readProbe(options.home, probeKey(options, findCandidates(options.runtime)));
+}
+
+/** The remembered result of a probe with this key. */
+export function readProbe(home: string, key: string): ProbeResult | undefined {
+  const text = readCache(join(home, CACHE_NAME));
+  if (text === undefined) return undefined;
+  const data = parseCache(text);
+  if (data === undefined || data.key !== key) return undefined;
+  const { choice, report } = data;
+  const checks = report.checks.map(({ remedy, ...check }) =>
+    remedy === undefined ? check : { ...check, remedy },
+  );
+  return { choice, report: { ...report, checks } };
+}
+
+/** Undefined also for half of one, as a power cut may leave: the machine is tried again then. */
+function parseCache(text: string): z.infer<typeof cacheSchema> | undefined {
+  try {
+    return cacheSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Remembers a success; of a failure nothing is kept. */
+export async function writeProbe(home: string, key: string, result: ProbeResult): Promise<void> {
+  const path = join(home, CACHE_NAME);
+  if (result.choice === undefined) await rm(path, { force: true });
+  else
+    await writeWhole(path, JSON.stringify({ key, ...result }), draftOf(`${path}.${process.pid}`));
+}
+
+function readCache(path: string): string | undefined {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,224 @@
+/**
+ * What this machine can do, found out by trying: a tiny container is made, limited, asked, frozen,
+ * thawed and ended. Names and version numbers prove nothing.
+ */
+
+import { join } from "node:path";
+import { errorText, SandboxError } from "../../common/errors.ts";
+import { withDeadline } from "../../common/lifetime.ts";
+import { quoteUntrusted } from "../../common/log.ts";
+import { prepareDaemon, type DaemonSources } from "../daemon/daemon.ts";
+import {
+  ISOLATION_LEVELS,
+  type Container,
+  type EngineCheck,
+  type EngineReport,
+  type IsolationLevel,
+} from "../engine.ts";
+import { holdLock } from "../host/lock.ts";
+import { runTool } from "../host/run-program.ts";
+import { createBlankDisks } from "../storage/blank-disk.ts";
+import { newProbeId } from "../storage/prune.ts";
+import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
+import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
+import { checkRequirements, INSTALL } from "./requirements.ts";
+import { createFilterCache } from "./seccomp-cache.ts";
+
+/** A machine that starts many sandboxes beside other work is slow, and not unable. */
+const ANSWER_TIMEOUT_MS = 30_000;
+const PROBE_MEMORY_MB = 64;
+/** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
+const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
+const BYTES_PER_MB = 1024 * 1024;
+export interface ProbeOptions {
+  readonly home: string;
+  /** `auto`, the name of a runtime, or its path. */
+  readonly runtime: string;
+  readonly daemon: DaemonSources;
+  /** Why an ordinary user has no namespace for containers. */
+  readonly namespaceFault: string | undefined;
+  /** A weaker machine is not used. */
+  readonly requireLevel: IsolationLevel;
+}
+
+export interface ProbeResult {
+  readonly report: EngineReport;
+  /** Undefined when nothing passed. */
+  readonly choice: RuntimeChoice | undefined;
+}
+
+/**
+ * Looks at this machine. A success is remembered in the home until the machine, its kernel or the
+ * runtime changes; `fresh` looks again. It never throws for what is missing: the report says it.
+ */
+export async function probeMachine(
+  options: ProbeOptions,
+  freshness: "cached" | "fresh",
+): Promise<ProbeResult> {
+  const candidates = findCandidates(options.runtime);
+  const key = probeKey(options, candidates);
+  const known = freshness === "cached" ? readProbe(options.home, key) : undefined;
+  if (known !== undefined) return known;
+  // Several that begin at once would slow each other down; without the lock it only takes longer.
+  const lock = await holdLock(options.home, "probe").catch(() => undefined);
+  try {
+    const meanwhile = freshness === "cached" ? readProbe(options.home, key) : undefined;
+    if (meanwhile !== undefined) return meanwhile;
+    const result = await tryMachine(options, candidates);
+    await writeProbe(options.home, key, result);
+    return result;
+  } finally {
+    await lock?.[Symbol.asyncDispose]();
+  }
+}
+
+async function tryMachine(
+  options: ProbeOptions,
+  candidates: readonly string[],
+): Promise<ProbeResult> {
+  const { runtime, daemon, namespaceFault } = options;
+  const checks = await checkRequirements({
+    candidates,
+    runtime,
+    namespaceFault,
+    bundle: daemon.bundle,
+  });
+  if (checks.some((check) => check.outcome === "missing")) return unusable(checks);
+  const cgroups = await readCgroupHost();
+  for (const candidate of candidates) {
+    const { choice, check, version } = await tryRuntime(options, candidate, cgroups);
+    checks.push(check);
+    if (choice !== undefined) return judge({ options, choice, version, checks });
+  }
+  return unusable(checks.map((check) => asMissing(check)));
+}
+
+function judge(found: {
+  readonly options: ProbeOptions;
+  readonly choice: RuntimeChoice;
+  readonly version: string;
+  readonly checks: readonly EngineCheck[];
+}): ProbeResult {
+  const { choice, options } = found;
+  const wanted = ISOLATION_LEVELS.indexOf(options.requireLevel);
+  const isStrong = ISOLATION_LEVELS.indexOf(choice.level) >= wanted;
+  const isolation: EngineCheck = isStrong
+    ? { name: "isolation", outcome: "ok", detail: choice.level }
+    : {
+        name: "isolation",
+        outcome: "missing",
+        detail: `${choice.level} is weaker than the required ${options.requireLevel}`,
+        remedy: "ask for a weaker level with --require-isolation, or install a stronger runtime",
+      };
+  const checks = [...found.checks, isolation];
+  if (!isStrong) return unusable(checks);
+  const report = { runtime: found.version, level: choice.level, isUsable: true, checks };
+  return { report, choice };
+}
+
+function unusable(checks: readonly EngineCheck[]): ProbeResult {
+  return {
+    report: { runtime: undefined, level: "none", isUsable: false, checks },
+    choice: undefined,
+  };
+}
+
+/** Where no runtime passed, each one's failure is what is missing. */
+function asMissing(check: EngineCheck): EngineCheck {
+  if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
+  return { ...check, outcome: "missing", remedy: `try another runtime: ${INSTALL}` };
+}
+
+interface Trial {
+  readonly choice: RuntimeChoice | undefined;
+  readonly check: EngineCheck;
+  readonly version: string;
+}
+
+async function tryRuntime(
+  options: ProbeOptions,
+  runtime: string,
+  cgroups: CgroupHost,
+): Promise<Trial> {
+  const version = await readVersion(runtime);
+  const name = `runtime ${runtime}`;
+  try {
+    const daemon = await prepareDaemon(options.home, options.daemon);
+    const { level, proof } = await runTinyContainer(options.home, {
+      runtime,
+      level: "none",
+      cgroups,
+      daemon,
+      filters: createFilterCache(),
+      blanks: createBlankDisks(),
+      outside: undefined,
+    });
+    const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
+    return { choice: { runtime, level }, version, check };
+  } catch (error) {
+    const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
+    return { choice: undefined, version, check: { name, outcome: "warning", detail } };
+  }
+}
+
+async function readVersion(runtime: string): Promise<string> {
+  const text = await runTool([runtime, "--version"]).catch((error: unknown) => errorText(error));
+  const [line = ""] = text.split("\n", 1);
+  return quoteUntrusted(line.replace(" version", ""));
+}
+
+/** Makes, limits, asks, freezes, thaws and ends one container; says what was seen. */
+async function runTinyContainer(
+  home: string,
+  context: LaunchContext,
+): Promise<{ level: IsolationLevel; proof: string }> {
+  const id = newProbeId();
+  const startedMs = performance.now();
+  const pids = hasCgroups(context.cgroups) ? PROBE_PIDS.counted : PROBE_PIDS.shared;
+  const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids };
+  // Any folder of the home does: what counts is that its file system can be mounted with other ids.
+  const layers = [{ root: context.daemon }];
+  const spec = {
+    id,
+    directory: join(home, id),
+    layers,
+    limits,
+    hostname: "probe",
+    egress: "none" as const,
+  };
+  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+  await using container = await startContainer(context, spec, signal);
+  const cgroup = openCgroup(context.cgroups, id, spec.directory);
+  const limit = await cgroup.readMemoryLimit();
+  if (hasCgroups(context.cgroups) && limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
+    throw new SandboxError("unavailable", `memory limit is ${limit}`);
+  }
+  await container.pause();
+  if (!(await cgroup.isFrozen())) throw new SandboxError("unavailable", "pause has no effect");
+  await container.resume();
+  await askDaemon(container);
+  const limited = hasCgroups(context.cgroups) ? "limited, " : "";
+  const tookMs = Math.round(performance.now() - startedMs);
+  const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
+  return { level: container.level, proof };
+}
+
+/** Any HTTP answer on the control socket proves that node runs inside. */
+async function askDaemon(container: Container): Promise<void> {
+  const socket = await container.dialControl(AbortSignal.timeout(ANSWER_TIMEOUT_MS));
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  socket.once("data", (chunk: Buffer) => resolve(chunk.toString("latin1")));
+  socket.once("error", reject);
+  socket.write("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  try {
+    const answer = await withDeadline(promise, ANSWER_TIMEOUT_MS, silentDaemon);
+    if (!answer.startsWith("HTTP/1.1 ")) throw new SandboxError("unavailable", "no HTTP answer");
+  } finally {
+    socket.destroy();
+  }
+}
+
+function silentDaemon(): SandboxError {
+  return new SandboxError("deadline_exceeded", "the daemon does not answer");
+}

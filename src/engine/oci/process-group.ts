@@ -1,0 +1,144 @@
+/**
+ * Stopping, ending and counting the processes of a container without any cgroup, for who may not
+ * make one: by signals to everything in the container's process namespace. The kernel limits
+ * nothing here.
+ */
+
+import { readdir, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { causeCode, SandboxError } from "../../common/errors.ts";
+import { readIfThere, readKernelFile } from "../../common/files.ts";
+import type { Usage } from "../engine.ts";
+import type { Cgroup } from "./cgroups.ts";
+import { readRecord, readStat } from "./container-record.ts";
+
+const TIMEOUT_MS = 5_000;
+const POLL_MS = 2;
+/** Of proc_pid_stat(5) and of every processor that Node runs on. */
+const TICKS_PER_S = 100;
+const PAGE_BYTES = 4096;
+const MS_PER_S = 1_000;
+
+/** The processes of the container of this folder. */
+export function openProcessGroup(directory: string): Cgroup {
+  const first = async () => findFirst(directory);
+  return {
+    path: "",
+    unified: undefined,
+    make: async () => undefined,
+    remove: async () => undefined,
+    freeze: async () => stopAll(await first()),
+    thaw: async () => continueAll(await first()),
+    isFrozen: async () => isStopped(await first()),
+    isPopulated: async () => (await first()) !== undefined,
+    kill: async () => {
+      const pid = await first();
+      if (pid === undefined) return;
+      // With its first process the kernel ends all of a namespace.
+      signal(pid, "SIGKILL");
+      await waitUntil(async () => (await first()) !== pid, "processes did not end");
+    },
+    readMemoryLimit: async () => undefined,
+    countOutOfMemory: async () => 0,
+    readUsage: async () => readUsage(await first()),
+  };
+}
+
+/** The first process of the container, seen from here; undefined when there is none. */
+async function findFirst(directory: string): Promise<number | undefined> {
+  const record = await readRecord(directory);
+  if (record !== undefined) {
+    const { startTicks } = readStat(record.pid) ?? {};
+    return startTicks === record.startTicks ? record.pid : undefined;
+  }
+  // A start that was broken off: the runtime has told of a process, we have not yet.
+  const pid = Number(await readIfThere(join(directory, "runtime", "pid")));
+  if (!Number.isSafeInteger(pid) || pid <= 1) return undefined;
+  const [theirs, ours] = await Promise.all([namespaceOf(pid), namespaceOf(process.pid)]);
+  return theirs === undefined || theirs === ours ? undefined : pid;
+}
+
+/** Every process of the namespace, in the order of their numbers. */
+async function listProcesses(first: number): Promise<number[]> {
+  const namespace = await namespaceOf(first);
+  if (namespace === undefined) return [];
+  const names = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found = await Promise.all(
+    names.map(async (name) =>
+      (await namespaceOf(Number(name))) === namespace ? [Number(name)] : [],
+    ),
+  );
+  return found.flat().toSorted((left, right) => left - right);
+}
+
+async function namespaceOf(pid: number): Promise<string | undefined> {
+  try {
+    return await readlink(`/proc/${pid}/ns/pid`);
+  } catch (error) {
+    // EACCES: of somebody else.
+    if (["ENOENT", "ESRCH", "EACCES"].includes(causeCode(error) ?? "")) return undefined;
+    throw error;
+  }
+}
+
+async function stopAll(first: number | undefined): Promise<void> {
+  if (first === undefined) throw new SandboxError("unavailable", "container is gone");
+  // One that is not stopped yet may have started another meanwhile.
+  await waitUntil(async () => {
+    const running = await listRunning(first);
+    for (const pid of running) signal(pid, "SIGSTOP");
+    return running.length === 0;
+  }, "a process does not stop");
+}
+
+async function listRunning(first: number): Promise<number[]> {
+  const pids = await listProcesses(first);
+  return pids.filter((pid) => !isStopped(pid));
+}
+
+/** Children first: a shell that ran before them would take them for stopped by a person. */
+async function continueAll(first: number | undefined): Promise<void> {
+  if (first === undefined) throw new SandboxError("unavailable", "container is gone");
+  for (const pid of (await listProcesses(first)).toReversed()) signal(pid, "SIGCONT");
+}
+
+/** One that has ended does not run either. */
+function isStopped(pid: number | undefined): boolean {
+  if (pid === undefined) return false;
+  const entry = readStat(pid);
+  return entry === undefined || entry.state === "T" || entry.state === "t";
+}
+
+/** Time of ended processes is counted with their parents, up to the first one. */
+async function readUsage(
+  first: number | undefined,
+): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">> {
+  const pids = first === undefined ? [] : await listProcesses(first);
+  let ticks = 0;
+  let memoryBytes = 0;
+  for (const pid of pids) {
+    ticks += readStat(pid)?.cpuTicks ?? 0;
+    const [, resident = 0, shared = 0] = (readKernelFile(`/proc/${pid}/statm`) ?? "")
+      .split(" ")
+      .map(Number);
+    memoryBytes += (resident - shared) * PAGE_BYTES;
+  }
+  return { cpuMs: (ticks * MS_PER_S) / TICKS_PER_S, memoryBytes, cacheBytes: 0 };
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if (causeCode(error) !== "ESRCH") throw error;
+  }
+}
+
+async function waitUntil(isDone: () => Promise<boolean>, complaint: string): Promise<void> {
+  const endMs = performance.now() + TIMEOUT_MS;
+  while (!(await isDone())) {
+    if (performance.now() > endMs) throw new SandboxError("deadline_exceeded", complaint);
+    await delay(POLL_MS);
+  }
+}

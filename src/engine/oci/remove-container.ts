@@ -1,0 +1,74 @@
+/** Takes away every trace of one container, from its folder and its id alone, however it ended. */
+
+import { join } from "node:path";
+import { toSandboxError } from "../../common/errors.ts";
+import { draftOf, removeEmpty } from "../../common/files.ts";
+import { removeTree } from "../../common/remove-tree.ts";
+import { step } from "../../common/steps.ts";
+import { releaseIds } from "../host/id-ranges.ts";
+import { SOCKET_NAMES } from "../network/container-sockets.ts";
+import { disconnectSender } from "../network/router.ts";
+import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
+import type { Cgroup } from "./cgroups.ts";
+import { RECORD_NAME } from "./container-record.ts";
+
+/** What the engine keeps in a container's folder, besides sockets, record and disk. */
+export const FOLDER_NAMES = {
+  config: "config.json",
+  /** The runtime alone writes here: its state, its log, the number of the first process. */
+  runtime: "runtime",
+} as const;
+
+/** Of one run: gone when the container is halted. */
+const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES)];
+const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME)];
+
+/**
+ * Ends the container's processes and takes away what belongs to its run; disk, ids and record
+ * stay. What was written is durable then. Idempotent.
+ */
+export async function haltContainer(directory: string, cgroup: Cgroup): Promise<void> {
+  try {
+    await cgroup.kill();
+    await step("halt.killed");
+    await disconnectSender(directory);
+    await unmountBelow(directory);
+    await step("halt.unmounted");
+    await syncDisk(directory);
+    await step("halt.synced");
+    await cgroup.remove();
+    for (const name of OF_A_RUN) await removeTree(join(directory, name));
+    await step("halt.cleared");
+  } catch (error) {
+    throw toSandboxError(error, "container was not halted");
+  }
+}
+
+/**
+ * Ends the container's processes, then removes its mounts, cgroups, id range and folder. Idempotent.
+ * A file that is not the engine's stays, and its folder with it.
+ * @throws SandboxError deadline_exceeded when a process does not end, internal when a file stays.
+ */
+export async function removeContainer(directory: string, cgroup: Cgroup): Promise<void> {
+  try {
+    await cgroup.kill();
+    await step("removal.killed");
+    // After the last process, and before the number of its ids is free for another container.
+    await disconnectSender(directory);
+    await step("removal.disconnected");
+    await unmountBelow(directory);
+    await step("removal.unmounted");
+    await cgroup.remove();
+    await step("removal.ungrouped");
+    for (const name of REMOVABLE) {
+      await removeTree(join(directory, name));
+    }
+    await removeDisk(directory);
+    await removeEmpty(directory);
+    await step("removal.emptied");
+    await releaseIds(directory);
+    await step("removal.released");
+  } catch (error) {
+    throw toSandboxError(error, "container was not removed");
+  }
+}

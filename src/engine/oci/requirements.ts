@@ -1,0 +1,107 @@
+/** What a machine must have before any container can be tried on it, each with its remedy. */
+
+import { access, constants, readFile } from "node:fs/promises";
+import { causeCode } from "../../common/errors.ts";
+import { isRootless, readPrivilege } from "../../common/privilege.ts";
+import type { EngineCheck } from "../engine.ts";
+import { findProgram } from "../host/find-program.ts";
+import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+
+/** The packages by their Debian names; other distributions call most of them the same. */
+export const INSTALL =
+  "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base nftables iproute2";
+
+/** The programs of the host that every container needs. */
+const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "cp", "sync", "ldd"] as const;
+
+export interface Wanted {
+  /** Paths of the runtimes that were found. */
+  readonly candidates: readonly string[];
+  /** What was asked for. */
+  readonly runtime: string;
+  readonly namespaceFault: string | undefined;
+  /** The daemon's bundle. */
+  readonly bundle: string;
+}
+
+/** One check for each requirement. */
+export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> {
+  const { candidates } = wanted;
+  const found = TOOLS.map((tool) => findProgram(tool));
+  const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
+  const filesystems = await readFile("/proc/filesystems", "utf8");
+  const cgroups = await readCgroupHost();
+  return [
+    check(
+      "system",
+      `${process.platform} ${process.arch}`,
+      isSupported() || "use Linux on x64 or arm64",
+    ),
+    checkPrivilege(wanted.namespaceFault),
+    check("programs", missing.join(", ") || "all found", missing.length === 0 || INSTALL),
+    check("runtime", candidates.join(", ") || wanted.runtime, candidates.length > 0 || INSTALL),
+    check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
+    check(
+      "loop",
+      "/dev/loop-control",
+      isRootless() || (await exists("/dev/loop-control")) || "modprobe loop",
+    ),
+    check(
+      "user namespaces",
+      "/proc/self/ns/user",
+      (await exists("/proc/self/ns/user")) || "boot a kernel with CONFIG_USER_NS",
+    ),
+    check(
+      "cgroups",
+      describeCgroups(cgroups),
+      hasCgroups(cgroups) ||
+        readPrivilege() === "namespace" ||
+        "mount -t cgroup2 none /sys/fs/cgroup",
+    ),
+    check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
+  ];
+}
+
+async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
+  try {
+    await access(path, mode);
+    return true;
+  } catch (error) {
+    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+    throw error;
+  }
+}
+
+/** Root, or root in a namespace of its own: then what is lost is named. */
+function checkPrivilege(fault = "no user namespace"): EngineCheck {
+  const name = "root";
+  const privilege = readPrivilege();
+  if (privilege === "machine") return { name, outcome: "ok", detail: "user id 0" };
+  if (privilege === "namespace") {
+    return {
+      name,
+      outcome: "warning",
+      detail:
+        "user namespace without root: one id range for all sandboxes, no limit on the memory, " +
+        "processor and disk of a sandbox as a whole, no internet inside, no template host",
+      remedy: "run as root to have them",
+    };
+  }
+  return { name, outcome: "missing", detail: fault, remedy: "mend that, or run as root" };
+}
+
+/** A check that holds, or the command that mends it. */
+function check(name: string, detail: string, held: true | string): EngineCheck {
+  if (held === true) return { name, outcome: "ok", detail };
+  return { name, outcome: "missing", detail, remedy: held };
+}
+
+function isSupported(): boolean {
+  return process.platform === "linux" && ["x64", "arm64"].includes(process.arch);
+}
+
+function describeCgroups(host: CgroupHost): string {
+  if (isHybrid(host)) return "hybrid";
+  if (!hasCgroups(host)) return "none";
+  return host.unified === undefined ? "version 1" : "version 2";
+}

@@ -1,0 +1,98 @@
+/**
+ * How a layer comes into being: it is written beside its place, synced to disk and then given its
+ * name, so that a layer that can be seen is whole, whatever ends this process or the machine.
+ */
+
+import { access, mkdir, readdir, rename } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import type { TellFailure } from "../../common/clean-up.ts";
+import { causeCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { syncFolder } from "../../common/files.ts";
+import { removeTree } from "../../common/remove-tree.ts";
+import { step } from "../../common/steps.ts";
+import type { Layer } from "../engine.ts";
+import { newDraft, removeDeadDrafts } from "../host/drafts.ts";
+import { runTool } from "../host/run-program.ts";
+
+/** The trees of a layer in its folder; `usr` is there where `/usr` is stacked separately. */
+export const TREES = { root: "root", usr: "usr" } as const;
+
+/** The folder of the layers of a home. */
+export const LAYERS = "layers";
+
+/** Built-in templates: the names of their layers begin so, and the lock of their builder is named so. */
+const BUILT_INS = ["base", "host"] as const;
+
+/** Layers have gigabytes, and the disk below may be slow. */
+const SYNC_TIMEOUT_MS = 10 * 60_000;
+
+/**
+ * Makes a layer in `target` by filling a draft of its own; a failure leaves neither.
+ * @throws SandboxError already_exists when there is such a layer, canceled
+ */
+export async function makeLayer(
+  target: string,
+  fill: (draft: string) => Promise<void>,
+  signal?: AbortSignal,
+): Promise<Layer> {
+  if (await isThere(target)) throw alreadyThere(target);
+  const draft = newDraft(target);
+  try {
+    await mkdir(draft, { recursive: true, mode: 0o700 });
+    await step("layer.begun");
+    await fill(draft);
+    signal?.throwIfAborted();
+    await runTool(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS });
+    await step("layer.synced");
+    await giveName(draft, target);
+    await step("layer.renamed");
+    await syncFolder(dirname(target));
+    await step("layer.durable");
+    return await openLayer(target);
+  } catch (error) {
+    await removeTree(draft);
+    throw toSandboxError(error, "layer was not made");
+  }
+}
+
+async function giveName(draft: string, target: string): Promise<void> {
+  try {
+    await rename(draft, target);
+  } catch (error) {
+    if (["ENOTEMPTY", "EEXIST"].includes(causeCode(error) ?? "")) throw alreadyThere(target, error);
+    throw error;
+  }
+}
+
+function alreadyThere(target: string, cause?: unknown): SandboxError {
+  return new SandboxError("already_exists", `layer ${basename(target)} exists`, { cause });
+}
+
+async function openLayer(target: string): Promise<Layer> {
+  const names = await readdir(target);
+  const root = join(target, TREES.root);
+  return names.includes(TREES.usr) ? { root, usr: join(target, TREES.usr) } : { root };
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await access(path);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/**
+ * Removes the drafts of layers of built-in templates that dead builders left; a living one holds
+ * its lock. Returns their names.
+ */
+export async function removeDeadLayers(home: string, tell: TellFailure): Promise<string[]> {
+  const folder = join(home, LAYERS);
+  const removed: string[] = [];
+  for (const lock of BUILT_INS) {
+    removed.push(...(await removeDeadDrafts({ home, folder, prefix: `${lock}-`, lock }, tell)));
+  }
+  return removed;
+}

@@ -1,0 +1,112 @@
+/**
+ * Copies a container's writable layer, with plain ids, while its programs run; they stand still
+ * only for what they changed during the copy.
+ */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { ID_RANGE, isRootless } from "../../common/privilege.ts";
+import { step } from "../../common/steps.ts";
+import { RUN_DIRECTORY } from "../host/claims.ts";
+import { runTool } from "../host/run-program.ts";
+import type { Cgroup } from "../oci/cgroups.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import { copierCommand, TOO_DEEP } from "./copier.ts";
+import { DISK_NAMES, STACKS } from "./disk.ts";
+import { TREES } from "./layers.ts";
+
+/** Disks have gigabytes; a copy that takes longer than this stands still. */
+const COPY_TIMEOUT_MS = 10 * 60_000;
+
+/** What the copier says when little is left to copy, and what it waits for then. */
+const READY = "ready";
+const GO = "go\n";
+
+export interface SnapshotSource {
+  /** The container's folder. */
+  readonly directory: string;
+  readonly idBase: number;
+  readonly cgroup: Cgroup;
+}
+
+/** Copies the upper trees of the container's disk into a layer's folder. */
+export async function copyUpper(source: SnapshotSource, target: string): Promise<void> {
+  const ready = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<string>();
+  const copy = runTool(await toCommand(source, target), {
+    timeoutMs: COPY_TIMEOUT_MS,
+    input: go.promise,
+    onLine: (line) => line === READY && ready.resolve(),
+  });
+  try {
+    // One that ends before it is ready has failed.
+    await Promise.race([ready.promise, copy]);
+    await step("copy.ahead");
+    await standStill(source.cgroup, async () => {
+      await step("copy.frozen");
+      go.resolve(GO);
+      await copy;
+      await step("copy.copied");
+    });
+    await step("copy.thawed");
+  } catch (error) {
+    throw isTooLong(error) ? tooLongFault(error) : error;
+  } finally {
+    // Without the word it ends by itself.
+    go.resolve("");
+    await copy.catch(() => undefined);
+  }
+}
+
+/** The copy is written by paths, which the kernel limits; programs inside can go deeper. */
+function isTooLong(error: unknown): boolean {
+  return error instanceof SandboxError && error.message.includes(TOO_DEEP);
+}
+
+function tooLongFault(cause: unknown): SandboxError {
+  return new SandboxError(
+    "failed_precondition",
+    "a path in the sandbox is too long for a snapshot",
+    {
+      cause,
+      hint: "remove the deepest folders and try again; paths may have about 3,900 bytes",
+    },
+  );
+}
+
+/** Processes stand still for the work; those of a paused container still do after it. */
+async function standStill(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
+  const wasFrozen = await cgroup.isFrozen();
+  await cgroup.freeze();
+  try {
+    await work();
+  } finally {
+    if (!wasFrozen) await cgroup.thaw();
+  }
+}
+
+/**
+ * The container's ids are turned back into plain ones by the view that is copied from; where nothing
+ * can be mapped, layers have the container's ids as they are.
+ */
+async function toCommand(source: SnapshotSource, target: string) {
+  const disk = join(source.directory, DISK_NAMES.mount);
+  const names = await readdir(disk);
+  const trees = (["root", "usr"] as const)
+    .filter((tree) => names.includes(STACKS[tree].upper))
+    .map((tree) => ({ source: join(disk, STACKS[tree].upper), target: join(target, TREES[tree]) }));
+  if (isRootless()) return launcherCommand([["exec", ...copierCommand(trees)]]);
+  const views = trees.map((tree, index) => ({ ...tree, view: `upper${index}` }));
+  return launcherCommand([
+    ["isolate"],
+    ["ids", String(source.idBase), "0", String(ID_RANGE)],
+    ["mount", "tmpfs", RUN_DIRECTORY, "mode=0700,size=1m"],
+    ["chdir", RUN_DIRECTORY],
+    ...views.flatMap(({ source: tree, view }): LauncherStep[] => [
+      ["mkdir", view],
+      ["idmap", tree, view],
+    ]),
+    ["exec", ...copierCommand(views.map(({ view, target: to }) => ({ source: view, target: to })))],
+  ]);
+}

@@ -1,0 +1,153 @@
+/**
+ * Makes one layer of many: mounts them all as one tree, and the ones that stay as another whose
+ * writable part is the new layer; then makes the second tree equal to the first. What the kernel
+ * writes while that happens, marks of removed files included, is the layer.
+ */
+
+import { access, mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
+import { removeTree } from "../../common/remove-tree.ts";
+import { step } from "../../common/steps.ts";
+import type { Layer } from "../engine.ts";
+import { runTool } from "../host/run-program.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import { TREES } from "./layers.ts";
+
+/** Layers have gigabytes. */
+const TIMEOUT_MS = 10 * 60_000;
+
+/**
+ * A path and what tells whether its file is another one. The change time is the host's own, of the
+ * moment at which a layer was written: nothing inside a sandbox can set it.
+ */
+const LISTING = String.raw`%P\0%y %m %U %G %s %T@ %C@\0`;
+
+/** Everything that a file has: holes, attributes, owners by number. */
+const ARCHIVE = "--xattrs --xattrs-include=* --acls --numeric-owner --file=-";
+const SEND = `tar --directory=all --create --null --no-recursion --verbatim-files-from --files-from=disk/changed --sparse ${ARCHIVE}`;
+const RECEIVE = `tar --directory=new --extract --same-permissions ${ARCHIVE}`;
+/** A shell forgets how the first program of a pipe ended. */
+const COPY = `set -f; { ${SEND} && : >disk/sent; } | ${RECEIVE}`;
+
+const CLEAR = "cd new && exec xargs -0 -r -a ../disk/gone rm -rf --";
+
+export interface SquashSource {
+  /** Bottom first. */
+  readonly layers: readonly Layer[];
+  /** How many of them stay as they are, from the bottom; the others become one. */
+  readonly kept: number;
+}
+
+/** Fills the folder of a layer with what those above the kept ones change. */
+export async function squashInto(draft: string, source: SquashSource): Promise<void> {
+  await squashTree(draft, source, "root");
+  const above = source.layers.slice(source.kept);
+  if (above.some(({ usr }) => usr !== undefined)) await squashTree(draft, source, "usr");
+}
+
+async function squashTree(
+  draft: string,
+  source: SquashSource,
+  tree: keyof typeof TREES,
+): Promise<void> {
+  const pathsOf = (layers: readonly Layer[]) => layers.flatMap((layer) => layer[tree] ?? []);
+  const all = pathsOf(source.layers);
+  const views = { draft, tree, all, kept: pathsOf(source.layers.slice(0, source.kept)).length };
+  await mkdir(join(draft, TREES[tree]), { mode: 0o755 });
+  for (const name of ["work", "stage"]) await mkdir(join(draft, name), { mode: 0o700 });
+  await runInside(views, ["find", "all", "-fprintf", "disk/all", LISTING]);
+  await runInside(views, ["find", "new", "-fprintf", "disk/kept", LISTING]);
+  const { gone, changed } = compare(
+    await readListing(join(draft, "kept")),
+    await readListing(join(draft, "all")),
+  );
+  await writeFile(join(draft, "gone"), toList(gone), "latin1");
+  await writeFile(join(draft, "changed"), toList(changed), "latin1");
+  await step("squash.listed");
+  await runInside(views, ["sh", "-c", CLEAR]);
+  await step("squash.cleared");
+  await runInside(views, ["sh", "-c", COPY]);
+  await requireSent(draft);
+  await step("squash.copied");
+  for (const name of ["work", "stage", "all", "kept", "gone", "changed", "sent"]) {
+    await removeTree(join(draft, name));
+  }
+}
+
+async function requireSent(draft: string): Promise<void> {
+  try {
+    await access(join(draft, "sent"));
+  } catch (error) {
+    throw new SandboxError("unavailable", "layers could not be read", { cause: error });
+  }
+}
+
+interface Views {
+  readonly draft: string;
+  readonly tree: keyof typeof TREES;
+  /** Bottom first. */
+  readonly all: readonly string[];
+  readonly kept: number;
+}
+
+/** Runs a program in a folder that has the trees `all` and `new`, and the draft as `disk`. */
+async function runInside(
+  { draft, tree, all, kept }: Views,
+  program: readonly [string, ...string[]],
+): Promise<void> {
+  const names = all.map((_path, index) => `l${index}`);
+  // An overlay that nobody writes to needs two trees.
+  const below = (count: number) => [...names.slice(0, count).toReversed(), "empty"].join(":");
+  const marks = isRootless() ? "userxattr" : "redirect_dir=on,metacopy=off,index=off";
+  const upper = `upperdir=disk/${TREES[tree]},workdir=disk/work`;
+  const steps: LauncherStep[] = [
+    ["isolate"],
+    ["mount", "tmpfs", join(draft, "stage"), "mode=0700,size=1m"],
+    ["chdir", join(draft, "stage")],
+    ...["disk", "empty", "all", "new", ...names].map((name) => ["mkdir", name] as const),
+    ["bind", draft, "disk"],
+    ...all.map((path, index) => ["clone", path, `l${index}`] as const),
+    ["mount", "overlay", "all", `lowerdir=${below(all.length)},${marks}`],
+    ["mount", "overlay", "new", `lowerdir=${below(kept)},${upper},${marks}`],
+    ["exec", ...program],
+  ];
+  await runTool(launcherCommand(steps), { timeoutMs: TIMEOUT_MS });
+}
+
+/** What is known of each path; names are bytes, of which each becomes one character. */
+type Listing = ReadonlyMap<string, string>;
+
+async function readListing(path: string): Promise<Listing> {
+  const parts = (await readFile(path, "latin1")).split("\0");
+  const listing = new Map<string, string>();
+  for (let at = 0; at + 1 < parts.length; at += 2)
+    listing.set(parts[at] ?? "", parts[at + 1] ?? "");
+  return listing;
+}
+
+interface Difference {
+  readonly gone: readonly string[];
+  readonly changed: readonly string[];
+}
+
+/** What has to go from the one tree, and what has to come, for it to become the other. */
+function compare(from: Listing, to: Listing): Difference {
+  const gone = [...from].filter(([path, facts]) => {
+    const next = to.get(path);
+    if (next !== undefined) return isFolder(facts) !== isFolder(next);
+    // It goes with its folder, where that goes or becomes something else.
+    return isFolder(to.get(path.slice(0, Math.max(path.lastIndexOf("/"), 0))));
+  });
+  const changed = [...to].filter(([path, facts]) => from.get(path) !== facts);
+  return { gone: gone.map(([path]) => path), changed: changed.map(([path]) => path) };
+}
+
+function isFolder(facts: string | undefined): boolean {
+  return facts?.startsWith("d ") ?? false;
+}
+
+function toList(paths: readonly string[]): string {
+  return paths.map((path) => `${path === "" ? "." : `./${path}`}\0`).join("");
+}

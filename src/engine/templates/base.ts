@@ -1,0 +1,145 @@
+/** The `base` template: a Debian root file system of its own, made once by mmdebstrap. */
+
+import { createHash } from "node:crypto";
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { readIfThere } from "../../common/files.ts";
+import { quoteUntrusted } from "../../common/log.ts";
+import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import type { Layer } from "../engine.ts";
+import { findProgram } from "../host/find-program.ts";
+import { runTool } from "../host/run-program.ts";
+import { INSTALL } from "../oci/requirements.ts";
+import { makeLayer, TREES } from "../storage/layers.ts";
+import { shiftIds } from "../storage/shift-ids.ts";
+import { readAccounts, redactSources, writeSettings } from "./settings.ts";
+
+/** What every sandbox has besides the essential packages. */
+const PACKAGES = [
+  "bash",
+  "ca-certificates",
+  "coreutils",
+  "curl",
+  "findutils",
+  "git",
+  "grep",
+  "gzip",
+  "passwd",
+  "procps",
+  "python-is-python3",
+  "python3",
+  "sed",
+  "sudo",
+  "tar",
+  "util-linux",
+] as const;
+
+/** Names the list above: a base that was built from another one is out of date. */
+export const BASE_RECIPE: string = createHash("sha256")
+  .update(PACKAGES.join(" "), "utf8")
+  .digest("hex")
+  .slice(0, 8);
+
+/** Where a Debian or a child of it says what its mirror is; the first one that is there counts. */
+const SOURCES = [
+  "/etc/apt/sources.list.d/debian.sources",
+  "/etc/apt/sources.list.d/ubuntu.sources",
+  "/etc/apt/sources.list",
+] as const;
+
+/** A slow mirror is slow; one that has sent nothing useful by then is down. */
+export const BASE_BUILD_TIMEOUT_MS: number = 20 * 60_000;
+
+export interface BuildOptions {
+  /** The folder of the layer; made by this call. */
+  readonly directory: string;
+  readonly signal: AbortSignal;
+  /** Called with a line for people, a few times a minute at most. */
+  onProgress?(message: string): void;
+}
+
+/**
+ * Builds the base layer from the mirror that this system itself uses; takes about a minute.
+ * @throws SandboxError unavailable when mmdebstrap is missing or fails, already_exists, canceled
+ */
+export async function buildBase(options: BuildOptions): Promise<readonly Layer[]> {
+  if (findProgram("mmdebstrap") === undefined) {
+    throw new SandboxError("unavailable", "mmdebstrap is not installed", { hint: INSTALL });
+  }
+  const release = await readRelease();
+  const sources = await findSources();
+  const fill = async (draft: string) => {
+    const root = join(draft, TREES.root);
+    await bootstrap({ root, release, sources, options });
+    await settle(root);
+    if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
+  };
+  return [await makeLayer(options.directory, fill, options.signal)];
+}
+
+async function readRelease(): Promise<string> {
+  const text = (await readIfThere("/etc/os-release")) ?? "";
+  const release = /^VERSION_CODENAME="?([a-z]+)"?$/m.exec(text)?.[1];
+  if (release !== undefined) return release;
+  throw new SandboxError("unavailable", "this system names no Debian release", {
+    hint: "use the template `host`, or build on a Debian or Ubuntu system",
+  });
+}
+
+async function findSources(): Promise<string | undefined> {
+  for (const path of SOURCES) {
+    if (/^\s*(deb|URIs:)\s/m.test((await readIfThere(path)) ?? "")) return path;
+  }
+  return undefined;
+}
+
+async function bootstrap(build: {
+  readonly root: string;
+  readonly release: string;
+  readonly sources: string | undefined;
+  readonly options: BuildOptions;
+}): Promise<void> {
+  const { root, release, sources, options } = build;
+  await runTool(
+    [
+      // Its mounts and all that it started end with it, even when it is killed: what is left of a
+      // draft can be removed then.
+      "unshare",
+      "--mount",
+      "--propagation",
+      "private",
+      "--pid",
+      "--fork",
+      "--kill-child",
+      "--mount-proc",
+      "mmdebstrap",
+      "--mode=root",
+      "--variant=minbase",
+      "--format=directory",
+      `--include=${PACKAGES.join(",")}`,
+      release,
+      root,
+      ...(sources === undefined ? [] : [sources]),
+    ],
+    {
+      timeoutMs: BASE_BUILD_TIMEOUT_MS,
+      signal: options.signal,
+      onLine: (line) => {
+        const step = /^I: (.*)$/.exec(line)?.[1];
+        if (step !== undefined) options.onProgress?.(quoteUntrusted(step));
+      },
+    },
+  );
+}
+
+async function settle(root: string): Promise<void> {
+  await writeSettings(root, await readAccounts(root));
+  await redactSources(root);
+  // A sandbox gets its own device folder; nodes in a layer serve nobody.
+  const devices = join(root, "dev");
+  for (const name of await readdir(devices)) {
+    await rm(join(devices, name), { recursive: true, force: true });
+  }
+  await mkdir(join(root, "run"), { recursive: true });
+}

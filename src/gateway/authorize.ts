@@ -1,0 +1,146 @@
+/** Whether a request may enter a sandbox, and which one: the checks in the wire's order. */
+
+import type { IncomingMessage } from "node:http";
+import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import type { Endpoint } from "../sandboxes/run.ts";
+import type { Sandboxes } from "../sandboxes/sandboxes.ts";
+import type { SandboxAddress } from "../wire/address.ts";
+import { ACCESS_TOKEN_HEADER, ENVD_PORT, TRAFFIC_TOKEN_HEADER } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import { equalSecrets } from "../wire/signature.ts";
+import {
+  cannotWake,
+  notRunning,
+  reserved,
+  tooManyWrong,
+  trafficToken,
+  type Refusal,
+} from "./refusal.ts";
+import { findReservedPath } from "./reserved-path.ts";
+import type { Attempts } from "./signature-attempts.ts";
+import { attribute, isWrongSignature, signatureOf } from "./signed-file-url.ts";
+
+/** Where a request goes. */
+export interface Admission {
+  readonly endpoint: Endpoint;
+  readonly port: number;
+}
+
+/** What the gateway asks the room of sandboxes. */
+export type Doorkeeper = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
+
+/** What the decision depends on besides the request. */
+export interface AdmitContext {
+  readonly sandboxes: Doorkeeper;
+  readonly attempts: Attempts;
+}
+
+/**
+ * Without an address the request is a file's, and its signature says whose. Waits while a paused
+ * sandbox is woken.
+ */
+export async function admit(
+  request: IncomingMessage,
+  address: SandboxAddress | undefined,
+  { sandboxes, attempts }: AdmitContext,
+): Promise<Admission | Refusal> {
+  const signature = signatureToCheck(request, address);
+  const { remoteAddress } = request.socket;
+  const waitSeconds = signature === undefined ? 0 : attempts.waitSeconds(remoteAddress, signature);
+  if (waitSeconds > 0) return tooManyWrong(waitSeconds);
+  const admission =
+    address === undefined
+      ? admitSigned(request, sandboxes)
+      : await admitAddressed(request, address, sandboxes);
+  if (signature !== undefined && isWrong(request, admission)) attempts.noteWrong(remoteAddress);
+  return admission;
+}
+
+/** The signature that decides about a request; a token beside it decides alone. */
+function signatureToCheck(
+  request: IncomingMessage,
+  address: SandboxAddress | undefined,
+): string | undefined {
+  if (address !== undefined) {
+    if (address.port !== ENVD_PORT) return undefined;
+    if ((request.headers[ACCESS_TOKEN_HEADER] ?? "") !== "") return undefined;
+  }
+  return signatureOf(request);
+}
+
+const UNAUTHENTICATED = 401;
+
+/** A daemon says itself what is wrong with a signature, but is not asked whether to count it. */
+function isWrong(request: IncomingMessage, admission: Admission | Refusal): boolean {
+  if ("status" in admission) return admission.status === UNAUTHENTICATED;
+  const { accessToken } = admission.endpoint;
+  return accessToken !== undefined && isWrongSignature(request, accessToken);
+}
+
+async function admitAddressed(
+  request: IncomingMessage,
+  address: SandboxAddress,
+  sandboxes: Doorkeeper,
+): Promise<Admission | Refusal> {
+  const { sandboxId, port } = address;
+  if (port === ENVD_PORT) {
+    const path = findReservedPath(request.url ?? "/");
+    if (path !== undefined) return reserved(path);
+  }
+  const endpoint = await find(request, address, sandboxes);
+  if ("status" in endpoint) return endpoint;
+  const { trafficToken: expected } = endpoint;
+  if (expected !== undefined && port !== ENVD_PORT) {
+    const given = onlyValue(request, TRAFFIC_TOKEN_HEADER);
+    if (given === undefined || !equalSecrets(given, expected))
+      return trafficToken(sandboxId, given);
+  }
+  return { endpoint, port };
+}
+
+/** A signature lets its bearer at one file; it does not wake the sandbox. */
+function admitSigned(request: IncomingMessage, sandboxes: Doorkeeper): Admission | Refusal {
+  const endpoint = attribute(request, sandboxes.endpoints());
+  if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
+  const sleeper = attribute(request, sandboxes.sleepers());
+  if ("status" in sleeper || sleeper.accessToken === undefined) return endpoint;
+  return cannotWake(sleeper.sandboxId, 403, MESSAGES.wakeRefused);
+}
+
+async function find(
+  request: IncomingMessage,
+  { sandboxId, port }: SandboxAddress,
+  sandboxes: Doorkeeper,
+): Promise<Endpoint | Refusal> {
+  const running = sandboxes.locate(sandboxId);
+  if (running !== undefined) return running;
+  try {
+    return await sandboxes.wake({
+      sandboxId,
+      port,
+      accessToken: onlyValue(request, ACCESS_TOKEN_HEADER),
+      trafficToken: onlyValue(request, TRAFFIC_TOKEN_HEADER),
+    });
+  } catch (error) {
+    return toRefusal(sandboxId, error);
+  }
+}
+
+const WAKE_STATUS: Readonly<Partial<Record<ErrorCode, 403 | 409 | 429>>> = {
+  permission_denied: 403,
+  failed_precondition: 409,
+  resource_exhausted: 429,
+};
+
+function toRefusal(sandboxId: string, error: unknown): Refusal {
+  if (!(error instanceof SandboxError)) throw error;
+  const { code, message } = error;
+  const status = WAKE_STATUS[code];
+  return status === undefined ? notRunning(sandboxId) : cannotWake(sandboxId, status, message);
+}
+
+/** A header that was sent once; two values could mean one thing here and another behind. */
+function onlyValue(request: IncomingMessage, name: string): string | undefined {
+  const values = request.headersDistinct[name];
+  return values?.length === 1 ? values[0] : undefined;
+}
