@@ -6,7 +6,7 @@ import "./common/base64.ts";
 import type { CommandRun } from "./commands/command.ts";
 import { VERSION, helpText } from "./commands/help.ts";
 import { findCommand } from "./commands/index.ts";
-import { withRights } from "./commands/namespace-rights.ts";
+import { withNamespaceRights } from "./commands/namespace-rights.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog } from "./common/log.ts";
 import { loadProcessConfig, type Config } from "./config.ts";
@@ -50,7 +50,7 @@ export async function runProgram(): Promise<number> {
   // What processes write passes through in buffers that live for a moment. They are freed when the
   // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
   setFlagsFromString("--semi-space-growth-factor=1");
-  return runCommand(await command.load(), await withRights(command, config), words);
+  return runCommand(await command.load(), await withNamespaceRights(command, config), words);
 }
 
 async function runCommand(

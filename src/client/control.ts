@@ -32,7 +32,7 @@ import {
   type Exchange,
   type HttpReply,
 } from "./http.ts";
-import { sendSettled } from "./retry-conflict.ts";
+import { retryConflicts } from "./retry-conflict.ts";
 
 export interface ListFilter {
   readonly states?: readonly ("running" | "paused")[];
@@ -237,7 +237,7 @@ const never = () => Promise.resolve(false);
 function createTransitions({ connection, send }: Caller): Transitions {
   const sendConnect = createEither(send);
   const settle = (call: Call, isFinal = never) =>
-    sendSettled(connection, { ...call, send: () => send(call) }, isFinal);
+    retryConflicts(connection, { ...call, send: () => send(call) }, isFinal);
   /** A refusal with the same status can also mean that the sandbox is paused. */
   const isPaused = async (sandboxId: string, { signal, subject }: Call) => {
     const reply = await send({ ...READING, path: pathOf(sandboxId), signal, subject });
@@ -256,7 +256,7 @@ function createTransitions({ connection, send }: Caller): Transitions {
       const path = `${pathOf(sandboxId)}/connect`;
       const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
       const wanted = { ...call, send: () => sendConnect(call) };
-      const reply = accepted(await sendSettled(connection, wanted, never), subject);
+      const reply = accepted(await retryConflicts(connection, wanted, never), subject);
       return { sandbox: parse(reply, sandboxSchema, subject), wasResumed: reply.status === 201 };
     },
 

@@ -11,7 +11,7 @@ import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
 /** One run of a sandbox; another one begins when it is resumed. */
-export interface NearRun {
+export interface DirectRun {
   /** Fires at pause, kill and death; every connection that was dialled is cut then. */
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */
@@ -21,10 +21,10 @@ export interface NearRun {
 }
 
 /** The run of a sandbox at this moment; undefined for one that does not run here. */
-export type FindRun = (sandboxId: string) => NearRun | undefined;
+export type FindRun = (sandboxId: string) => DirectRun | undefined;
 
 /** The ways to sandboxes nearby; its end closes their connections. */
-export interface Near extends AsyncDisposable {
+export interface DirectConnections extends AsyncDisposable {
   /** What goes to the daemon of this sandbox where it runs here, and the far way otherwise. */
   to(sandboxId: string): Dispatcher;
 }
@@ -35,10 +35,10 @@ const MAX_CONNECTIONS = 512;
 const IDLE_MS = 4_000;
 const ORIGIN = "http://localhost";
 
-export function startNear(far: Dispatcher, find: FindRun): Near {
-  const pools = new Map<NearRun, Pool>();
+export function startDirectConnections(far: Dispatcher, find: FindRun): DirectConnections {
+  const pools = new Map<DirectRun, Pool>();
 
-  function open(run: NearRun): Pool {
+  function open(run: DirectRun): Pool {
     const pool = new Pool(ORIGIN, {
       connections: MAX_CONNECTIONS,
       allowH2: false,
@@ -73,7 +73,7 @@ export function startNear(far: Dispatcher, find: FindRun): Near {
 /** The same handler, whose request fails when its daemon is stopped before a reply has begun. */
 function endIfSilent(
   handler: Dispatcher.DispatchHandler,
-  { watch }: NearRun,
+  { watch }: DirectRun,
 ): Dispatcher.DispatchHandler {
   const waits: (() => void)[] = [];
   const endWait = () => waits.pop()?.();
@@ -102,7 +102,7 @@ function endIfSilent(
 type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
 
 /** Never rejects. A failure is told in the gateway's words, without the path of a socket. */
-async function dial(run: NearRun, callback: Connected): Promise<void> {
+async function dial(run: DirectRun, callback: Connected): Promise<void> {
   let socket: Socket;
   try {
     socket = await run.dial(ENVD_PORT, run.ended);

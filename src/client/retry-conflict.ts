@@ -16,7 +16,7 @@ type Waiting = Pick<Exchange, "signal" | "subject">;
  * was done: it is safe to repeat, whatever it is.
  * @param isFinal whether a refusal has another reason, so that it stands.
  */
-export async function sendSettled(
+export async function retryConflicts(
   connection: Connection,
   wanted: Waiting & { readonly send: () => Promise<HttpReply> },
   isFinal: () => Promise<boolean>,

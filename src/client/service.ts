@@ -9,7 +9,7 @@ import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/heade
 import { signFile } from "../wire/signature.ts";
 import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
-import { startNear, type FindRun } from "./direct-connection.ts";
+import { startDirectConnections, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import type { Connection } from "./http.ts";
 
@@ -33,7 +33,7 @@ export interface ServiceOptions {
   readonly clock?: Clock;
 }
 
-export interface DownloadWish {
+export interface DownloadOptions {
   readonly path: string;
   readonly user?: string | undefined;
   /** Unix seconds. */
@@ -65,7 +65,7 @@ export interface Service extends AsyncDisposable {
    * A link by which anybody can read one file for a while; undefined where the service has no
    * address that others reach. Neither file nor sandbox is looked at, but it must be attached.
    */
-  downloadUrl(sandboxId: string, file: DownloadWish): string | undefined;
+  downloadUrl(sandboxId: string, file: DownloadOptions): string | undefined;
   /** Undefined where the service has no address that others reach. */
   portAddress(sandboxId: string, port: number): PortAddress | undefined;
 }
@@ -92,7 +92,7 @@ export function createService(options: ServiceOptions): Service {
   });
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };
-  const near = options.findRun && startNear(dispatcher, options.findRun);
+  const near = options.findRun && startDirectConnections(dispatcher, options.findRun);
   const known = createAccessTable();
   const raw = createControl({ connection, url: options.url, apiKey: options.apiKey });
   const control = rememberAccess(raw, known, clock);
@@ -199,7 +199,7 @@ function portAddress(
 }
 
 /** A sandbox without a token is open to everybody, so its links need no signature. */
-function signedUrl(base: string, file: DownloadWish, token: string | undefined): string {
+function signedUrl(base: string, file: DownloadOptions, token: string | undefined): string {
   const { path, user, expiration } = file;
   const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
   if (token !== undefined) {

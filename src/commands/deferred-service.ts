@@ -5,9 +5,9 @@ import { SandboxError } from "../common/errors.ts";
 import { hidePaths } from "../common/host-paths.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import type { Absence, OpenService } from "./open-service.ts";
+import type { NoService, OpenService } from "./open-service.ts";
 
-export interface LateService extends AsyncDisposable {
+export interface DeferredService extends AsyncDisposable {
   /**
    * Opens it, once, whoever asks and how often.
    * @throws SandboxError for what the program has to end by.
@@ -29,10 +29,10 @@ export interface LateService extends AsyncDisposable {
 }
 
 /** Nothing is loaded or started before it is asked for. */
-export function createLateService(config: Config, log: Logger): LateService {
+export function createDeferredService(config: Config, log: Logger): DeferredService {
   const stack = new AsyncDisposableStack();
   const failure = new AbortController();
-  let found: OpenService | Absence | undefined;
+  let found: OpenService | NoService | undefined;
   let opening: Promise<void> | undefined;
 
   async function open(): Promise<void> {

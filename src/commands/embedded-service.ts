@@ -12,17 +12,17 @@ import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { createControl } from "../control/handler.ts";
-import { createFigures } from "../control/metrics.ts";
 import { createRateLimit } from "../control/rate-limit.ts";
+import { createServiceMetrics } from "../control/service-metrics.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { holdLock } from "../engine/host/lock.ts";
 import { createGateway } from "../gateway/handler.ts";
-import { startListener, type Door, type Handlers } from "../listener/listener.ts";
+import { startListener, type ListenAddress, type Handlers } from "../listener/listener.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import { createKeyCheck, newKey, type KeyCheck } from "../sandboxes/keys.ts";
 import {
-  doorPath,
+  controlSocketPath,
   instanceDirectory,
   isAlive,
   listContainers,
@@ -40,7 +40,7 @@ const INSTANCE_LOCK = "instance";
 const LEAVING = { timeoutMs: 2_000 } as const;
 
 /** How the service is reached from within this process. */
-export interface PrivateDoor {
+export interface PrivateListener {
   /** Names the service in requests; the socket decides where they go. */
   readonly url: string;
   readonly socketPath: string;
@@ -53,7 +53,7 @@ export interface McpHandler extends AsyncDisposable {
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
-export interface EmbeddedOptions {
+export interface EmbeddedServiceOptions {
   /** Absolute path; made when it is missing. */
   readonly home: string;
   /**
@@ -83,7 +83,7 @@ export interface EmbeddedOptions {
   readonly apiKeys: readonly string[];
   /** What happens to the sandboxes at the end. */
   readonly onExit: "kill" | "leave";
-  /** Whether `GET /metrics` tells figures of the service. */
+  /** Whether `GET /metrics` tells metrics of the service. */
   readonly hasMetrics?: boolean;
   /** Milliseconds that requests under way have at the end; a moment by default. */
   readonly graceMs?: number;
@@ -91,13 +91,13 @@ export interface EmbeddedOptions {
   readonly clock?: Clock;
   /** Makes the handler of `/mcp`; it may call the service through its private door. */
   readonly startMcp?: (
-    door: PrivateDoor,
+    door: PrivateListener,
     keys: KeyCheck,
     ports: readonly number[],
   ) => Promise<McpHandler>;
 }
 
-export interface Embedded extends PrivateDoor, AsyncDisposable {
+export interface EmbeddedService extends PrivateListener, AsyncDisposable {
   readonly instance: string;
   /** The chosen port of each TCP address, in order. */
   readonly ports: readonly number[];
@@ -110,8 +110,10 @@ export interface Embedded extends PrivateDoor, AsyncDisposable {
  * @throws SandboxError failed_precondition when an instance of this name runs already,
  * unavailable when a door cannot be opened.
  */
-export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
-  const { home, log, engine, clock = createSystemClock() } = options;
+export async function startEmbeddedService(
+  options: EmbeddedServiceOptions,
+): Promise<EmbeddedService> {
+  const { home, log, engine, maxSandboxes, clock = createSystemClock() } = options;
   const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
   await using stack = new AsyncDisposableStack();
   // From the look at whether it runs until its door is open, nobody else may claim its name.
@@ -121,7 +123,11 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   stack.defer(() => leaveInstance(home, instance, isNamed));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
   const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
-  const address = { url: "http://localhost", socketPath: doorPath(home, instance), apiKey };
+  const address = {
+    url: "http://localhost",
+    socketPath: controlSocketPath(home, instance),
+    apiKey,
+  };
 
   const rooms = createRooms();
   const listener = await startListener({
@@ -142,14 +148,13 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
       ...options,
       ...toTemplateRules(options),
       givenTeams: options.apiKeys.length > 0 ? [DEFAULT_TEAM] : [],
-      maxSandboxesPerTeam: options.maxSandboxesPerTeam,
       engine,
       store,
       clock,
       owner: instance,
     }),
   );
-  const door: PrivateDoor = { ...address, findRun: (id) => sandboxes.locate(id) };
+  const door: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
   const gateway = createGateway({
     sandboxes,
     keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
@@ -157,13 +162,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
     log,
   });
   const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
-  const { maxSandboxes } = options;
-  const figures = options.hasMetrics
-    ? createFigures({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
+  const metrics = options.hasMetrics
+    ? createServiceMetrics({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
     : undefined;
   rooms.open({
-    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), figures, log }),
-    metrics: figures && ((request, response) => figures.handle(request, response)),
+    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), metrics, log }),
+    metrics: metrics && ((request, response) => metrics.handle(request, response)),
     gateway: (request, response, target) => gateway.handle(request, response, target),
     upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
     mcp: async (request, response) =>
@@ -181,14 +185,14 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   };
 }
 
-function toDoors(options: EmbeddedOptions, path: string): Door[] {
+function toDoors(options: EmbeddedServiceOptions, path: string): ListenAddress[] {
   const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
   return [{ kind: "unix", path }, ...tcp];
 }
 
 const HOST_TEMPLATE = "host";
 
-function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedOptions) {
+function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedServiceOptions) {
   if (allowHostTemplate) return { builtIns, fallbacks: { base: HOST_TEMPLATE }, withheld: [] };
   return {
     builtIns: builtIns.filter(({ name }) => name !== HOST_TEMPLATE),
@@ -263,7 +267,7 @@ async function leaveInstance(home: string, instance: string, isNamed: boolean): 
     : undefined;
   try {
     if ((isNamed && claim === undefined) || (await isAlive(home, instance))) return;
-    await rm(doorPath(home, instance), { force: true });
+    await rm(controlSocketPath(home, instance), { force: true });
     if ((await listContainers(home, instance)).length > 0) return;
     await removeTree(instanceDirectory(home, instance));
   } finally {

@@ -7,13 +7,17 @@ import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { findBase } from "./bases.ts";
 import { builtInTemplates } from "./built-ins.ts";
-import { startEmbedded, type Embedded, type EmbeddedOptions } from "./embedded-service.ts";
+import {
+  startEmbeddedService,
+  type EmbeddedService,
+  type EmbeddedServiceOptions,
+} from "./embedded-service.ts";
 import { createLocalEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
 
 /** How the two commands that embed the service differ. */
 export type LocalOptions = Pick<
-  EmbeddedOptions,
+  EmbeddedServiceOptions,
   | "instance"
   | "tcp"
   | "apiKeys"
@@ -34,7 +38,7 @@ export async function startLocal(
   config: Config,
   log: Logger,
   options: LocalOptions,
-): Promise<Embedded> {
+): Promise<EmbeddedService> {
   await openHome(config.home);
   const engine = createLocalEngine(config);
   await requireUsable(engine);
@@ -45,7 +49,7 @@ export async function startLocal(
       hint: "sandbox-mcp template pull base",
     });
   }
-  return startEmbedded({
+  return startEmbeddedService({
     ...options,
     allowHostTemplate,
     home: config.home,

@@ -7,7 +7,7 @@ import type { Command } from "./index.ts";
  * Replaces this process by the same program with the rights of root over a namespace of its own;
  * returns where it has them, where the command needs none, and with the reason where it gets none.
  */
-export async function withRights(command: Command, config: Config): Promise<Config> {
+export async function withNamespaceRights(command: Command, config: Config): Promise<Config> {
   const isNeeded = command.hasEngine && config.engine === "local" && process.getuid?.() !== 0;
   if (!isNeeded || config.namespaceFault !== undefined) return config;
   const { enterOwnNamespace } = await import("../engine/host/user-namespace.ts");

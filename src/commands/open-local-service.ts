@@ -6,20 +6,20 @@ import { createService, type Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import { doorPath, isAlive } from "../sandboxes/reclaim.ts";
+import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { startLocal } from "./local-service.ts";
-import type { Absence, OpenService } from "./open-service.ts";
+import type { NoService, OpenService } from "./open-service.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 
 /** One agent starts its sandboxes one after the other. */
 const DEFAULT_POOL = 1;
 
 /** @throws SandboxError as `openService`. */
-export async function openServiceHere(
+export async function openLocalService(
   config: Config,
   log: Logger,
   stack: AsyncDisposableStack,
-): Promise<OpenService | Absence> {
+): Promise<OpenService | NoService> {
   const running = await findRunningService(config);
   if (running !== undefined) {
     return { service: stack.use(running), onExit: config.onExit ?? "leave" };
@@ -79,7 +79,7 @@ async function findRunningService(config: Config): Promise<Service | undefined> 
   if (!(await isAlive(home, SERVE_INSTANCE))) return undefined;
   const address = await awaitAddress(home, SERVE_INSTANCE);
   if (address === undefined && !(await isAlive(home, SERVE_INSTANCE))) return undefined;
-  const socketPath = doorPath(home, SERVE_INSTANCE);
+  const socketPath = controlSocketPath(home, SERVE_INSTANCE);
   const apiKey = await readFile(join(dirname(socketPath), "token"), "utf8");
   return createService({ url: "http://localhost", socketPath, apiKey, ...address });
 }

@@ -14,7 +14,7 @@ export interface OpenService {
 }
 
 /** Why there is no service after all, and what a tool says then. */
-export interface Absence {
+export interface NoService {
   readonly reason: string;
   readonly hint: string;
 }
@@ -28,14 +28,14 @@ export async function openService(
   config: Config,
   log: Logger,
   stack: AsyncDisposableStack,
-): Promise<OpenService | Absence> {
+): Promise<OpenService | NoService> {
   if (config.engine === "remote") {
     const service = stack.use(createRemoteService(config));
     return { service, onExit: config.onExit ?? "leave" };
   }
   // Who speaks to a service elsewhere loads nothing of one here.
-  const { openServiceHere } = await import("./open-local-service.ts");
-  return openServiceHere(config, log, stack);
+  const { openLocalService } = await import("./open-local-service.ts");
+  return openLocalService(config, log, stack);
 }
 
 function createRemoteService(config: Config): Service {

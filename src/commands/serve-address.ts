@@ -42,7 +42,7 @@ function addressPath(home: string, instance: string): string {
 }
 
 /** Leaves the address; it counts as long as the instance lives. */
-export async function leaveAddress(
+export async function publishAddress(
   home: string,
   instance: string,
   address: ServeAddress,

@@ -12,14 +12,14 @@ import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
-import type { McpHandler, PrivateDoor } from "./embedded-service.ts";
+import type { McpHandler, PrivateListener } from "./embedded-service.ts";
 import { VERSION } from "./help.ts";
 import { localSpoolFolder } from "./spool-folder.ts";
 
 export interface ServeMcpOptions {
   readonly config: Config;
   readonly log: Logger;
-  readonly door: PrivateDoor;
+  readonly door: PrivateListener;
   readonly keys: KeyCheck;
   /** Where others reach this service. */
   readonly publicUrl: string;

@@ -14,9 +14,9 @@ import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
 import { startLocal } from "./local-service.ts";
-import { leaveAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
+import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
-import { listenForStops } from "./stop-signals.ts";
+import { listenForStopSignals } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */
@@ -33,7 +33,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     const message = `--conformance on ${config.host}, which is no loopback address`;
     throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });
   }
-  using stops = listenForStops();
+  using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await openHome(config.home);
   const tls = await readTlsIdentity(config);
@@ -60,7 +60,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   const { domain } = config;
   const address = { publicUrl: reachableUrl(scheme, host, port), domain };
   await using stack = new AsyncDisposableStack();
-  stack.use(await leaveAddress(config.home, SERVE_INSTANCE, address));
+  stack.use(await publishAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
   process.stdout.write(`listening on ${url}\n`);
   const end = AbortSignal.any([stops.signal, lastResort.signal]);

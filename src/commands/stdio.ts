@@ -6,12 +6,12 @@ import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { whenReady } from "../mcp/wait-for-service.ts";
 import type { CommandContext } from "./command.ts";
-import { createLateService } from "./deferred-service.ts";
+import { createDeferredService } from "./deferred-service.ts";
 import { VERSION } from "./help.ts";
 import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
 import { isKnownToWork } from "./readiness.ts";
 import { spoolFolderOf } from "./spool-folder.ts";
-import { listenForStops } from "./stop-signals.ts";
+import { listenForStopSignals } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
@@ -19,11 +19,11 @@ const EXIT_UNAVAILABLE = 69;
 const IDLE_MS = 2_000;
 
 export async function runStdio({ config, log }: CommandContext): Promise<number> {
-  using stops = listenForStops();
+  using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await using stack = new AsyncDisposableStack();
   const selected = selectTools(TOOLS, config.tools);
-  const late = stack.use(createLateService(config, log));
+  const late = stack.use(createDeferredService(config, log));
   // What may fail does so before a host is answered.
   if (!(await isKnownToWork(config))) await late.begin();
   const begin = (): void => {

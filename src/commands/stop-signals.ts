@@ -5,11 +5,11 @@ const EXIT_SIGNAL_BASE = 128;
 const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
 
 /** Fires at the first stop signal. Disposing gives the signals back to their defaults. */
-export interface Stops extends Disposable {
+export interface StopSignals extends Disposable {
   readonly signal: AbortSignal;
 }
 
-export function listenForStops(): Stops {
+export function listenForStopSignals(): StopSignals {
   const controller = new AbortController();
   const onSignal = (name: (typeof STOP_SIGNALS)[number]): void => {
     if (controller.signal.aborted) process.exit(EXIT_SIGNAL_BASE + SIGNAL_NUMBERS[name]);

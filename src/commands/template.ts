@@ -12,7 +12,7 @@ import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
-import { listenForStops } from "./stop-signals.ts";
+import { listenForStopSignals } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 
@@ -40,7 +40,7 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
 
 async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
   if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
-  using stops = listenForStops();
+  using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await buildNewBase({
     home: config.home,

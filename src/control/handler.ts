@@ -17,11 +17,11 @@ import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { requireKey } from "./auth.ts";
 import { matchRoute, type Match } from "./match.ts";
-import type { Figures } from "./metrics.ts";
 import { RATE_LIMIT, type RateLimit } from "./rate-limit.ts";
 import { toFault } from "./reply.ts";
 import type { RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
+import type { ServiceMetrics } from "./service-metrics.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -36,8 +36,8 @@ export interface ControlOptions {
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly rateLimit: RateLimit;
-  /** Told of every call, where somebody asks for figures. */
-  readonly figures?: Pick<Figures, "note"> | undefined;
+  /** Told of every call, where somebody asks for metrics. */
+  readonly metrics?: Pick<ServiceMetrics, "record"> | undefined;
 }
 
 export type ControlHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
@@ -68,7 +68,7 @@ export function createControl(options: ControlOptions): ControlHandler {
     if (team !== undefined) holdUnread(response, team, inFlight);
     const durationMs = performance.now() - beganMs;
     const { method = "GET" } = request;
-    options.figures?.note({ method, path, status: reply.status, durationMs });
+    options.metrics?.record({ method, path, status: reply.status, durationMs });
     const entry = {
       op: `${method} ${path}`,
       outcome: error === undefined ? "ok" : "fault",

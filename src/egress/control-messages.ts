@@ -14,7 +14,7 @@ export interface Settings {
 }
 
 /** Every other line: the whole list of patterns of one sandbox; null forgets it. */
-export interface Order {
+export interface ControlMessage {
   readonly sender: string;
   readonly domains: readonly string[] | null;
 }
@@ -28,7 +28,7 @@ export function parseSettings(line: string): Settings {
 }
 
 /** @throws TypeError for anything else. */
-export function parseOrder(line: string): Order {
+export function parseControlMessage(line: string): ControlMessage {
   const { sender, domains } = fieldsOf(line);
   if (typeof sender !== "string") throw fault(line);
   if (domains !== null && !isStrings(domains)) throw fault(line);

@@ -18,7 +18,7 @@ import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import { dialName } from "./dial.ts";
 import { toHostName } from "./host-names.ts";
 import type { Policies } from "./policies.ts";
-import type { DoorOptions } from "./tls-proxy.ts";
+import type { TlsProxyOptions } from "./tls-proxy.ts";
 
 const HTTP_PORT = 80;
 const MAX_HEADER_BYTES = 16_384;
@@ -28,7 +28,7 @@ const IDLE_MS = 600_000;
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 
 /** Listens; whoever names no host that its sandbox may reach is told so by a reply. */
-export async function startWebDoor(options: DoorOptions): Promise<void> {
+export async function startHttpProxy(options: TlsProxyOptions): Promise<void> {
   const { policies, resolver } = options;
   const dial = async (name: string) => dialName(resolver, name, HTTP_PORT);
   const server = createWebServer({ policies, dial });

@@ -8,12 +8,12 @@ import { createInterface } from "node:readline";
 import { errorText } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/quote.ts";
 import { catchUncaught } from "../common/uncaught.ts";
-import { parseOrder, parseSettings } from "./control-messages.ts";
-import { startWebDoor } from "./http-proxy.ts";
+import { parseControlMessage, parseSettings } from "./control-messages.ts";
+import { startHttpProxy } from "./http-proxy.ts";
 import { startNameServer } from "./name-server.ts";
 import { createPolicies } from "./policies.ts";
 import { createResolver } from "./resolver.ts";
-import { startTlsDoor } from "./tls-proxy.ts";
+import { startTlsProxy } from "./tls-proxy.ts";
 
 const EXIT_BROKEN = 70;
 
@@ -30,7 +30,7 @@ catchUncaught({
 try {
   for await (const line of createInterface({ input: process.stdin })) {
     if (isReady) {
-      const { sender, domains } = parseOrder(line);
+      const { sender, domains } = parseControlMessage(line);
       policies.replace(sender, domains);
     } else {
       await start(line);
@@ -48,6 +48,6 @@ async function start(line: string): Promise<void> {
   const { address, namePort, webPort, tlsPort, resolvers, never } = parseSettings(line);
   const resolver = createResolver({ servers: resolvers, never, now });
   await startNameServer({ address, port: namePort, policies, resolver, now });
-  await startWebDoor({ address, port: webPort, policies, resolver });
-  await startTlsDoor({ address, port: tlsPort, policies, resolver });
+  await startHttpProxy({ address, port: webPort, policies, resolver });
+  await startTlsProxy({ address, port: tlsPort, policies, resolver });
 }

@@ -14,7 +14,7 @@ const IDLE_MS = 3_600_000;
 /** A fatal alert: access_denied. */
 const DENIED = Buffer.from([21, 3, 1, 0, 2, 2, 49]);
 
-export interface DoorOptions {
+export interface TlsProxyOptions {
   readonly address: string;
   readonly port: number;
   readonly policies: Policies;
@@ -22,7 +22,7 @@ export interface DoorOptions {
 }
 
 /** Listens; whoever names no host that its sandbox may reach is told by an alert. */
-export async function startTlsDoor(options: DoorOptions): Promise<void> {
+export async function startTlsProxy(options: TlsProxyOptions): Promise<void> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     socket.on("error", () => socket.destroy());
     // It ends the socket itself, whatever comes.
@@ -32,7 +32,7 @@ export async function startTlsDoor(options: DoorOptions): Promise<void> {
   await once(server, "listening");
 }
 
-async function serve({ policies, resolver }: DoorOptions, socket: Socket): Promise<void> {
+async function serve({ policies, resolver }: TlsProxyOptions, socket: Socket): Promise<void> {
   const sender = socket.remoteAddress ?? "";
   const end = () => void socket.destroy();
   const held: { name: string | undefined; end(): void } = { name: undefined, end };

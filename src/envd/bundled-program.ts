@@ -10,7 +10,7 @@ export type Command = readonly [string, ...string[]];
 export const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** A carried program, run by the carried loader; undefined where the folder has none. */
-export function findCarried(directory: string, name: string): Command | undefined {
+export function findBundledProgram(directory: string, name: string): Command | undefined {
   const loader = join(directory, "loader");
   const program = join(directory, name);
   if (!existsSync(loader) || !existsSync(program)) return undefined;

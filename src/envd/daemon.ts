@@ -2,9 +2,9 @@
 
 import { join } from "node:path";
 import { createAttributes, type Attributes } from "./attributes.ts";
-import { findCarried, type Command } from "./bundled-program.ts";
+import { findBundledProgram, type Command } from "./bundled-program.ts";
 import { Staging } from "./files/staging.ts";
-import { createRest, type Rest } from "./idle-memory.ts";
+import { createIdleMemory, type IdleMemory } from "./idle-memory.ts";
 import { createDaemonLog, type DaemonLog } from "./log.ts";
 import { createPipeSource, type PipeSource } from "./process/pipes.ts";
 import { createProcessTable, type ProcessTable } from "./process/running.ts";
@@ -18,7 +18,7 @@ export interface Daemon {
   readonly accounts: AccountReader;
   readonly log: DaemonLog;
   readonly processes: ProcessTable;
-  readonly rest: Rest;
+  readonly rest: IdleMemory;
   readonly watchers: WatcherRegistry;
   readonly attributes: Attributes;
   readonly staging: Staging;
@@ -40,13 +40,13 @@ const IDENTITY_DIRECTORY = "/run/e2b";
 export function createDaemon(directory: string): Daemon {
   const log = createDaemonLog();
   const accounts = createAccountReader({ passwd: "/etc/passwd", group: "/etc/group" });
-  const perl = findCarried(directory, "perl") ?? ["perl"];
+  const perl = findBundledProgram(directory, "perl") ?? ["perl"];
   const attributes = createAttributes(perl);
   const inotify = createInotify(perl, join(directory, INOTIFY_PROGRAM));
-  const helper = findCarried(directory, "setpriv");
+  const helper = findBundledProgram(directory, "setpriv");
   return {
     settings: createSettings(),
-    rest: createRest(),
+    rest: createIdleMemory(),
     accounts,
     log,
     processes: createProcessTable(log),

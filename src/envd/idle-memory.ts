@@ -3,7 +3,7 @@
 /** A daemon that was not asked for anything for so long rests. */
 const IDLE_MS = 1_000;
 
-export interface Rest {
+export interface IdleMemory {
   /** A request has come; the function that it returns is called when it is over. */
   begin(): () => void;
   /** Gives memory back now. */
@@ -11,7 +11,7 @@ export interface Rest {
 }
 
 /** What a daemon does between its calls. */
-export function createRest(): Rest {
+export function createIdleMemory(): IdleMemory {
   let running = 0;
   let timer: NodeJS.Timeout | undefined;
   return {

@@ -3,7 +3,7 @@
 import type { SandboxError } from "../common/errors.ts";
 
 /** What a reader got: an item, the news that none came in time, or the end. */
-export type Taken<T> =
+export type QueueItem<T> =
   | { readonly kind: "item"; readonly value: T }
   | { readonly kind: "idle" }
   | { readonly kind: "end" };
@@ -63,7 +63,7 @@ export class EventQueue<T> {
   }
 
   /** The next item, `idle` after `waitMs` without one; rejects with the signal's reason. */
-  async take(waitMs: number, signal: AbortSignal): Promise<Taken<T>> {
+  async take(waitMs: number, signal: AbortSignal): Promise<QueueItem<T>> {
     for (;;) {
       signal.throwIfAborted();
       if (this.#failure !== undefined) throw this.#failure;

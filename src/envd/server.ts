@@ -20,7 +20,7 @@ import { sendFault, sendStatus, type Exchange, type Handler } from "./exchange.t
 import { fileRoutes } from "./files/index.ts";
 import { createMetricsHandler } from "./metrics.ts";
 import { createRpcServer, sendRpcRefusal, type RpcServer } from "./rpc.ts";
-import { createTurnstile, type Turnstile } from "./start-limiter.ts";
+import { createStartLimiter, type StartLimiter } from "./start-limiter.ts";
 import { envs, health } from "./status.ts";
 import type { User } from "./user.ts";
 
@@ -52,7 +52,7 @@ export function createPublicServer(daemon: Daemon): Server {
   const site: Site = {
     daemon,
     rpc: createRpcServer(),
-    turnstile: createTurnstile(CALLS_PER_TURN),
+    turnstile: createStartLimiter(CALLS_PER_TURN),
     routes: {
       ...fileRoutes,
       "/health": { GET: health },
@@ -77,7 +77,7 @@ export function createPublicServer(daemon: Daemon): Server {
 interface Site {
   readonly daemon: Daemon;
   readonly rpc: RpcServer;
-  readonly turnstile: Turnstile;
+  readonly turnstile: StartLimiter;
   readonly routes: Routes;
 }
 

@@ -1,10 +1,10 @@
 /** Lets calls begin a few at a time, so that a crowd of new ones does not hold up what runs. */
 
 /** Whoever may begin at once gets nothing to wait for. */
-export type Turnstile = () => Promise<void> | undefined;
+export type StartLimiter = () => Promise<void> | undefined;
 
 /** Lets `perTurn` through in each turn of the event loop, the rest in the order of their coming. */
-export function createTurnstile(perTurn: number): Turnstile {
+export function createStartLimiter(perTurn: number): StartLimiter {
   const waiting: (() => void)[] = [];
   let passed = 0;
 

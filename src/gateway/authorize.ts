@@ -17,8 +17,8 @@ import {
   type Refusal,
 } from "./refusal.ts";
 import { findReservedPath } from "./reserved-path.ts";
-import type { Attempts } from "./signature-attempts.ts";
-import { attribute, isWrongSignature, signatureOf } from "./signed-file-url.ts";
+import type { SignatureAttempts } from "./signature-attempts.ts";
+import { findSignedSandbox, isWrongSignature, signatureOf } from "./signed-file-url.ts";
 
 /** Where a request goes. */
 export interface Admission {
@@ -27,22 +27,22 @@ export interface Admission {
 }
 
 /** What the gateway asks the room of sandboxes. */
-export type Doorkeeper = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
+export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
 
 /** What the decision depends on besides the request. */
-export interface AdmitContext {
-  readonly sandboxes: Doorkeeper;
-  readonly attempts: Attempts;
+export interface AuthorizeContext {
+  readonly sandboxes: SandboxLookup;
+  readonly attempts: SignatureAttempts;
 }
 
 /**
  * Without an address the request is a file's, and its signature says whose. Waits while a paused
  * sandbox is woken.
  */
-export async function admit(
+export async function authorize(
   request: IncomingMessage,
   address: SandboxAddress | undefined,
-  { sandboxes, attempts }: AdmitContext,
+  { sandboxes, attempts }: AuthorizeContext,
 ): Promise<Admission | Refusal> {
   const signature = signatureToCheck(request, address);
   const { remoteAddress } = request.socket;
@@ -80,7 +80,7 @@ function isWrong(request: IncomingMessage, admission: Admission | Refusal): bool
 async function admitAddressed(
   request: IncomingMessage,
   address: SandboxAddress,
-  sandboxes: Doorkeeper,
+  sandboxes: SandboxLookup,
 ): Promise<Admission | Refusal> {
   const { sandboxId, port } = address;
   if (port === ENVD_PORT) {
@@ -99,10 +99,10 @@ async function admitAddressed(
 }
 
 /** A signature lets its bearer at one file; it does not wake the sandbox. */
-function admitSigned(request: IncomingMessage, sandboxes: Doorkeeper): Admission | Refusal {
-  const endpoint = attribute(request, sandboxes.endpoints());
+function admitSigned(request: IncomingMessage, sandboxes: SandboxLookup): Admission | Refusal {
+  const endpoint = findSignedSandbox(request, sandboxes.endpoints());
   if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
-  const sleeper = attribute(request, sandboxes.sleepers());
+  const sleeper = findSignedSandbox(request, sandboxes.sleepers());
   if ("status" in sleeper || sleeper.accessToken === undefined) return endpoint;
   return cannotWake(sleeper.sandboxId, 403, MESSAGES.wakeRefused);
 }
@@ -110,7 +110,7 @@ function admitSigned(request: IncomingMessage, sandboxes: Doorkeeper): Admission
 async function find(
   request: IncomingMessage,
   { sandboxId, port }: SandboxAddress,
-  sandboxes: Doorkeeper,
+  sandboxes: SandboxLookup,
 ): Promise<Endpoint | Refusal> {
   const running = sandboxes.locate(sandboxId);
   if (running !== undefined) return running;

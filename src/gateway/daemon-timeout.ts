@@ -17,7 +17,7 @@ const TIMEOUT_HEADER = "connect-timeout-ms";
  * Ends the exchange when no reply has begun and the daemon does not answer its host either, and an
  * RPC with a time limit of its own, reply and all, when that has passed.
  */
-export function limitWait(exchange: Exchange, upstream: ClientRequest): void {
+export function limitDaemonWait(exchange: Exchange, upstream: ClientRequest): void {
   const { request, response, passage } = exchange;
   const stop = passage.endpoint.watch.wait((error) => void upstream.destroy(error));
   upstream.once("response", stop).once("upgrade", stop).once("close", stop);

@@ -6,7 +6,7 @@ const BROWSER_PATTERN = /^Mozilla\/5\.0 \(/;
 const SCRIPT_MODES: ReadonlySet<string> = new Set(["cors", "no-cors", "same-origin", "websocket"]);
 
 /** Whether a browser has asked for something to show. */
-export function wantsPage(headers: IncomingHttpHeaders): boolean {
+export function wantsErrorPage(headers: IncomingHttpHeaders): boolean {
   const { "sec-fetch-mode": mode = "" } = headers;
   if (!BROWSER_PATTERN.test(headers["user-agent"] ?? "")) return false;
   const { accept = "" } = headers;
@@ -16,7 +16,7 @@ export function wantsPage(headers: IncomingHttpHeaders): boolean {
 }
 
 /** The page; nothing in it is loaded or run. */
-export function toPage(status: number, message: string): string {
+export function toErrorPage(status: number, message: string): string {
   const text = escape(message);
   return [
     "<!doctype html>",

@@ -6,21 +6,21 @@ import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { admit, type Admission, type Doorkeeper } from "./authorize.ts";
+import { authorize, type Admission, type SandboxLookup } from "./authorize.ts";
 import { dialPort } from "./dial.ts";
 import { isSecretInTarget } from "./headers.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, secretInTarget, sendRefusal, type Refusal } from "./refusal.ts";
 import type { PlatformKeys } from "./secret-finder.ts";
-import { createAttempts } from "./signature-attempts.ts";
+import { createSignatureAttempts } from "./signature-attempts.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
-import { secure } from "./upstream-tls.ts";
+import { openTls } from "./upstream-tls.ts";
 
 /** More than the pools of one client; beyond it one sandbox would starve the others of files. */
 const MAX_CONNECTIONS_PER_SANDBOX = 512;
 
 export interface GatewayOptions {
-  readonly sandboxes: Doorkeeper;
+  readonly sandboxes: SandboxLookup;
   /** They never enter a sandbox. */
   readonly keys: PlatformKeys;
   readonly clock: Clock;
@@ -42,7 +42,7 @@ export interface Gateway {
 export function createGateway(options: GatewayOptions): Gateway {
   const connections = new WeakMap<Endpoint, number>();
   const { sandboxes } = options;
-  const attempts = createAttempts(options.clock);
+  const attempts = createSignatureAttempts(options.clock);
 
   /** Counts the exchange while it lasts. */
   async function counted(endpoint: Endpoint, work: () => Promise<void>): Promise<void> {
@@ -55,7 +55,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 
   async function enter(request: IncomingMessage, target: Target): Promise<Admission | Refusal> {
-    const admission = await admit(request, target.address, { sandboxes, attempts });
+    const admission = await authorize(request, target.address, { sandboxes, attempts });
     if ("status" in admission) return admission;
     const { endpoint } = admission;
     const isCrowded = (connections.get(endpoint) ?? 0) >= MAX_CONNECTIONS_PER_SANDBOX;
@@ -118,7 +118,7 @@ async function dial(
   try {
     const plain = await dialPort(endpoint, port, gone.signal);
     const socket = endpoint.httpsPorts.includes(port)
-      ? await secure(plain, endpoint.maskedHost ?? exchange.rules.host, gone.signal)
+      ? await openTls(plain, endpoint.maskedHost ?? exchange.rules.host, gone.signal)
       : plain;
     if (!exchange.response.destroyed) return socket;
     socket.destroy();

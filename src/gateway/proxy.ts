@@ -10,7 +10,7 @@ import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import { limitWait } from "./daemon-timeout.ts";
+import { limitDaemonWait } from "./daemon-timeout.ts";
 import {
   toClientHeaders,
   toClientPhrase,
@@ -54,7 +54,7 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
     drain(request);
     resolve();
   });
-  limitWait(exchange, upstream);
+  limitDaemonWait(exchange, upstream);
   upstream.on("response", (reply) => relay(reply, exchange));
   upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
   // Nobody asked for it: such an answer would leave the client waiting for another one.

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import { sendJson } from "../common/http.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
-import { toPage, wantsPage } from "./error-page.ts";
+import { toErrorPage, wantsErrorPage } from "./error-page.ts";
 
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;
@@ -20,11 +20,11 @@ export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
     vary: "Accept, User-Agent, Sec-Fetch-Mode",
     ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
   };
-  if (response.headersSent || response.destroyed || !wantsPage(response.req.headers)) {
+  if (response.headersSent || response.destroyed || !wantsErrorPage(response.req.headers)) {
     sendJson(response, status, { body, headers });
     return;
   }
-  const page = Buffer.from(toPage(status, String(body["message"])));
+  const page = Buffer.from(toErrorPage(status, String(body["message"])));
   response.writeHead(status, {
     ...headers,
     "content-type": "text/html; charset=utf-8",

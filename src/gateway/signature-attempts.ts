@@ -17,7 +17,7 @@ const MAX_ADDRESSES = 4096;
 const TURN_MS = 2000;
 const TURNS = 32;
 
-export interface Attempts {
+export interface SignatureAttempts {
   /** 0 when a signature may be looked at now, else whole seconds until it may. */
   waitSeconds(address: string | undefined, signature: string): number;
   /** Counts one that was looked at and wrong. */
@@ -30,7 +30,7 @@ interface Count {
 }
 
 /** Without an address the client is a process of this user, on the private socket: not counted. */
-export function createAttempts(clock: Clock): Attempts {
+export function createSignatureAttempts(clock: Clock): SignatureAttempts {
   const counts = new Map<string, Count>();
   // Nobody can choose a signature for its turn.
   const salt = randomBytes(16);

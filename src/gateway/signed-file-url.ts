@@ -33,12 +33,12 @@ export function isWrongSignature(
   request: Pick<IncomingMessage, "method" | "url">,
   accessToken: string,
 ): boolean {
-  const outcome = attribute(request, [{ accessToken }]);
+  const outcome = findSignedSandbox(request, [{ accessToken }]);
   return "status" in outcome && outcome.status === WRONG;
 }
 
 /** The sandbox that a request without an address belongs to, or why there is none. */
-export function attribute<Candidate extends Pick<Endpoint, "accessToken">>(
+export function findSignedSandbox<Candidate extends Pick<Endpoint, "accessToken">>(
   request: Pick<IncomingMessage, "method" | "url">,
   candidates: readonly Candidate[],
 ): Candidate | Refusal {

@@ -3,7 +3,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { limitWait } from "./daemon-timeout.ts";
+import { limitDaemonWait } from "./daemon-timeout.ts";
 import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
 import { openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
 
@@ -38,7 +38,7 @@ export async function proxyUpgrade(
     inner.write(connection.head);
     join(connection.socket, inner);
   });
-  limitWait(exchange, upstream);
+  limitDaemonWait(exchange, upstream);
   // A service that does not upgrade answers as usual, and the connection ends with the answer.
   upstream.on("response", (reply) => relay(reply, exchange));
   upstream.on("error", (error) => refuseUnlessBegun(exchange, error));

@@ -10,7 +10,7 @@ import { withoutPort } from "../wire/address.ts";
  * sandbox whatever it says, and services there sign their own.
  * @throws SandboxError unavailable when the service does not.
  */
-export async function secure(socket: Socket, host: string, signal: AbortSignal): Promise<Socket> {
+export async function openTls(socket: Socket, host: string, signal: AbortSignal): Promise<Socket> {
   const name = withoutPort(host);
   const secured = connect({
     socket,

@@ -65,7 +65,7 @@ export interface UpgradeConnection {
   readonly head: Buffer;
 }
 
-export type Door =
+export type ListenAddress =
   | { readonly kind: "unix"; readonly path: string }
   | {
       readonly kind: "tcp";
@@ -76,7 +76,7 @@ export type Door =
     };
 
 export interface ListenerOptions {
-  readonly doors: readonly Door[];
+  readonly doors: readonly ListenAddress[];
   /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
   readonly domain: string;
   readonly handlers: Handlers;
@@ -136,7 +136,7 @@ function isTcpAddress(address: AddressInfo | string | null): address is AddressI
   return typeof address === "object" && address !== null;
 }
 
-function createServerFor(door: Door, log: Logger): TlsServer {
+function createServerFor(door: ListenAddress, log: Logger): TlsServer {
   const http = {
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -268,7 +268,7 @@ function toTarget(destination: Destination): GatewayTarget | undefined {
 
 const BAD_REQUEST = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-async function listen(server: Server, door: Door): Promise<void> {
+async function listen(server: Server, door: ListenAddress): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const name = door.kind === "unix" ? door.path : `${door.host}:${door.port}`;
   server.once("error", (error) => {

@@ -37,7 +37,7 @@ export interface CapturesOptions {
   isRunning(sandboxId: string, signal: AbortSignal): Promise<boolean>;
 }
 
-export interface StartWish {
+export interface StartRequest {
   /** The command as its caller wrote it. */
   readonly label: string;
   readonly request: ProcessRequest;
@@ -78,7 +78,7 @@ export class Captures implements AsyncDisposable {
    * Starts a process and takes its output until its end.
    * @throws SandboxError what the daemon refused, canceled, resource_exhausted for too many.
    */
-  async start(sandbox: Sandbox, wish: StartWish): Promise<Capture> {
+  async start(sandbox: Sandbox, wish: StartRequest): Promise<Capture> {
     this.#makeRoom();
     const { signal } = this.#stop;
     const { request, user, timeoutMs } = wish;

@@ -132,7 +132,7 @@ export interface Page {
   readonly resumedAt?: number;
 }
 
-export interface PageWish {
+export interface PageOptions {
   readonly cursor: number;
   readonly maxBytes: number;
   readonly streams: readonly OutputStream[];
@@ -146,7 +146,7 @@ const READ_BYTES = 1024 * 1024;
 const MAX_PASSED_BYTES = 32 * 1024 * 1024;
 
 /** At most `maxBytes` of the wished streams from a cursor on. */
-export async function pageOutput(source: OutputSource, wish: PageWish): Promise<Page> {
+export async function pageOutput(source: OutputSource, wish: PageOptions): Promise<Page> {
   const { totalBytes } = source;
   const taken = await takePieces(source, wish, Math.min(wish.cursor, totalBytes));
   const isAtEnd = taken.stop === "end";
@@ -173,7 +173,7 @@ interface Taken {
   resumedAt: number | undefined;
 }
 
-async function takePieces(source: OutputSource, wish: PageWish, from: number): Promise<Taken> {
+async function takePieces(source: OutputSource, wish: PageOptions, from: number): Promise<Taken> {
   const { totalBytes } = source;
   const taken: Taken = { pieces: [], bytes: 0, at: from, stop: "end", resumedAt: undefined };
   while (taken.at < totalBytes && taken.stop === "end") {
@@ -196,7 +196,7 @@ async function takePieces(source: OutputSource, wish: PageWish, from: number): P
 function takePiece(
   taken: Taken,
   piece: Piece,
-  { wish, from }: { readonly wish: PageWish; readonly from: number },
+  { wish, from }: { readonly wish: PageOptions; readonly from: number },
 ): void {
   if (piece.start > taken.at && taken.at > from) {
     taken.stop = "gap";
@@ -216,7 +216,7 @@ function takePiece(
 
 function partsOf(
   pieces: readonly Piece[],
-  { stream, end, wish }: { readonly stream: OutputStream; end: number; readonly wish: PageWish },
+  { stream, end, wish }: { readonly stream: OutputStream; end: number; readonly wish: PageOptions },
 ): QuotedPart[] {
   const [first = "stdout"] = wish.streams;
   const own = pieces.filter((other) => isOf(other, stream, first)).map((piece) => shown(piece));

@@ -1,7 +1,7 @@
 /** What a process wrote, bounded: the first part and the newest part; what lay between is a gap. */
 
 import assert from "node:assert/strict";
-import type { Piece, Voice, Volumes } from "../spool/segment.ts";
+import type { Piece, SpoolStream, StreamSizes } from "../spool/segment.ts";
 
 /** The first part of the output, where programs say what went wrong. */
 export const HEAD_BYTES = 256 * 1024;
@@ -74,7 +74,7 @@ export class ByteRing {
 /** A ring that knows which stream wrote which of its bytes. */
 class StreamRing {
   readonly bytes: ByteRing;
-  #runs: { readonly stream: Voice; readonly start: number }[] = [];
+  #runs: { readonly stream: SpoolStream; readonly start: number }[] = [];
 
   constructor(capacity: number) {
     this.bytes = new ByteRing(capacity);
@@ -84,7 +84,7 @@ class StreamRing {
     return this.#runs.length;
   }
 
-  append(stream: Voice, chunk: Uint8Array): void {
+  append(stream: SpoolStream, chunk: Uint8Array): void {
     if (chunk.length === 0) return;
     if (this.#runs.at(-1)?.stream !== stream) this.#runs.push({ stream, start: this.bytes.end });
     this.bytes.append(chunk);
@@ -116,7 +116,7 @@ class StreamRing {
 export class OutputBuffer {
   readonly #head = new StreamRing(HEAD_BYTES);
   readonly #tail = new StreamRing(TAIL_BYTES);
-  readonly #written: Volumes = { stdout: 0, stderr: 0, note: 0 };
+  readonly #written: StreamSizes = { stdout: 0, stderr: 0, note: 0 };
   #isHeadFull = false;
 
   /** How many bytes were written, kept or not. */
@@ -125,7 +125,7 @@ export class OutputBuffer {
   }
 
   /** How many bytes each voice wrote, kept or not. */
-  get written(): Readonly<Volumes> {
+  get written(): Readonly<StreamSizes> {
     return this.#written;
   }
 
@@ -141,7 +141,7 @@ export class OutputBuffer {
   }
 
   /** Never refuses and never waits: what does not fit pushes older output out. */
-  append(stream: Voice, chunk: Uint8Array): void {
+  append(stream: SpoolStream, chunk: Uint8Array): void {
     const room = this.#isHeadFull ? 0 : HEAD_BYTES - this.#head.bytes.end;
     this.#head.append(stream, chunk.subarray(0, room));
     this.#tail.append(stream, chunk.subarray(room));

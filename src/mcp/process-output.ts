@@ -2,7 +2,7 @@
 
 import type { OutputStream } from "../client/process.ts";
 import { readPieces, measureSpool, type Extent } from "../spool/reader.ts";
-import type { Piece, Voice } from "../spool/segment.ts";
+import type { Piece, SpoolStream } from "../spool/segment.ts";
 import type { SpoolLimits, SpoolWriter } from "../spool/writer.ts";
 import { OutputBuffer } from "./output-buffer.ts";
 
@@ -79,9 +79,9 @@ export class ProcessOutput implements OutputSource {
   }
 
   /** Takes output; the promise, when there is one, must be awaited before more comes. */
-  append(voice: Voice, bytes: Uint8Array): Promise<void> | undefined {
-    this.#recent.append(voice, bytes);
-    return this.#spool?.append(voice, bytes);
+  append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined {
+    this.#recent.append(stream, bytes);
+    return this.#spool?.append(stream, bytes);
   }
 
   /** The first and the newest part, without a look at the disk. */

@@ -9,7 +9,7 @@ import { discard, removeTraces } from "./discard.ts";
 import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
 import { admitMember, followMember } from "./registry-entry.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
 export async function adoptSandboxes(domain: Domain): Promise<void> {
@@ -20,7 +20,7 @@ export async function adoptSandboxes(domain: Domain): Promise<void> {
   for (const name of await readdir(domain.directory)) {
     // A database that was restored knows less than the machine.
     if (known.has(name)) continue;
-    await nowOrLater(domain, `traces of ${name}`, () => removeTraces(domain, name));
+    await cleanUpOrRetry(domain, `traces of ${name}`, () => removeTraces(domain, name));
   }
 }
 
@@ -31,7 +31,7 @@ async function discardOrLater(domain: Domain, record: SandboxRecord): Promise<vo
     await discard(domain, record, "host_restart");
   } catch (error) {
     domain.log.error({ op: "sandbox.discard", sandboxId, err: error }, "sandbox left traces");
-    domain.later(`end of ${sandboxId}`, () => discard(domain, record, "host_restart"));
+    domain.retry(`end of ${sandboxId}`, () => discard(domain, record, "host_restart"));
   }
 }
 

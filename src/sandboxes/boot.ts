@@ -74,7 +74,7 @@ export async function initDaemon(
 }
 
 /** Resolves when the daemon is up, told or not, and has made itself small for a long wait. */
-export async function restDaemon(container: Container, signal: AbortSignal): Promise<void> {
+export async function idleDaemon(container: Container, signal: AbortSignal): Promise<void> {
   await withinTime(INIT_TIMEOUT_MS, signal, async (bounded) => {
     const socket = await container.dialControl(bounded);
     await callDaemon(socket, { method: "POST", path: "/rest", body: {} }, bounded);

@@ -8,7 +8,7 @@ import type { ContainerLimits, Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
 import { randomId } from "../wire/address.ts";
-import type { Later } from "./retry-cleanup.ts";
+import type { CleanupRetries } from "./retry-cleanup.ts";
 
 /** The tag of a reference that names none. */
 export const DEFAULT_TAG = "default";
@@ -24,7 +24,7 @@ export interface BuiltInTemplate {
   prepare?(signal: AbortSignal): Promise<readonly Layer[]>;
 }
 
-export interface TemplatesOptions extends Later {
+export interface TemplatesOptions extends CleanupRetries {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;

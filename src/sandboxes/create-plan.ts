@@ -9,21 +9,21 @@ import type { ResolvedTemplate } from "./resolve-template.ts";
 import type { CreateOptions } from "./sandbox.ts";
 
 /** What a sandbox is started from. */
-export interface Plan {
+export interface CreatePlan {
   readonly options: CreateOptions;
   readonly resolved: ResolvedTemplate;
   readonly mounts: SandboxRecord["volumeMounts"];
 }
 
 /** A start with its row and its container as they will be; only the name may still change. */
-export interface Wish {
-  readonly plan: Plan;
+export interface CreateInput {
+  readonly plan: CreatePlan;
   readonly intent: SandboxRecord;
   readonly spec: ContainerSpec;
 }
 
 /** The row of a sandbox that is about to be started. */
-export function toIntent(domain: Domain, plan: Plan): SandboxRecord {
+export function toIntent(domain: Domain, plan: CreatePlan): SandboxRecord {
   const { options, resolved } = plan;
   const nowMs = domain.clock.now();
   return {

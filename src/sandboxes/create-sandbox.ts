@@ -7,13 +7,13 @@ import { isBindFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
-import { toIntent, type Plan, type Wish } from "./create-plan.ts";
+import { toIntent, type CreatePlan, type CreateInput } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
 import { admitMember, followMember } from "./registry-entry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
-import type { Place } from "./team-quota.ts";
+import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
 
@@ -41,14 +41,18 @@ export async function createSandbox(
  * Starts what was checked and resolved before.
  * @throws SandboxError resource_exhausted when there are too many, unavailable when it fails.
  */
-async function startSandbox(domain: Domain, plan: Plan, signal: AbortSignal): Promise<Sandbox> {
+async function startSandbox(
+  domain: Domain,
+  plan: CreatePlan,
+  signal: AbortSignal,
+): Promise<Sandbox> {
   using place = domain.places.take(domain.team);
   return await startInPlace(domain, plan, { place, signal });
 }
 
 /** Where a start has its place, and what ends it before it is over. */
 interface StartTerms {
-  readonly place: Place;
+  readonly place: Reservation;
   readonly signal: AbortSignal;
 }
 
@@ -58,7 +62,7 @@ interface StartTerms {
  */
 export async function startInPlace(
   domain: Domain,
-  plan: Plan,
+  plan: CreatePlan,
   terms: StartTerms,
 ): Promise<Sandbox> {
   const beganMs = performance.now();
@@ -71,10 +75,10 @@ export async function startInPlace(
   return sandbox;
 }
 
-async function start(domain: Domain, plan: Plan, terms: StartTerms): Promise<Sandbox> {
+async function start(domain: Domain, plan: CreatePlan, terms: StartTerms): Promise<Sandbox> {
   const { place, signal } = terms;
   const intent = toIntent(domain, plan);
-  const wish: Wish = { plan, intent, spec: toSpec(domain, intent, plan.resolved.build) };
+  const wish: CreateInput = { plan, intent, spec: toSpec(domain, intent, plan.resolved.build) };
   const started =
     (await startWarm(domain, wish, signal)) ?? (await startCold(domain, wish, signal));
   const { container } = started;
@@ -101,7 +105,7 @@ interface Started {
 
 async function startCold(
   domain: Domain,
-  { plan, intent, spec }: Wish,
+  { plan, intent, spec }: CreateInput,
   signal: AbortSignal,
 ): Promise<Started> {
   domain.store.sandboxes.put(intent);
@@ -129,7 +133,7 @@ async function startCold(
  */
 async function startWarm(
   domain: Domain,
-  wish: Wish,
+  wish: CreateInput,
   signal: AbortSignal,
 ): Promise<Started | undefined> {
   const warm = domain.takeWarm(wish);
@@ -157,7 +161,7 @@ async function startWarm(
 /** The row of a start is its end, too: should it not be written, nothing of the start is left. */
 async function commitOrUndo(
   domain: Domain,
-  plan: Plan,
+  plan: CreatePlan,
   { container, intent }: Started,
 ): Promise<SandboxRecord> {
   try {
@@ -184,7 +188,7 @@ async function undoStart(
     await removeTraces(domain, sandboxId);
   } catch (error) {
     domain.log.error({ op: "sandbox.create", sandboxId, err: error }, "start left traces");
-    domain.later(`start of ${sandboxId}`, () => removeTraces(domain, sandboxId));
+    domain.retry(`start of ${sandboxId}`, () => removeTraces(domain, sandboxId));
   }
 }
 
@@ -204,7 +208,7 @@ const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /** The sandbox runs: from here on it is found again after a crash. */
-function commitStart(domain: Domain, plan: Plan, intent: SandboxRecord): SandboxRecord {
+function commitStart(domain: Domain, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
   const startedAtMs = domain.clock.now();
   const endAtMs = expiryAfter(domain, plan.options.timeoutSeconds, startedAtMs);
   const record: SandboxRecord = { ...intent, state: "running", startedAtMs, endAtMs };

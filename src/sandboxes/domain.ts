@@ -9,26 +9,26 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import { networkSchema } from "../wire/control.ts";
 import { sandboxInTransition, sandboxMissing, type Transition } from "../wire/messages.ts";
-import type { Wish } from "./create-plan.ts";
+import type { CreateInput } from "./create-plan.ts";
 import type { LogBook } from "./log-book.ts";
-import type { Warm } from "./pool.ts";
-import type { Later } from "./retry-cleanup.ts";
+import type { PooledContainer } from "./pool.ts";
+import type { CleanupRetries } from "./retry-cleanup.ts";
 import { beginRun, type Run } from "./run.ts";
 import type { Secrets } from "./secrets.ts";
-import type { Places } from "./team-quota.ts";
+import type { TeamQuota } from "./team-quota.ts";
 import type { Templates } from "./templates.ts";
-import type { Meter } from "./usage-meter.ts";
+import type { UsageMeter } from "./usage-meter.ts";
 
 /** A change may have to wait for others; more rounds than this mean that they never end. */
 const MAX_WAITS = 8;
 
-export interface Domain extends Later {
+export interface Domain extends CleanupRetries {
   readonly engine: Engine;
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
   readonly logBook: LogBook;
-  readonly meter: Meter;
+  readonly meter: UsageMeter;
   readonly secrets: Secrets;
   readonly templates: Templates;
   /** The name under which rows and folders belong to this instance. */
@@ -49,9 +49,9 @@ export interface Domain extends Later {
   /** Tells that an expiry may now be nearer than before. */
   noteExpiry(): void;
   /** A sandbox that was started before and fits, the caller's from then on; undefined for none. */
-  takeWarm(wish: Wish): Warm | undefined;
+  takeWarm(wish: CreateInput): PooledContainer | undefined;
   /** Who may have one more, for all teams. */
-  readonly places: Places;
+  readonly places: TeamQuota;
   /** When somebody last had something to do with a running sandbox, in Unix milliseconds. */
   readonly used: { atMs: number };
   /** Builds whose forks are being started: they are not let go meanwhile. */
@@ -156,7 +156,7 @@ export function noteRecord(domain: Domain, member: Member, changes: Partial<Sand
     member.record = { ...member.record, ...changes };
     const { sandboxId } = member.record;
     domain.log.error({ op: "sandbox.record", sandboxId, err: error }, "not written yet");
-    domain.later(`record of ${sandboxId}`, async () => {
+    domain.retry(`record of ${sandboxId}`, async () => {
       const isThere = domain.members.get(sandboxId) === member && member.ending === undefined;
       if (isThere) domain.store.sandboxes.put(member.record);
     });

@@ -9,7 +9,7 @@ import { networkSchema, type Network } from "../wire/control.ts";
 
 const ALL_TRAFFIC = "0.0.0.0/0";
 
-export interface EgressWish {
+export interface EgressRequest {
   readonly allowsInternet: boolean | null | undefined;
   readonly allowOut?: Network["allowOut"];
   readonly denyOut?: Network["denyOut"];
@@ -20,7 +20,7 @@ export interface EgressWish {
  * @throws SandboxError invalid_argument for an IPv4 address in IPv6, for what is no name of a
  * host, and for too many entries.
  */
-export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressWish): Egress {
+export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressRequest): Egress {
   const domains = allowOut.filter((entry) => isIP(addressOf(entry)) === 0);
   const networks = allowOut.filter((entry) => !domains.includes(entry));
   const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];

@@ -4,7 +4,7 @@
 
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { removeLayers, unnamedFolders } from "./write-build.ts";
 
 /** Another instance may still be starting the forks of a build this young. */
@@ -17,7 +17,9 @@ export async function releaseForkBuild(domain: Domain, buildId: string): Promise
   const build = store.builds.get(buildId);
   if (build === undefined) return;
   const folders = store.transaction(() => forget(store, build));
-  await nowOrLater(domain, `layers of ${buildId}`, () => removeLayers(layersDirectory, folders));
+  await cleanUpOrRetry(domain, `layers of ${buildId}`, () =>
+    removeLayers(layersDirectory, folders),
+  );
 }
 
 /** Forgets what forks of dead instances left; their layers are orphans then. */

@@ -13,13 +13,13 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
-import type { Plan } from "./create-plan.ts";
+import type { CreatePlan } from "./create-plan.ts";
 import { startInPlace } from "./create-sandbox.ts";
 import { changeState, findMember, type Domain, type Member } from "./domain.ts";
 import { releaseForkBuild } from "./fork-builds.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
-import type { Place } from "./team-quota.ts";
+import type { Reservation } from "./team-quota.ts";
 import { checkTimeout } from "./timeout.ts";
 import { writeBuild } from "./write-build.ts";
 
@@ -88,7 +88,7 @@ export async function forkSandbox(
 /** As many places as there are, and a refusal for each of the others. */
 function takePlaces({ places: all, team }: Domain, count: number) {
   const stack = new DisposableStack();
-  const places: Place[] = [];
+  const places: Reservation[] = [];
   const refusals: ForkResult[] = [];
   for (let index = 0; index < count; index += 1) {
     try {
@@ -147,7 +147,7 @@ function toPlan(
   domain: Domain,
   source: SandboxRecord,
   { build, timeoutSeconds }: { readonly build: BuildRecord; readonly timeoutSeconds: number },
-): Plan {
+): CreatePlan {
   const template = domain.store.templates.get(source.templateId);
   if (template === undefined) {
     throw new SandboxError("internal", `template ${source.templateId} is gone`);

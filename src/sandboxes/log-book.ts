@@ -28,7 +28,7 @@ export interface LogBook extends Disposable {
   /** A line of the service itself. */
   note(subject: LogSubject, message: string, fields?: Readonly<Record<string, unknown>>): void;
   /** A line as the daemon sent it: untrusted. Of one that is no log line a mark is left. */
-  take(subject: LogSubject, text: string, place: LinePlace): void;
+  take(subject: LogSubject, text: string, place: LinePosition): void;
   /** A mark in the place of something that is missing. */
   mark(subject: LogSubject, message: string): void;
   /** The cursor of the last line that was taken; empty when there is none. */
@@ -40,7 +40,7 @@ export interface LogBook extends Disposable {
 }
 
 /** Where a line stands among those of its daemon. */
-export interface LinePlace {
+export interface LinePosition {
   /** Kept with the line, so that whoever follows next goes on behind it. */
   readonly cursor: string | undefined;
   /** How many before it are missing. */

@@ -8,12 +8,12 @@ import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
-import { restDaemon, toSpec } from "./boot.ts";
-import { toIntent, type Plan, type Wish } from "./create-plan.ts";
+import { idleDaemon, toSpec } from "./boot.ts";
+import { toIntent, type CreatePlan, type CreateInput } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** What a create without a template gets. */
 const TEMPLATE = "base";
@@ -27,7 +27,7 @@ const FIRST_RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
 
 /** A sandbox that waits, frozen, to be taken. */
-export interface Warm {
+export interface PooledContainer {
   readonly container: Container;
   readonly record: SandboxRecord;
   /** Everything by which its container could differ from that of another sandbox. */
@@ -39,12 +39,12 @@ export interface Pool extends AsyncDisposable {
    * One whose container is exactly what this start asks for; the caller's from then on, also to end
    * it. Undefined when there is none.
    */
-  take(wish: Wish): Warm | undefined;
+  take(wish: CreateInput): PooledContainer | undefined;
 }
 
 /** Keeps `size` sandboxes of the template `base` started. */
 export function startPool(domain: Domain, size: number): Pool {
-  const waiting = new Set<Warm>();
+  const waiting = new Set<PooledContainer>();
   const ends = new Set<Promise<void>>();
   let filling: Promise<void> | undefined;
   let retryMs = FIRST_RETRY_MS;
@@ -75,14 +75,14 @@ export function startPool(domain: Domain, size: number): Pool {
     if (!domain.closing.aborted) filling ??= fill();
   }
 
-  function admit(warm: Warm): void {
+  function admit(warm: PooledContainer): void {
     waiting.add(warm);
     // Its faults are caught inside.
     void warm.container.exit.then(() => discard(warm));
   }
 
   /** Ends one that is no use any more, in the background; the end of the pool waits for it. */
-  function discard(warm: Warm): void {
+  function discard(warm: PooledContainer): void {
     if (!waiting.delete(warm)) return;
     const end = endWarm(domain, warm).finally(() => ends.delete(end));
     ends.add(end);
@@ -114,9 +114,9 @@ export function startPool(domain: Domain, size: number): Pool {
 }
 
 /** Ends one with everything that it has on disk and on record; what fails is done later. */
-async function endWarm(domain: Domain, { container, record }: Warm): Promise<void> {
+async function endWarm(domain: Domain, { container, record }: PooledContainer): Promise<void> {
   const { sandboxId } = record;
-  await nowOrLater(domain, `warm ${sandboxId}`, async () => {
+  await cleanUpOrRetry(domain, `warm ${sandboxId}`, async () => {
     await container[Symbol.asyncDispose]();
     await removeTraces(domain, sandboxId);
   });
@@ -133,25 +133,25 @@ async function wait(domain: Domain, ms: number): Promise<boolean> {
   }
 }
 
-async function startOne(domain: Domain): Promise<Warm> {
+async function startOne(domain: Domain): Promise<PooledContainer> {
   const { closing: signal, store } = domain;
   await requireDiskSpace(domain.directory);
   const resolved = await domain.templates.resolve(TEMPLATE, signal);
-  const plan: Plan = { resolved, mounts: [], options: NO_WISHES };
+  const plan: CreatePlan = { resolved, mounts: [], options: NO_WISHES };
   const record: SandboxRecord = { ...toIntent(domain, plan), state: "pooled" };
   store.sandboxes.put(record);
   let container: Container | undefined;
   try {
     const spec = toSpec(domain, record, resolved.build);
     container = await domain.engine.create(spec, signal);
-    await restDaemon(container, signal);
+    await idleDaemon(container, signal);
     await container.pause();
     await step("pool.frozen");
     signal.throwIfAborted();
     return { container, record, kind: kindOf(spec) };
   } catch (error) {
     const { sandboxId } = record;
-    await nowOrLater(domain, `warm ${sandboxId}`, async () => {
+    await cleanUpOrRetry(domain, `warm ${sandboxId}`, async () => {
       await container?.[Symbol.asyncDispose]();
       await removeTraces(domain, sandboxId);
     });

@@ -66,13 +66,13 @@ export function listContainers(home: string, instance: string): Promise<string[]
 }
 
 /** The private door of an instance: whoever connects proves that the instance lives. */
-export function doorPath(home: string, instance: string): string {
+export function controlSocketPath(home: string, instance: string): string {
   return join(instanceDirectory(home, instance), "door.sock");
 }
 
 /** Whether an instance answers at its private door. */
 export function isAlive(home: string, instance: string): Promise<boolean> {
-  return isListening(doorPath(home, instance));
+  return isListening(controlSocketPath(home, instance));
 }
 
 /**

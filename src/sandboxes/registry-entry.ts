@@ -112,7 +112,7 @@ async function end(domain: Domain, member: Member, reason: string): Promise<void
     domain.log.info({ op: "sandbox.end", sandboxId, reason, outcome: "ok" }, "sandbox.end ok");
   } catch (error) {
     // Nobody reaches it any more; what is left of it must not stay.
-    domain.later(`end of ${sandboxId}`, () => discard(domain, member.record, reason));
+    domain.retry(`end of ${sandboxId}`, () => discard(domain, member.record, reason));
     throw error;
   } finally {
     domain.members.delete(sandboxId);

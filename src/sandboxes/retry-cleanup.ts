@@ -9,13 +9,13 @@ const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
 /** Takes work over. */
-export interface Later {
-  later(subject: string, work: () => Promise<void>): void;
+export interface CleanupRetries {
+  retry(subject: string, work: () => Promise<void>): void;
 }
 
 /** Does now what only cleans up after a change that counts already; what fails is done later. */
-export async function nowOrLater(
-  room: Later & { readonly log: Logger },
+export async function cleanUpOrRetry(
+  room: CleanupRetries & { readonly log: Logger },
   subject: string,
   work: () => Promise<void>,
 ): Promise<void> {
@@ -23,11 +23,11 @@ export async function nowOrLater(
     await work();
   } catch (error) {
     room.log.error({ op: "later", subject, err: error }, "to be tried again");
-    room.later(subject, work);
+    room.retry(subject, work);
   }
 }
 
-export interface LaterOptions {
+export interface CleanupRetriesOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** Fires when the room closes; what is still open then is found by the next start, or by `gc`. */
@@ -35,8 +35,8 @@ export interface LaterOptions {
 }
 
 /** Does the work at once or later; resolves when it is done or given up. Never rejects. */
-export async function doLater(
-  { clock, log, closing }: LaterOptions,
+export async function createCleanupRetries(
+  { clock, log, closing }: CleanupRetriesOptions,
   subject: string,
   work: () => Promise<void>,
 ): Promise<void> {

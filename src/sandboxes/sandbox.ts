@@ -4,7 +4,7 @@ import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { Secrets } from "./secrets.ts";
-import type { MountWish } from "./volumes.ts";
+import type { MountRequest } from "./volumes.ts";
 
 /** A sandbox at one moment. */
 export interface Sandbox {
@@ -28,7 +28,7 @@ export interface Sandbox {
   readonly allowsInternet: boolean | undefined;
   readonly network: Network | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
-  readonly volumeMounts: readonly MountWish[];
+  readonly volumeMounts: readonly MountRequest[];
 }
 
 export interface CreateOptions {
@@ -45,7 +45,7 @@ export interface CreateOptions {
   readonly network: Network | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
   readonly environment: Readonly<Record<string, string>>;
-  readonly volumeMounts: readonly MountWish[];
+  readonly volumeMounts: readonly MountRequest[];
   /** Names only: what they are told goes to the sandbox, not to us. */
   readonly mcpServers?: readonly string[];
 }

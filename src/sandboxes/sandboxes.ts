@@ -38,16 +38,16 @@ import {
   type Connected,
   type ResumeOptions,
 } from "./resume-sandbox.ts";
-import { doLater } from "./retry-cleanup.ts";
+import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox } from "./sandbox.ts";
 import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
-import { createPlaces } from "./team-quota.ts";
+import { createTeamQuota } from "./team-quota.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork, type EgressRules } from "./update-network.ts";
-import { startMeter, type Sample, type SampleRange } from "./usage-meter.ts";
+import { startUsageMeter, type Sample, type SampleRange } from "./usage-meter.ts";
 import {
   createVolume,
   finishVolumes,
@@ -56,7 +56,7 @@ import {
   removeVolume,
   type Volume,
 } from "./volumes.ts";
-import { sleepers, wakeSandbox, type Knock, type Sleeper } from "./wake.ts";
+import { wakeableSandboxes, wakeSandbox, type WakeRequest, type WakeableSandbox } from "./wake.ts";
 
 /** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
 const ENDS_AT_ONCE = 8;
@@ -74,7 +74,7 @@ export interface SandboxesOptions {
   readonly limits: ContainerLimits;
   readonly maxSandboxes: number;
   /** Of each team; undefined for what the shares of the other teams leave. */
-  readonly maxSandboxesPerTeam: number | undefined;
+  readonly maxSandboxesPerTeam?: number | undefined;
   /** Teams of keys that are not in the store. */
   readonly givenTeams: readonly string[];
   /** Sandboxes that are kept started for creates to come; they count for no limit. */
@@ -134,9 +134,9 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
    * @throws SandboxError not_found unless it may be woken, permission_denied without the right
    * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
    */
-  wake(knock: Knock): Promise<Endpoint>;
+  wake(knock: WakeRequest): Promise<Endpoint>;
   /** Those that traffic may wake. */
-  sleepers(): Sleeper[];
+  sleepers(): WakeableSandbox[];
 }
 
 /**
@@ -156,16 +156,16 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const { pending, track } = createTrack();
   /** It never rejects; the end of the room waits for an attempt under way. */
   const later = (subject: string, work: () => Promise<void>) =>
-    void track(doLater({ clock, log, closing: closing.signal }, subject, work));
+    void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
 
   const team = DEFAULT_TEAM;
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, later, layersDirectory, team };
+  const templateOptions = { ...options, retry: later, layersDirectory, team };
   await registerBuiltIns(templateOptions);
   const domain: Domain = {
     ...options,
     team,
-    meter: startMeter({ clock, log, members }),
+    meter: startUsageMeter({ clock, log, members }),
     logBook: startLogBook({ store, clock, log }),
     secrets: await openSecrets(home, store),
     templates: createTemplates(templateOptions),
@@ -176,8 +176,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     noteExpiry: () => expiry.note(),
     takeWarm: (wish) => pool.take(wish),
-    later,
-    places: createPlaces({ ...options, teams, count: () => countByTeam(members) }),
+    retry: later,
+    places: createTeamQuota({ ...options, teams, count: () => countByTeam(members) }),
     used: { atMs: 0 },
     forking: new Set(),
   };
@@ -205,7 +205,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     locate: (sandboxId) => locate(domain, sandboxId),
     endpoints: () => endpoints(domain),
     wake: (knock) => track(wakeSandbox(domain, knock)),
-    sleepers: () => sleepers(domain),
+    sleepers: () => wakeableSandboxes(domain),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();

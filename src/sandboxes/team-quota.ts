@@ -6,10 +6,10 @@
 import { SandboxError } from "../common/errors.ts";
 import { tooManySandboxes } from "../wire/messages.ts";
 
-export interface PlaceRules {
+export interface QuotaRules {
   readonly maxSandboxes: number;
   /** Undefined: what the shares of the other teams leave. */
-  readonly maxSandboxesPerTeam: number | undefined;
+  readonly maxSandboxesPerTeam?: number | undefined;
 }
 
 /** What a team may have, as numbers of sandboxes. */
@@ -21,24 +21,24 @@ export interface Shares {
 }
 
 /** The place of a sandbox that is being started, until it counts by itself. Freed once. */
-export type Place = Disposable;
+export type Reservation = Disposable;
 
-export interface Places {
+export interface TeamQuota {
   /** How many are being started, for all teams. */
   readonly starting: number;
   /** Takes one place, before anything is awaited. @throws SandboxError resource_exhausted */
-  take(team: string): Place;
+  take(team: string): Reservation;
   sharesOf(team: string): Shares;
 }
 
-export interface PlacesOptions extends PlaceRules {
+export interface TeamQuotaOptions extends QuotaRules {
   /** Those that have a key now. */
   teams(): readonly string[];
   /** How many sandboxes each team has that were started, paused ones included. */
   count(): ReadonlyMap<string, number>;
 }
 
-export function createPlaces(options: PlacesOptions): Places {
+export function createTeamQuota(options: TeamQuotaOptions): TeamQuota {
   const starting = new Map<string, number>();
   const sum = () => [...starting.values()].reduce((total, amount) => total + amount, 0);
   return {
@@ -70,7 +70,7 @@ export function createPlaces(options: PlacesOptions): Places {
  * Half of all places are shared out, so that an active team can use what idle ones leave. A team
  * alone has all of them; where there are more teams than places, none has more than half.
  */
-export function toShares(rules: PlaceRules, teams: number): Shares {
+export function toShares(rules: QuotaRules, teams: number): Shares {
   const { maxSandboxes, maxSandboxesPerTeam = maxSandboxes } = rules;
   if (teams <= 1) {
     const limit = Math.min(maxSandboxesPerTeam, maxSandboxes);
@@ -91,7 +91,7 @@ interface Request {
   readonly present: ReadonlyMap<string, number>;
 }
 
-function findFault(rules: PlaceRules, { team, teams, present }: Request): string | undefined {
+function findFault(rules: QuotaRules, { team, teams, present }: Request): string | undefined {
   const { maxSandboxes } = rules;
   const known = new Set([...teams, team]);
   const shares = toShares(rules, known.size);

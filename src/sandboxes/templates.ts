@@ -17,7 +17,7 @@ import {
   resolveTemplate,
   type ResolvedTemplate,
 } from "./resolve-template.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import {
   assignTags,
   listTags,
@@ -108,7 +108,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const folders = eraseTemplate(store, templateId);
-      await nowOrLater(options, `layers of ${templateId}`, async () => {
+      await cleanUpOrRetry(options, `layers of ${templateId}`, async () => {
         await step("template.erased");
         await removeLayers(layersDirectory, folders);
       });

@@ -47,7 +47,7 @@ export interface SampleRange {
   readonly endMs: number | undefined;
 }
 
-export interface Meter extends AsyncDisposable {
+export interface UsageMeter extends AsyncDisposable {
   /** A run began: there is something to measure. */
   note(): void;
   /** Oldest first; empty for a sandbox of which nothing is known. */
@@ -70,11 +70,11 @@ interface History {
 }
 
 /** Measures members that run, every 5 seconds, for as long as there are any. */
-export function startMeter(options: {
+export function startUsageMeter(options: {
   readonly clock: Clock;
   readonly log: Logger;
   readonly members: ReadonlyMap<string, Metered>;
-}): Meter {
+}): UsageMeter {
   const { clock, log, members } = options;
   const histories = new Map<string, History>();
   const end = new AbortController();

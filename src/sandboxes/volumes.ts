@@ -13,7 +13,7 @@ import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import type { Domain } from "./domain.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** Of a team; a list tells all of them at once. */
 const MAX_VOLUMES = 1_000;
@@ -30,7 +30,7 @@ export interface Volume extends VolumeRecord {
 }
 
 /** A volume by name, and where it is seen. */
-export interface MountWish {
+export interface MountRequest {
   readonly name: string;
   readonly path: string;
 }
@@ -67,7 +67,9 @@ export async function createVolume(domain: Domain, name: string): Promise<Volume
     await step("volume.recorded");
     await makeFolder(domain, volume.volumeId);
   } catch (error) {
-    await nowOrLater(domain, `volume ${name}`, async () => store.volumes.remove(volume.volumeId));
+    await cleanUpOrRetry(domain, `volume ${name}`, async () =>
+      store.volumes.remove(volume.volumeId),
+    );
     throw toSandboxError(error, "volume");
   }
   await step("volume.made");
@@ -116,7 +118,7 @@ export async function removeVolume(domain: Domain, volumeId: string): Promise<vo
     }
     store.volumes.remove(volumeId);
   });
-  await nowOrLater(domain, `volume ${volumeId}`, async () => {
+  await cleanUpOrRetry(domain, `volume ${volumeId}`, async () => {
     await step("volume.erased");
     await removeTree(volumeDirectory(domain, volumeId));
   });
@@ -128,7 +130,7 @@ export async function removeVolume(domain: Domain, volumeId: string): Promise<vo
  */
 export function resolveMounts(
   domain: Domain,
-  wishes: readonly MountWish[],
+  wishes: readonly MountRequest[],
 ): SandboxRecord["volumeMounts"] {
   if (wishes.length > MAX_MOUNTS) {
     throw new SandboxError("invalid_argument", `at most ${MAX_MOUNTS} volumes can be mounted`);

@@ -16,7 +16,7 @@ const MIN_WOKEN_SECONDS = 300;
 const MAX_WAIT_MS = 60_000;
 
 /** A request at the door of a sandbox that does not run. */
-export interface Knock {
+export interface WakeRequest {
   readonly sandboxId: string;
   readonly port: number;
   /** The token for the daemon, as sent. */
@@ -26,14 +26,14 @@ export interface Knock {
 }
 
 /** A sandbox that traffic may wake. */
-export type Sleeper = Pick<Endpoint, "sandboxId" | "accessToken">;
+export type WakeableSandbox = Pick<Endpoint, "sandboxId" | "accessToken">;
 
 /**
  * Wakes a paused sandbox; one that runs by then is just found.
  * @throws SandboxError not_found unless it may be woken, permission_denied without the right
  * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
  */
-export async function wakeSandbox(domain: Domain, knock: Knock): Promise<Endpoint> {
+export async function wakeSandbox(domain: Domain, knock: WakeRequest): Promise<Endpoint> {
   const member = domain.members.get(knock.sandboxId);
   if (member === undefined || !isWakeable(member)) throw notFound();
   if (!mayWake(domain, member, knock)) {
@@ -62,7 +62,7 @@ export async function wakeSandbox(domain: Domain, knock: Knock): Promise<Endpoin
 }
 
 /** Those that traffic may wake now. */
-export function sleepers(domain: Domain): Sleeper[] {
+export function wakeableSandboxes(domain: Domain): WakeableSandbox[] {
   return [...domain.members.values()]
     .filter((member) => member.run === undefined && isWakeable(member))
     .map(({ record: { sandboxId, isSecured } }) => ({
@@ -78,7 +78,7 @@ function isWakeable({ record, ending, phase }: Member): boolean {
 }
 
 /** Only who could enter the running sandbox may wake it. */
-function mayWake({ secrets }: Domain, { record }: Member, knock: Knock): boolean {
+function mayWake({ secrets }: Domain, { record }: Member, knock: WakeRequest): boolean {
   const { sandboxId, isSecured, isPrivate } = record;
   if (knock.port === ENVD_PORT) {
     return !isSecured || isEqual(knock.accessToken, secrets.accessToken(sandboxId));

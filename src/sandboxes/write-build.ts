@@ -10,7 +10,7 @@ import type { BuildRecord, Store } from "../store/store.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Domain, Member } from "./domain.ts";
 import { countBuiltIn, layerFolders, toLayers } from "./layer-folders.ts";
-import { nowOrLater } from "./retry-cleanup.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /**
  * Each snapshot of a snapshot adds a layer, which makes every look for a name that is not there
@@ -58,7 +58,7 @@ export async function writeBuild<T>(
     return plan.commit({ ...build, status: "ready" });
   } catch (error) {
     const fault = await toDiskFault(error, domain.layersDirectory);
-    await nowOrLater(domain, `layer ${buildId}`, async () => {
+    await cleanUpOrRetry(domain, `layer ${buildId}`, async () => {
       for (const path of [directory, topOf(directory)]) {
         await removeTree(path);
       }

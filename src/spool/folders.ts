@@ -23,7 +23,7 @@ export interface SpoolName {
 }
 
 /** Where a spool lies. */
-export interface SpoolPlace extends SpoolName {
+export interface SpoolLocation extends SpoolName {
   readonly sandboxId: string;
   readonly folder: string;
 }
@@ -35,7 +35,7 @@ export function sandboxFolder(root: string, sandboxId: string): string {
 }
 
 /** Where a spool of this name lies. @throws SandboxError invalid_argument for a malformed name. */
-export function placeOf(root: string, sandboxId: string, spool: SpoolName): SpoolPlace {
+export function locationOf(root: string, sandboxId: string, spool: SpoolName): SpoolLocation {
   const base = `${spool.name}.${spool.createdAtMs}.${spool.owner}`;
   if (!SPOOL_PATTERN.test(base)) {
     throw new SandboxError("invalid_argument", "name of a spool is malformed");
@@ -44,7 +44,7 @@ export function placeOf(root: string, sandboxId: string, spool: SpoolName): Spoo
 }
 
 /** The spools of a sandbox, the newest first. */
-export async function listSpools(root: string, sandboxId: string): Promise<SpoolPlace[]> {
+export async function listSpools(root: string, sandboxId: string): Promise<SpoolLocation[]> {
   const folder = sandboxFolder(root, sandboxId);
   return (await listFolder(folder))
     .flatMap((base) => {

@@ -2,7 +2,7 @@
 
 import { statfs } from "node:fs/promises";
 import { removeTree } from "../common/remove-tree.ts";
-import type { SpoolPlace } from "./folders.ts";
+import type { SpoolLocation } from "./folders.ts";
 import { listEntries, type Entry } from "./survey.ts";
 import type { Room } from "./writer.ts";
 
@@ -24,7 +24,7 @@ export interface QuotaLimits {
 
 export interface Quota {
   /** Room for a new file, which is made by dropping what ended where that is needed. */
-  room(place: SpoolPlace, bytes: number): Promise<Room>;
+  room(place: SpoolLocation, bytes: number): Promise<Room>;
 }
 
 /** A quota over the folder of all spools. */

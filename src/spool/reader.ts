@@ -2,11 +2,11 @@
 
 import { join } from "node:path";
 import { readLayout, segmentName, type Layout } from "./folders.ts";
-import { readSegment, type Piece, type Segment, type Volumes } from "./segment.ts";
+import { readSegment, type Piece, type Segment, type StreamSizes } from "./segment.ts";
 
 /** How much was written, kept or not. */
 export interface Extent {
-  readonly written: Volumes;
+  readonly written: StreamSizes;
   /** Position behind the last byte. */
   readonly end: number;
   /** What is no longer kept; both ends are equal when all is. */
@@ -59,7 +59,7 @@ async function readAt(folder: string, start: number): Promise<Segment | undefine
   return readSegment(join(folder, segmentName(start)));
 }
 
-/** Pieces that follow each other in one voice, as one. */
+/** Pieces that follow each other in one stream, as one. */
 function mergePieces(pieces: readonly Piece[]): readonly Piece[] {
   const merged: { stream: Piece["stream"]; start: number; end: number; parts: Buffer[] }[] = [];
   for (const { stream, start, bytes } of pieces) {

@@ -1,5 +1,5 @@
 /**
- * One file of a spool: a header that says how much came before, then frames, each of one voice.
+ * One file of a spool: a header that says how much came before, then frames, each of one stream.
  * It is only ever appended to, so a reader takes what is there, a torn last frame included.
  */
 
@@ -7,16 +7,16 @@ import { readFile } from "node:fs/promises";
 import { causeCode } from "../common/errors.ts";
 
 /** Who wrote: the program, or this server about what is missing. */
-export type Voice = "stdout" | "stderr" | "note";
+export type SpoolStream = "stdout" | "stderr" | "note";
 
-const VOICES = ["stdout", "stderr", "note"] as const satisfies readonly Voice[];
+const STREAMS = ["stdout", "stderr", "note"] as const satisfies readonly SpoolStream[];
 
-/** Bytes by voice. */
-export type Volumes = Record<Voice, number>;
+/** Bytes by stream. */
+export type StreamSizes = Record<SpoolStream, number>;
 
-/** Bytes of one voice that were written without a break. */
+/** Bytes of one stream that were written without a break. */
 export interface Piece {
-  readonly stream: Voice;
+  readonly stream: SpoolStream;
   /** Position of the first byte in the whole output. */
   readonly start: number;
   readonly bytes: Buffer;
@@ -24,31 +24,31 @@ export interface Piece {
 
 /** What a file of a spool holds. */
 export interface Segment {
-  /** What came before this file, by voice; the sum is the position of its first byte. */
-  readonly before: Volumes;
+  /** What came before this file, by stream; the sum is the position of its first byte. */
+  readonly before: StreamSizes;
   readonly pieces: readonly Piece[];
   /** Position behind its last byte. */
   readonly end: number;
 }
 
 const MAGIC = "smcpspl1";
-export const HEADER_BYTES = MAGIC.length + VOICES.length * 8;
+export const HEADER_BYTES = MAGIC.length + STREAMS.length * 8;
 export const FRAME_HEADER_BYTES = 4;
-/** The voice takes the upper bits of a frame's header, the length the rest. */
+/** The stream takes the upper bits of a frame's header, the length the rest. */
 const VOICE_SHIFT = 28;
 const LENGTH_MASK = (1 << VOICE_SHIFT) - 1;
 
 /** The sum over all voices: a position. */
-export function totalOf(volumes: Volumes): number {
+export function totalOf(volumes: StreamSizes): number {
   return volumes.stdout + volumes.stderr + volumes.note;
 }
 
 /** The first bytes of a file. */
-export function encodeHeader(before: Volumes): Buffer {
+export function encodeHeader(before: StreamSizes): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.write(MAGIC, "latin1");
-  for (const [index, voice] of VOICES.entries()) {
-    header.writeBigUInt64LE(BigInt(before[voice]), MAGIC.length + index * 8);
+  for (const [index, stream] of STREAMS.entries()) {
+    header.writeBigUInt64LE(BigInt(before[stream]), MAGIC.length + index * 8);
   }
   return header;
 }
@@ -57,9 +57,9 @@ export function encodeHeader(before: Volumes): Buffer {
 export function writeFrameHeader(
   target: Buffer,
   at: number,
-  frame: { readonly voice: Voice; readonly length: number },
+  frame: { readonly stream: SpoolStream; readonly length: number },
 ): void {
-  target.writeUInt32LE(VOICES.indexOf(frame.voice) * 2 ** VOICE_SHIFT + frame.length, at);
+  target.writeUInt32LE(STREAMS.indexOf(frame.stream) * 2 ** VOICE_SHIFT + frame.length, at);
 }
 
 /** A file of a spool; undefined when it is gone or none. */
@@ -80,15 +80,15 @@ function decodeSegment(file: Buffer): Segment | undefined {
     return undefined;
   }
   const before = { stdout: 0, stderr: 0, note: 0 };
-  for (const [index, voice] of VOICES.entries()) {
-    before[voice] = Number(file.readBigUInt64LE(MAGIC.length + index * 8));
+  for (const [index, stream] of STREAMS.entries()) {
+    before[stream] = Number(file.readBigUInt64LE(MAGIC.length + index * 8));
   }
   const pieces: Piece[] = [];
   let position = totalOf(before);
   let at = HEADER_BYTES;
   while (at + FRAME_HEADER_BYTES < file.length) {
     const word = file.readUInt32LE(at);
-    const stream = VOICES[word >>> VOICE_SHIFT];
+    const stream = STREAMS[word >>> VOICE_SHIFT];
     if (stream === undefined) break;
     at += FRAME_HEADER_BYTES;
     const bytes = file.subarray(at, at + (word & LENGTH_MASK));

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
-import { listSpools, placeOf, readLayout, segmentName, type SpoolPlace } from "./folders.ts";
+import { listSpools, locationOf, readLayout, segmentName, type SpoolLocation } from "./folders.ts";
 import { isLeased, startLease } from "./lease.ts";
 import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
 import { measureSpool, type Extent } from "./reader.ts";
@@ -22,7 +22,7 @@ const COLLECT_MS = 60_000;
 
 /** A spool that was found. */
 export interface FoundSpool {
-  readonly place: SpoolPlace;
+  readonly place: SpoolLocation;
   /** How it ended, in the words of its owner; undefined when it has not. */
   readonly ending: Readonly<Record<string, unknown>> | undefined;
   /** Whether somebody writes it. */
@@ -49,7 +49,7 @@ export interface Spools extends AsyncDisposable {
   /** The newest spool of a name; undefined when there is none. */
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
   /** Goes on with a spool whose owner is dead; undefined when another was quicker. */
-  takeOver(place: SpoolPlace, limits: SpoolLimits): Promise<TakenSpool | undefined>;
+  takeOver(place: SpoolLocation, limits: SpoolLimits): Promise<TakenSpool | undefined>;
 }
 
 export interface SpoolKey {
@@ -101,7 +101,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     await opening;
   }
 
-  async function makeFolder({ folder }: SpoolPlace): Promise<void> {
+  async function makeFolder({ folder }: SpoolLocation): Promise<void> {
     await requireOpen();
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
@@ -109,7 +109,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   return {
     create({ sandboxId, name }, spoolLimits) {
-      const place = placeOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
+      const place = locationOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
       return createSpoolWriter({ place, limits: spoolLimits, ...shared });
     },
     async find({ sandboxId, name }) {
@@ -124,7 +124,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     },
     async takeOver(place, spoolLimits) {
       await requireOpen();
-      const mine = placeOf(root, place.sandboxId, { ...place, owner: owner() });
+      const mine = locationOf(root, place.sandboxId, { ...place, owner: owner() });
       try {
         // Of several who try, the one that renames it has it.
         await rename(place.folder, mine.folder);

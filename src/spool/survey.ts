@@ -4,13 +4,13 @@ import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
-import { END_FILE, listFolder, listSandboxes, listSpools, type SpoolPlace } from "./folders.ts";
+import { END_FILE, listFolder, listSandboxes, listSpools, type SpoolLocation } from "./folders.ts";
 
 /** How a spool ended: the moment, and whatever its owner wrote about it. */
 const endingSchema = z.looseObject({ endedAtMs: z.number() });
 
 export interface Entry {
-  readonly place: SpoolPlace;
+  readonly place: SpoolLocation;
   readonly bytes: number;
   /** Undefined while it goes on, or when its owner died over it. */
   readonly endedAtMs: number | undefined;
@@ -27,7 +27,7 @@ export async function listEntries(root: string): Promise<Entry[]> {
   return entries;
 }
 
-async function look(place: SpoolPlace): Promise<Entry> {
+async function look(place: SpoolLocation): Promise<Entry> {
   let bytes = 0;
   let changedAtMs = place.createdAtMs;
   for (const name of await listFolder(place.folder)) {
@@ -42,7 +42,7 @@ async function look(place: SpoolPlace): Promise<Entry> {
 
 /** How a spool ended; undefined while it goes on, or when its owner died over it. */
 export async function readEnding(
-  place: SpoolPlace,
+  place: SpoolLocation,
 ): Promise<z.infer<typeof endingSchema> | undefined> {
   try {
     const text = await readFile(join(place.folder, END_FILE), "utf8");

@@ -7,7 +7,7 @@
 import { open, rename, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { END_FILE, headName, segmentName, type SpoolPlace } from "./folders.ts";
+import { END_FILE, headName, segmentName, type SpoolLocation } from "./folders.ts";
 import type { Extent } from "./reader.ts";
 import {
   encodeHeader,
@@ -15,8 +15,8 @@ import {
   HEADER_BYTES,
   totalOf,
   writeFrameHeader,
-  type Voice,
-  type Volumes,
+  type SpoolStream,
+  type StreamSizes,
 } from "./segment.ts";
 
 const FIRST_BUFFER_BYTES = 4 * 1024;
@@ -40,19 +40,19 @@ export interface SpoolLimits {
 export type Room = "free" | "tight" | "none";
 
 export interface SpoolWriterOptions {
-  readonly place: SpoolPlace;
+  readonly place: SpoolLocation;
   readonly limits: SpoolLimits;
   /** What is there already when a spool is taken over; absent for a new one. */
   readonly extent?: Extent;
   readonly files?: readonly SpoolFile[];
   /** Called once. Rejects when nothing can be written at all. */
-  makeFolder(place: SpoolPlace): Promise<void>;
+  makeFolder(place: SpoolLocation): Promise<void>;
   /** Asked before each new file. */
-  room(place: SpoolPlace, bytes: number): Promise<Room>;
+  room(place: SpoolLocation, bytes: number): Promise<Room>;
 }
 
 export interface SpoolWriter {
-  readonly place: SpoolPlace;
+  readonly place: SpoolLocation;
   /** Position behind the last byte that was appended. */
   readonly end: number;
   /** What was written and is no longer kept. */
@@ -62,7 +62,7 @@ export interface SpoolWriter {
   /** Asked for, others can find the spool as soon as can be; resolves then, or when they never will. */
   readonly announced: Promise<void>;
   /** Takes bytes; the promise, when there is one, must be awaited before more come. */
-  append(voice: Voice, bytes: Uint8Array): Promise<void> | undefined;
+  append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined;
   /** Resolves when everything appended so far is on the disk or lost. */
   flush(): Promise<void>;
   /** Writes the rest and lets go of the file; what may come later begins another one. */
@@ -76,9 +76,9 @@ interface Gathering {
   filled: number;
   /** Where the header of the frame lies that can still grow; -1 without one. */
   frameAt: number;
-  voice: Voice;
+  stream: SpoolStream;
   /** What came before the first byte of this buffer. */
-  before: Volumes;
+  before: StreamSizes;
 }
 
 /** A file of a spool, by the position of its first byte of output. */
@@ -100,9 +100,9 @@ export function createSpoolWriter(options: SpoolWriterOptions): SpoolWriter {
 }
 
 class Writer implements SpoolWriter {
-  readonly place: SpoolPlace;
+  readonly place: SpoolLocation;
   readonly #options: SpoolWriterOptions;
-  readonly #written: Volumes;
+  readonly #written: StreamSizes;
   #gap: { readonly start: number; readonly end: number };
   #gathering: Gathering;
   #spare: Buffer | undefined;
@@ -149,11 +149,11 @@ class Writer implements SpoolWriter {
     return this.#failure;
   }
 
-  append(voice: Voice, bytes: Uint8Array): Promise<void> | undefined {
+  append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined {
     if (this.#isClosed) return undefined;
-    const taken = this.#gather(voice, bytes);
+    const taken = this.#gather(stream, bytes);
     this.#plan();
-    return taken === bytes.length ? undefined : this.#appendRest(voice, bytes.subarray(taken));
+    return taken === bytes.length ? undefined : this.#appendRest(stream, bytes.subarray(taken));
   }
 
   async flush(): Promise<void> {
@@ -189,13 +189,13 @@ class Writer implements SpoolWriter {
     this.#gathering = this.#emptyGathering(Buffer.alloc(0));
   }
 
-  async #appendRest(voice: Voice, rest: Uint8Array): Promise<void> {
+  async #appendRest(stream: SpoolStream, rest: Uint8Array): Promise<void> {
     let left = rest;
     while (left.length > 0) {
       this.#write();
       // oxlint-disable-next-line no-await-in-loop
       await this.#settle();
-      left = left.subarray(this.#gather(voice, left));
+      left = left.subarray(this.#gather(stream, left));
     }
   }
 
@@ -211,27 +211,27 @@ class Writer implements SpoolWriter {
   }
 
   /** Copies what fits; returns how much that was. After a failure everything fits. */
-  #gather(voice: Voice, bytes: Uint8Array): number {
+  #gather(stream: SpoolStream, bytes: Uint8Array): number {
     if (this.#failure !== undefined) {
-      this.#written[voice] += bytes.length;
+      this.#written[stream] += bytes.length;
       return bytes.length;
     }
     const gathering = this.#gathering;
-    const grows = gathering.frameAt !== -1 && gathering.voice === voice;
+    const grows = gathering.frameAt !== -1 && gathering.stream === stream;
     const header = grows ? 0 : FRAME_HEADER_BYTES;
     makeRoom(gathering, header + bytes.length);
     const length = Math.min(bytes.length, gathering.buffer.length - gathering.filled - header);
     if (length <= 0) return 0;
     if (!grows) {
       gathering.frameAt = gathering.filled;
-      gathering.voice = voice;
+      gathering.stream = stream;
       gathering.filled += header;
     }
     gathering.buffer.set(bytes.subarray(0, length), gathering.filled);
     gathering.filled += length;
     const whole = gathering.filled - gathering.frameAt - FRAME_HEADER_BYTES;
-    writeFrameHeader(gathering.buffer, gathering.frameAt, { voice, length: whole });
-    this.#written[voice] += length;
+    writeFrameHeader(gathering.buffer, gathering.frameAt, { stream, length: whole });
+    this.#written[stream] += length;
     return length;
   }
 
@@ -257,7 +257,7 @@ class Writer implements SpoolWriter {
   }
 
   #emptyGathering(buffer: Buffer): Gathering {
-    return { buffer, filled: 0, frameAt: -1, voice: "stdout", before: { ...this.#written } };
+    return { buffer, filled: 0, frameAt: -1, stream: "stdout", before: { ...this.#written } };
   }
 
   async #put({ buffer, filled, before }: Gathering): Promise<void> {
@@ -268,7 +268,7 @@ class Writer implements SpoolWriter {
     this.#durable = totalOf(this.#gathering.before);
   }
 
-  async #fileFor(before: Volumes, bytes: number): Promise<OpenFile> {
+  async #fileFor(before: StreamSizes, bytes: number): Promise<OpenFile> {
     const { fileBytes } = this.#options.limits;
     if (this.#file !== undefined && this.#file.bytes + bytes <= fileBytes) return this.#file;
     await this.#closeFile();

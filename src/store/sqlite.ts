@@ -12,7 +12,7 @@ import { isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 import { openTemplates } from "./templates.ts";
 import { inTransaction } from "./transaction.ts";
-import { openFacts } from "./values.ts";
+import { openValues } from "./values.ts";
 import { openVolumes } from "./volumes.ts";
 
 const MEMORY = ":memory:";
@@ -37,7 +37,7 @@ export function openStore(options: { readonly path: string }): Store {
     builds: openBuilds(state),
     volumes: openVolumes(state),
     keys: openKeys(state),
-    facts: openFacts(state),
+    facts: openValues(state),
     logs: openLogs(logs),
     transaction: (work) => inTransaction(state, work),
     [Symbol.dispose]() {

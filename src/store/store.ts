@@ -244,7 +244,7 @@ export interface LogTable {
 }
 
 /** Single values such as the fingerprint of the seed. */
-export interface FactTable {
+export interface ValueTable {
   get(name: string): string | undefined;
   put(name: string, value: string): void;
 }
@@ -256,7 +256,7 @@ export interface Store extends Disposable {
   readonly volumes: VolumeTable;
   readonly keys: KeyTable;
   readonly logs: LogTable;
-  readonly facts: FactTable;
+  readonly facts: ValueTable;
   /** All or nothing, durable when it returns. Does not nest. Logs are not part of it. */
   transaction<T>(work: () => T): T;
 }

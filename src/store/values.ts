@@ -2,9 +2,9 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { prepare } from "./statement.ts";
-import type { FactTable } from "./store.ts";
+import type { ValueTable } from "./store.ts";
 
-export function openFacts(database: DatabaseSync): FactTable {
+export function openValues(database: DatabaseSync): ValueTable {
   const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
   const upsert = prepare(
     database,

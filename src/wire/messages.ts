@@ -76,7 +76,7 @@ export function timeoutTooLong(hours: number): string {
 }
 
 /** How many sandboxes there are and may be, for a team and for the service. */
-export interface SandboxFigures {
+export interface SandboxCounts {
   readonly own: number;
   readonly limit: number;
   readonly guaranteed: number;
@@ -84,7 +84,7 @@ export interface SandboxFigures {
 }
 
 /** With the figures of the team, and without those of the others. */
-export function tooManySandboxes(figures: SandboxFigures): string {
+export function tooManySandboxes(figures: SandboxCounts): string {
   const { own, limit, guaranteed, maxSandboxes } = figures;
   const isOwn = own >= limit && limit < maxSandboxes;
   const reached = isOwn ? limit : maxSandboxes;

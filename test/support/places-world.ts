@@ -1,7 +1,11 @@
 /** Teams that take, free and lose places in an order that chance gives, and what was promised them. */
 
 import { SandboxError } from "../../src/common/errors.ts";
-import { createPlaces, type Place, type Places } from "../../src/sandboxes/team-quota.ts";
+import {
+  createTeamQuota,
+  type Reservation,
+  type TeamQuota,
+} from "../../src/sandboxes/team-quota.ts";
 import type { Random } from "./random.ts";
 
 /** Teams with their starts and sandboxes, and what the rule promised about them. */
@@ -11,9 +15,9 @@ export class PlacesWorld {
   readonly teams: readonly string[];
   readonly maxSandboxes: number;
   readonly #random: Random;
-  readonly #places: Places;
+  readonly #places: TeamQuota;
   readonly #alive = new Map<string, number>();
-  readonly #starting: { readonly team: string; readonly place: Place }[] = [];
+  readonly #starting: { readonly team: string; readonly place: Reservation }[] = [];
   readonly #keyed: Set<string>;
   /** Once a key was made or taken away, others may have what is now somebody's share. */
   #isSteady = true;
@@ -23,7 +27,7 @@ export class PlacesWorld {
     this.teams = ["a", "b", "c", "d", "e"].slice(0, 2 + random.below(4));
     this.maxSandboxes = 1 + random.below(30);
     this.#keyed = new Set(this.teams);
-    this.#places = createPlaces({
+    this.#places = createTeamQuota({
       maxSandboxes: this.maxSandboxes,
       maxSandboxesPerTeam: random.once(2) ? undefined : 1 + random.below(30),
       teams: () => [...this.#keyed],

@@ -5,9 +5,9 @@ import { tmpdir, userInfo } from "node:os";
 import { join, resolve } from "node:path";
 import { Agent, request } from "undici";
 import {
-  startEmbedded,
-  type Embedded,
-  type EmbeddedOptions,
+  startEmbeddedService,
+  type EmbeddedService,
+  type EmbeddedServiceOptions,
 } from "../../src/commands/embedded-service.ts";
 import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
@@ -32,7 +32,7 @@ export interface Call {
 }
 
 export interface TestService extends AsyncDisposable {
-  readonly embedded: Embedded;
+  readonly embedded: EmbeddedService;
   readonly home: string;
   /** The way to the private door. */
   readonly dispatcher: Agent;
@@ -49,7 +49,7 @@ export interface TestService extends AsyncDisposable {
 
 /** Starts a service; what the test does not say is small and local. */
 export async function startTestService(
-  options: Partial<EmbeddedOptions> & { readonly clock?: Clock } = {},
+  options: Partial<EmbeddedServiceOptions> & { readonly clock?: Clock } = {},
 ): Promise<TestService> {
   await using stack = new AsyncDisposableStack();
   const home = options.home ?? (await mkdtemp(join(tmpdir(), "smcp-svc-")));
@@ -59,7 +59,7 @@ export async function startTestService(
   const { username } = userInfo();
   const builtIn = { defaultUser: username, defaultWorkdir: work, find: async () => [] };
   const embedded = stack.use(
-    await startEmbedded({
+    await startEmbeddedService({
       home,
       instance: undefined,
       engine: createBareEngine({ command: [process.execPath, DAEMON] }),

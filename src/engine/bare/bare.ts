@@ -10,7 +10,7 @@ import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { removeEmpty } from "../../common/files.ts";
 import { withDeadline } from "../../common/lifetime.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
-import { TOOL_ENVIRONMENT } from "../host/find-program.ts";
+import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { killGroup } from "../host/run-program.ts";
 import { dialControlSocket, dialPort, SOCKET_NAMES } from "../network/container-sockets.ts";
 import { launcherCommand } from "../oci/launcher.ts";
@@ -77,7 +77,7 @@ async function startRun(
     ["exec", ...command],
   ]);
   const child = spawn(file, args, {
-    env: TOOL_ENVIRONMENT,
+    env: PROGRAM_ENVIRONMENT,
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });

@@ -8,7 +8,7 @@ import { mkdir, rm } from "node:fs/promises";
 import { request, type RequestOptions } from "node:http";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { TOOL_ENVIRONMENT } from "../host/find-program.ts";
+import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { killGroup } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { launcherCommand } from "../oci/launcher.ts";
@@ -58,7 +58,7 @@ async function rehearse(
     ["listen", SOCKET_NAMES.control],
     ["exec", ...program, join(folder, "node"), ...flags, ...daemonWords(folder), "keep"],
   ]);
-  const child = spawn(file, args, { env: TOOL_ENVIRONMENT, stdio: "ignore", detached: true });
+  const child = spawn(file, args, { env: PROGRAM_ENVIRONMENT, stdio: "ignore", detached: true });
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   child.once("error", () => end()).once("exit", () => end());
   const timer = setTimeout(() => killGroup(child.pid), TIMEOUT_MS);

@@ -24,7 +24,7 @@ import { draftOf } from "../../common/files.ts";
 import { step } from "../../common/steps.ts";
 import { discardFolder, removeDeadDrafts, removeDrafts } from "../host/drafts.ts";
 import { createOnce } from "../host/once.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { DAEMONS } from "../storage/prune.ts";
 import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
 import { copyLoader } from "./loader.ts";
@@ -172,7 +172,7 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
   const loaders = new Set<string>();
   for (const [name, path] of Object.entries(parts.programs)) {
     await copyFile(path, join(draft, name), constants.COPYFILE_FICLONE);
-    const needs = parseLibraries(await runTool(["ldd", path]));
+    const needs = parseLibraries(await runProgram(["ldd", path]));
     for (const library of needs.libraries) libraries.add(library);
     loaders.add(needs.loader);
   }

@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { causeCode } from "../../common/errors.ts";
 
 /** The only variable that a program of the host gets from us. */
-export const TOOL_ENVIRONMENT = {
+export const PROGRAM_ENVIRONMENT = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 } as const;
 
 /** Finds a program by name in the path that our tools get, or checks a path. */
 export function findProgram(name: string): string | undefined {
-  const folders = name.includes("/") ? [""] : TOOL_ENVIRONMENT.PATH.split(":");
+  const folders = name.includes("/") ? [""] : PROGRAM_ENVIRONMENT.PATH.split(":");
   for (const folder of folders) {
     const path = folder === "" ? name : join(folder, name);
     if (isProgram(path)) return path;

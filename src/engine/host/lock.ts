@@ -9,7 +9,7 @@ import { once } from "node:events";
 import { open, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
-import { TOOL_ENVIRONMENT } from "./find-program.ts";
+import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
 
 /** What is made, or removed, by one process of a home at a time; each is a file of the home. */
@@ -118,7 +118,7 @@ async function lockFile(
   const words = ["-MErrno", "-e", TAKE, String(DESCRIPTOR), String(operation)];
   const [program, ...tied] = TIED;
   const child = spawn(program, [...tied, "perl", ...words], {
-    env: TOOL_ENVIRONMENT,
+    env: PROGRAM_ENVIRONMENT,
     stdio: ["ignore", "ignore", "ignore", file.fd],
     // A group of its own, as with every tool.
     detached: true,

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import type { Writable } from "node:stream";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/log.ts";
-import { TOOL_ENVIRONMENT } from "./find-program.ts";
+import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 
 /**
  * What nobody waits for any more must not go on: a mount that comes about after its service died
@@ -17,7 +17,7 @@ const TIES_ITSELF = "perl";
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const DEFAULT_TIMEOUT_MS = 30_000;
 
-export interface ToolOptions {
+export interface ProgramOptions {
   /** Default 30 s; then the program and its process group are killed. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
@@ -32,9 +32,9 @@ export interface ToolOptions {
  * Runs a program to its end and returns its standard output, at most 256 KiB.
  * @throws SandboxError unavailable when it fails, deadline_exceeded or canceled when it was ended.
  */
-export async function runTool(
+export async function runProgram(
   command: readonly [string, ...string[]],
-  options: ToolOptions = {},
+  options: ProgramOptions = {},
 ): Promise<string> {
   const [file] = command;
   const timeout = AbortSignal.timeout(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
@@ -43,7 +43,7 @@ export async function runTool(
   const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];
   const child = spawn(program, words, {
     cwd: options.cwd,
-    env: TOOL_ENVIRONMENT,
+    env: PROGRAM_ENVIRONMENT,
     stdio: ["pipe", "pipe", "pipe"],
     // A group of its own: at the deadline its helpers end with it.
     detached: true,
@@ -74,7 +74,7 @@ export async function runTool(
 }
 
 /** Never fails: a rejection is the caller's own, and no word then. */
-async function feed(stdin: Writable, input: ToolOptions["input"]): Promise<void> {
+async function feed(stdin: Writable, input: ProgramOptions["input"]): Promise<void> {
   if (input instanceof Promise) stdin.end(await input.catch(() => ""));
   else stdin.end(input ?? "");
 }

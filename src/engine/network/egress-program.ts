@@ -10,11 +10,11 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { withDeadline } from "../../common/lifetime.ts";
-import type { Order, Settings } from "../../egress/control-messages.ts";
-import { TOOL_ENVIRONMENT } from "../host/find-program.ts";
+import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
+import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
-import { NEVER_REACHED } from "./egress.ts";
-import { DOOR_PORTS, gatewayAddress } from "./router-rules.ts";
+import { BLOCKED_NETWORKS } from "./egress.ts";
+import { PROXY_PORTS, gatewayAddress } from "./router-rules.ts";
 
 /** An account of its own for each router, above the ids of all containers. */
 const FIRST_USER = 2_000_000_000;
@@ -111,7 +111,7 @@ async function forget(running: Run | undefined, sender: string): Promise<void> {
 interface Run {
   readonly child: ChildProcess;
   /** Resolves once the program has done what the line says. */
-  send(line: Settings | Order): Promise<void>;
+  send(line: Settings | ControlMessage): Promise<void>;
 }
 
 async function startRun(options: EgressProgramOptions): Promise<Run> {
@@ -133,14 +133,18 @@ async function startRun(options: EgressProgramOptions): Promise<Run> {
     ["run", "sandbox-mcp-egress", ...words],
   ]);
   const child = spawn(file, args, {
-    env: TOOL_ENVIRONMENT,
+    env: PROGRAM_ENVIRONMENT,
     stdio: ["pipe", "pipe", "ignore"],
     detached: true,
   });
   const send = createLink(child);
   try {
-    const never = [...NEVER_REACHED, ...hosts];
-    const ports = { namePort: DOOR_PORTS.names, webPort: DOOR_PORTS.web, tlsPort: DOOR_PORTS.tls };
+    const never = [...BLOCKED_NETWORKS, ...hosts];
+    const ports = {
+      namePort: PROXY_PORTS.names,
+      webPort: PROXY_PORTS.web,
+      tlsPort: PROXY_PORTS.tls,
+    };
     await send({ address: gatewayAddress(), ...ports, resolvers, never });
     return { child, send };
   } catch (error) {

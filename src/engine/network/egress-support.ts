@@ -8,11 +8,11 @@ import { quoteUntrusted } from "../../common/log.ts";
 import { isRootless } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { INSTALL } from "../oci/requirements.ts";
 import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
-import type { Outside } from "./router.ts";
+import type { HostNetwork } from "./router.ts";
 
 const PROGRAMS = ["nft", "ip", "unshare", "umount"] as const;
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
@@ -30,7 +30,7 @@ export interface EgressOptions {
 
 export interface EgressSupport {
   /** Undefined where containers have loopback alone. */
-  readonly outside: Outside | undefined;
+  readonly outside: HostNetwork | undefined;
   readonly check: EngineCheck;
 }
 
@@ -62,7 +62,7 @@ export async function findEgress(options: EgressOptions | undefined): Promise<Eg
   }
 }
 
-function describe(link: string, outside: Outside): EgressSupport {
+function describe(link: string, outside: HostNetwork): EgressSupport {
   const { resolvers } = outside;
   if (resolvers.length > 0) {
     const detail = `through ${link}, names by ${resolvers.join(", ")}`;
@@ -86,8 +86,8 @@ async function tryRules(): Promise<void> {
     uplinkRules(uplink),
   ];
   await Promise.all([
-    runTool(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
-    runTool([
+    runProgram(["unshare", "--net", "nft", "-f", "-"], { input: rules.join("") }),
+    runProgram([
       "unshare",
       "--net",
       "ip",

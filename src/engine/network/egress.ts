@@ -14,7 +14,7 @@ const EVERYTHING = "0.0.0.0/0";
  * Never reached, whatever a rule says: the host and its neighbours, other sandboxes, metadata
  * services, and everything that is no single host of the internet (RFC 6890).
  */
-export const NEVER_REACHED = [
+export const BLOCKED_NETWORKS = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",

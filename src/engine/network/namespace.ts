@@ -1,6 +1,6 @@
 /** Runs the two programs that know networks, in the network namespace of a file. */
 
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 
 /** Path of a namespace file; undefined is the one of this process. */
@@ -79,5 +79,5 @@ async function runIn(
   const { steps = [], command, input } = call;
   const enter: LauncherStep[] = network === undefined ? [] : [["netns", network]];
   const launch = launcherCommand([...enter, ...steps, ["exec", ...command]]);
-  return runTool(launch, input === undefined ? {} : { input });
+  return runProgram(launch, input === undefined ? {} : { input });
 }

@@ -4,7 +4,7 @@
  */
 
 import type { EgressRules } from "../engine.ts";
-import { addressAt, NEVER_REACHED } from "./egress.ts";
+import { addressAt, BLOCKED_NETWORKS } from "./egress.ts";
 
 /** Sandboxes are numbered from here by the number of their id range, below 30,000. */
 const SANDBOX_BASE = "198.18.0.0";
@@ -17,7 +17,7 @@ export const MAX_RESOLVERS = 3;
 /** Routers on one machine; the last link's addresses are the gateway's. */
 export const MAX_ROUTERS = 16_000;
 /** Where the program for rules that name hosts listens, at the gateway's address. */
-export const DOOR_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
+export const PROXY_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
 /** What a packet is marked with that belongs there, and nowhere else. */
 const MARKS = { names: 53, web: 80, tls: 443 } as const;
 /** Connections of one sandbox at once: the host's table of connections is shared by all. */
@@ -80,12 +80,12 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   const pairs = servers.map((server, index) => `${server} : ${resolvers[index]}`);
   const elements = pairs.length === 0 ? "" : `elements = { ${pairs.join(", ")} };`;
   const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
-  const never = [...NEVER_REACHED, ...hosts].join(", ");
+  const never = [...BLOCKED_NETWORKS, ...hosts].join(", ");
   const doors = [
-    `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.names}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.web}`,
-    `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${DOOR_PORTS.tls}`,
+    `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.web}`,
+    `iifname "s*" meta l4proto tcp meta mark ${MARKS.tls} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.tls}`,
   ];
   return `table inet sandboxes {
   set never { type ipv4_addr; flags interval; auto-merge; elements = { ${never} }; }
@@ -186,7 +186,7 @@ export function uplinkRules({ slot, resolvers }: Uplink): string {
       `    iifname "${link}" ip daddr ${address} meta l4proto { tcp, udp } th dport 53 accept\n`,
   );
   return `table inet ${uplinkTable(slot)} {
-  set never { type ipv4_addr; flags interval; elements = { ${NEVER_REACHED.join(", ")} }; }
+  set never { type ipv4_addr; flags interval; elements = { ${BLOCKED_NETWORKS.join(", ")} }; }
   chain local {
     type filter hook prerouting priority raw; policy accept;
     iifname "${link}" meta nfproto ipv6 drop

@@ -14,7 +14,7 @@ import type { EgressRules } from "../engine.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/claims.ts";
 import { slotsOf } from "../host/id-ranges.ts";
 import { readMounts } from "../host/mount-table.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
 import {
   applyRules,
@@ -74,7 +74,7 @@ export interface Sender {
 }
 
 /** Where a new router leads. */
-export interface Outside {
+export interface HostNetwork {
   readonly path: NetworkPath;
   /** IPv4 addresses of name servers that can be reached there. */
   readonly resolvers: readonly string[];
@@ -89,7 +89,7 @@ export interface Outside {
 export async function connectSender(
   sender: Sender,
   rules: EgressRules,
-  outside: Outside,
+  outside: HostNetwork,
 ): Promise<void> {
   const { directory, slot, pid } = sender;
   await inTurn(dirname(directory), async () => {
@@ -171,7 +171,7 @@ async function inTurn(owner: string, work: () => Promise<void>): Promise<void> {
   }
 }
 
-async function ensureRouter(owner: string, outside: Outside): Promise<Router> {
+async function ensureRouter(owner: string, outside: HostNetwork): Promise<Router> {
   for (const router of await routersOf(owner)) {
     if (await isUsable(router)) return router;
     await removeRouter(router);
@@ -209,7 +209,7 @@ async function claimSlot(owner: string): Promise<number> {
 async function makeRouter(router: Router): Promise<void> {
   const { path } = router;
   await writeFile(path, "", { mode: 0o600 });
-  await runTool(["unshare", `--net=${path}`, "true"]);
+  await runProgram(["unshare", `--net=${path}`, "true"]);
   await applyRules(path, routerRules(router));
   await writeSettings(path, ROUTER_SETTINGS);
   await openUplink(router.outside ?? undefined, router, path);
@@ -223,7 +223,7 @@ async function removeRouter(router: Router): Promise<void> {
   programs.delete(slot);
   // A namespace outside that is gone took its side of the link and its rules along.
   if (outside === null || (await isMounted(outside))) await closeUplink(outside ?? undefined, slot);
-  if (await isMounted(path)) await runTool(["umount", path]);
+  if (await isMounted(path)) await runProgram(["umount", path]);
   await rm(path, { force: true });
   await rm(draftOf(factsPath(slot)), { force: true });
   await rm(factsPath(slot), { force: true });

@@ -4,13 +4,13 @@ import type { Egress } from "../engine.ts";
 import { slotOf } from "../host/id-ranges.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import { toCanonical } from "./egress.ts";
-import { connectSender, disconnectSender, type Outside } from "./router.ts";
+import { connectSender, disconnectSender, type HostNetwork } from "./router.ts";
 
 export interface EgressTarget {
   readonly directory: string;
   readonly record: ContainerRecord;
   /** Undefined where containers have loopback alone. */
-  readonly outside: Outside | undefined;
+  readonly outside: HostNetwork | undefined;
 }
 
 /**

@@ -6,7 +6,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Usage } from "../engine.ts";
 import { dialControlSocket, dialPort } from "../network/container-sockets.ts";
-import type { Outside } from "../network/router.ts";
+import type { HostNetwork } from "../network/router.ts";
 import { setEgress } from "../network/set-egress.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
@@ -27,7 +27,7 @@ export interface ContainerParts {
   /** Starts the container anew on the disk in its folder; the record of the new run. */
   boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
   /** Undefined where containers have loopback alone. */
-  readonly outside: Outside | undefined;
+  readonly outside: HostNetwork | undefined;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */

@@ -9,10 +9,10 @@ import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "../engine.ts";
 import { claimIds } from "../host/id-ranges.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { nameServers } from "../network/router-rules.ts";
-import type { Outside } from "../network/router.ts";
+import type { HostNetwork } from "../network/router.ts";
 import { setEgress } from "../network/set-egress.ts";
 import type { BlankDisks } from "../storage/blank-disk.ts";
 import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "../storage/disk.ts";
@@ -26,7 +26,7 @@ import { readLevel, requireLevel } from "./isolation-level.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import { limitSteps } from "./process-limits.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./remove-container.ts";
-import type { FilterCache } from "./seccomp-cache.ts";
+import type { SeccompCache } from "./seccomp-cache.ts";
 import { verifyMounts } from "./verify-mounts.ts";
 
 const CGROUP_FOLDER = "/sys/fs/cgroup";
@@ -53,8 +53,8 @@ export interface LaunchContext extends RuntimeChoice {
   /** The daemon's folder on the host. */
   readonly daemon: string;
   /** Undefined where containers have loopback alone. */
-  readonly outside: Outside | undefined;
-  readonly filters: FilterCache;
+  readonly outside: HostNetwork | undefined;
+  readonly filters: SeccompCache;
   readonly blanks: BlankDisks;
 }
 
@@ -213,7 +213,7 @@ async function makeFolder(directory: string): Promise<void> {
 }
 
 /** What programs inside ask for names; what a template says of it is void. */
-function resolverOf({ resolvers }: Outside): string {
+function resolverOf({ resolvers }: HostNetwork): string {
   return nameServers(resolvers.length)
     .map((server) => `nameserver ${server}\n`)
     .join("");
@@ -288,7 +288,7 @@ async function runRuntime(
     ["exec", ...runtime, "--log-format", "json", ...manager, ...run, "--preserve-fds", "2", id],
   ]);
   try {
-    await runTool(command, { signal, timeoutMs: START_TIMEOUT_MS });
+    await runProgram(command, { signal, timeoutMs: START_TIMEOUT_MS });
   } catch (error) {
     throw await explainFailure(error, file("log"));
   }

@@ -17,7 +17,7 @@ import { checkId, openContainer, type ContainerParts } from "./container.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
-import { createFilterCache } from "./seccomp-cache.ts";
+import { createSeccompCache } from "./seccomp-cache.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
@@ -41,7 +41,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       throw error;
     }
   };
-  const filters = createFilterCache();
+  const filters = createSeccompCache();
   const blanks = createBlankDisks();
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {

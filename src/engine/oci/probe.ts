@@ -16,14 +16,14 @@ import {
   type IsolationLevel,
 } from "../engine.ts";
 import { holdLock } from "../host/lock.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { createBlankDisks } from "../storage/blank-disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
-import { createFilterCache } from "./seccomp-cache.ts";
+import { createSeccompCache } from "./seccomp-cache.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -150,7 +150,7 @@ async function tryRuntime(
       level: "none",
       cgroups,
       daemon,
-      filters: createFilterCache(),
+      filters: createSeccompCache(),
       blanks: createBlankDisks(),
       outside: undefined,
     });
@@ -163,7 +163,7 @@ async function tryRuntime(
 }
 
 async function readVersion(runtime: string): Promise<string> {
-  const text = await runTool([runtime, "--version"]).catch((error: unknown) => errorText(error));
+  const text = await runProgram([runtime, "--version"]).catch((error: unknown) => errorText(error));
   const [line = ""] = text.split("\n", 1);
   return quoteUntrusted(line.replace(" version", ""));
 }

@@ -14,7 +14,7 @@ export const INSTALL =
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "cp", "sync", "ldd"] as const;
 
-export interface Wanted {
+export interface RequirementOptions {
   /** Paths of the runtimes that were found. */
   readonly candidates: readonly string[];
   /** What was asked for. */
@@ -25,7 +25,7 @@ export interface Wanted {
 }
 
 /** One check for each requirement. */
-export async function checkRequirements(wanted: Wanted): Promise<EngineCheck[]> {
+export async function checkRequirements(wanted: RequirementOptions): Promise<EngineCheck[]> {
   const { candidates } = wanted;
   const found = TOOLS.map((tool) => findProgram(tool));
   const missing = TOOLS.filter((_tool, index) => found[index] === undefined);

@@ -16,7 +16,7 @@ const COMPILED = "seccomp.bpf";
 /** Ours has some nine kilobytes. */
 const MAX_FILTER_BYTES = 65_536;
 
-export interface FilterCache {
+export interface SeccompCache {
   /** The compiled filter of this runtime, in base64; undefined while none is known. */
   get(runtime: string): string | undefined;
   /** Learns from the first start of a runtime: its state's folder and the container's first process. */
@@ -32,7 +32,7 @@ interface Known {
 }
 
 /** A cache for the life of an engine. */
-export function createFilterCache(): FilterCache {
+export function createSeccompCache(): SeccompCache {
   const known = new Map<string, Known | "unusable">();
   const knownOf = (runtime: string): Known | undefined => {
     const entry = known.get(runtime);

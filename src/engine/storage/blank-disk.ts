@@ -5,7 +5,7 @@
 
 import { open, type FileHandle } from "node:fs/promises";
 import { SandboxError } from "../../common/errors.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 
 // No journal and no eager inode tables: the disk does not outlive its container, and an empty one
@@ -65,7 +65,7 @@ async function writeRuns(file: FileHandle, runs: readonly Run[]): Promise<void> 
 
 async function format(path: string, signal: AbortSignal): Promise<void> {
   const options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS];
-  await runTool(["mkfs.ext4", ...options, path], { signal });
+  await runProgram(["mkfs.ext4", ...options, path], { signal });
 }
 
 /** Undefined for an image that is too much to keep. */
@@ -75,7 +75,7 @@ async function readRuns(
   signal: AbortSignal,
 ): Promise<readonly Run[] | undefined> {
   const command = launcherCommand([["exec", "perl", "-e", FIND_DATA, path]]);
-  const lines = (await runTool(command, { signal })).trim().split("\n");
+  const lines = (await runProgram(command, { signal })).trim().split("\n");
   const places = lines.map((line) => line.split(" ").map(Number));
   const total = places.reduce((sum, [at = 0, end = 0]) => sum + end - at, 0);
   if (total === 0 || total > MAX_KEPT_BYTES) return undefined;

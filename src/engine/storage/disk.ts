@@ -13,7 +13,7 @@ import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import { readMounts } from "../host/mount-table.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { BlankDisks } from "./blank-disk.ts";
 
@@ -88,7 +88,7 @@ function attachSteps(directory: string): LauncherStep[] {
 
 /** Mounts the disk that a halted container left. */
 export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
-  await runTool(launcherCommand([...attachSteps(directory), ["exit"]]), { signal });
+  await runProgram(launcherCommand([...attachSteps(directory), ["exit"]]), { signal });
 }
 
 /** Brings what was written to the host's disk. */
@@ -96,7 +96,7 @@ export async function syncDisk(directory: string): Promise<void> {
   const command: [string, ...string[]] = isRootless()
     ? ["sync", "-f", join(directory, DISK_NAMES.mount)]
     : ["sync", join(directory, DISK_NAMES.image)];
-  await runTool(command, { timeoutMs: SYNC_TIMEOUT_MS });
+  await runProgram(command, { timeoutMs: SYNC_TIMEOUT_MS });
 }
 
 /** Removes the disk, which is mounted nowhere any more. Idempotent. */
@@ -115,7 +115,7 @@ export async function removeDisk(directory: string): Promise<void> {
 export async function unmountBelow(directory: string): Promise<void> {
   const folder = await resolveLinks(directory);
   const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${folder}/`));
-  for (const { target } of mounts.toReversed()) await runTool(["umount", target]);
+  for (const { target } of mounts.toReversed()) await runProgram(["umount", target]);
   const endMs = performance.now() + DETACH_TIMEOUT_MS;
   for (const { source } of mounts) {
     while ((await isAttached(source, folder)) && performance.now() < endMs) {

@@ -12,7 +12,7 @@ import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { Layer } from "../engine.ts";
 import { newDraft, removeDeadDrafts } from "../host/drafts.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 
 /** The trees of a layer in its folder; `usr` is there where `/usr` is stacked separately. */
 export const TREES = { root: "root", usr: "usr" } as const;
@@ -42,7 +42,7 @@ export async function makeLayer(
     await step("layer.begun");
     await fill(draft);
     signal?.throwIfAborted();
-    await runTool(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS });
+    await runProgram(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS });
     await step("layer.synced");
     await giveName(draft, target);
     await step("layer.renamed");

@@ -9,7 +9,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import { RUN_DIRECTORY } from "../host/claims.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import type { Cgroup } from "../oci/cgroups.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { copierCommand, TOO_DEEP } from "./copier.ts";
@@ -34,7 +34,7 @@ export interface SnapshotSource {
 export async function copyUpper(source: SnapshotSource, target: string): Promise<void> {
   const ready = Promise.withResolvers<void>();
   const go = Promise.withResolvers<string>();
-  const copy = runTool(await toCommand(source, target), {
+  const copy = runProgram(await toCommand(source, target), {
     timeoutMs: COPY_TIMEOUT_MS,
     input: go.promise,
     onLine: (line) => line === READY && ready.resolve(),

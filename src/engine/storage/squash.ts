@@ -11,7 +11,7 @@ import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { Layer } from "../engine.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { TREES } from "./layers.ts";
 
@@ -113,7 +113,7 @@ async function runInside(
     ["mount", "overlay", "new", `lowerdir=${below(kept)},${upper},${marks}`],
     ["exec", ...program],
   ];
-  await runTool(launcherCommand(steps), { timeoutMs: TIMEOUT_MS });
+  await runProgram(launcherCommand(steps), { timeoutMs: TIMEOUT_MS });
 }
 
 /** What is known of each path; names are bytes, of which each becomes one character. */

@@ -9,7 +9,7 @@ import { quoteUntrusted } from "../../common/log.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { INSTALL } from "../oci/requirements.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { shiftIds } from "../storage/shift-ids.ts";
@@ -101,7 +101,7 @@ async function bootstrap(build: {
   readonly options: BuildOptions;
 }): Promise<void> {
   const { root, release, sources, options } = build;
-  await runTool(
+  await runProgram(
     [
       // Its mounts and all that it started end with it, even when it is killed: what is left of a
       // draft can be removed then.

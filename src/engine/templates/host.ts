@@ -11,7 +11,7 @@ import { causeCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import { runTool } from "../host/run-program.ts";
+import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import type { BuildOptions } from "./base.ts";
@@ -216,7 +216,7 @@ async function makeOverlay(over: string, hasSudo: boolean): Promise<void> {
   await makeFolder(join(over, TREES.usr), 0o755);
   await makeFolder(local, 0o755);
   for (const name of LOCAL_FOLDERS) await makeFolder(join(local, name), 0o755);
-  await runTool(
+  await runProgram(
     launcherCommand([
       ["opaque", local],
       ["exec", "true"],

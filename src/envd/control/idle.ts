@@ -9,7 +9,7 @@ import { readInit } from "./init.ts";
 import { preparePipes } from "./prepare-pipes.ts";
 
 /** @throws SandboxError invalid_argument */
-export async function rest({ daemon, request, response }: ControlExchange): Promise<void> {
+export async function idle({ daemon, request, response }: ControlExchange): Promise<void> {
   await readInit(request);
   await preparePipes(daemon);
   daemon.rest.now();

@@ -7,7 +7,7 @@ import { sendFault, sendStatus, toFault } from "../exchange.ts";
 import { splitTarget } from "../server.ts";
 import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
-import { rest } from "./idle.ts";
+import { idle } from "./idle.ts";
 import { init } from "./init.ts";
 import { createLogsHandler } from "./logs.ts";
 import { createTunnelHandler } from "./tunnel.ts";
@@ -24,7 +24,7 @@ export function createControlServer(options: ControlOptions): Server {
     "POST /init": init,
     "GET /health": health,
     "GET /logs": createLogsHandler(),
-    "POST /rest": rest,
+    "POST /rest": idle,
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
     // A reply that cannot be written has nobody left to be told.

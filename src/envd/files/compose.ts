@@ -20,7 +20,7 @@ import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";
 import { concatenate } from "./concatenate.ts";
 import type { StagedFile, Staging } from "./staging.ts";
-import { giveTo } from "./write-target.ts";
+import { changeOwner } from "./write-target.ts";
 
 type ComposeRequest = z.infer<typeof composeRequestSchema>;
 
@@ -150,7 +150,7 @@ async function fill(
   job: Pick<Plan, "sources" | "user">,
   signal: AbortSignal,
 ): Promise<number> {
-  await giveTo(file, job.user);
+  await changeOwner(file, job.user);
   await concatenate(job.sources, file, signal);
   try {
     await file.sync();

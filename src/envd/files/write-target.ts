@@ -155,7 +155,7 @@ async function dress(
   { attributes }: WriteTools,
 ): Promise<Metadata> {
   const { target, place, known } = wish;
-  await giveTo(staged.file, target.user);
+  await changeOwner(staged.file, target.user);
   if (known === undefined && target.metadata.size === 0) return {};
   if (known !== undefined) {
     try {
@@ -176,7 +176,7 @@ async function writeInPlace(
   { attributes }: WriteTools,
 ): Promise<Metadata> {
   await using file = await openTarget(target.path);
-  await giveTo(file, target.user);
+  await changeOwner(file, target.user);
   await fill(file, body, target);
   return await storeMetadata(
     attributes,
@@ -222,7 +222,7 @@ function openFault(path: string, error: unknown): SandboxError {
 }
 
 /** Makes the user the owner of an open file, whatever its name leads to by now. */
-export async function giveTo(file: FileHandle, user: User): Promise<void> {
+export async function changeOwner(file: FileHandle, user: User): Promise<void> {
   if (!canChangeOwner()) return;
   try {
     await file.chown(user.uid, user.gid);

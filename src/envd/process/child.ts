@@ -10,8 +10,13 @@ import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import type { PipeSource } from "./pipes.ts";
-import { startPiped, type Carrier, type Output, type TerminalSize } from "./process-streams.ts";
-import { giveBack } from "./release-buffer.ts";
+import {
+  startPiped,
+  type ProcessStreams,
+  type Output,
+  type TerminalSize,
+} from "./process-streams.ts";
+import { releaseBuffer } from "./release-buffer.ts";
 import { startOnTerminal } from "./terminal.ts";
 
 export interface StartOptions {
@@ -51,7 +56,7 @@ export class RunningProcess {
   readonly traffic: Traffic = { stdout: 0, stderr: 0, pty: 0 };
   /** Resolves once the last event was given out; never rejects. */
   readonly ended: Promise<Outcome>;
-  readonly #carrier: Carrier;
+  readonly #carrier: ProcessStreams;
   readonly #readers: FanOut<Event>;
   readonly #end = Promise.withResolvers<Outcome>();
   /** How it ended, as soon as that is known; its output may still be open then. */
@@ -73,7 +78,7 @@ export class RunningProcess {
     return { running, subscription: running.subscribe(options.codec) };
   }
 
-  private constructor(carrier: Carrier, options: StartOptions) {
+  private constructor(carrier: ProcessStreams, options: StartOptions) {
     this.pid = carrier.pid;
     this.config = options.config;
     this.tag = options.tag;
@@ -129,7 +134,7 @@ export class RunningProcess {
     stream.on("data", (bytes: Buffer) => {
       this.traffic[name] += bytes.length;
       this.#readers.publish({ kind: "output", name, bytes });
-      giveBack(bytes);
+      releaseBuffer(bytes);
       // Node lets a paused stream flow when the process exits; its readers are still full then.
       if (this.#readers.isPaused) stream.pause();
     });

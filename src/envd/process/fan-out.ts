@@ -7,7 +7,7 @@
 import { SandboxError } from "../../common/errors.ts";
 import type { Codec } from "./frames.ts";
 import type { OutputBudget } from "./output-budget.ts";
-import { giveBack } from "./release-buffer.ts";
+import { releaseBuffer } from "./release-buffer.ts";
 import { SharedQueue, type Place } from "./shared-queue.ts";
 
 /** The thing that is read: held back and let go as its readers demand. */
@@ -128,7 +128,7 @@ class Branches<T> implements FanOut<T> {
       },
       take: () => this.#take(reader),
       release: (taken) => {
-        for (const frame of taken) if (this.#sole.delete(frame)) giveBack(frame);
+        for (const frame of taken) if (this.#sole.delete(frame)) releaseBuffer(frame);
       },
       changed: async (waitMs) => changed(reader, waitMs),
       onCut(listener) {

@@ -18,7 +18,7 @@ export interface TerminalSize {
   readonly rows: number;
 }
 
-export interface Carrier {
+export interface ProcessStreams {
   /** Of the command itself. */
   readonly pid: number;
   /** What the process reads; null when it was started without. */
@@ -52,7 +52,7 @@ interface PipedOptions {
 }
 
 /** Starts a process with pipes. @throws SandboxError invalid_argument, resource_exhausted */
-export async function startPiped(options: PipedOptions): Promise<Carrier> {
+export async function startPiped(options: PipedOptions): Promise<ProcessStreams> {
   const { config } = options;
   const command = commandText(config);
   const subject = `error starting process '${command}': fork/exec /bin/sh`;
@@ -105,7 +105,7 @@ interface Streams {
   readonly stderr: Socket;
 }
 
-function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): Carrier {
+function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): ProcessStreams {
   const { input, stdout, stderr } = streams;
   const exited = Promise.withResolvers<Outcome>();
   // A signal that comes too late; the end is told by the other events.

@@ -10,7 +10,7 @@ import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { commandText, type Launch } from "./launch.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
-import { startFault, type Carrier, type TerminalSize } from "./process-streams.ts";
+import { startFault, type ProcessStreams, type TerminalSize } from "./process-streams.ts";
 import { relayArguments } from "./terminal-relay.ts";
 
 /** A relay that has not begun by then hangs; a loaded machine needs a tenth of it. */
@@ -29,7 +29,7 @@ export interface TerminalOptions {
 }
 
 /** Starts a process on a terminal. @throws SandboxError invalid_argument, resource_exhausted */
-export async function startOnTerminal(options: TerminalOptions): Promise<Carrier> {
+export async function startOnTerminal(options: TerminalOptions): Promise<ProcessStreams> {
   const { config, launch, size } = options;
   const command = commandText(config);
   const subject = `error starting pty with command '${command}' in dir '${launch.cwd}' with '${size.cols}' cols and '${size.rows}' rows`;
@@ -133,7 +133,7 @@ function relayError(errno: number, what: string): Error {
 function terminalCarrier(
   relay: ChildProcess,
   parts: Streams & { readonly pid: number; readonly exited: Promise<Outcome> },
-): Carrier {
+): ProcessStreams {
   const { pid, exited, input, output, orders } = parts;
   let isAlive = true;
   // Both resolve always.

@@ -2,7 +2,7 @@
 
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
-import type { NearRun } from "../../../src/client/direct-connection.ts";
+import type { DirectRun } from "../../../src/client/direct-connection.ts";
 import type { Sandbox } from "../../../src/client/envd.ts";
 import type { ProcessEvent } from "../../../src/client/process.ts";
 import { createService, type Service } from "../../../src/client/service.ts";
@@ -22,9 +22,9 @@ async function startWorld(): Promise<World> {
   const service = stack.use(await startTestService());
   const { url, socketPath, apiKey, findRun } = service.embedded;
   const sockets: Socket[] = [];
-  const watched = new Map<NearRun, NearRun>();
-  const watch = (run: NearRun): NearRun => {
-    const same: NearRun = {
+  const watched = new Map<DirectRun, DirectRun>();
+  const watch = (run: DirectRun): DirectRun => {
+    const same: DirectRun = {
       ended: run.ended,
       watch: run.watch,
       async dial(port, end) {

@@ -3,13 +3,13 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createFilterCache } from "../../../src/engine/oci/seccomp-cache.ts";
+import { createSeccompCache } from "../../../src/engine/oci/seccomp-cache.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a filter that did not take hold on its process is never used again", async () => {
   await using state = await makeTempFolder();
   await writeFile(join(state.path, "seccomp.bpf"), "filter");
-  const cache = createFilterCache();
+  const cache = createSeccompCache();
   // This process has no filter.
   await cache.learn("crun", state.path, process.pid);
   expect(cache.get("crun")).toBeUndefined();
@@ -18,7 +18,7 @@ test("a filter that did not take hold on its process is never used again", async
 });
 
 test("a process cannot be filtered by what was never learned", async () => {
-  const cache = createFilterCache();
+  const cache = createSeccompCache();
   expect(() => cache.verify("runc", process.pid)).toThrow(
     expect.objectContaining({ code: "unavailable" }),
   );

@@ -1,7 +1,7 @@
 /** Places: the bounds hold for every order of creates and ends, and no team takes the share of another. */
 
 import { expect, test } from "vitest";
-import { createPlaces } from "../../../src/sandboxes/team-quota.ts";
+import { createTeamQuota } from "../../../src/sandboxes/team-quota.ts";
 import { tellCells } from "../../support/cells.ts";
 import { PlacesWorld } from "../../support/places-world.ts";
 import { createRandom } from "../../support/random.ts";
@@ -23,7 +23,7 @@ test(`E50 teams of a service keep their shares in every order of events, seed ${
 test("E50 control: without shares one team takes everything", () => {
   const alive = new Map<string, number>();
   const rules = { maxSandboxes: 10, maxSandboxesPerTeam: undefined };
-  const places = createPlaces({ ...rules, teams: () => [], count: () => alive });
+  const places = createTeamQuota({ ...rules, teams: () => [], count: () => alive });
   for (let index = 0; index < 10; index += 1) places.take("a");
   expect(() => places.take("b")).toThrow(/at most/);
 });

@@ -2,10 +2,10 @@
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { createTurnstile } from "../../../src/envd/start-limiter.ts";
+import { createStartLimiter } from "../../../src/envd/start-limiter.ts";
 
 test("the first few pass at once, the others a few a turn, in order", async () => {
-  const turnstile = createTurnstile(2);
+  const turnstile = createStartLimiter(2);
   const passed: number[] = [];
   const calls = Array.from({ length: 7 }, async (_, index) => {
     await turnstile();
@@ -24,7 +24,7 @@ test("the first few pass at once, the others a few a turn, in order", async () =
 });
 
 test("whoever comes alone has nothing to wait for, turn after turn", async () => {
-  const turnstile = createTurnstile(1);
+  const turnstile = createStartLimiter(1);
   for (let turn = 0; turn < 3; turn += 1) {
     expect(turnstile()).toBeUndefined();
     await nextTurn();

@@ -1,7 +1,7 @@
 /** Wrong signatures of an address are counted and slowed; right ones come through in their turn. */
 
 import { expect, test } from "vitest";
-import { createAttempts, toNetwork } from "../../../src/gateway/signature-attempts.ts";
+import { createSignatureAttempts, toNetwork } from "../../../src/gateway/signature-attempts.ts";
 import { tellCells } from "../../support/cells.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
@@ -11,7 +11,7 @@ const ADDRESS = "192.0.2.1";
 
 function exhausted() {
   const clock = createFakeClock();
-  const attempts = createAttempts(clock);
+  const attempts = createSignatureAttempts(clock);
   for (let count = 0; count < BURST; count += 1) attempts.noteWrong(ADDRESS);
   return { clock, attempts };
 }
@@ -54,13 +54,13 @@ test("E53 a minute without a wrong one makes up for all", async () => {
 });
 
 test("E53 clients of the private socket have no address and are not counted", () => {
-  const attempts = createAttempts(createFakeClock());
+  const attempts = createSignatureAttempts(createFakeClock());
   for (let count = 0; count < 1000; count += 1) attempts.noteWrong(undefined);
   expect(attempts.waitSeconds(undefined, "v1_x")).toBe(0);
 });
 
 test("E53 the table forgets who was wrong the longest time ago", () => {
-  const attempts = createAttempts(createFakeClock());
+  const attempts = createSignatureAttempts(createFakeClock());
   const waits = (address: string) =>
     ["a", "b", "c", "d", "e", "f", "g", "h"].some(
       (text) => attempts.waitSeconds(address, text) > 0,

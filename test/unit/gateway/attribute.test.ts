@@ -1,7 +1,7 @@
 /** File URLs without an address belong to the sandbox whose token made their signature. */
 
 import { expect, test } from "vitest";
-import { attribute } from "../../../src/gateway/signed-file-url.ts";
+import { findSignedSandbox } from "../../../src/gateway/signed-file-url.ts";
 import { closedEndpoint } from "../../support/endpoint.ts";
 
 /** Pinned by the wire: token, path and user give exactly these signatures. */
@@ -36,7 +36,7 @@ test.for([
     found: OPEN,
   },
 ])("$name finds its sandbox", ({ method, url, candidates, found }) => {
-  expect(attribute({ method, url }, candidates)).toBe(found);
+  expect(findSignedSandbox({ method, url }, candidates)).toBe(found);
 });
 
 const refused = (code: number, message: string) => ({ status: code, body: { message, code } });
@@ -99,5 +99,5 @@ test.for([
     expected: refused(400, "Invalid format for parameter signature_expiration"),
   },
 ])("$name is refused", ({ method, url, candidates, expected }) => {
-  expect(attribute({ method, url }, candidates)).toEqual(expected);
+  expect(findSignedSandbox({ method, url }, candidates)).toEqual(expected);
 });

@@ -1,7 +1,7 @@
 /** Who is shown a page instead of JSON, and that a page is only text. */
 
 import { expect, test } from "vitest";
-import { toPage, wantsPage } from "../../../src/gateway/error-page.ts";
+import { toErrorPage, wantsErrorPage } from "../../../src/gateway/error-page.ts";
 
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const SHOWN = { "user-agent": FIREFOX, accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
@@ -21,11 +21,11 @@ test.for<{ name: string; headers: Record<string, string>; isPage: boolean }>([
     isPage: true,
   },
 ])("$name: $isPage", ({ headers, isPage }) => {
-  expect(wantsPage(headers)).toBe(isPage);
+  expect(wantsErrorPage(headers)).toBe(isPage);
 });
 
 test("what a page says is only text", () => {
-  const page = toPage(502, `<script>alert("1" & '2')</script>`);
+  const page = toErrorPage(502, `<script>alert("1" & '2')</script>`);
   expect(page).toContain("&lt;script&gt;alert(&quot;1&quot; &amp; &#39;2&#39;)&lt;/script&gt;");
   expect(page).not.toContain("<script");
 });

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { startMeter } from "../../../src/sandboxes/usage-meter.ts";
+import { startUsageMeter } from "../../../src/sandboxes/usage-meter.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 const SECOND = 1000;
@@ -23,7 +23,7 @@ function setUp() {
   const record = { sandboxId: "ia", limits: { cpus: 2, memoryMb: 512, diskMb: 1, pids: 1 } };
   const member = { container, record, run: {} };
   const members = new Map([["ia", member]]);
-  const meter = startMeter({ clock, log: createSilentLog(), members });
+  const meter = startUsageMeter({ clock, log: createSilentLog(), members });
   return { clock, meter, members, member, looks: () => looks };
 }
 

@@ -11,7 +11,7 @@ const CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 const MS_PER_SECOND = 1000;
 
 /** One call of the control API, when it is over. */
-export interface NotedCall {
+export interface RecordedCall {
   readonly method: string;
   /** The pattern that matched, never what the client sent: there are only so many. */
   readonly path: string;
@@ -19,13 +19,13 @@ export interface NotedCall {
   readonly durationMs: number;
 }
 
-export interface Figures {
-  note(call: NotedCall): void;
+export interface ServiceMetrics {
+  record(call: RecordedCall): void;
   /** Answers `GET /metrics`, to keys of the team that runs the service alone. */
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
-export interface FiguresOptions {
+export interface ServiceMetricsOptions {
   readonly keys: KeyCheck;
   /** The team whose keys may see what all teams do. */
   readonly team: string;
@@ -39,7 +39,7 @@ interface Tally {
 }
 
 /** Begins to count. */
-export function createFigures(options: FiguresOptions): Figures {
+export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
   const tallies = new Map<string, Tally>();
   const { keys, team, sandboxes, maxSandboxes } = options;
 
@@ -86,7 +86,7 @@ export function createFigures(options: FiguresOptions): Figures {
   }
 
   return {
-    note({ method, path, status, durationMs }) {
+    record({ method, path, status, durationMs }) {
       const labels = `method="${method}",path="${path}",status="${status}"`;
       const tally = tallies.get(labels) ?? { calls: 0, seconds: 0 };
       tally.calls += 1;
