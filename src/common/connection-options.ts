@@ -4,6 +4,16 @@
  * and the server behind would read another request than the one that was looked at.
  */
 
+/** What a gateway says of the client, in lower case: set only by the gateway. */
+export const FORWARDING_HEADERS: readonly string[] = [
+  "forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-port",
+  "x-forwarded-proto",
+  "x-real-ip",
+];
+
 /** Names in lower case, each with what depends on it. */
 const END_TO_END: readonly string[] = [
   // Where the body ends, and whether it comes: the rest would be read as the next request.
@@ -22,13 +32,7 @@ const END_TO_END: readonly string[] = [
   // Who asks.
   "authorization",
   "cookie",
-  // What a gateway says of the client.
-  "forwarded",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-port",
-  "x-forwarded-proto",
-  "x-real-ip",
+  ...FORWARDING_HEADERS,
 ];
 
 /** Everything that cannot stand in a header name parts two of them: no reader finds more names. */

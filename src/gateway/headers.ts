@@ -1,7 +1,7 @@
 /** Which headers pass: never those of one connection, never a credential of the platform. */
 
 import type { IncomingMessage } from "node:http";
-import { connectionOptions } from "../common/connection-options.ts";
+import { connectionOptions, FORWARDING_HEADERS } from "../common/connection-options.ts";
 import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import {
@@ -17,15 +17,8 @@ import {
   type SecretFinder,
 } from "./secret-finder.ts";
 
-/** Said by us, or by nobody. */
-const FORWARDING: ReadonlySet<string> = new Set([
-  "forwarded",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-port",
-  "x-forwarded-proto",
-  "x-real-ip",
-]);
+/** Set only by the gateway. */
+const FORWARDING: ReadonlySet<string> = new Set(FORWARDING_HEADERS);
 
 /**
  * Without it a body would be read as the next message, whatever a `Connection` header says and even
