@@ -44,6 +44,7 @@ export function readStartTicks(pid: number): string | undefined {
 export interface ProcessStat {
   /** `R`, `S`, `T` and so on. */
   readonly state: string;
+  readonly parent: number;
   readonly startTicks: string;
   /** Processor time, that of ended children too. */
   readonly cpuTicks: number;
@@ -55,11 +56,11 @@ export function readStat(pid: number): ProcessStat | undefined {
   if (text === undefined) return undefined;
   // The second field is the program's name in brackets and may hold anything: count from its end.
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-  const [state = "Z"] = fields;
+  const [state = "Z", parent] = fields;
   if (state === "Z" || state === "X") return undefined;
   const times = fields.slice(TIME_FIELDS.first, TIME_FIELDS.end).map(Number);
   const cpuTicks = times.reduce((sum, ticks) => sum + ticks, 0);
-  return { state, startTicks: fields[START_FIELD] ?? "", cpuTicks };
+  return { state, parent: Number(parent), startTicks: fields[START_FIELD] ?? "", cpuTicks };
 }
 
 /** Fields 22, and 14 to 17, of proc_pid_stat(5), counted from the third. */

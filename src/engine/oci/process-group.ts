@@ -30,7 +30,10 @@ export function openProcessGroup(directory: string): Cgroup {
     remove: async () => undefined,
     freeze: async () => stopAll(await first()),
     thaw: async () => continueAll(await first()),
-    isFrozen: async () => isStopped(await first()),
+    isFrozen: async () => {
+      const pid = await first();
+      return pid !== undefined && !(await listRunning(pid)).includes(pid);
+    },
     isPopulated: async () => (await first()) !== undefined,
     kill: async () => {
       const pid = await first();
@@ -94,7 +97,16 @@ async function stopAll(first: number | undefined): Promise<void> {
 
 async function listRunning(first: number): Promise<number[]> {
   const pids = await listProcesses(first);
-  return pids.filter((pid) => !isStopped(pid));
+  const forking = new Set(pids.filter((pid) => isStopped(pid)).map((pid) => readStat(pid)?.parent));
+  return pids.filter((pid) => !isStopped(pid) && !(isForking(pid) && forking.has(pid)));
+}
+
+/**
+ * Whether it waits in the kernel, as after vfork(2) until its child has executed a program: it takes
+ * no signal meanwhile, but stops before it runs again.
+ */
+function isForking(pid: number): boolean {
+  return readStat(pid)?.state === "D";
 }
 
 /** Children first: a shell that ran before them would take them for stopped by a person. */
@@ -104,8 +116,7 @@ async function continueAll(first: number | undefined): Promise<void> {
 }
 
 /** One that has ended does not run either. */
-function isStopped(pid: number | undefined): boolean {
-  if (pid === undefined) return false;
+function isStopped(pid: number): boolean {
   const entry = readStat(pid);
   return entry === undefined || entry.state === "T" || entry.state === "t";
 }

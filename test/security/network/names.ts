@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { causeCode } from "../../../src/common/errors.ts";
 import { tellCells } from "../../support/cells.ts";
 import { LAB } from "../../support/lab.ts";
+import { listenersAround } from "../../support/listeners.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   ALL,
@@ -160,23 +161,33 @@ export function describeNames(ground: () => Field): void {
       expect(await egressPrograms(serve.home)).not.toContain(pid);
     });
 
-    test("E42 no signal opens a port of the program for names", async (context) => {
-      const { serve } = ground();
-      const listening = async () => {
-        const [pid] = await egressPrograms(serve.home);
-        return pid === undefined ? [] : listenersOf(pid);
-      };
-      const before = await listening();
-      expect(before.length).toBeGreaterThan(0);
-      for (const signal of SIGNALS) {
-        // It goes on, or another one takes its place.
-        await expect.poll(async () => signalOne(serve.home, signal)).toBe(true);
-        if (signal === SIGSTOP) await signalOne(serve.home, SIGCONT);
-        await expect.poll(listening, { message: `signal ${signal}` }).toEqual(before);
-      }
-      await expect.poll(() => curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
-      tellCells(context, SIGNALS.length);
-    });
+    test.for(["idle", "under calls"])(
+      "E42 no signal opens a port of the program for names, %s",
+      async (state, context) => {
+        const { serve } = ground();
+        const calls =
+          "while :; do curl -sS -k -m 4 -o /dev/null http://allowed.test/ https://allowed.test/; done";
+        const caller =
+          state === "idle"
+            ? undefined
+            : await named.commands.run(calls, { background: true, timeoutMs: 0 });
+        const listening = async () => {
+          const [pid] = await egressPrograms(serve.home);
+          return pid === undefined ? [] : listenersAround(pid);
+        };
+        const before = await listening();
+        expect(before.length).toBeGreaterThan(0);
+        for (const signal of SIGNALS) {
+          // It goes on, or another one takes its place.
+          await expect.poll(async () => signalOne(serve.home, signal)).toBe(true);
+          if (signal === SIGSTOP) await signalOne(serve.home, SIGCONT);
+          await expect.poll(listening, { message: `signal ${signal}` }).toEqual(before);
+        }
+        await caller?.kill();
+        await expect.poll(() => curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
+        tellCells(context, SIGNALS.length);
+      },
+    );
 
     test("names hold again once a service that was killed is back, and not meanwhile", async () => {
       const before = await ground().lab.received();
@@ -203,17 +214,6 @@ async function signalOne(home: string, signal: number): Promise<boolean> {
     if (causeCode(error) === "ESRCH") return false;
     throw error;
   }
-}
-
-/** Where anybody listens in the network namespace of a process. */
-async function listenersOf(pid: number): Promise<string[]> {
-  const tables = await Promise.all(
-    ["tcp", "tcp6"].map(async (name) =>
-      readFile(`/proc/${pid}/net/${name}`, "utf8").catch(() => ""),
-    ),
-  );
-  const rows = tables.flatMap((table) => table.split("\n")).map((row) => row.trim().split(/\s+/));
-  return rows.flatMap(([, address = "", , state]) => (state === "0A" ? [address] : [])).toSorted();
 }
 
 /** What the far side says about each request of raw.py: the address that was dialled, or a refusal. */

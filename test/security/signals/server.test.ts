@@ -2,16 +2,16 @@
 
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readFile, readlink } from "node:fs/promises";
+import { readdir } from "node:fs/promises";
 import { constants } from "node:os";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { tellCells } from "../../support/cells.ts";
 import { openTestHome } from "../../support/home.ts";
+import { listenersOf } from "../../support/listeners.ts";
 import { OFFLINE, PROGRAM } from "../../support/program.ts";
-import { createRandom } from "../../support/random.ts";
-import { openRawStdio } from "../../support/raw-stdio.ts";
+import { createRandom, type Random } from "../../support/random.ts";
+import { openRawStdio, type RawStdio } from "../../support/raw-stdio.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -22,12 +22,22 @@ const OTHERS = SIGNALS.filter((signal) => ![SIGKILL, SIGSTOP, SIGUSR1].includes(
 /** Node takes SIGUSR1 from some 20 ms on, before any program of ours runs. */
 const LATEST_MS = 250;
 /** Of SIGUSR1 at moments of the start, and of the other signals. */
-const ROUNDS = IS_WHOLE_RUN ? { early: 120, others: OTHERS.length } : { early: 8, others: 4 };
+const ROUNDS = IS_WHOLE_RUN
+  ? { early: 120, others: OTHERS.length, states: OTHERS.length }
+  : { early: 8, others: 4, states: 2 };
+/** At once, of a server under calls. */
+const CALLS = 20;
 const AT_ONCE = 4;
 const SETTLE_LIMIT_MS = 10_000;
 
+interface Moment {
+  readonly signal: number;
+  /** Milliseconds after the start, or what a server does that has answered. */
+  readonly when: number | "idle" | "under calls";
+}
+
 /** One server in an empty working directory, which gets one signal; true where it opened the inspector first. */
-async function attack(home: string, signal: number, afterMs: number): Promise<boolean> {
+async function attack(home: string, { signal, when }: Moment): Promise<boolean> {
   await using folder = await makeTempFolder();
   const child = spawn(process.execPath, [PROGRAM, "stdio", "--home", home], {
     cwd: folder.path,
@@ -43,12 +53,15 @@ async function attack(home: string, signal: number, afterMs: number): Promise<bo
   child.stdin.on("error", () => undefined);
   const raw = openRawStdio(child.stdin, child.stdout);
   try {
-    await delay(afterMs);
+    if (typeof when === "number") await delay(when);
+    else await raw.initialize();
+    const calls = when === "under calls" ? callOften(raw) : [];
     send(child, signal);
     // Whoever answers has run what locks the inspector; most signals end the program instead.
     await Promise.race([raw.request("ping").catch(() => undefined), ended]);
+    await Promise.race([Promise.all(calls), ended]);
     await expect
-      .poll(async () => listeningOf(child.pid), { timeout: SETTLE_LIMIT_MS, interval: 20 })
+      .poll(async () => listenersOf(child.pid ?? 0), { timeout: SETTLE_LIMIT_MS, interval: 20 })
       .toEqual([]);
     expect(await readdir(folder.path), `files after signal ${signal}`).toEqual([]);
   } finally {
@@ -57,6 +70,15 @@ async function attack(home: string, signal: number, afterMs: number): Promise<bo
     await ended;
   }
   return said.includes("Debugger listening");
+}
+
+/** What a server is at work on when a signal comes; whether it answers is for other tests. */
+function callOften(raw: RawStdio): readonly Promise<unknown>[] {
+  return Array.from({ length: CALLS }, async (_none, index) => {
+    const list = { name: "list_sandboxes", arguments: {} };
+    const call = index % 2 === 0 ? raw.request("tools/call", list) : raw.request("tools/list");
+    return call.catch(() => undefined);
+  });
 }
 
 /** By number: real-time signals have no names that Node knows. */
@@ -68,45 +90,85 @@ function send({ pid }: ChildProcess, signal: number): void {
   }
 }
 
-/** Local addresses of the TCP sockets on which a process listens. */
-async function listeningOf(pid: number | undefined): Promise<string[]> {
-  const links = await readdir(`/proc/${pid}/fd`).catch(() => []);
-  const open = await Promise.all(
-    links.map(async (name) => readlink(join(`/proc/${pid}/fd`, name)).catch(() => "")),
-  );
-  const tables = await Promise.all(
-    ["tcp", "tcp6"].map(async (name) => readFile(`/proc/net/${name}`, "utf8").catch(() => "")),
-  );
-  const rows = tables.flatMap((table) => table.split("\n")).map((row) => row.trim().split(/\s+/));
-  return rows
-    .filter((row) => row[3] === "0A" && open.includes(`socket:[${row[9]}]`))
-    .map((row) => row[1] ?? "");
+/** Attacks, by several at once: how many, and of how many the inspector was open first. */
+async function attackAll(home: string, moments: readonly Moment[]) {
+  const waiting = [...moments];
+  const said = { attacked: 0, opened: 0 };
+  const worker = async () => {
+    for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+      if (await attack(home, next)) said.opened += 1;
+      said.attacked += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return said;
 }
 
-test(
-  `E42 no signal opens the server's inspector, seed ${SEED}`,
-  { timeout: 240_000 },
-  async (context) => {
+/** SIGUSR1 at moments of the start. */
+function earlyMoments(random: Random): Moment[] {
+  const one = () => ({ signal: SIGUSR1, when: random.below(LATEST_MS) });
+  return Array.from({ length: ROUNDS.early }, one);
+}
+
+function shuffled(random: Random): readonly number[] {
+  const keyed = OTHERS.map((signal) => ({ signal, key: random.below(1_000_000) }));
+  return keyed.toSorted((left, right) => left.key - right.key).map(({ signal }) => signal);
+}
+
+const LIMIT = { timeout: 240_000 };
+
+test(`E42 no signal opens the server's inspector, seed ${SEED}`, LIMIT, async (context) => {
+  await using home = await openTestHome();
+  const random = createRandom(SEED);
+  const others = shuffled(random)
+    .slice(0, ROUNDS.others)
+    .map((signal) => ({ signal, when: random.below(2 * LATEST_MS) }));
+  const moments = [...earlyMoments(random), ...others];
+  const { attacked } = await attackAll(home.path, moments);
+  expect(attacked).toBe(ROUNDS.early + ROUNDS.others);
+  tellCells(context, attacked);
+});
+
+// Not every signal meets the moments in which Node itself opens it; of so many some do.
+test.runIf(IS_WHOLE_RUN)(
+  `E42 control: some servers had opened the inspector before their lock shut it, seed ${SEED}`,
+  LIMIT,
+  async () => {
+    await using home = await openTestHome();
+    const { opened } = await attackAll(home.path, earlyMoments(createRandom(SEED)));
+    expect(opened).toBeGreaterThan(0);
+  },
+);
+
+test("E42 control: a program without the lock opens a port, which is seen", async () => {
+  const script = "setInterval(() => {}, 1000); console.log('ready')";
+  const child = spawn(process.execPath, ["--inspect-port=0", "--eval", script], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const ended = once(child, "exit");
+  try {
+    await once(child.stdout, "data");
+    send(child, SIGUSR1);
+    await expect.poll(async () => listenersOf(child.pid ?? 0)).toHaveLength(1);
+  } finally {
+    child.kill("SIGKILL");
+    await ended;
+  }
+});
+
+test.for(["idle", "under calls"] as const)(
+  `E42 no signal to a server that is %s opens its inspector, seed ${SEED}`,
+  LIMIT,
+  async (state, context) => {
     await using home = await openTestHome();
     const random = createRandom(SEED);
-    const early = Array.from({ length: ROUNDS.early }, () => ({
-      signal: SIGUSR1,
-      afterMs: random.below(LATEST_MS),
+    const moments = [SIGUSR1, ...shuffled(random).slice(0, ROUNDS.states)].map((signal) => ({
+      signal,
+      when: state,
     }));
-    const others = OTHERS.toSorted(() => random.below(3) - 1)
-      .slice(0, ROUNDS.others)
-      .map((signal) => ({ signal, afterMs: random.below(2 * LATEST_MS) }));
-    const waiting = [...early, ...others];
-    const cells = waiting.length;
-    let opened = 0;
-    const worker = async () => {
-      for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-        if (await attack(home.path, next.signal, next.afterMs)) opened += 1;
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, worker));
-    // Not every signal meets the moments in which Node itself would open it; across a whole run some do.
-    expect(opened).toBeGreaterThan(IS_WHOLE_RUN ? 0 : -1);
-    tellCells(context, cells);
+    // Once it has answered, not even for a moment.
+    const said = { attacked: moments.length, opened: 0 };
+    expect(await attackAll(home.path, moments)).toEqual(said);
+    tellCells(context, said.attacked);
   },
 );
