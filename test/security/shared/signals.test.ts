@@ -8,21 +8,9 @@ import { Sandbox, Volume, type CommandHandle, type SandboxOpts } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { tellCells } from "../../support/cells.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
-import { attackPlaces, type AttackPlace } from "../../support/runtimes.ts";
+import { attackPlaces } from "../../support/runtimes.ts";
 import { startServe } from "../../support/serve.ts";
-
-/** Folders whose files all sandboxes of a machine or of a template have. */
-const FOLDERS = [
-  "/run/sandbox-mcp",
-  "/run/sandbox-mcp/lib",
-  "/usr/bin",
-  "/etc",
-  "/dev",
-  "/proc",
-  "/sys/kernel",
-];
-const MAX_FILES = 24;
-const DEVICES = ["null", "zero", "full", "random", "urandom", "tty"];
+import { isKnown, listPaths } from "./paths.ts";
 
 /** Says which files it can lock and watch, holds the locks, and tells what it sees when it is asked. */
 const PROGRAM = `
@@ -112,7 +100,7 @@ describe.each(attackPlaces())("on $name", (place) => {
       expect(paths.length).toBeGreaterThan(60);
       const { able, seen } = await signal([...paths, "/data/file"], user);
       expect(
-        seen.filter(([path]) => path !== "/data/file").filter((one) => !isKnown(place, one)),
+        seen.filter(([path]) => path !== "/data/file").filter(([path]) => !isKnown(place, path)),
       ).toEqual([]);
       const ways = Object.values(able).flat();
       // It could lock most of them: nothing was seen although there was something to see.
@@ -143,11 +131,6 @@ describe.each(attackPlaces())("on $name", (place) => {
   }
 });
 
-/** Who has no root makes no devices for a sandbox: those of the machine are shared, as docs/security.md says. */
-function isKnown({ isRootless }: AttackPlace, [path = ""]: readonly string[]): boolean {
-  return isRootless && DEVICES.some((name) => path === `/dev/${name}`);
-}
-
 /** A program that has said its first line; it goes on when it is stopped, and ends. */
 async function start(sandbox: Sandbox, command: string, user: string) {
   const ready = Promise.withResolvers<void>();
@@ -164,14 +147,4 @@ async function start(sandbox: Sandbox, command: string, user: string) {
       return (await handle.wait()).stdout;
     },
   };
-}
-
-async function listPaths(sandbox: Sandbox): Promise<string[]> {
-  const look = `for f in ${FOLDERS.join(" ")}; do echo $f; find $f -maxdepth 1 -type f | sort | head -${MAX_FILES}; done`;
-  const { stdout } = await sandbox.commands.run(look, { user: "root" });
-  const devices = DEVICES.map((name) => `/dev/${name}`);
-  // Devices first: files that are covered with one are then told as that one.
-  return [...new Set([...devices, ...stdout.trim().split("\n")])].filter(
-    (path) => path !== "/dev/tty",
-  );
 }
