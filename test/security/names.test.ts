@@ -8,30 +8,12 @@ import { fromSystemBytes, toSystemBytes, toWirePath } from "../../src/envd/names
 import { tellCells } from "../support/cells.ts";
 import { startTestDaemon } from "../support/envd.ts";
 import { startMcpWorld } from "../support/mcp-sandbox.ts";
-import { createRandom, type Random } from "../support/random.ts";
+import { createRandom } from "../support/random.ts";
+import { makeName } from "../support/strange-names.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
 const NAMES = 520;
 const CONVERSIONS = 20_000;
-const SLASH = 0x2f;
-
-/** Invalid bytes, halves of characters, escapes as such, and plain text, as bytes of one name. */
-function makeName(random: Random): Buffer {
-  const pieces = Array.from({ length: 1 + random.below(8) }, () =>
-    random.pick([
-      random.bytes(1 + random.below(3)),
-      Buffer.of(0x80 + random.below(128)),
-      Buffer.from("\\xff"),
-      Buffer.from("\\x5c"),
-      Buffer.from("\\"),
-      Buffer.from("é😀").subarray(0, 1 + random.below(6)),
-      Buffer.from("\uFFFD"),
-      Buffer.from("a.b"),
-    ]),
-  );
-  const bytes = Buffer.concat(pieces).map((byte) => (byte === 0 || byte === SLASH ? 0x61 : byte));
-  return Buffer.concat([bytes, Buffer.from("z")]);
-}
 
 function inFolder(folder: string, name: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${folder}/`), name]);
