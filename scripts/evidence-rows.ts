@@ -70,7 +70,7 @@ export const ATTACKS: readonly (readonly [id: string, title: string])[] = [
   ["E55", "uploads seen half-written"],
   ["E56", "names that are not UTF-8"],
   ["E57", "locks and watches on shared files"],
-  ["E58", "the first run in an empty home, killed and repeated"],
+  ["E58", "the first run in an empty home, killed, on a full disk, and repeated"],
   ["E59", "failures that a log line loses"],
 ];
 

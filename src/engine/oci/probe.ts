@@ -4,7 +4,7 @@
  */
 
 import { join } from "node:path";
-import { errorText, SandboxError } from "../../common/errors.ts";
+import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
 import { withDeadline } from "../../common/lifetime.ts";
 import { quoteUntrusted } from "../../common/log.ts";
 import { prepareDaemon, type DaemonSources } from "../daemon/daemon.ts";
@@ -157,6 +157,10 @@ async function tryRuntime(
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
     return { choice: { runtime, level }, version, check };
   } catch (error) {
+    // No other runtime would find room.
+    if (causeCode(error instanceof SandboxError ? error.cause : error) === "ENOSPC") {
+      throw diskFullError(`disk of ${options.home}`, error);
+    }
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
     return { choice: undefined, version, check: { name, outcome: "warning", detail } };
   }
