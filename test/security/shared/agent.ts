@@ -22,7 +22,7 @@ export const WAYS = [
 ] as const;
 export type Way = (typeof WAYS)[number];
 
-export const AGENT = `
+const AGENT = `
 import ctypes, errno, fcntl, json, mmap, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 kept, watched = [], {}
