@@ -1,9 +1,9 @@
-# A machine for sandboxes in a container: `serve` on port 3490. What it makes are containers too, so
-# it must be privileged, and its home must not lie on the container's own overlay:
+# Runs `serve` on port 3490. The container creates containers itself, so it must be privileged, and
+# the home directory must not be on the container's own overlay:
 #   docker build -t sandbox-mcp .
 #   docker run --privileged -v sandbox-mcp:/var/lib/sandbox-mcp -p 127.0.0.1:3490:3490 \
 #     -e SANDBOX_MCP_API_KEY=<key> sandbox-mcp
-# A host that starts its server on stdio: docker run -i --rm --privileged -v … sandbox-mcp stdio
+# For a host that starts the server on stdio: docker run -i --rm --privileged -v … sandbox-mcp stdio
 
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build
@@ -17,6 +17,6 @@ RUN npm install --global --no-audit --no-fund /tmp/packed/*.tgz && rm -rf /tmp/p
 ENV SANDBOX_MCP_HOST=0.0.0.0
 VOLUME /var/lib/sandbox-mcp
 EXPOSE 3490
-# The base template is built at the first start, since a build has not the rights for it.
+# The base template is built at the first start, because `docker build` lacks the rights to build it.
 ENTRYPOINT ["sh", "-c", "case $1 in serve|stdio) sandbox-mcp template pull base --if-missing >&2 || exit;; esac; exec sandbox-mcp \"$@\"", "sandbox-mcp"]
 CMD ["serve"]

@@ -121,7 +121,7 @@ async function measureBesideRefill(home: string): Promise<Row> {
     unit: "ms",
     ours,
     floor,
-    floorName: "the same in quiet",
+    floorName: "the same without a refill",
     samples: during.length,
     peers: [],
     verdicts: [atMost(1.2, ours / floor)],

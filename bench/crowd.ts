@@ -68,7 +68,7 @@ async function measureCase({ id, name, count, samples, one, clean }: Crowd): Pro
     unit: "ms",
     ours,
     floor,
-    floorName: "processor time one by one, over the cores",
+    floorName: "sequential processor time divided by the cores",
     samples,
     peers: [],
     verdicts: [atMost(1.3, ours / floor)],

@@ -134,7 +134,7 @@ async function measureSnapshots(service: BenchService, options: SnapshotCase): P
     {
       ...base,
       id: `${id}-stopped`,
-      name: `its sandbox stands still for`,
+      name: "the sandbox is frozen for",
       ours: pause,
       verdicts: [below("ms", MAX_STOPPED_MS, pause)],
     },

@@ -206,7 +206,12 @@ async function growthOf(name: string, pid: number, before: number): Promise<Row>
   const ours = Math.max(((await statusBytes(pid, "VmHWM")) - before) / MIB, 0);
   const verdicts = [{ goal: `≤ ${MAX_GROWTH_MIB}`, isMet: ours <= MAX_GROWTH_MIB }];
   const base = { unit: "MiB" as const, samples: 1, peers: [], verdicts };
-  return { ...base, id: `stream-${name}`, name: `growth of the ${name} for it`, ours };
+  return {
+    ...base,
+    id: `stream-${name}`,
+    name: `growth of the ${name} during 100 MB of output`,
+    ours,
+  };
 }
 
 /** Resident bytes now; the peak counts anew from here. */

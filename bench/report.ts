@@ -28,7 +28,7 @@ export interface Report {
 
 /** The table for a terminal. */
 export function toText({ rows, faults }: Report): string {
-  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor is; peers"];
+  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor; peers"];
   const table = [heading, ...rows.map(toCells)];
   const widths = heading.map((_, column) =>
     Math.max(...table.map((cells) => cells[column]?.length ?? 0)),
@@ -67,7 +67,7 @@ export async function readBaseline(): Promise<Report | undefined> {
 
 function toMarkdown({ takenAt, machine, rows, curve, faults }: Report): string {
   const facts = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
-  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor is; peers"];
+  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor; peers"];
   const lines = [heading, heading.map(() => "---"), ...rows.map(toCells)].map(
     (cells) => `| ${cells.join(" | ")} |`,
   );
@@ -83,13 +83,15 @@ function toMarkdown({ takenAt, machine, rows, curve, faults }: Report): string {
   const curveHeading = "sandboxes | create | exec | list p99 | memory of each | idle processors";
   const curveTable = [curveHeading, "--- | --- | --- | --- | --- | ---", ...points];
   return [
-    `One run on ${takenAt.slice(0, 10)}: ${facts.join(", ")}. Medians; a goal that was missed is bold.`,
+    `One run on ${takenAt.slice(0, 10)}: ${facts.join(", ")}. Medians; missed goals are bold.`,
     "",
     ...lines,
     ...(failed.length === 0 ? [] : ["", ...failed]),
     "",
     ...curveTable.map((line) => `| ${line} |`),
-    ...(curve.length > 1 ? ["", "![What a sandbox costs, from 1 to many](cost-curve.svg)"] : []),
+    ...(curve.length > 1
+      ? ["", "![Cost of a sandbox by number of sandboxes](cost-curve.svg)"]
+      : []),
     "",
   ].join("\n");
 }

@@ -54,7 +54,7 @@ export async function measureCalls({ home }: BenchContext): Promise<Row[]> {
     const row = await compare({
       ...CALLS,
       id: "call",
-      name: "MCP call that does nothing",
+      name: "no-op MCP call",
       ours: async () => timed(async () => client.call("get_process_output", input)),
       floor: {
         name: "one-tool server, same SDK",

@@ -47,7 +47,7 @@ export async function measureWatch({ peers }: BenchContext): Promise<Row[]> {
   return [
     {
       id: "watch",
-      name: `watcher: ${FILES} new files in ${FOLDERS} new folders`,
+      name: `watcher: ${FILES} new files in ${FOLDERS} new directories`,
       unit: "ms",
       ours,
       ...(floor !== undefined && { floor, floorName: `inotifywait -r (missed ${theirs})` }),

@@ -83,12 +83,15 @@ async function describeBundle(about: PackageFacts): Promise<object> {
     compatibility: { platforms: ["linux", "darwin", "win32"], runtimes: { node: ">=24.0.0" } },
     user_config: {
       api_key: {
-        ...setting("Key", "Of an E2B-compatible service; empty: sandboxes on this machine."),
+        ...setting(
+          "Key",
+          "API key of an E2B-compatible service; if empty, sandboxes run on this machine.",
+        ),
         sensitive: true,
       },
       api_url: setting("Control API", "URL of the service, such as http://127.0.0.1:3490."),
       sandbox_url: setting("Sandbox API", "URL for all traffic to sandboxes; usually the same."),
-      domain: setting("Domain", "Of the service, where it has one instead of URLs."),
+      domain: setting("Domain", "Domain of the service, if it has a domain instead of URLs."),
     },
   };
 }

@@ -1,93 +1,93 @@
-/** The rows of EVIDENCE.md: what was promised, and which tests of the run count for it. */
+/** The rows of EVIDENCE.md: each requirement, and the tests of the run that count for it. */
 
 export interface Requirement {
   readonly id: string;
   readonly title: string;
   /** Tests of the security level whose names count; undefined where none does. */
   readonly counts?: RegExp;
-  /** What the tests say that they tried, where they say it. */
+  /** The unit of the cells that the tests report; undefined if they report none. */
   readonly unit?: string;
-  /** What the count means when every test passed, or why there is none. */
+  /** The meaning of the count if every test passed, or the reason for a missing count. */
   readonly note: string;
 }
 
-/** Ids and what is tried. */
+/** Attack ids and titles. */
 export const ATTACKS: readonly (readonly [id: string, title: string])[] = [
-  ["E01", "`/dev` of a template leads to a folder of the host"],
-  ["E02", "the same with other folders, relative links, chains, files, pipes, devices"],
-  ["E03", "`/dev/null` of a template leads to a kernel file"],
+  ["E01", "`/dev` of a template is a link to a directory of the host"],
+  ["E02", "the same with other directories, relative links, chains, files, pipes, devices"],
+  ["E03", "`/dev/null` of a template is a link to a kernel file"],
   ["E04", "consoles and terminals of a template are links"],
-  ["E05", "a working folder by an inherited descriptor"],
-  ["E06", "descriptors that were left open"],
+  ["E05", "a working directory through an inherited descriptor"],
+  ["E06", "inherited open descriptors"],
   ["E07", "overwrite the programs of runtime and daemon"],
-  ["E08", "make and change mounts"],
-  ["E09", "take masks away, bind elsewhere"],
-  ["E10", "walk up from chroot and pivot_root"],
+  ["E08", "create and change mounts"],
+  ["E09", "remove masks, bind to other paths"],
+  ["E10", "escape from chroot and pivot_root"],
   ["E11", "open files by handles"],
-  ["E12", "make devices, or bring them in a template"],
+  ["E12", "create devices, or include them in a template"],
   ["E13", "write the kernel's own files"],
   ["E14", "mount and join cgroup hierarchies"],
-  ["E15", "a volume that flips between folder and link"],
+  ["E15", "a volume path that alternates between directory and link"],
   ["E16", "ids and names that are paths"],
   ["E17", "a hostile tree in a snapshot (archives are not read by this product)"],
   ["E18", "downloads of links, pipes and devices"],
   ["E19", "users by number, line break, wrapped ids (no image configuration is read)"],
-  ["E20", "files that are the host's own"],
+  ["E20", "files of the host"],
   ["E21", "new namespaces, by three calls"],
-  ["E22", "join namespaces of others"],
-  ["E23", "trace, read and rob PID 1 and the daemon"],
+  ["E22", "join other namespaces"],
+  ["E23", "trace PID 1 and the daemon, read their memory and descriptors"],
   ["E24", "find tokens in processes"],
   ["E25", "kill everything"],
   ["E26", "fork bomb"],
   ["E27", "memory bomb"],
   ["E28", "disk and inode bomb"],
-  ["E29", "use up the kernel's tables"],
+  ["E29", "exhaust the kernel's tables"],
   ["E30", "set-user-id programs and file capabilities"],
   ["E31", "46 socket families by native, 32-bit and x32 calls"],
-  ["E32", "calls that no program needs"],
-  ["E33", "type into a terminal"],
+  ["E32", "system calls that no program needs"],
+  ["E33", "inject terminal input"],
   ["E34", "clock, names, accounting, swap"],
   ["E35", "devices beyond the list"],
   ["E36", "listeners of the host"],
   ["E37", "metadata services"],
   ["E38", "other sandboxes, private and local addresses"],
   ["E39", "packets without internet access"],
-  ["E40", "names that are checked as one and dialled as another"],
+  ["E40", "hostnames that are checked as one name and connected as another"],
   ["E41", "replies of a program inside that end or harm the service"],
   ["E42", "signals to the daemon, the egress program and the server"],
   ["E43", "volumes mounted in, on or above one another and the runtime's directories"],
-  ["E44", "metadata, environment and names without end"],
-  ["E45", "trees deeper than a path"],
+  ["E44", "unbounded metadata, environment and names"],
+  ["E45", "trees deeper than the maximum path length"],
   ["E46", "requests smuggled by `Connection`"],
-  ["E47", "calls that meet the idle end of a helper"],
+  ["E47", "calls during the idle exit of a helper"],
   ["E48", "platform keys in headers"],
-  ["E49", "forged marks and invisible characters"],
-  ["E50", "one team that takes every place"],
+  ["E49", "forged result marks and invisible characters"],
+  ["E50", "one team that uses the whole sandbox limit"],
   ["E51", "a flood of log lines"],
-  ["E52", "a stopped daemon that holds calls"],
+  ["E52", "a stopped daemon that blocks calls"],
   ["E53", "guessed signatures"],
   ["E54", "paths of the host in error texts"],
-  ["E55", "uploads seen half-written"],
+  ["E55", "uploads visible before they are complete"],
   ["E56", "names that are not UTF-8"],
   ["E57", "locks and watches on shared files"],
   ["E58", "the first run in an empty home, killed, on a full disk, and repeated"],
-  ["E59", "failures that a log line loses"],
+  ["E59", "errors missing from log lines"],
 ];
 
-/** What cannot be run in a place, and why. */
+/** Attacks that cannot run on a runtime, with the reason. */
 export const IMPOSSIBLE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "crun without root": {
     E27: "n/a: no cgroups, no limit",
-    E40: "n/a: no way out",
+    E40: "n/a: no internet access",
   },
 };
 
-/** What a count in a place is of, where it is less than elsewhere. */
+/** The narrower scope of a count on a runtime. */
 export const NARROWER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "crun without root": {
     E26: "for each user",
     E28: "for each file",
-    E29: "not what is counted by user",
+    E29: "except resources counted by user",
   },
 };
 
@@ -97,16 +97,16 @@ const ELSEWHERE = "not in this run; `npm test` has";
 export const REQUIREMENTS: readonly Requirement[] = [
   {
     id: "R1",
-    title: "stdio ends clean",
+    title: "stdio ends cleanly",
     counts: /\bR1\b/,
     unit: "trials",
-    note: "in part: 10 trials a cell on the first runtime where 100 are asked for, of socket pairs, npx, a shell, pipes, a session and process 1, by the end of stdin, a closed stdout and the kill of a parent; when the server itself is killed its sandboxes wait for the next start or for gc, which the design asks to do by itself",
+    note: "partly reached: 10 trials per cell on the first runtime instead of the required 100, with socket pairs, npx, a shell, pipes, a session and process 1, ended by the end of stdin, a closed stdout and the kill of a parent; after a kill of the server itself, the next start or gc removes its sandboxes, where the design requires automatic removal",
   },
   {
     id: "R2",
     title: "crash recovery at 40 fault points",
     counts: /\bR2\b/,
-    note: "in part: every step of a create and of a recovery, some of all others, two random moments under load; `npm run faults` kills at every named step and at 100 of 1,000 random moments",
+    note: "partly reached: every step of a create and of a recovery, some of all other steps, two random moments under load; `npm run faults` kills at every named step and at 100 of 1,000 random moments",
   },
   {
     id: "R3",
@@ -118,7 +118,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R4",
     title: "posture equals the specification",
     counts: /\bR4\b/,
-    note: "at the start, after 50 programs, and after pause and resume; no signal changes what the daemon runs (E42); programs have the score of their daemon when memory runs out, where the design asks for a higher one",
+    note: "at the start, after 50 programs, and after pause and resume; no signal changes the code that the daemon runs (E42); child processes keep the daemon's OOM score, where the design requires a higher score",
   },
   {
     id: "R5",
@@ -132,7 +132,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     title: "12 spellings of credentials stop at the gateway",
     counts: /\bR6\b/,
     unit: "cells",
-    note: "reached, keys that were given with `--api-key` and keys in base64 included (E48); a WebSocket has no trailer",
+    note: "reached, including keys configured with `--api-key` and keys in base64 (E48); a WebSocket has no trailer",
   },
   {
     id: "R7",
@@ -149,39 +149,39 @@ export const REQUIREMENTS: readonly Requirement[] = [
   },
   {
     id: "R9",
-    title: "slow readers harm nobody",
+    title: "slow readers do not affect other clients",
     counts: /reader|nobody reads/i,
-    note: "the delay of others is in the table of neighbours",
+    note: "the delay of other clients is in the table of neighbours",
   },
   {
     id: "R10",
-    title: "12 canary secrets found nowhere",
+    title: "12 canary secrets are not found anywhere",
     counts: /\bR10\b/,
     unit: "secrets",
-    note: "in part: in one run of a service, not in the whole of this run; neither a TLS key nor the key of a remote service is among them",
+    note: "partly reached: in one run of a service, not in the whole of this run; neither a TLS key nor the key of a remote service is among them",
   },
   {
     id: "R11",
     title: "tenants are invisible to each other",
     counts: /says what it says of nothing/,
-    note: "in part: every route that names a thing answers byte for byte as of nothing; times and crossed deliveries are not measured",
+    note: "partly reached: every route with a resource id answers, byte for byte, as for a resource that does not exist; response times and misdirected deliveries are not measured",
   },
   {
     id: "R12",
     title: "40 attempts fail",
     counts: /^E\d\d/,
-    note: "see the table above, E41 to E59 included: on `userns-container` alone",
+    note: "see the table above, E41 to E59 included: on `userns-container` only",
   },
   { id: "R13", title: "no silent loss over 100 reconnects", note: "not reached" },
   {
     id: "R14",
     title: "fail closed",
     counts: /\bR14\b/,
-    note: "a level that cannot be proven ends the program; every sandbox is measured when it starts, and its description says the level",
+    note: "a level that the probe cannot prove ends the program; the service measures every sandbox at its start and includes the level in the sandbox's description",
   },
   {
     id: "R15",
-    title: "off means off",
+    title: "no packets without internet access",
     counts: /^E3[79]/,
     note: "reached for IPv4 and IPv6 in the lab, for a minute on the first runtime",
   },
@@ -195,7 +195,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R18",
     title: "noisy neighbour",
     counts: /^E2[6-9]|\bR18\b/,
-    note: "every call of a neighbour is answered; their delays are in the table of neighbours, dips of the machine are not measured",
+    note: "every call of a neighbour is answered; the delays are in the table of neighbours, slow phases of the machine are not measured",
   },
   {
     id: "R19",

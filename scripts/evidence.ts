@@ -1,6 +1,6 @@
 /**
- * Writes EVIDENCE.md from the last whole run of the security level: what each number reached, on
- * which runtimes, at which isolation. A row says what the run showed, and nothing else.
+ * Writes EVIDENCE.md from the last whole run of the security level: the result of each requirement,
+ * on which runtimes, at which isolation level. A row contains only results of that run.
  */
 
 import { readFile, writeFile } from "node:fs/promises";
@@ -53,10 +53,10 @@ type Facts = z.infer<typeof factsSchema>;
 interface Result {
   readonly ids: readonly string[];
   readonly title: string;
-  /** The runtime that was attacked; undefined where none was, or the default one. */
+  /** The attacked runtime; undefined if the test used none or the default runtime. */
   readonly runtime: string | undefined;
   readonly isControl: boolean;
-  /** Combinations that it tried; 0 where it says none. */
+  /** Number of tried combinations; 0 if the test reports none. */
   readonly cells: number;
   readonly figures: z.infer<typeof figuresSchema> | undefined;
   readonly hasPassed: boolean;
@@ -87,7 +87,7 @@ function render(known: Facts): string {
   return [
     "# Evidence",
     "",
-    "Made by `npm run evidence` from one run of `npm run security`; not edited by hand. Ids are those of the attacks and requirements that the tests are named for.",
+    "Written by `npm run evidence` from one run of `npm run security`; not edited by hand. Ids are those of attacks and requirements; the names of the tests contain them.",
     "",
     ...table(
       ["what", "in this run"],
@@ -103,7 +103,7 @@ function render(known: Facts): string {
         ]),
         ...known.refused.map(({ name, reason }) => [
           `runtime ${name}`,
-          `no sandbox starts on it, so no row below was run on it: ${reason}`,
+          `no sandbox starts on this runtime, so no row below was run on it: ${reason}`,
         ]),
         ["tests", `${count(results)} passed`],
         [
@@ -115,23 +115,23 @@ function render(known: Facts): string {
         ],
         ["time", `${minutes} min`],
         [
-          "left on the machine",
-          known.isCensusEqual ? "nothing: the census equals the one before" : "something",
+          "remains on the machine",
+          known.isCensusEqual ? "none: the census equals the census before the run" : "some",
         ],
       ],
     ),
     "",
-    "Levels that this run did not show: `gvisor`, and `container`, which is never made ([security](docs/security.md) says why).",
+    "Levels that this run did not show: `gvisor`, and `container`, which the engine never creates on purpose ([security](docs/security.md) gives the reason).",
     "",
     "## Attacks from within",
     "",
-    "Passed of all tests for an attack, on each runtime, of those that need none (`service`), and of its control runs, in which the same attack must succeed without the defence; `cases` are those that were generated. `–` was not run there, n/a cannot be.",
+    "Passed tests of all tests for an attack: on each runtime, without a runtime (`service`), and as control runs, in which the same attack must succeed without the defence; `cases` is the number of generated cases. `–`: not run on this runtime; n/a: cannot run.",
     "",
     ...attackTable(known),
     "",
     "## Neighbour beside a bomb",
     "",
-    "Milliseconds that calls of one sandbox took while another one did its worst, and in turns with it while it did nothing: half of them at most, nine of ten at most, the longest.",
+    "Duration of calls of one sandbox in milliseconds, without and beside an attack of another sandbox, measured in turns: median, 90th percentile, maximum.",
     "",
     ...neighbourTable(),
     "",
