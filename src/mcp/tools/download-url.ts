@@ -10,9 +10,9 @@ export const downloadUrl = defineTool({
   name: "download_url",
   title: "Make a download link",
   description:
-    "Makes a link to a file of the sandbox for a human or another program; whoever has it can " +
-    "read that file until it expires or the sandbox ends. The file is not looked at. To read a " +
-    "file yourself use read_file.",
+    "Makes a link to a file of the sandbox for a human or another program; anyone with the link " +
+    "can read the file until the link expires or the sandbox ends. The call does not check that " +
+    "the file exists. To read a file yourself use read_file.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

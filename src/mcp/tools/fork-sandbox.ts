@@ -15,9 +15,9 @@ export const forkSandbox = defineTool({
   title: "Fork a sandbox",
   description:
     "Makes copies of a running sandbox, each a sandbox of its own with its own expiry; the " +
-    "source runs on. All files come along; whether running processes do depends on the service. " +
-    "Use it to try several ways from one state; to keep a state for later use snapshot. Returns " +
-    "one line for each copy: its sandbox_id, or why there is none.",
+    "source runs on. All files are copied; whether running processes are copied depends on the " +
+    "service. Use it to try several approaches from one state; to keep a state for later use " +
+    "snapshot. Returns one line for each copy: its sandbox_id, or the reason for its failure.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

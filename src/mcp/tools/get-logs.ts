@@ -1,4 +1,4 @@
-/** Tool: what the service noted about a sandbox. */
+/** Tool: the service's log of a sandbox. */
 
 import { cutText, oneLine, sliceText } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
@@ -35,9 +35,9 @@ export const getLogs = defineTool({
   name: "get_logs",
   title: "Get service logs",
   description:
-    "Returns what the service noted about a sandbox: its start and end, and calls to it, oldest " +
-    "first. Works after the sandbox was killed, too. It holds no output of programs: for that " +
-    "use get_process_output. Go on with the next since_ms that the reply names.",
+    "Returns the service's log of a sandbox: its start and end, and calls to it, oldest first. " +
+    "Works after the sandbox was killed, too. The log contains no output of programs: for that " +
+    "use get_process_output. Continue with the next since_ms from the reply.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

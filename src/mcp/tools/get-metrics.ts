@@ -24,9 +24,9 @@ export const getMetrics = defineTool({
   name: "get_metrics",
   title: "Get resource use",
   description:
-    "Tells how much processor (of all cores), memory and disk a sandbox used: the newest sample, " +
+    "Returns the processor (of all cores), memory and disk use of a sandbox: the newest sample, " +
     "the peak of each, and a few samples in between. Use it when a program is slow or was " +
-    "killed; for what runs use list_processes.",
+    "killed; for running processes use list_processes.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

@@ -39,10 +39,10 @@ export const getProcessOutput = defineTool({
   title: "Get process output",
   description:
     "Returns the output of a process from a cursor on, its status or exit code, and the cursor " +
-    "for the next call. With wait_seconds it waits until something new comes. A call can be " +
-    "repeated: the same cursor returns the same bytes while they are kept, which is 15 minutes " +
-    "beyond the end of the process or its sandbox, and over a restart of this server. Of a " +
-    "process that nobody watched only output from now on is known.",
+    "for the next call. With wait_seconds it waits for new output. A call can be repeated: the " +
+    "same cursor returns the same bytes for 15 minutes after the end of the process or its " +
+    "sandbox, also across a restart of this server. For a process without an earlier reader, " +
+    "only output from now on is available.",
   toolset: "core",
   input,
   annotations: {

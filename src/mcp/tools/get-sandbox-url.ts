@@ -15,9 +15,9 @@ export const getSandboxUrl = defineTool({
   name: "get_sandbox_url",
   title: "Get the address of a port",
   description:
-    "Tells under which URL a browser or another program outside reaches a server that listens " +
-    "on a port in the sandbox. Start the server first, on 0.0.0.0 or localhost, with run_process " +
-    "and wait_seconds=0; this call does not look whether it listens. Inside the sandbox use " +
+    "Returns the URL under which a browser or another program outside reaches a server that " +
+    "listens on a port in the sandbox. Start the server first, on 0.0.0.0 or localhost, with " +
+    "run_process and wait_seconds=0; this call does not check that the server listens. Inside the sandbox use " +
     "localhost instead.",
   toolset: "all",
   input: z.strictObject({

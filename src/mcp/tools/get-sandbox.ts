@@ -10,9 +10,9 @@ export const getSandbox = defineTool({
   name: "get_sandbox",
   title: "Describe a sandbox",
   description:
-    "Tells the state of a sandbox (running or paused), when it started and ends, its template, " +
+    "Returns the state of a sandbox (running or paused), its start and expiry, its template, " +
     "size, labels and network rules. Use it when a call failed and it is unclear whether the " +
-    "sandbox still lives; otherwise its expiry stands in every result.",
+    "sandbox still exists; otherwise every result contains its expiry.",
   toolset: "core",
   input: z.strictObject({ sandbox_id: sandboxIdInput() }),
   output: z.object({

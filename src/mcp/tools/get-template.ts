@@ -9,8 +9,8 @@ export const getTemplate = defineTool({
   name: "get_template",
   title: "Describe a template",
   description:
-    "Tells names, use and builds of a template or snapshot, newest build first, with their " +
-    "status and size. Use it to check that a template exists and is ready before starting " +
+    "Returns names, use and builds of a template or snapshot, newest build first, with the " +
+    "status and size of each build. Use it to check that a template exists and is ready before starting " +
     "sandboxes from it.",
   toolset: "core",
   input: z.strictObject({

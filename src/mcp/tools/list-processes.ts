@@ -14,8 +14,8 @@ export const listProcesses = defineTool({
   name: "list_processes",
   title: "List processes",
   description:
-    "Lists the processes that were started through the service and still run, whoever started " +
-    "them, with the process_id that get_process_output, send_input and send_signal take. " +
+    "Lists the running processes that any client started through the service, with the " +
+    "process_id for get_process_output, send_input and send_signal. " +
     "Children of a process are not listed: run ps with run_process to see everything.",
   toolset: "all",
   input: z.strictObject({ sandbox_id: sandboxIdInput() }),

@@ -11,9 +11,9 @@ export const listSandboxes = defineTool({
   name: "list_sandboxes",
   title: "List sandboxes",
   description:
-    "Lists the sandboxes of this account, newest first, whoever started them, with state, " +
-    "template and expiry. Use it to find a sandbox_id again; filter by the labels that " +
-    "create_sandbox was given. Do not use sandboxes that belong to somebody else's task.",
+    "Lists the sandboxes of this account, newest first, from all clients, with state, " +
+    "template and expiry. Use it to find a sandbox_id again; filter by the labels that were " +
+    "given to create_sandbox. Do not use sandboxes that belong to another task.",
   toolset: "core",
   input: z.strictObject({
     state: z.enum(["running", "paused"]).optional().describe("Only these; default: both."),

@@ -9,7 +9,7 @@ export const listSnapshots = defineTool({
   name: "list_snapshots",
   title: "List snapshots",
   description:
-    "Lists the snapshots of this account, newest first, whoever took them. Use a snapshot_id as " +
+    "Lists the snapshots of this account, newest first, from all clients. Use a snapshot_id as " +
     "template of create_sandbox, or with delete_snapshot.",
   toolset: "all",
   input: z.strictObject({

@@ -13,7 +13,7 @@ export const listTemplates = defineTool({
   title: "List templates",
   description:
     "Lists the templates of this account that create_sandbox can start from, with their size. " +
-    "The template base is always there. For snapshots use list_snapshots; for the builds of one " +
+    "The template base always exists. For snapshots use list_snapshots; for the builds of one " +
     "template use get_template.",
   toolset: "all",
   input: z.strictObject({}),

@@ -13,8 +13,8 @@ export const makeDirectory = defineTool({
   name: "make_directory",
   title: "Make a directory",
   description:
-    "Makes a directory in the sandbox, with its parents where they are missing. One that exists " +
-    "already is no error. Not needed before write_file, which makes parents itself.",
+    "Makes a directory in the sandbox, with missing parents. An existing directory is " +
+    "not an error. Not needed before write_file, which makes parents itself.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

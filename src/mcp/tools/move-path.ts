@@ -15,8 +15,8 @@ export const movePath = defineTool({
   title: "Move a path",
   description:
     "Moves or renames a file, link or directory tree within the sandbox, making missing parents " +
-    "of the destination. A file that stands at the destination is replaced without a question; " +
-    "a directory there is an error: name the full new path, not the directory to move into.",
+    "of the destination. An existing file at the destination is replaced without confirmation; " +
+    "an existing directory is an error: name the full new path, not the directory to move into.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

@@ -38,8 +38,8 @@ export const readFile = defineTool({
   title: "Read a file",
   description:
     "Reads a file of the sandbox: text as it is, png, jpeg and webp as an image, other bytes on " +
-    "request as base64. Returns at most limit bytes; the first line tells the size and, when " +
-    "there is more, the next_offset to go on with. For a directory use list_directory. To " +
+    "request as base64. Returns at most limit bytes; the first line contains the size and, if " +
+    "there is more, the next_offset to continue with. For a directory use list_directory. To " +
     "search in large files, run grep with run_process instead of reading them whole.",
   toolset: "core",
   input,

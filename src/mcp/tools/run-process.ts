@@ -81,12 +81,12 @@ export const runProcess = defineTool({
   title: "Run a process",
   description:
     "Runs a command in the sandbox and returns its exit code and output; a non-zero exit code is " +
-    "a normal result. If it has not ended after wait_seconds (default 30) it goes on, and the " +
-    "reply gives a process_id: get_process_output reads more and tells the end, send_signal ends " +
-    "it. For servers and other programs that stay, use wait_seconds=0 rather than '&': a child " +
+    "a normal result. If it has not ended after wait_seconds (default 30) it continues, and the " +
+    "reply contains a process_id: get_process_output reads more and reports the end, send_signal " +
+    "ends it. For servers and other long-running programs, use wait_seconds=0 rather than '&': a child " +
     "in the background keeps the command running as long as it holds the output. Cancelling the " +
-    "call ends the process (not its children) unless detach is set. Nothing kills a process " +
-    "but timeout_seconds, a signal, or the end of the sandbox.",
+    "call ends the process (not its children) unless detach is set. Only " +
+    "timeout_seconds, a signal, or the end of the sandbox kills a process.",
   toolset: "core",
   input,
   annotations: {

@@ -17,8 +17,8 @@ export const sendSignal = defineTool({
   name: "send_signal",
   title: "Signal a process",
   description:
-    "Asks a process to end (SIGTERM) or ends it at once (SIGKILL), and tells its state up to two " +
-    "seconds later. Only the process itself is signalled, not its children. For other signals, " +
+    "Asks a process to end (SIGTERM) or ends it at once (SIGKILL), and returns its state up to " +
+    "two seconds later. Only the process itself is signalled, not its children. For other signals, " +
     "or for whole groups, run kill with run_process.",
   toolset: "core",
   input: z.strictObject({

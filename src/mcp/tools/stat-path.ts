@@ -11,8 +11,8 @@ export const statPath = defineTool({
   name: "stat_path",
   title: "Describe a path",
   description:
-    "Tells type, size, mode, owner and time of one path in the sandbox, and where a symbolic " +
-    "link leads. Use it to check whether something exists; for what a directory holds use " +
+    "Returns type, size, mode, owner and time of one path in the sandbox, and the target of a " +
+    "symbolic link. Use it to check whether a path exists; for the content of a directory use " +
     "list_directory.",
   toolset: "core",
   input: z.strictObject({
