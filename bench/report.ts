@@ -28,7 +28,7 @@ export interface Report {
 
 /** The table for a terminal. */
 export function toText({ rows, faults }: Report): string {
-  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor; peers"];
+  const heading = ["figure", "result", "p95", "floor", "ratio", "goal", "floor; peers"];
   const table = [heading, ...rows.map(toCells)];
   const widths = heading.map((_, column) =>
     Math.max(...table.map((cells) => cells[column]?.length ?? 0)),
@@ -67,7 +67,7 @@ export async function readBaseline(): Promise<Report | undefined> {
 
 function toMarkdown({ takenAt, machine, rows, curve, faults }: Report): string {
   const facts = Object.entries(machine).map(([name, value]) => `${name} ${value}`);
-  const heading = ["figure", "ours", "p95", "floor", "ratio", "goal", "floor; peers"];
+  const heading = ["figure", "result", "p95", "floor", "ratio", "goal", "floor; peers"];
   const lines = [heading, heading.map(() => "---"), ...rows.map(toCells)].map(
     (cells) => `| ${cells.join(" | ")} |`,
   );
