@@ -1,7 +1,8 @@
 /**
  * `npm run bench`: takes every figure in one run, prints the table, and writes JSON, plot and the
  * table of docs/performance.md. `-- --check` compares with the committed run instead of writing it;
- * `-- soak` looks for what many cycles and many sandboxes leave. Names of parts take only those.
+ * `-- soak` looks for what many cycles and many sandboxes leave; `-- daemon-phases` shows where the
+ * start of a daemon spends its time. Names of parts take only those.
  */
 
 import { execFile } from "node:child_process";
@@ -13,6 +14,7 @@ import { findRegressions, type Regression } from "./check.ts";
 import type { BenchContext } from "./context.ts";
 import { measureCreate } from "./create.ts";
 import { measureCrowd } from "./crowd.ts";
+import { runDaemonPhases } from "./daemon-phases.ts";
 import { measureDensity, type Point } from "./density.ts";
 import type { Row } from "./figure.ts";
 import { measureFlood } from "./flood.ts";
@@ -49,6 +51,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
 
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 if (words[0] === "soak") process.exitCode = await runSoak();
+else if (words[0] === "daemon-phases") process.exitCode = await runDaemonPhases();
 else if (process.argv.includes("--check")) process.exitCode = await check();
 else {
   const report = await measure(words);

@@ -69,16 +69,27 @@ export interface DaemonSources {
  * signal that a shell with `-c` catches: without the trap it would end at the daemon's next end.
  */
 export function initCommand(): string[] {
-  const run = (program: string) =>
-    [`${DAEMON_DIRECTORY}/loader`, "--library-path", `${DAEMON_DIRECTORY}/lib`].concat(
-      `${DAEMON_DIRECTORY}/${program}`,
-    );
-  const daemon = [...run("node"), ...nodeFlags(DAEMON_DIRECTORY), ...daemonWords(DAEMON_DIRECTORY)];
+  const daemon = daemonCommand(DAEMON_DIRECTORY).join(" ");
   const loop = `exec </dev/null >/dev/null 2>&1
 trap : INT
 n=0
-while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
-  return [...run("sh"), "-c", loop];
+while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon}; n=$((n+1)); done`;
+  return [...commandIn(DAEMON_DIRECTORY, "sh"), "-c", loop];
+}
+
+/** The command of the daemon in its folder; `flags` are further flags of node. */
+export function daemonCommand(
+  directory: string,
+  flags: readonly string[] = [],
+): [string, ...string[]] {
+  const node = commandIn(directory, "node");
+  return [...node, ...nodeFlags(directory), ...flags, ...daemonWords(directory)];
+}
+
+/** A program of the daemon's folder, run by the loader and with the libraries that lie there. */
+function commandIn(directory: string, program: string): [string, ...string[]] {
+  const [loader, libraries] = [join(directory, "loader"), join(directory, "lib")];
+  return [loader, "--library-path", libraries, join(directory, program)];
 }
 
 /**
