@@ -1,7 +1,6 @@
 /**
- * Locks between processes, by flock(2) on files of the home. Node cannot call it, so a small program
- * does it on a descriptor that it inherits; the lock belongs to the open file, which this process
- * keeps. The kernel releases it when this process ends, however that comes about.
+ * Locks between processes, by flock(2) on files of the home. Node cannot call it, so flock(1) does it
+ * on a descriptor that it inherits; the lock belongs to the open file, which this process keeps. The kernel releases it when this process ends, however that comes about.
  */
 
 import { spawn } from "node:child_process";
@@ -22,16 +21,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 
 /** The first descriptor after the standard streams. */
 const DESCRIPTOR = 3;
-const LOCK_EX = 2;
-const LOCK_NB = 4;
 const TAKEN_STATUS = 3;
-
-const TAKE = String.raw`
-my ($descriptor, $operation) = @ARGV;
-open(my $file, '+<&=', $descriptor) or exit 1;
-exit 0 if flock($file, $operation);
-exit($!{EWOULDBLOCK} ? ${TAKEN_STATUS} : 1);
-`;
 
 export interface LockOptions {
   /** How long to wait for another holder; default 60 s. */
@@ -51,7 +41,7 @@ export async function holdLock(
 ): Promise<AsyncDisposable> {
   const limit = AbortSignal.timeout(timeoutMs);
   const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
-  const lock = await takeLock(lockPath(home, name), LOCK_EX, stop);
+  const lock = await takeLock(lockPath(home, name), [], stop);
   if (lock !== undefined) return lock;
   if (signal?.aborted) throw new SandboxError("canceled", `no longer waiting for lock ${name}`);
   throw new SandboxError("unavailable", `another process holds the lock ${name}`, {
@@ -78,7 +68,7 @@ export async function withLock<T>(
 /** Takes a lock of the home that nobody holds; undefined when somebody does. */
 export async function tryLock(home: string, name: LockName): Promise<AsyncDisposable | undefined> {
   const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
-  return takeLock(lockPath(home, name), LOCK_EX + LOCK_NB, limit);
+  return takeLock(lockPath(home, name), ["--nonblock"], limit);
 }
 
 /** The file is never removed: who still waits for a removed one would not exclude anybody. */
@@ -89,7 +79,7 @@ function lockPath(home: string, name: LockName): string {
 /** Undefined when it was stopped, or when the lock is taken and was not to be waited for. */
 async function takeLock(
   path: string,
-  operation: number,
+  flags: readonly string[],
   stop: AbortSignal,
 ): Promise<AsyncDisposable | undefined> {
   const file = await open(path, "a+", 0o600).catch((error: unknown) => {
@@ -97,7 +87,7 @@ async function takeLock(
   });
   let isHeld = false;
   try {
-    const status = await lockFile(file, operation, stop);
+    const status = await lockFile(file, flags, stop);
     // A stop that came with the lock counts: nobody waits for it any more.
     isHeld = status === 0 && !stop.aborted;
     if (isHeld) return { [Symbol.asyncDispose]: () => file.close() };
@@ -111,13 +101,13 @@ async function takeLock(
 /** Resolves with the exit status; null for a program that was killed. */
 async function lockFile(
   file: FileHandle,
-  operation: number,
+  flags: readonly string[],
   stop: AbortSignal,
 ): Promise<number | null> {
   if (stop.aborted) return null;
-  const words = ["-MErrno", "-e", TAKE, String(DESCRIPTOR), String(operation)];
+  const words = ["--exclusive", "--conflict-exit-code", String(TAKEN_STATUS), ...flags];
   const [program, ...tied] = TIED;
-  const child = spawn(program, [...tied, "perl", ...words], {
+  const child = spawn(program, [...tied, "flock", ...words, String(DESCRIPTOR)], {
     env: PROGRAM_ENVIRONMENT,
     stdio: ["ignore", "ignore", "ignore", file.fd],
     // A group of its own, as with every tool.

@@ -12,7 +12,7 @@ export const INSTALL =
   "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base nftables iproute2";
 
 /** The programs of the host that every container needs. */
-const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "cp", "sync", "ldd"] as const;
+const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
 
 export interface RequirementOptions {
   /** Paths of the runtimes that were found. */
