@@ -1,7 +1,9 @@
 /** Runs the two programs that know networks, in the network namespace of a file. */
 
 import { runProgram } from "../host/run-program.ts";
-import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+
+/** Each a path and what is written there. */
+const WRITE_EACH = 'while [ $# -gt 0 ]; do printf %s "$2" > "$1" || exit; shift 2; done';
 
 /** Path of a namespace file; undefined is the one of this process. */
 export type NetworkPath = string | undefined;
@@ -29,9 +31,9 @@ export async function deleteLink(network: NetworkPath, name: string): Promise<vo
 /** Writes kernel settings as this namespace sees them. */
 export async function writeSettings(
   network: NetworkPath,
-  settings: readonly LauncherStep[],
+  settings: readonly (readonly [path: string, value: string])[],
 ): Promise<void> {
-  await runIn(network, { steps: settings, command: ["true"] });
+  await runIn(network, { command: ["sh", "-c", WRITE_EACH, "sh", ...settings.flat()] });
 }
 
 /** One kernel setting as this namespace sees it. */
@@ -71,13 +73,12 @@ export async function readTable(network: NetworkPath, table: string): Promise<st
 async function runIn(
   network: NetworkPath,
   call: {
-    readonly steps?: readonly LauncherStep[];
     readonly command: readonly [string, ...string[]];
     readonly input?: string;
   },
 ): Promise<string> {
-  const { steps = [], command, input } = call;
-  const enter: LauncherStep[] = network === undefined ? [] : [["netns", network]];
-  const launch = launcherCommand([...enter, ...steps, ["exec", ...command]]);
-  return runProgram(launch, input === undefined ? {} : { input });
+  const { command, input } = call;
+  const entered: readonly [string, ...string[]] =
+    network === undefined ? command : ["nsenter", `--net=${network}`, "--", ...command];
+  return runProgram(entered, input === undefined ? {} : { input });
 }

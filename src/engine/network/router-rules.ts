@@ -142,12 +142,12 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
 
 /** Kernel settings of a router: it alone forwards, and it knows no IPv6. */
 export const ROUTER_SETTINGS = [
-  ["write", "/proc/sys/net/ipv4/ip_forward", "1"],
-  ["write", "/proc/sys/net/ipv4/conf/all/rp_filter", "1"],
-  ["write", "/proc/sys/net/ipv4/conf/default/rp_filter", "1"],
-  ["write", "/proc/sys/net/ipv4/conf/all/send_redirects", "0"],
-  ["write", "/proc/sys/net/ipv4/conf/default/send_redirects", "0"],
-  ["write", "/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
+  ["/proc/sys/net/ipv4/ip_forward", "1"],
+  ["/proc/sys/net/ipv4/conf/all/rp_filter", "1"],
+  ["/proc/sys/net/ipv4/conf/default/rp_filter", "1"],
+  ["/proc/sys/net/ipv4/conf/all/send_redirects", "0"],
+  ["/proc/sys/net/ipv4/conf/default/send_redirects", "0"],
+  ["/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
 ] as const;
 
 /** Makes the link between router and outside; run outside. */

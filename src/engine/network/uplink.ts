@@ -32,7 +32,7 @@ export async function openUplink(
   await applyRules(outside, uplinkRules(uplink));
   await changeLinks(outside, uplinkLinks(slot, router));
   const path = forwardingPath(uplinkName(slot));
-  await writeSettings(outside, [["write", path, "1"]]);
+  await writeSettings(outside, [[path, "1"]]);
   await settleForwarding(outside);
 }
 
@@ -74,7 +74,7 @@ table inet ${FORWARDING_TABLE} {
 }
 `,
   );
-  await writeSettings(outside, [["write", forwardingPath(link), "1"]]);
+  await writeSettings(outside, [[forwardingPath(link), "1"]]);
 }
 
 async function switchOff(outside: NetworkPath): Promise<void> {
@@ -82,7 +82,7 @@ async function switchOff(outside: NetworkPath): Promise<void> {
   const text = await readTable(outside, FORWARDING_TABLE);
   const link = /iifname "([^"/]+)"/.exec(text)?.[1];
   if (link !== undefined && (await listLinks(outside)).includes(link)) {
-    await writeSettings(outside, [["write", forwardingPath(link), "0"]]);
+    await writeSettings(outside, [[forwardingPath(link), "0"]]);
   }
   await applyRules(
     outside,
