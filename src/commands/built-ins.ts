@@ -34,20 +34,23 @@ const hostOnce = createOnce<readonly Layer[]>();
 const baseOnce = createOnce<string>();
 
 /** `base` and `host`, the latter made at its first use. */
-export function builtInTemplates(home: string): readonly BuiltInTemplate[] {
+export function builtInTemplates(home: string, perlDirectory: string): readonly BuiltInTemplate[] {
   return [
     { name: "base", ...DEFAULTS, find: () => findBase(home) },
     {
       name: "host",
       ...DEFAULTS,
       find: async () => findHost(await hostDirectory(home)),
-      prepare: async (signal) => prepareHost(home, signal),
+      prepare: async (signal) => prepareHost({ home, perlDirectory }, signal),
     },
   ];
 }
 
 /** What is in the way is a skeleton of which something is missing. */
-async function prepareHost(home: string, signal: AbortSignal): Promise<readonly Layer[]> {
+async function prepareHost(
+  { home, perlDirectory }: { readonly home: string; readonly perlDirectory: string },
+  signal: AbortSignal,
+): Promise<readonly Layer[]> {
   const directory = await hostDirectory(home);
   const task = {
     home,
@@ -55,7 +58,7 @@ async function prepareHost(home: string, signal: AbortSignal): Promise<readonly 
     find: async () => findHost(directory),
     async make(stop: AbortSignal) {
       await discardFolder(directory);
-      return buildHost({ directory, signal: stop });
+      return buildHost({ directory, perlDirectory, signal: stop });
     },
   } as const;
   return hostOnce(directory, task, signal);

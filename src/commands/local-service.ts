@@ -14,6 +14,7 @@ import {
 } from "./embedded-service.ts";
 import { createLocalEngine } from "./engine.ts";
 import { openHome } from "./home.ts";
+import { findPerlDirectory } from "./probe-options.ts";
 
 /** How the two commands that embed the service differ. */
 export type LocalOptions = Pick<
@@ -57,7 +58,7 @@ export async function startLocal(
     limits: config.limits,
     maxSandboxes: config.maxSandboxes,
     maxSandboxesPerTeam: config.maxSandboxesPerTeam,
-    builtIns: builtInTemplates(config.home),
+    builtIns: builtInTemplates(config.home, findPerlDirectory()),
     domain: config.domain,
     log,
   });

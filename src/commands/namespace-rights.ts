@@ -2,6 +2,7 @@
 
 import type { Config } from "../config.ts";
 import type { Command } from "./index.ts";
+import { findPerlDirectory } from "./probe-options.ts";
 
 /**
  * Replaces this process by the same program with the rights of root over a namespace of its own;
@@ -11,5 +12,6 @@ export async function withNamespaceRights(command: Command, config: Config): Pro
   const isNeeded = command.hasEngine && config.engine === "local" && process.getuid?.() !== 0;
   if (!isNeeded || config.namespaceFault !== undefined) return config;
   const { enterOwnNamespace } = await import("../engine/host/user-namespace.ts");
-  return { ...config, namespaceFault: await enterOwnNamespace(config.home) };
+  const namespaceFault = await enterOwnNamespace(config.home, findPerlDirectory());
+  return { ...config, namespaceFault };
 }

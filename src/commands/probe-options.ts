@@ -11,6 +11,12 @@ export function findBundle(name: string): string {
   return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist", name);
 }
 
+/** The perl programs lie beside the program too; one run from source has them as they are. */
+export function findPerlDirectory(): string {
+  const beside = import.meta.dirname;
+  return existsSync(join(beside, "syscalls.pl")) ? beside : join(beside, "../perl");
+}
+
 export function probeOptions(config: Config): ProbeOptions {
   return {
     home: config.home,
@@ -20,6 +26,7 @@ export function probeOptions(config: Config): ProbeOptions {
       node: process.execPath,
       bundle: findBundle("envd.cjs"),
       starter: findBundle("envd-starter.cjs"),
+      perlDirectory: findPerlDirectory(),
     },
     requireLevel: config.requireIsolation,
   };

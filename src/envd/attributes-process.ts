@@ -6,7 +6,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
-import { helperArguments } from "./attributes-helper.ts";
 import { DEFAULT_PATH, type Command } from "./bundled-program.ts";
 
 /** A file system that does not answer must not hold everybody. */
@@ -36,7 +35,7 @@ export class AttributesProcess {
 
   constructor([file, ...before]: Command, idleMs: number) {
     this.#idleMs = idleMs;
-    const child = spawn(file, [...before, ...helperArguments()], {
+    const child = spawn(file, [...before, process.arch], {
       cwd: "/",
       env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
       stdio: ["pipe", "pipe", "ignore"],

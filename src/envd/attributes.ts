@@ -41,15 +41,16 @@ const LENGTH_BYTES = 4;
 /** The kernel's number for an argument that is too long; the helper's for a reply that is. */
 const E2BIG = 7;
 
-/** Reads and writes attributes by a perl; its process ends with this one. */
-export function createAttributes(perl: Command, { idleMs = IDLE_MS } = {}): Attributes {
+/** Reads and writes attributes by `attributes.pl`; its process ends with this one. */
+export function createAttributes(helper: Command, { idleMs = IDLE_MS } = {}): Attributes {
   let current: AttributesProcess | undefined;
 
   async function ask(letter: "r" | "w" | "c", fields: readonly string[]): Promise<Buffer> {
     const request = Buffer.concat([Buffer.from(letter), ...fields.flatMap(toField)]);
     for (let attempt = 1; ; attempt += 1) {
       // Between this look and the request nothing else runs, the end of an idle helper included.
-      if (current === undefined || current.hasEnded) current = new AttributesProcess(perl, idleMs);
+      if (current === undefined || current.hasEnded)
+        current = new AttributesProcess(helper, idleMs);
       try {
         return await current.ask(request);
       } catch (error) {

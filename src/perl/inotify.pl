@@ -1,8 +1,9 @@
 # Watches directories by inotify and passes on what the kernel says, byte for byte. It loads no
-# module: a sandbox may have none, or false ones. Its only argument is Node's name of the processor.
+# module: a sandbox may have none, or false ones. Its only argument is Node's name of the
+# processor.
 #
-# Every message begins with its length, a 32-bit number in network order, then a letter.
-# In:   a id paths    watch these directories and list them; paths end in NUL, links are not followed
+# Every message begins with its length, a 32-bit number in network order, then a letter. In:   a
+# id paths    watch these directories and list them; paths end in NUL, links are not followed
 #       f id path     the same for one path whose links are followed
 #       r wd ...      end these watches
 # Out:  e bytes       events as read from the kernel
@@ -11,10 +12,7 @@
 #                     change, and its name after its length
 #       d id          every event of before the listing was told by now
 
-my %number = (
-    x64   => { init => 294, add => 254, remove => 255 },
-    arm64 => { init => 26,  add => 27,  remove => 28 },
-);
+use v5.14;
 
 # MODIFY ATTRIB MOVED_FROM MOVED_TO CREATE DELETE DELETE_SELF MOVE_SELF ONLYDIR EXCL_UNLINK
 my $mask        = 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x1000000 | 0x4000000;
@@ -27,8 +25,9 @@ my $too_big      = 7;
 my $interrupted  = 4;
 my $try_again    = 11;
 
-my $call = $number{ $ARGV[0] // q{} } or exit 111;
-my $fd = syscall $call->{init}, $close_exec_nonblock;
+my $numbers = do( $0 =~ s{[^/]*\z}{syscalls.pl}r ) or exit 111;
+my $call    = $numbers->( $ARGV[0] ) or exit 111;
+my $fd = syscall $call->{inotify_init1}, $close_exec_nonblock;
 exit 112 + ( $! == 24 ) if $fd < 0;
 open my $kernel, '<&=', $fd or exit 114;
 my $request_bytes = q{};
@@ -69,7 +68,7 @@ sub list {
 
 sub watch {
     my ( $path, $flags ) = @_;
-    my $wd = syscall $call->{add}, $fd, $path, $flags;
+    my $wd = syscall $call->{inotify_add_watch}, $fd, $path, $flags;
     return pack 'N N N', $! + 0, 0, 0 if $wd < 0;
     my ( $errno, $found, $entries ) = list($path);
     return pack( 'N N N', $errno, $wd, $found ) . $entries;
@@ -79,7 +78,7 @@ sub serve {
     my ($request) = @_;
     my $letter = substr $request, 0, 1;
     if ( $letter eq 'r' ) {
-        syscall $call->{remove}, $fd, $_ for unpack 'x N*', $request;
+        syscall $call->{inotify_rm_watch}, $fd, $_ for unpack 'x N*', $request;
         return;
     }
     my ( $id, $paths ) = unpack 'x a4 a*', $request;

@@ -6,9 +6,10 @@ import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
-const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");
+const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");
 const KEPT_BYTES = 1_048_576;
 
 interface Wire {
@@ -21,7 +22,10 @@ interface Wire {
 
 /** The host's own channel to the daemon, in a test's hands. */
 function createWire(): Wire {
-  const engine = createBareEngine({ command: [process.execPath, DAEMON] });
+  const engine = createBareEngine({
+    command: [process.execPath, DAEMON],
+    perlDirectory: PERL_DIRECTORY,
+  });
   const sockets = new Set<Socket>();
   const wire: Wire = {
     isUp: true,

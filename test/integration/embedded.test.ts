@@ -11,6 +11,7 @@ import { reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startEchoServer } from "../support/echo.ts";
 import { createHeldEngine } from "../support/held-engine.ts";
+import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { startTestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -63,7 +64,7 @@ test("what a dead instance left is removed, what a living one has is not", async
     await mkdir(join(folder, name === "young" ? "" : "s/iabc"), { recursive: true });
     if (name === "kept") await writeFile(join(folder, "keep"), "");
   }
-  const engine = createBareEngine({ command: ["/bin/false"] });
+  const engine = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
   const options = {
     engine,
     store: living.embedded.store,

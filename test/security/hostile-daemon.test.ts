@@ -11,6 +11,7 @@ import { SandboxError } from "../../src/common/errors.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { tellCells } from "../support/cells.ts";
 import { hostileReply, type HostileReply } from "../support/hostile-replies.ts";
+import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { createRandom } from "../support/random.ts";
 import { startReplyServer, type ReplyServer } from "../support/reply-server.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
@@ -40,7 +41,10 @@ beforeAll(async () => {
   controlSide = await startReplyServer();
   const words = [RELAY, String(publicSide.port), String(controlSide.port)];
   service = await startTestService({
-    engine: createBareEngine({ command: [process.execPath, ...words] }),
+    engine: createBareEngine({
+      command: [process.execPath, ...words],
+      perlDirectory: PERL_DIRECTORY,
+    }),
     maxSandboxes: 100,
   });
   client = createService(service.embedded);

@@ -9,6 +9,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 /** As it is shipped; from its sources it takes four times as long to start. */
 const MAIN = resolve(import.meta.dirname, "../../dist/envd.cjs");
@@ -65,7 +66,10 @@ export interface TestDaemonOptions {
 /** Starts the built daemon. */
 export async function startTestDaemon(options: TestDaemonOptions = {}): Promise<TestDaemon> {
   const base = await mkdtemp(join(tmpdir(), "envd-test-"));
-  const engine = createBareEngine({ command: await commandOf(options, join(base, "w")) });
+  const engine = createBareEngine({
+    command: await commandOf(options, join(base, "w")),
+    perlDirectory: PERL_DIRECTORY,
+  });
   const directory = join(base, "c");
   const container = await engine.create(
     {

@@ -3,6 +3,7 @@
 import { resolve } from "node:path";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 import { startTestService, type TestService } from "./service.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");
@@ -32,8 +33,9 @@ export async function startFloodedService(): Promise<FloodedService> {
   await using stack = new AsyncDisposableStack();
   let command: [string, ...string[]] = [process.execPath, DAEMON];
   const engine: Engine = {
-    ...createBareEngine({ command }),
-    create: async (spec, signal) => createBareEngine({ command }).create(spec, signal),
+    ...createBareEngine({ command, perlDirectory: PERL_DIRECTORY }),
+    create: async (spec, signal) =>
+      createBareEngine({ command, perlDirectory: PERL_DIRECTORY }).create(spec, signal),
   };
   const service = stack.use(await startTestService({ engine, maxSandboxes: 50 }));
   const neighbour = await service.create();

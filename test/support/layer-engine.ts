@@ -4,12 +4,16 @@ import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import type { Engine } from "../../src/engine/engine.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 
-const DAEMON = resolve(import.meta.dirname, "../../src/envd/main.ts");
+const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");
 
-/** Snapshots succeed; containers start whatever layers they are given. A built daemon starts faster. */
-export function createLayerEngine(daemon: string = DAEMON): Engine {
-  const bare = createBareEngine({ command: [process.execPath, daemon] });
+/** Snapshots succeed; containers start whatever layers they are given. */
+export function createLayerEngine(): Engine {
+  const bare = createBareEngine({
+    command: [process.execPath, DAEMON],
+    perlDirectory: PERL_DIRECTORY,
+  });
   return {
     ...bare,
     async create(spec, signal) {

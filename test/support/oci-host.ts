@@ -12,6 +12,7 @@ import type {
   Layer,
 } from "../../src/engine/engine.ts";
 import { createOciEngine } from "../../src/engine/oci/oci.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");
@@ -48,7 +49,12 @@ export async function startOciHost(
     runtime,
     requireLevel,
     namespaceFault: undefined,
-    daemon: { bundle: BUNDLE, starter: STARTER, node: process.execPath },
+    daemon: {
+      bundle: BUNDLE,
+      starter: STARTER,
+      node: process.execPath,
+      perlDirectory: PERL_DIRECTORY,
+    },
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
   return {

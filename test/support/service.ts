@@ -13,6 +13,7 @@ import type { Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { createBareEngine } from "../../src/engine/bare/bare.ts";
 import { sandboxSchema, type SandboxBody } from "../../src/wire/control.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
 
 const DAEMON = resolve(import.meta.dirname, "../../dist/envd.cjs");
 
@@ -62,7 +63,10 @@ export async function startTestService(
     await startEmbeddedService({
       home,
       instance: undefined,
-      engine: createBareEngine({ command: [process.execPath, DAEMON] }),
+      engine: createBareEngine({
+        command: [process.execPath, DAEMON],
+        perlDirectory: PERL_DIRECTORY,
+      }),
       limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
       maxSandboxes: 10,
       poolSize: 0,

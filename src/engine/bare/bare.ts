@@ -22,6 +22,8 @@ const END_GRACE_MS = 2_000;
 export interface BareEngineOptions {
   /** The daemon as program and arguments; it gets its two sockets as descriptors 3 and 4. */
   readonly command: readonly [string, ...string[]];
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 /** Runs the daemon as a child, with the same sockets and life as in a container. */
@@ -29,7 +31,7 @@ export function createBareEngine(options: BareEngineOptions): Engine {
   return {
     name: "bare",
     probe: async () => bareReport(),
-    create: async (spec, signal) => startBareContainer(options.command, spec, signal),
+    create: async (spec, signal) => startBareContainer(options, spec, signal),
     adopt: async () => undefined,
     remove: async (_id, directory) => removeFolder(directory),
     prune: async () => [],
@@ -50,14 +52,14 @@ interface Run {
 }
 
 async function startBareContainer(
-  command: readonly [string, ...string[]],
+  options: BareEngineOptions,
   spec: ContainerSpec,
   signal: AbortSignal,
 ): Promise<Container> {
   if (signal.aborted) throw new SandboxError("canceled", "create was canceled");
   await mkdir(spec.directory, { mode: 0o700 });
   try {
-    return createBareContainer(command, { spec, first: await startRun(command, spec, signal) });
+    return createBareContainer(options, { spec, first: await startRun(options, spec, signal) });
   } catch (error) {
     await removeFolder(spec.directory);
     throw error;
@@ -65,11 +67,11 @@ async function startBareContainer(
 }
 
 async function startRun(
-  command: readonly [string, ...string[]],
+  { command, perlDirectory }: BareEngineOptions,
   spec: ContainerSpec,
   signal: AbortSignal,
 ): Promise<Run> {
-  const [file, ...args] = launcherCommand([
+  const [file, ...args] = launcherCommand(perlDirectory, [
     ["chdir", spec.directory],
     ["listen", SOCKET_NAMES.public],
     ["listen", SOCKET_NAMES.control],
@@ -131,7 +133,7 @@ function exitOf(child: ChildProcess): Promise<ContainerExit> {
 }
 
 function createBareContainer(
-  command: readonly [string, ...string[]],
+  options: BareEngineOptions,
   { spec, first }: { readonly spec: ContainerSpec; readonly first: Run },
 ): Container {
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
@@ -167,7 +169,7 @@ function createBareContainer(
       return run === undefined;
     },
     halt: leave,
-    boot: async (_spec, signal) => enter(await startRun(command, spec, signal)),
+    boot: async (_spec, signal) => enter(await startRun(options, spec, signal)),
     readUsage: async () => {
       const { blocks, bavail, bsize } = await statfs(spec.directory);
       const disk = { diskBytes: (blocks - bavail) * bsize, diskTotalBytes: blocks * bsize };

@@ -17,7 +17,6 @@ import { launcherCommand } from "../oci/launcher.ts";
 export const DAEMON_FILES = {
   program: "envd.cjs",
   starter: "start.cjs",
-  inotify: "inotify.pl",
 } as const;
 const COMPILED = "envd.compiled";
 const WORK = "work";
@@ -36,12 +35,15 @@ export function daemonWords(directory: string): [string, string, string] {
  * Starts the daemon of this folder once, outside of any container, has it answer a few calls and
  * ends it: what it compiled by then is written. Without success the folder is as good as before.
  */
-export async function writeCompileCache(folder: string, flags: readonly string[]): Promise<void> {
+export async function writeCompileCache(
+  folder: string,
+  options: { readonly flags: readonly string[]; readonly perlDirectory: string },
+): Promise<void> {
   // A part of the draft: what a maker leaves that is killed goes with it.
   const work = join(folder, WORK);
   await mkdir(work, { mode: 0o700 });
   try {
-    await rehearse(folder, { work, flags });
+    await rehearse(folder, { work, ...options });
   } finally {
     await rm(work, { recursive: true, force: true });
   }
@@ -49,10 +51,15 @@ export async function writeCompileCache(folder: string, flags: readonly string[]
 
 async function rehearse(
   folder: string,
-  { work, flags }: { readonly work: string; readonly flags: readonly string[] },
+  options: {
+    readonly work: string;
+    readonly flags: readonly string[];
+    readonly perlDirectory: string;
+  },
 ): Promise<void> {
+  const { work, flags, perlDirectory } = options;
   const program = [join(folder, "loader"), "--library-path", join(folder, "lib")] as const;
-  const [file, ...args] = launcherCommand([
+  const [file, ...args] = launcherCommand(perlDirectory, [
     ["chdir", work],
     ["listen", SOCKET_NAMES.public],
     ["listen", SOCKET_NAMES.control],

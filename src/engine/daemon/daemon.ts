@@ -38,6 +38,14 @@ const LAYOUT = 4;
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
 const OPENSSL_CONFIG = "openssl.cnf";
+/** What the daemon runs by its own perl, and the table that each of these loads from beside it. */
+const DAEMON_PERL_FILES = [
+  "attributes.pl",
+  "inotify.pl",
+  "make-pipes.pl",
+  "terminal.pl",
+  "syscalls.pl",
+] as const;
 /**
  * Small heaps: the daemon streams, it keeps nothing large. It collects garbage when it rests, so the
  * engine's own look for some, seconds later, finds nothing and costs as much again. SIGUSR1 starts no
@@ -61,6 +69,8 @@ export interface DaemonSources {
   readonly starter: string;
   /** The node binary that runs it. */
   readonly node: string;
+  /** Where the perl programs lie, those of the daemon and those of the engine. */
+  readonly perlDirectory: string;
 }
 
 /**
@@ -137,6 +147,7 @@ interface Parts {
   readonly programs: Readonly<Record<string, string>>;
   /** Files of code, by their names there too. */
   readonly scripts: Readonly<Record<string, string>>;
+  readonly perlDirectory: string;
 }
 
 async function locateParts(sources: DaemonSources): Promise<Parts> {
@@ -146,13 +157,15 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
     setpriv: await realpathOf("/usr/bin/setpriv"),
     perl: await realpathOf("/usr/bin/perl"),
   };
-  const scripts = {
+  const scripts: Record<string, string> = {
     [DAEMON_FILES.program]: await realpathOf(sources.bundle),
     [DAEMON_FILES.starter]: await realpathOf(sources.starter),
-    // Lies beside the bundle, here and there.
-    [DAEMON_FILES.inotify]: await realpathOf(join(dirname(sources.bundle), DAEMON_FILES.inotify)),
   };
-  return { programs, scripts };
+  const { perlDirectory } = sources;
+  for (const name of DAEMON_PERL_FILES) {
+    scripts[name] = await realpathOf(join(perlDirectory, name));
+  }
+  return { programs, scripts, perlDirectory };
 }
 
 async function realpathOf(path: string): Promise<string> {
@@ -195,7 +208,7 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
   await copyLoader(loader, join(draft, "loader"), DAEMON_DIRECTORY);
   await writeFile(join(draft, OPENSSL_CONFIG), "");
   await step("daemon.copied");
-  await writeCompileCache(draft, nodeFlags(draft));
+  await writeCompileCache(draft, { flags: nodeFlags(draft), perlDirectory: parts.perlDirectory });
   await step("daemon.compiled");
   await settleModes(draft);
   await writeManifest(draft);

@@ -32,6 +32,8 @@ export interface EgressProgramOptions {
   readonly hosts: readonly string[];
   /** File of the program. */
   readonly program: string;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 export interface EgressProgram {
@@ -115,7 +117,7 @@ interface Run {
 }
 
 async function startRun(options: EgressProgramOptions): Promise<Run> {
-  const { network, slot, resolvers, hosts, program } = options;
+  const { network, slot, resolvers, hosts, program, perlDirectory } = options;
   // By its text: the account that it runs under may find no file of ours.
   const text = await readFile(program, "utf8");
   const words = [
@@ -125,7 +127,7 @@ async function startRun(options: EgressProgramOptions): Promise<Run> {
     "--eval",
     text,
   ];
-  const [file, ...args] = launcherCommand([
+  const [file, ...args] = launcherCommand(perlDirectory, [
     ["chdir", "/"],
     ["netns", network],
     ["open", process.execPath],

@@ -14,7 +14,7 @@ import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
 import type { HostNetwork } from "./router.ts";
 
-const PROGRAMS = ["nft", "ip", "unshare", "umount"] as const;
+const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
 const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
@@ -37,7 +37,10 @@ export interface EgressSupport {
 const NAME = "internet";
 
 /** Looks at programs, route and name servers, and tries the rules in a namespace that ends at once. */
-export async function findEgress(options: EgressOptions | undefined): Promise<EgressSupport> {
+export async function findEgress(
+  options: EgressOptions | undefined,
+  perlDirectory: string,
+): Promise<EgressSupport> {
   if (options === undefined) {
     return none("sandboxes have loopback alone, as configured (--egress off)");
   }
@@ -54,6 +57,7 @@ export async function findEgress(options: EgressOptions | undefined): Promise<Eg
     return describe(link, {
       path: options.namespace,
       program: options.program,
+      perlDirectory,
       resolvers: options.resolvers ?? (await readResolvers()),
     });
   } catch (error) {

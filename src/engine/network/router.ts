@@ -80,6 +80,8 @@ export interface HostNetwork {
   readonly resolvers: readonly string[];
   /** File of the program for rules that name hosts. */
   readonly program: string;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 /**
@@ -96,7 +98,7 @@ export async function connectSender(
     // Asked in turn: after a removal nothing may be made that nobody would remove.
     if (sender.isOver()) throw new SandboxError("unavailable", "container is gone");
     const router = await ensureRouter(dirname(directory), outside);
-    await orderDomains(router, outside.program, { slot, domains: rules.domains });
+    await orderDomains(router, outside, { slot, domains: rules.domains });
     await applyRules(router.path, senderRules(slot, rules));
     if (rules.domains.length === 0) await forgetDomains(router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
@@ -137,7 +139,7 @@ const programs = new Map<number, EgressProgram>();
 /** The names are known before the rules send anything to the program, and forgotten after. */
 async function orderDomains(
   router: Router,
-  program: string,
+  { program, perlDirectory }: HostNetwork,
   { slot, domains }: { readonly slot: number; readonly domains: readonly string[] },
 ): Promise<void> {
   if (domains.length === 0) return;
@@ -147,7 +149,8 @@ async function orderDomains(
     });
   }
   const running =
-    programs.get(router.slot) ?? createEgressProgram({ network: router.path, program, ...router });
+    programs.get(router.slot) ??
+    createEgressProgram({ network: router.path, program, perlDirectory, ...router });
   programs.set(router.slot, running);
   await running.order(sandboxAddress(slot), domains);
 }

@@ -2,10 +2,13 @@
 
 import { join } from "node:path";
 import { readIfThere, readKernelFile, writeDurably, writeWhole } from "../../common/files.ts";
+import { isRootless } from "../../common/privilege.ts";
 import { z } from "../../common/schema.ts";
 import { ISOLATION_LEVELS } from "../engine.ts";
 
 export const RECORD_NAME = "container.json";
+/** Number and start of the first process in plain text, for `user-namespace.pl`. */
+export const PROCESS_NAME = "process";
 
 const recordSchema = z.object({
   id: z.string(),
@@ -25,6 +28,9 @@ export type ContainerRecord = z.infer<typeof recordSchema>;
 
 /** Writes the record; from then on another process can adopt the container. */
 export async function writeRecord(directory: string, record: ContainerRecord): Promise<void> {
+  if (isRootless() && !record.isHalted) {
+    await writeWhole(join(directory, PROCESS_NAME), `${record.pid} ${record.startTicks}\n`);
+  }
   // A container that runs ends with the machine; one that was halted is found again after it.
   const write = record.isHalted ? writeDurably : writeWhole;
   await write(join(directory, RECORD_NAME), JSON.stringify(record));

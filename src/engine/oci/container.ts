@@ -28,11 +28,13 @@ export interface ContainerParts {
   boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup } = parts;
+  const { directory, cgroup, perlDirectory } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   let { record } = parts;
   const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
@@ -70,7 +72,7 @@ export function openContainer(parts: ContainerParts): Container {
     readUsage: async () => readUsage(directory, cgroup),
     snapshot: async (target) =>
       makeLayer(target, async (draft) => {
-        await copyUpper({ directory, idBase: record.idBase, cgroup }, draft);
+        await copyUpper({ directory, idBase: record.idBase, cgroup, perlDirectory }, draft);
       }),
     [Symbol.asyncDispose]: async () => {
       life?.[Symbol.dispose]();

@@ -52,6 +52,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly cgroups: CgroupHost;
   /** The daemon's folder on the host. */
   readonly daemon: string;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
   readonly filters: SeccompCache;
@@ -77,7 +79,7 @@ export async function startContainer(
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
     const { directory, layers, limits } = spec;
-    const { blanks, outside } = context;
+    const { blanks, outside, perlDirectory } = context;
     const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
     const resolver = outside && resolverOf(outside);
     const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
@@ -85,7 +87,7 @@ export async function startContainer(
     const record = await launch(context, { claim, disk, diskSteps }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { spec: anew, idBase, cgroup }, limit);
-    return openContainer({ directory, record, cgroup, boot, outside });
+    return openContainer({ directory, record, cgroup, boot, outside, perlDirectory });
   } catch (error) {
     await cleanUp(spec.directory, { cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
@@ -104,7 +106,7 @@ export async function bootContainer(
   const { spec, cgroup } = claim;
   checkSpec(spec);
   try {
-    await mountDisk(spec.directory, signal);
+    await mountDisk(context.perlDirectory, spec.directory, signal);
     await step("boot.mounted");
     // What programs made of the folders that a runtime touches counts as the topmost layer.
     const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
@@ -283,7 +285,7 @@ async function runRuntime(
   const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
   const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;
   const run = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid")] as const;
-  const command = launcherCommand([
+  const command = launcherCommand(context.perlDirectory, [
     ...steps,
     ["exec", ...runtime, "--log-format", "json", ...manager, ...run, "--preserve-fds", "2", id],
   ]);

@@ -1,12 +1,12 @@
 /**
- * The system calls that Node lacks, by one small perl program. It takes a list of steps, does them
+ * The system calls that Node lacks, by one small perl program, `launcher.pl`. It takes a list of steps, does them
  * in order and ends with `exec`, so that what it prepared (sockets, mounts, a cgroup) is inherited;
  * or with `exit`, where the steps were all.
  * It is killed when this process dies.
  */
 
 import assert from "node:assert";
-import { LAUNCHER } from "./launcher-program.ts";
+import { perlCommand } from "../host/perl-program.ts";
 
 /** One step; the first word names it, the others are its arguments. */
 export type LauncherStep =
@@ -78,9 +78,12 @@ export type LauncherStep =
   | readonly ["exit"];
 
 /** The command that does the steps; the last one must be `exec`, `run` or `exit`. */
-export function launcherCommand(steps: readonly LauncherStep[]): [string, ...string[]] {
+export function launcherCommand(
+  perlDirectory: string,
+  steps: readonly LauncherStep[],
+): [string, ...string[]] {
   const last = steps.at(-1)?.[0];
   assert(last === "exec" || last === "run" || last === "exit", "the last step ends the launcher");
   const caller = [process.arch, String(process.pid)];
-  return ["perl", "-e", LAUNCHER, "--", ...caller, ...steps.flat()];
+  return perlCommand(perlDirectory, "launcher", [...caller, ...steps.flat()]);
 }

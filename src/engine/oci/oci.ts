@@ -42,11 +42,12 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     }
   };
   const filters = createSeccompCache();
-  const blanks = createBlankDisks();
+  const { perlDirectory } = options.daemon;
+  const blanks = createBlankDisks(perlDirectory);
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
     if (freshness === "fresh") egress = undefined;
-    return (egress ??= findEgress(egressOptions));
+    return (egress ??= findEgress(egressOptions, perlDirectory));
   };
   const launchContext = async (): Promise<LaunchContext> => {
     const { choice, report } = await probe("cached");
@@ -56,7 +57,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       readCgroupHost(),
       support(),
     ]);
-    return { ...choice, cgroups, daemon, outside, filters, blanks };
+    return { ...choice, cgroups, daemon, perlDirectory, outside, filters, blanks };
   };
   return {
     name: "oci",
@@ -67,7 +68,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
     adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
     squash: async (layers, kept, directory) =>
-      makeLayer(directory, async (draft) => squashInto(draft, { layers, kept })),
+      makeLayer(directory, async (draft) => squashInto(draft, { layers, kept, perlDirectory })),
     prune: async (directories, tell) => {
       const names = await findDeadProbes(options.home);
       const remove = async (id: string) => {
@@ -108,10 +109,10 @@ async function adoptContainer(
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
   const cgroup = openCgroup(await readCgroupHost(), id, directory);
-  const { outside } = await launchContext();
+  const { outside, perlDirectory } = await launchContext();
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
-  const parts = { directory, record, cgroup, boot, outside };
+  const parts = { directory, record, cgroup, boot, outside, perlDirectory };
   if (record.isHalted) return adoptHalted(parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;

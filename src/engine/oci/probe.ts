@@ -145,13 +145,15 @@ async function tryRuntime(
   const name = `runtime ${runtime}`;
   try {
     const daemon = await prepareDaemon(options.home, options.daemon);
+    const { perlDirectory } = options.daemon;
     const { level, proof } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
       cgroups,
       daemon,
+      perlDirectory,
       filters: createSeccompCache(),
-      blanks: createBlankDisks(),
+      blanks: createBlankDisks(perlDirectory),
       outside: undefined,
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;

@@ -10,7 +10,7 @@ import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { disconnectSender } from "../network/router.ts";
 import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
 import type { Cgroup } from "./cgroups.ts";
-import { RECORD_NAME } from "./container-record.ts";
+import { PROCESS_NAME, RECORD_NAME } from "./container-record.ts";
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {
@@ -20,8 +20,8 @@ export const FOLDER_NAMES = {
 } as const;
 
 /** Of one run: gone when the container is halted. */
-const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES)];
-const REMOVABLE = [...OF_A_RUN, RECORD_NAME, draftOf(RECORD_NAME)];
+const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES), PROCESS_NAME];
+const REMOVABLE = [...OF_A_RUN, draftOf(PROCESS_NAME), RECORD_NAME, draftOf(RECORD_NAME)];
 
 /**
  * Ends the container's processes and takes away what belongs to its run; disk, ids and record

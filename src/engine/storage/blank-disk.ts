@@ -5,6 +5,7 @@
 
 import { open, type FileHandle } from "node:fs/promises";
 import { SandboxError } from "../../common/errors.ts";
+import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 
@@ -17,14 +18,6 @@ const MAX_SIZES = 4;
 /** Of an image: more than ten times what one of the usual sizes takes. */
 const MAX_KEPT_BYTES = 4 * BYTES_PER_MB;
 
-/** Where a sparse file has data: lines of first byte and end. */
-const FIND_DATA = String.raw`
-open(my $file, '<', $ARGV[0]) or die "$!\n";
-for (my $end = 0; my $start = sysseek $file, $end, 3; print $start + 0, " $end\n") {
-  $end = sysseek $file, $start, 4 or die "$!\n";
-}
-`;
-
 /** A part of an image that is not a hole. */
 interface Run {
   readonly at: number;
@@ -36,8 +29,8 @@ export interface BlankDisks {
   make(path: string, sizeMb: number, signal: AbortSignal): Promise<void>;
 }
 
-/** Remembers for the life of an engine. */
-export function createBlankDisks(): BlankDisks {
+/** Remembers for the life of an engine. `perlDirectory` is where the perl programs lie. */
+export function createBlankDisks(perlDirectory: string): BlankDisks {
   const known = new Map<number, readonly Run[]>();
   return {
     async make(path, sizeMb, signal) {
@@ -50,7 +43,8 @@ export function createBlankDisks(): BlankDisks {
       }
       await format(path, signal);
       if (known.size >= MAX_SIZES) return;
-      const written = await readRuns(file, path, signal);
+      const places = await findData(perlDirectory, path, signal);
+      const written = await readRuns(file, places);
       if (written !== undefined) known.set(sizeMb, written);
     },
   };
@@ -68,15 +62,24 @@ async function format(path: string, signal: AbortSignal): Promise<void> {
   await runProgram(["mkfs.ext4", ...options, path], { signal });
 }
 
+/** Where a sparse file has data: pairs of first byte and end. */
+async function findData(
+  perlDirectory: string,
+  path: string,
+  signal: AbortSignal,
+): Promise<readonly (readonly number[])[]> {
+  const command = launcherCommand(perlDirectory, [
+    ["exec", ...perlCommand(perlDirectory, "find-data", [path])],
+  ]);
+  const lines = (await runProgram(command, { signal })).trim().split("\n");
+  return lines.map((line) => line.split(" ").map(Number));
+}
+
 /** Undefined for an image that is too much to keep. */
 async function readRuns(
   file: FileHandle,
-  path: string,
-  signal: AbortSignal,
+  places: readonly (readonly number[])[],
 ): Promise<readonly Run[] | undefined> {
-  const command = launcherCommand([["exec", "perl", "-e", FIND_DATA, path]]);
-  const lines = (await runProgram(command, { signal })).trim().split("\n");
-  const places = lines.map((line) => line.split(" ").map(Number));
   const total = places.reduce((sum, [at = 0, end = 0]) => sum + end - at, 0);
   if (total === 0 || total > MAX_KEPT_BYTES) return undefined;
   const runs: Run[] = [];

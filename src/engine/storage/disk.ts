@@ -87,8 +87,13 @@ function attachSteps(directory: string): LauncherStep[] {
 }
 
 /** Mounts the disk that a halted container left. */
-export async function mountDisk(directory: string, signal: AbortSignal): Promise<void> {
-  await runProgram(launcherCommand([...attachSteps(directory), ["exit"]]), { signal });
+export async function mountDisk(
+  perlDirectory: string,
+  directory: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const command = launcherCommand(perlDirectory, [...attachSteps(directory), ["exit"]]);
+  await runProgram(command, { signal });
 }
 
 /** Brings what was written to the host's disk. */

@@ -9,10 +9,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import { RUN_DIRECTORY } from "../host/claims.ts";
+import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import type { Cgroup } from "../oci/cgroups.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
-import { copierCommand, TOO_DEEP } from "./copier.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 import { TREES } from "./layers.ts";
 
@@ -22,12 +22,16 @@ const COPY_TIMEOUT_MS = 10 * 60_000;
 /** What the copier says when little is left to copy, and what it waits for then. */
 const READY = "ready";
 const GO = "go\n";
+/** What the copier says of a tree that is deeper than paths are long, or than it may open folders. */
+const TOO_DEEP = "tree is too deep to copy";
 
 export interface SnapshotSource {
   /** The container's folder. */
   readonly directory: string;
   readonly idBase: number;
   readonly cgroup: Cgroup;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 /** Copies the upper trees of the container's disk into a layer's folder. */
@@ -96,9 +100,13 @@ async function toCommand(source: SnapshotSource, target: string) {
   const trees = (["root", "usr"] as const)
     .filter((tree) => names.includes(STACKS[tree].upper))
     .map((tree) => ({ source: join(disk, STACKS[tree].upper), target: join(target, TREES[tree]) }));
-  if (isRootless()) return launcherCommand([["exec", ...copierCommand(trees)]]);
+  const { perlDirectory } = source;
+  if (isRootless()) {
+    return launcherCommand(perlDirectory, [["exec", ...copierCommand(perlDirectory, trees)]]);
+  }
   const views = trees.map((tree, index) => ({ ...tree, view: `upper${index}` }));
-  return launcherCommand([
+  const copies = views.map(({ view, target: to }) => ({ source: view, target: to }));
+  return launcherCommand(perlDirectory, [
     ["isolate"],
     ["ids", String(source.idBase), "0", String(ID_RANGE)],
     ["mount", "tmpfs", RUN_DIRECTORY, "mode=0700,size=1m"],
@@ -107,6 +115,15 @@ async function toCommand(source: SnapshotSource, target: string) {
       ["mkdir", view],
       ["idmap", tree, view],
     ]),
-    ["exec", ...copierCommand(views.map(({ view, target: to }) => ({ source: view, target: to })))],
+    ["exec", ...copierCommand(perlDirectory, copies)],
   ]);
+}
+
+/** `copier.pl` with its trees; each is copied to a folder that is not there yet. */
+function copierCommand(
+  perlDirectory: string,
+  trees: readonly { readonly source: string; readonly target: string }[],
+): readonly [string, ...string[]] {
+  const pairs = trees.flatMap(({ source, target }) => [source, target]);
+  return perlCommand(perlDirectory, "copier", [process.arch, ...pairs]);
 }

@@ -38,6 +38,8 @@ export interface SquashSource {
   readonly layers: readonly Layer[];
   /** How many of them stay as they are, from the bottom; the others become one. */
   readonly kept: number;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
 }
 
 /** Fills the folder of a layer with what those above the kept ones change. */
@@ -54,7 +56,9 @@ async function squashTree(
 ): Promise<void> {
   const pathsOf = (layers: readonly Layer[]) => layers.flatMap((layer) => layer[tree] ?? []);
   const all = pathsOf(source.layers);
-  const views = { draft, tree, all, kept: pathsOf(source.layers.slice(0, source.kept)).length };
+  const kept = pathsOf(source.layers.slice(0, source.kept)).length;
+  const { perlDirectory } = source;
+  const views = { draft, tree, all, kept, perlDirectory };
   await mkdir(join(draft, TREES[tree]), { mode: 0o755 });
   for (const name of ["work", "stage"]) await mkdir(join(draft, name), { mode: 0o700 });
   await runInside(views, ["find", "all", "-fprintf", "disk/all", LISTING]);
@@ -90,11 +94,12 @@ interface Views {
   /** Bottom first. */
   readonly all: readonly string[];
   readonly kept: number;
+  readonly perlDirectory: string;
 }
 
 /** Runs a program in a folder that has the trees `all` and `new`, and the draft as `disk`. */
 async function runInside(
-  { draft, tree, all, kept }: Views,
+  { draft, tree, all, kept, perlDirectory }: Views,
   program: readonly [string, ...string[]],
 ): Promise<void> {
   const names = all.map((_path, index) => `l${index}`);
@@ -113,7 +118,7 @@ async function runInside(
     ["mount", "overlay", "new", `lowerdir=${below(kept)},${upper},${marks}`],
     ["exec", ...program],
   ];
-  await runProgram(launcherCommand(steps), { timeoutMs: TIMEOUT_MS });
+  await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS });
 }
 
 /** What is known of each path; names are bytes, of which each becomes one character. */

@@ -122,12 +122,16 @@ const PARTS = ["root/usr", "root/etc/passwd", `${OVER}/root`, `${OVER}/usr/local
  * @throws SandboxError unavailable on a machine without a merged /usr, already_exists, canceled
  */
 export async function buildHost(
-  options: Pick<BuildOptions, "directory"> & Partial<Pick<BuildOptions, "signal">>,
+  options: Pick<BuildOptions, "directory"> &
+    Partial<Pick<BuildOptions, "signal">> & {
+      /** Where the perl programs lie. */
+      readonly perlDirectory: string;
+    },
 ): Promise<readonly Layer[]> {
   const hasSudo = findProgram("/usr/bin/sudo") !== undefined;
   const fill = async (draft: string) => {
     await makeRoot(join(draft, TREES.root), hasSudo);
-    await makeOverlay(join(draft, OVER), hasSudo);
+    await makeOverlay(join(draft, OVER), { hasSudo, perlDirectory: options.perlDirectory });
   };
   await makeLayer(options.directory, fill, options.signal);
   return hostLayers(options.directory);
@@ -209,7 +213,10 @@ async function trustSudoGroup(root: string): Promise<void> {
   if (text !== undefined) await writeFile(path, TRUST_SUDO_GROUP + text);
 }
 
-async function makeOverlay(over: string, hasSudo: boolean): Promise<void> {
+async function makeOverlay(
+  over: string,
+  { hasSudo, perlDirectory }: { readonly hasSudo: boolean; readonly perlDirectory: string },
+): Promise<void> {
   await makeFolder(over, 0o755);
   await makeFolder(join(over, TREES.root), 0o755);
   const local = join(over, TREES.usr, "local");
@@ -217,7 +224,7 @@ async function makeOverlay(over: string, hasSudo: boolean): Promise<void> {
   await makeFolder(local, 0o755);
   for (const name of LOCAL_FOLDERS) await makeFolder(join(local, name), 0o755);
   await runProgram(
-    launcherCommand([
+    launcherCommand(perlDirectory, [
       ["opaque", local],
       ["exec", "true"],
     ]),

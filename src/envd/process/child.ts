@@ -30,7 +30,7 @@ export interface StartOptions {
   readonly codec: Codec;
   readonly budget: OutputBudget;
   /** Undefined for pipes. */
-  readonly terminal: { readonly perl: Command; readonly size: TerminalSize } | undefined;
+  readonly terminal: { readonly relay: Command; readonly size: TerminalSize } | undefined;
   /** After this many milliseconds the process is killed; undefined for no limit. */
   readonly timeoutMs: number | undefined;
   /** Of the call that starts it; its lines in the log carry it. */

@@ -33,17 +33,7 @@ const HELPER_TIMEOUT_MS = 10_000;
 /** In memory, so that a full disk starts processes too. */
 const MEMORY_FOLDER = "/dev/shm";
 
-/** Named pipes by the one system call that Node lacks; numbers are those of the kernel's ABI. */
-const MAKE_PIPES = String.raw`
-my ($arch, $directory, $count) = @ARGV;
-my $mknodat = { x64 => 259, arm64 => 33 }->{$arch} or die "no support for $arch\n";
-for my $name (1 .. $count) {
-  my $path = "$directory/$name";
-  syscall($mknodat, -100, $path, 0010600, 0) == 0 or die "mknod: $!\n";
-}
-`;
-
-/** Makes pipes in batches; `perl` runs the helper. */
+/** Makes pipes in batches, by `make-pipes.pl`. */
 export function createPipeSource([file, ...before]: Command): PipeSource {
   const ready: Pipe[] = [];
   let making: Promise<void> | undefined;
@@ -52,8 +42,7 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
     const parent = existsSync(MEMORY_FOLDER) ? MEMORY_FOLDER : tmpdir();
     const directory = await mkdtemp(join(parent, "envd-"));
     try {
-      const words = ["-e", MAKE_PIPES, process.arch, directory, `${BATCH}`];
-      await promisify(execFile)(file, [...before, ...words], {
+      await promisify(execFile)(file, [...before, process.arch, directory, `${BATCH}`], {
         env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
         timeout: HELPER_TIMEOUT_MS,
         killSignal: "SIGKILL",

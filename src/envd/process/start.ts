@@ -42,7 +42,7 @@ export async function* start(
     hasInput: request.stdin ?? true,
     pipes,
     codec: frameSinkOf(context).codec,
-    terminal: request.pty && { perl, size: sizeOf(request.pty) },
+    terminal: request.pty && { relay: perl.terminal, size: sizeOf(request.pty) },
     timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + KILL_AFTER_STREAM_MS,
   });
   yield* follow(running.pid, subscription, context);

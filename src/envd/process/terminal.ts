@@ -11,7 +11,6 @@ import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { commandText, type Launch } from "./launch.ts";
 import { signalOutcome, toOutcome, type Outcome } from "./outcome.ts";
 import { startFault, type ProcessStreams, type TerminalSize } from "./process-streams.ts";
-import { relayArguments } from "./terminal-relay.ts";
 
 /** A relay that has not begun by then hangs; a loaded machine needs a tenth of it. */
 const START_MS = 10_000;
@@ -24,8 +23,8 @@ export interface TerminalOptions {
   readonly config: ProcessConfig;
   readonly launch: Launch;
   readonly size: TerminalSize;
-  /** The perl that runs the relay. */
-  readonly perl: Command;
+  /** The relay, `terminal.pl`. */
+  readonly relay: Command;
 }
 
 /** Starts a process on a terminal. @throws SandboxError invalid_argument, resource_exhausted */
@@ -33,7 +32,7 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
   const { config, launch, size } = options;
   const command = commandText(config);
   const subject = `error starting pty with command '${command}' in dir '${launch.cwd}' with '${size.cols}' cols and '${size.rows}' rows`;
-  const relay = spawnRelay(options.perl);
+  const relay = spawnRelay(options.relay);
   // A relay that never ran is told by `close`, and a signal that comes too late by nothing.
   relay.on("error", () => undefined);
   const streams = streamsOf(relay);
@@ -53,7 +52,7 @@ export async function startOnTerminal(options: TerminalOptions): Promise<Process
 
 function spawnRelay([file, ...before]: Command): ChildProcess {
   // Nothing of the caller's reaches the relay's own environment: perl obeys some variables.
-  return spawn(file, [...before, ...relayArguments()], {
+  return spawn(file, [...before, process.arch], {
     cwd: "/",
     env: { PATH: DEFAULT_PATH, LC_ALL: "C" },
     stdio: ["pipe", "pipe", "ignore", "pipe", "pipe"],

@@ -55,8 +55,8 @@ interface Request {
 }
 
 /** The instance; without a process until it is needed. */
-export function createInotify(perl: Command, program: string): Inotify {
-  return new InotifyProcess(perl, program);
+export function createInotify(helper: Command): Inotify {
+  return new InotifyProcess(helper);
 }
 
 class InotifyProcess implements Inotify {
@@ -69,8 +69,8 @@ class InotifyProcess implements Inotify {
   #lastId = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(perl: Command, program: string) {
-    this.#command = [...perl, "-f", program, process.arch];
+  constructor(helper: Command) {
+    this.#command = [...helper, process.arch];
   }
 
   open(subscriber: Subscriber): void {

@@ -8,6 +8,7 @@ import type { Container, Layer } from "../../../src/engine/engine.ts";
 import { buildHost } from "../../../src/engine/templates/host.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 
 const BUILD_TIMEOUT_MS = 600_000;
@@ -26,7 +27,10 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
       layers =
         template === "base"
           ? await baseLayers()
-          : await buildHost({ directory: join(host.home, "layers", "host") });
+          : await buildHost({
+              directory: join(host.home, "layers", "host"),
+              perlDirectory: PERL_DIRECTORY,
+            });
       container = await host.create({ layers });
       await initDaemon(container);
     }, BUILD_TIMEOUT_MS);
@@ -115,7 +119,10 @@ print(knock(socket.AF_INET, ("169.254.169.254", 80)))`;
 
 test("the host template shows nothing of /usr/local", async () => {
   await using host = await startOciHost("auto");
-  const layers = await buildHost({ directory: join(host.home, "layers", "host") });
+  const layers = await buildHost({
+    directory: join(host.home, "layers", "host"),
+    perlDirectory: PERL_DIRECTORY,
+  });
   await using container = await host.create({ layers });
   await initDaemon(container);
   const { stdout } = await runInside(container, "find /usr/local -type f; ls -A /opt /srv /mnt");

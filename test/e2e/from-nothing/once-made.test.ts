@@ -13,6 +13,7 @@ import { holdLock } from "../../../src/engine/host/lock.ts";
 import { reclaim } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { openTestHome } from "../../support/home.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { startProgram } from "../../support/program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -25,7 +26,7 @@ const OPEN_ROUNDS = IS_WHOLE ? 20 : 2;
 const START_AFTER_MS = 500;
 
 function hostOf(home: string) {
-  const host = builtInTemplates(home).find(({ name }) => name === "host");
+  const host = builtInTemplates(home, PERL_DIRECTORY).find(({ name }) => name === "host");
   const signal = new AbortController().signal;
   return {
     find: async () => host?.find(),
@@ -70,7 +71,7 @@ test("E58 drafts of dead builders go at the next clean-up, those of living ones 
   for (const name of names)
     await mkdir(join(home.path, "layers", name, "root"), { recursive: true });
   using store = openStore({ path: ":memory:" });
-  const engine = createBareEngine({ command: ["/bin/false"] });
+  const engine = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
   const options = {
     engine,
     store,
@@ -93,6 +94,7 @@ test("E58 the daemon's folder is made once, and anew when it was spoiled", async
     bundle: join(DIST, "envd.cjs"),
     starter: join(DIST, "envd-starter.cjs"),
     node: process.execPath,
+    perlDirectory: PERL_DIRECTORY,
   };
   const draft = join(home.path, "daemon", "0123456789abcdef.part");
   await mkdir(draft, { recursive: true });

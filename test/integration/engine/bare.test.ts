@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Answers on both sockets with the number of the descriptor, and joins tunnels to TCP ports. */
@@ -27,7 +28,10 @@ control.listen({ fd: 4 });
 const LIMITS = { memoryMb: 64, cpus: 1, diskMb: 64, pids: 64 };
 
 async function startContainer(directory: string, daemon = DAEMON) {
-  const engine = createBareEngine({ command: [process.execPath, "-e", daemon] });
+  const engine = createBareEngine({
+    command: [process.execPath, "-e", daemon],
+    perlDirectory: PERL_DIRECTORY,
+  });
   const spec = {
     id: "one",
     directory,

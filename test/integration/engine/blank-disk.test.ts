@@ -4,6 +4,7 @@ import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createBlankDisks } from "../../../src/engine/storage/blank-disk.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const SIZE_MB = 64;
@@ -11,7 +12,7 @@ const SIZE_MB = 64;
 test("a later disk has the bytes of the first, and its holes", async () => {
   await using folder = await makeTempFolder();
   const { signal } = new AbortController();
-  const disks = createBlankDisks();
+  const disks = createBlankDisks(PERL_DIRECTORY);
   const paths = ["first", "second"].map((name) => join(folder.path, name));
   for (const path of paths) await disks.make(path, SIZE_MB, signal);
   const [first, second] = await Promise.all(paths.map(async (path) => readFile(path)));
@@ -26,7 +27,7 @@ test("a later disk has the bytes of the first, and its holes", async () => {
 test("a disk that is there already is not touched", async () => {
   await using folder = await makeTempFolder();
   const { signal } = new AbortController();
-  const disks = createBlankDisks();
+  const disks = createBlankDisks(PERL_DIRECTORY);
   const path = join(folder.path, "disk");
   await disks.make(path, SIZE_MB, signal);
   await expect(disks.make(path, SIZE_MB, signal)).rejects.toMatchObject({ code: "EEXIST" });

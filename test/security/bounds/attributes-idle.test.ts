@@ -1,14 +1,17 @@
 /** R7: the helper for file attributes ends when nobody asks it; no request may ever meet that end. */
 
 import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createAttributes, type Attributes } from "../../../src/envd/attributes.ts";
 import { tellCells } from "../../support/cells.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_000);
+const HELPER = ["perl", "-f", join(PERL_DIRECTORY, "attributes.pl")] as const;
 const CALLERS = 6;
 const CALLS = IS_WHOLE_RUN ? 60_000 : 20_000;
 /** Short, so that thousands of ends fall between the calls. */
@@ -41,13 +44,13 @@ async function callTogether(attributes: Attributes, calls: number): Promise<stri
 }
 
 test(`E47 no call meets the end of the idle helper, seed ${SEED}`, async (context) => {
-  const attributes = createAttributes(["perl"], { idleMs: IDLE_MS });
+  const attributes = createAttributes(HELPER, { idleMs: IDLE_MS });
   expect(await callTogether(attributes, CALLS)).toEqual([]);
   tellCells(context, CALLS);
 });
 
 test(`E47 calls outlive a helper that is killed under them, seed ${SEED}`, async (context) => {
-  const attributes = createAttributes(["perl"], { idleMs: IDLE_MS });
+  const attributes = createAttributes(HELPER, { idleMs: IDLE_MS });
   const over = new AbortController();
   let kills = 0;
   const killing = (async () => {

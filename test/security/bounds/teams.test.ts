@@ -1,6 +1,5 @@
 /** Teams on a service that has too few places for all of them. */
 
-import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { z } from "../../../src/common/schema.ts";
@@ -11,7 +10,6 @@ import { createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startTestService, type Reply, type TestService } from "../../support/service.ts";
 
-const DAEMON = resolve(import.meta.dirname, "../../../dist/envd.cjs");
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_007);
 const STEPS = IS_WHOLE_RUN ? 150 : 12;
 const MAX = 12;
@@ -33,7 +31,7 @@ interface World extends AsyncDisposable {
 
 async function startWorld(): Promise<World> {
   const service = await startTestService({
-    engine: createLayerEngine(DAEMON),
+    engine: createLayerEngine(),
     maxSandboxes: MAX,
   });
   const { store } = service.embedded;

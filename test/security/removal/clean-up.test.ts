@@ -14,6 +14,7 @@ import { reclaim, type ReclaimOptions } from "../../../src/sandboxes/reclaim.ts"
 import { openStore } from "../../../src/store/sqlite.ts";
 import { tellCells } from "../../support/cells.ts";
 import { makeDeepTree } from "../../support/hostile-trees.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { startProgram } from "../../support/program.ts";
 import { chooseSeed, createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
@@ -140,7 +141,7 @@ async function makeOld(path: string): Promise<void> {
 /** Dead instances with containers, lost volumes and layers; some containers cannot be removed. */
 async function makeLeftovers(home: string, random: Random) {
   const stuck = new Set<string>();
-  const bare = createBareEngine({ command: ["/bin/false"] });
+  const bare = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
   const engine = {
     ...bare,
     remove: async (id: string, directory: string) => {

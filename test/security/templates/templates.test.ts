@@ -15,6 +15,7 @@ import { attackLayers, type AttackLayers } from "../../support/attack-layer.ts";
 import { makeCanary, type Canary } from "../../support/attack-range.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { attackedRuntimes, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startWeakHost } from "../../support/weak-runtime.ts";
@@ -226,7 +227,10 @@ test.for(IS_WHOLE_RUN ? ["host"] : [])(
   { timeout: BUILD_TIMEOUT_MS },
   async () => {
     await using host = await startOciHost("auto");
-    const layers = await buildHost({ directory: join(host.home, "layers", "host") });
+    const layers = await buildHost({
+      directory: join(host.home, "layers", "host"),
+      perlDirectory: PERL_DIRECTORY,
+    });
     const trees = layers.flatMap(({ root, usr }) => [root, ...(usr === undefined ? [] : [usr])]);
     const own = await inodesOf(trees.map((tree) => tree.replace(/\/usr$/, "/")));
     expect(own.intersection(await inodesOf(["/"])).size).toBeGreaterThan(100);

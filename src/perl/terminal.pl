@@ -1,0 +1,139 @@
+# Makes the system calls of a terminal, which Node lacks, for the daemon in a sandbox: it opens
+# the terminal, starts the command on it, and carries bytes both ways until the terminal has no
+# more to say. It loads no module: a sandbox may have none, or false ones. Its only argument is
+# Node's name of the processor.
+# Still needed: script(1) of util-linux changes neither size nor identity, and hides the pid and
+# the signal that ended the command.
+#
+# Descriptors: 0 what is typed, 1 what is shown, 3 orders, 4 reports. Orders begin with one record
+# (its length, then fields that end in NUL) and go on with sizes of four bytes; their end hangs
+# the terminal up. Reports are lines: `pid N`, then `exit N` or `signal N`; or `fail ERRNO WHAT`
+# alone.
+# Status 111: it failed.
+
+use v5.14;
+
+my ( $tiocswinsz, $tiocsctty, $tiocsptlck, $tiocgptpeer ) = ( 0x5414, 0x540E, 0x40045431, 0x5441 );
+my ( $o_rdwr, $o_noctty, $o_nonblock, $f_setfl ) = ( 2, 0400, 04000, 4 );
+my ( $enoent, $eintr, $eagain ) = ( 2, 4, 11 );
+# One read gives 4 KiB at most; so much is gathered before it is passed on.
+my $full = 16384;
+
+open( my $orders, '<&=', 3 ) or exit 111;
+open( my $report, '>&=', 4 ) or exit 111;
+sub fail { my $code = $! + 0; syswrite $report, "fail $code $_[0]\n"; exit 111 }
+my $numbers = do( $0 =~ s{[^/]*\z}{syscalls.pl}r ) or fail('table of system calls');
+my $call = $numbers->( $ARGV[0] ) or fail('architecture');
+
+sub take {
+    my ( $size, $bytes ) = ( $_[0], '' );
+    while ( length $bytes < $size ) {
+        sysread( $orders, $bytes, $size - length $bytes, length $bytes ) or exit 0;
+    }
+    return $bytes;
+}
+my @field = split /\0/, take( unpack 'N', take(4) ), -1;
+my ( $cols, $rows, $folder, $uid, $gid, $groups, $variables ) = splice @field, 0, 7;
+my @variable = splice @field, 0, $variables;
+pop @field;
+
+sysopen( my $master, '/dev/ptmx', $o_rdwr | $o_noctty | $o_nonblock ) or fail('open /dev/ptmx');
+my $zero = pack 'i', 0;
+ioctl( $master, $tiocsptlck, $zero ) or fail('unlock terminal');
+my $peer = ioctl( $master, $tiocgptpeer, $o_rdwr | $o_noctty ) or fail('open terminal');
+open( my $slave, '+<&=', $peer ) or fail('open terminal');
+
+sub resize {
+    my $size = pack 'S4', $_[1], $_[0], 0, 0;
+    ioctl( $master, $tiocswinsz, $size );
+}
+resize( $cols, $rows ) or fail('size of terminal');
+$uid eq '' or chown( $uid, -1, $slave ) or fail('owner of terminal');
+chdir $folder or fail('chdir');
+
+sub become {
+    my $list = pack 'L*', my @ids = split /,/, $groups;
+    syscall( $call->{setgroups}, scalar @ids, $list ) == 0 or return 0;
+    syscall( $call->{setresgid}, $gid + 0, $gid + 0, $gid + 0 ) == 0 or return 0;
+    return syscall( $call->{setresuid}, $uid + 0, $uid + 0, $uid + 0 ) == 0;
+}
+
+# Told on the terminal, as a shell would; at once, since perl itself would tidy up aloud.
+sub give_up {
+    my ( $what, $code ) = ( $_[0], $! + 0 );
+    syswrite $slave, "sh: $what: " . ( $code == $enoent ? 'not found' : "$!" ) . "\n";
+    syscall( $call->{exit_group}, $code == $enoent ? 127 : 126 );
+}
+
+sub run {
+    syscall( $call->{setsid} ) >= 0 or give_up('session');
+    ioctl( $slave, $tiocsctty, 0 ) or give_up('control of terminal');
+    open( STDIN, '<&', $slave ) && open( STDOUT, '>&', $slave ) && open( STDERR, '>&', $slave )
+        or give_up('terminal');
+    $uid eq '' or become() or give_up('identity');
+    $slave = \*STDERR;
+    syscall( $call->{close_range}, 3, 0xffffffff, 0 );
+    %ENV = ();
+    for (@variable) { $ENV{$1} = $2 if /^([^=]*)=(.*)$/s }
+    $! = $enoent;
+    exec { $field[0] } @field if $field[0] ne '';
+    give_up( $field[0] );
+}
+defined( my $pid = fork ) or fail('fork');
+run() if $pid == 0;
+my $pidfd = syscall( $call->{pidfd_open}, $pid, 0 );
+$pidfd >= 0 or fail('pidfd');
+close $slave;
+chdir '/';
+syswrite $report, "pid $pid\n";
+
+$SIG{PIPE} = 'IGNORE';
+fcntl( STDOUT, $f_setfl, $o_nonblock );
+my $terminal = fileno $master;
+my ( $typed, $shown, $sizes ) = ( '', '', '' );
+my ( $typing, $open, $running ) = ( 1, 1, 1 );
+while ( $running || $open || length $shown ) {
+    my ( $in, $out ) = ( '', '' );
+    vec( $in, 3, 1 ) = 1;
+    vec( $in, 0, 1 ) = 1 if $typing && $typed eq '';
+    vec( $in, $terminal, 1 ) = 1 if $open && length $shown < $full;
+    vec( $in, $pidfd, 1 ) = 1 if $running;
+    vec( $out, 1, 1 ) = 1 if length $shown;
+    vec( $out, $terminal, 1 ) = 1 if $open && length $typed;
+    if ( select( $in, $out, undef, undef ) < 0 ) {
+        next if $! == $eintr;
+        exit 111;
+    }
+    # Sizes first: what was typed after a change must find it done.
+    if ( vec( $in, 3, 1 ) ) {
+        sysread( $orders, $sizes, 4096, length $sizes ) or last;
+        resize( unpack 'nn', substr $sizes, 0, 4, '' ) while length $sizes >= 4;
+    }
+    if ( vec( $in, 0, 1 ) ) {
+        sysread( STDIN, $typed, 65536 ) or $typing = 0;
+    }
+    if ( length $typed && $open ) {
+        my $count = syswrite $master, $typed;
+        if ( defined $count ) { substr $typed, 0, $count, '' }
+        elsif ( $! != $eagain ) { $typed = '' }
+    }
+    if ( vec( $in, $terminal, 1 ) ) {
+        while ( length $shown < $full ) {
+            my $count = sysread $master, $shown, $full - length $shown, length $shown;
+            next if $count;
+            # Nothing for now; or, with any other answer, nobody holds the terminal any more.
+            $open = 0 unless !defined $count && $! == $eagain;
+            last;
+        }
+    }
+    if ( length $shown ) {
+        my $count = syswrite STDOUT, $shown;
+        if ( defined $count ) { substr $shown, 0, $count, '' }
+        elsif ( $! != $eagain ) { last }
+    }
+    if ( $running && vec( $in, $pidfd, 1 ) ) {
+        waitpid $pid, 0;
+        $running = 0;
+        syswrite $report, $? & 127 ? 'signal ' . ( $? & 127 ) . "\n" : 'exit ' . ( $? >> 8 ) . "\n";
+    }
+}

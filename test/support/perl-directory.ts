@@ -1,0 +1,5 @@
+/** The perl programs as they are in the source. */
+
+import { resolve } from "node:path";
+
+export const PERL_DIRECTORY = resolve(import.meta.dirname, "../../src/perl");

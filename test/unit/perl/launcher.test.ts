@@ -1,0 +1,89 @@
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { runPerl } from "../../support/perl-program.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const CALLER = [process.arch, String(process.pid)];
+
+async function launch(steps: readonly string[], cwd?: string) {
+  const options = { words: [...CALLER, ...steps], ...(cwd !== undefined && { cwd }) };
+  const { code, stdout, stderr } = await runPerl("launcher", options);
+  return { code, stdout: stdout.toString(), stderr };
+}
+
+const silent = { code: 0, stdout: "", stderr: "" };
+const refused = (text: string) => ({ code: 111, stdout: "", stderr: `launcher: ${text}\n` });
+
+test("steps are done in their order, up to the end that they name", async () => {
+  await using folder = await makeTempFolder();
+  const steps = ["chdir", folder.path, "mkdir", "a", "chdir", "a", "write", "file", "x y\n"];
+  expect(await launch([...steps, "exit", "mkdir", "never"])).toEqual(silent);
+  expect(await readFile(join(folder.path, "a/file"), "utf8")).toBe("x y\n");
+  expect((await stat(join(folder.path, "a"))).mode & 0o777).toBe(0o755);
+  await expect(stat(join(folder.path, "a/never"))).rejects.toMatchObject({ code: "ENOENT" });
+});
+
+test("words of a program reach it as they are", async () => {
+  const words = ["a b", "", "$HOME; exit 3", "--", "'", "é"];
+  const { code, stdout } = await launch(["exec", "printf", "[%s]", ...words]);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: words.map((word) => `[${word}]`).join("") });
+});
+
+test("sockets are descriptors 3 and 4 of what it becomes, for their owner alone", async () => {
+  await using folder = await makeTempFolder();
+  const script = "test -S /proc/self/fd/3 && test -S /proc/self/fd/4 && test ! -e /proc/self/fd/5";
+  const steps = ["listen", "one", "listen", "two", "exec", "sh", "-c", script];
+  expect(await launch(steps, folder.path)).toEqual(silent);
+  const one = await stat(join(folder.path, "one"));
+  expect({ isSocket: one.isSocket(), mode: one.mode & 0o777 }).toEqual({
+    isSocket: true,
+    mode: 0o600,
+  });
+});
+
+test("a limit is lowered, and asked for more than there is it stays", async () => {
+  const open = "7";
+  const steps = ["limit", open, "20", "limit", open, "4000", "exec", "sh", "-c", "ulimit -Hn"];
+  expect(await launch(steps)).toEqual({ ...silent, stdout: "20\n" });
+});
+
+test("an output that points nowhere says nothing, and a step after it can still fail aloud", async () => {
+  expect(await launch(["null", "1", "exec", "echo", "x"])).toEqual(silent);
+  const text = "exec /no/such: No such file or directory";
+  expect(await launch(["null", "2", "exec", "/no/such"])).toEqual(refused(text));
+});
+
+test("a program that was opened runs without its path", async () => {
+  const steps = ["open", "/bin/sh", "run", "another name", "-c", 'echo "$0"'];
+  expect(await launch(steps)).toEqual({ ...silent, stdout: "another name\n" });
+});
+
+test.for([
+  [["jump"], "unknown step jump"],
+  [["Exit"], "unknown step Exit"],
+  [["chdir", "/no/such", "exit"], "chdir /no/such: No such file or directory"],
+  [["mkdir", "/proc/x", "exit"], "mkdir /proc/x: No such file or directory"],
+  [["write", "/no/such/file", "text", "exit"], "/no/such/file: No such file or directory"],
+  [["listen", "/no/such/socket", "exit"], "bind /no/such/socket: No such file or directory"],
+  [["enter", "/no/such", "exit"], "/no/such: No such file or directory"],
+  [["netns", "/dev/null", "exit"], "network /dev/null: Invalid argument"],
+  [["open", "/no/such", "exit"], "/no/such: No such file or directory"],
+  [["mkdir"], "mkdir : No such file or directory"],
+] as const)("%j is refused", async ([steps, text]) => {
+  expect(await launch(steps)).toEqual(refused(text));
+});
+
+test("no steps at all are done at once", async () => {
+  expect(await launch([])).toEqual(silent);
+});
+
+test("the child of another process does nothing", async () => {
+  const words = [process.arch, "1", "exec", "echo", "x"];
+  const { code, stdout, stderr } = await runPerl("launcher", { words });
+  expect({ code, stdout: stdout.toString(), stderr }).toEqual({
+    code: 111,
+    stdout: "",
+    stderr: "",
+  });
+});

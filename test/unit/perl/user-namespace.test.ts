@@ -1,0 +1,52 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { runPerl } from "../../support/perl-program.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+/** The program says with which fault it was started, its mask and its words. */
+const PROGRAM = ["sh", "-c", 'echo "${FAULT-none}|$(umask)|$*"', "sh", "a b"];
+
+async function enter(home: string, options: { arch?: string; directory?: string } = {}) {
+  const { arch = process.arch, directory = PERL_DIRECTORY } = options;
+  const { code, stdout, stderr } = await runPerl("user-namespace", {
+    words: ["FAULT", arch, home, "true 0", "false 0", ...PROGRAM],
+    directory,
+  });
+  return { code, stdout: stdout.toString(), stderr };
+}
+
+test("a home where nothing can be locked is told, and the program goes on", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "file");
+  await writeFile(home, "");
+  const { stdout: mask } = await promisify(execFile)("sh", ["-c", "umask"]);
+  expect(await enter(home)).toEqual({
+    code: 0,
+    stdout: `${home}/namespace.lock: Not a directory|${mask.trim()}|a b\n`,
+    stderr: "",
+  });
+});
+
+test("an unknown processor is told, and the program goes on", async () => {
+  await using folder = await makeTempFolder();
+  const { stdout } = await enter(folder.path, { arch: "mips" });
+  expect(stdout).toContain("no support for mips|");
+});
+
+test("ids that cannot be given are told, and the program goes on", async () => {
+  await using folder = await makeTempFolder();
+  const { code, stdout } = await enter(folder.path);
+  expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/^ids: .*\|a b\n$/) });
+});
+
+test("lines of processes that are gone, or that are no such lines, are passed over", async () => {
+  await using folder = await makeTempFolder();
+  const lines = ["999999999 1", `${process.pid} 1`, "1", "{}", "-1 5", "", `x ${process.pid} 1`];
+  await writeFile(join(folder.path, "namespace"), lines.join("\n"));
+  const { stdout } = await enter(folder.path);
+  expect(stdout).toMatch(/^ids: /);
+});
