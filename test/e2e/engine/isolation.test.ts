@@ -53,6 +53,18 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
       expect(result.stdout).not.toMatch(/^\.ssh$/m);
     });
 
+    test("root replaces no perl program of the daemon, and not their table", async () => {
+      const attempts = ["echo x > $f", "rm $f", "mv $f other", "mount --bind /dev/null $f"];
+      const { stdout } = await runInside(
+        container,
+        `exec 2>/dev/null; cd /run/sandbox-mcp; for f in *.pl new.pl; do
+        ${attempts.map((attempt) => `(${attempt}) ||`).join(" ")} echo $f; done`,
+        "root",
+      );
+      const names = ["attributes.pl", "inotify.pl", "make-pipes.pl", "syscalls.pl", "terminal.pl"];
+      expect(stdout.trim().split("\n")).toEqual([...names, "new.pl"]);
+    });
+
     test("no listener of the host answers", async () => {
       await using tcp = await listen({ host: "127.0.0.1", port: 0 });
       await using abstract = await listen({ path: `\0${host.idPrefix}` });

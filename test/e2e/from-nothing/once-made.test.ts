@@ -105,6 +105,8 @@ test("E58 the daemon's folder is made once, and anew when it was spoiled", async
     () => truncate(join(folder, "manifest.json"), 100),
     () => rm(join(folder, "loader")),
     () => writeFile(join(folder, "sh"), "other"),
+    () => writeFile(join(folder, "syscalls.pl"), "other"),
+    () => rm(join(folder, "terminal.pl")),
   ];
   for (const work of spoil) {
     await work();
