@@ -9,6 +9,7 @@ import { once } from "node:events";
 import { mkdir, readFile } from "node:fs/promises";
 import { request, type RequestOptions } from "node:http";
 import { join } from "node:path";
+import { warmUpRequests } from "../src/commands/warm-up-requests.ts";
 import { z } from "../src/common/schema.ts";
 import { daemonCommand, prepareDaemon } from "../src/engine/daemon/daemon.ts";
 import { PROGRAM_ENVIRONMENT } from "../src/engine/host/find-program.ts";
@@ -49,6 +50,8 @@ export async function runDaemonPhases(): Promise<number> {
     node: process.execPath,
     bundle: join(DIST, "envd.cjs"),
     starter: join(DIST, "envd-starter.cjs"),
+    perlDirectory: DIST,
+    warmUp: warmUpRequests,
   });
   const rounds: number[][] = [];
   // The first round fills the page cache and does not count.
@@ -76,7 +79,7 @@ function printLine(name: string, samples: readonly number[]): void {
 async function startOnce(directory: string, work: string): Promise<number[]> {
   await mkdir(work);
   const record = join(work, "moments.json");
-  const [file, ...args] = launcherCommand([
+  const [file, ...args] = launcherCommand(DIST, [
     ["chdir", work],
     ["listen", SOCKET_NAMES.public],
     ["listen", SOCKET_NAMES.control],

@@ -225,7 +225,7 @@ async function daemonOf(sandbox: string): Promise<number> {
     const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     const names = await readdir(`/proc/${pid}/task`).catch(() => []);
     // The shell that starts it again has one thread.
-    if (command.includes("envd.cjs") && names.length > 1) return pid;
+    if (command.includes("daemon.cjs") && names.length > 1) return pid;
   }
   throw new Error("the sandbox has no daemon");
 }

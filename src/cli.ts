@@ -1,8 +1,6 @@
 /** From the command line to one row of the commands table, and from its outcome to an exit code. */
 
 import { setFlagsFromString } from "node:v8";
-// oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
-import "./common/base64.ts";
 import type { CommandRun } from "./commands/command.ts";
 import { VERSION, helpText } from "./commands/help.ts";
 import { findCommand } from "./commands/index.ts";

@@ -4,23 +4,19 @@
  */
 
 import { Readable } from "node:stream";
-import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { ConnectError, type Transport } from "@connectrpc/connect";
 import type { UniversalClientFn } from "@connectrpc/connect/protocol";
 import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
-import {
-  SandboxError,
-  causeCode,
-  errorText,
-  toSandboxError,
-  type ErrorCode,
-} from "../common/errors.ts";
-import { createJsonGauge, type JsonGauge } from "../common/json.ts";
+import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
 import { quoteWords } from "../common/plain-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
-import { createMessageReader } from "../wire/message-reader.ts";
+import { parseContentType } from "../rpc/content-type.ts";
+import { ERROR_CODES } from "../rpc/errors.ts";
+import { createMessageReader } from "../rpc/message-reader.ts";
+import { unexpectedReply } from "../rpc/process-events.ts";
 import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
@@ -35,8 +31,6 @@ export interface RpcOptions {
 /** A larger message is refused at both ends; a listing of 20,000 entries is smaller. */
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
-const STREAM_TYPE = "application/connect+";
-const BINARY_TYPE = /^application\/(?:connect\+)?proto\b/;
 
 /** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
@@ -97,39 +91,27 @@ async function toBody(
   return whole.take();
 }
 
-/** The messages of a reply; the library would parse whatever fits into one. */
+/** The messages of a reply, none of which costs too much. */
 async function* judged(
   chunks: AsyncIterable<Uint8Array>,
   header: Headers,
 ): AsyncGenerator<Uint8Array> {
-  const type = header.get("content-type") ?? "";
-  const isBinary = BINARY_TYPE.test(type);
-  const reader = createMessageReader({
-    isUnary: !type.startsWith(STREAM_TYPE),
-    maxBytes: MAX_MESSAGE_BYTES,
-    // The end of a stream is JSON in either form; what is binary stands for its own size.
-    createGauge: (flags) =>
-      isBinary && flags === 0 ? TAKE_ALL : createJsonGauge({ maxValues: MAX_REPLY_VALUES }),
-  });
+  // The library refuses any other type, when it looks at it.
+  const type = parseContentType(header.get("content-type") ?? undefined) ?? UNKNOWN_TYPE;
+  const limits = { maxBytes: MAX_MESSAGE_BYTES, maxValues: MAX_REPLY_VALUES };
+  const reader = createMessageReader(type, limits);
   for await (const chunk of chunks) {
-    const whole = refusing(() => reader.add(chunk));
-    if (whole !== undefined) yield whole;
+    try {
+      yield* reader.read(chunk);
+    } catch (error) {
+      throw unexpectedReply(errorText(error), error);
+    }
   }
   const rest = reader.rest();
   if (rest !== undefined) yield rest;
 }
 
-const TAKE_ALL: JsonGauge = () => undefined;
-
-function refusing<T>(work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    // A fault of the peer, not of whoever asked.
-    const message = `unexpected reply: ${errorText(error)}`;
-    throw new SandboxError("internal", message, { cause: error });
-  }
-}
+const UNKNOWN_TYPE = { isStream: false, isBinary: false } as const;
 
 /**
  * The body of an error reply. A plain HTTP error, which a gateway or the token check sends in the
@@ -149,25 +131,6 @@ async function errorBody(
   return Readable.from([body]);
 }
 
-const ERROR_CODE_OF = {
-  [Code.Canceled]: "canceled",
-  [Code.Unknown]: "internal",
-  [Code.InvalidArgument]: "invalid_argument",
-  [Code.DeadlineExceeded]: "deadline_exceeded",
-  [Code.NotFound]: "not_found",
-  [Code.AlreadyExists]: "already_exists",
-  [Code.PermissionDenied]: "permission_denied",
-  [Code.ResourceExhausted]: "resource_exhausted",
-  [Code.FailedPrecondition]: "failed_precondition",
-  [Code.Aborted]: "failed_precondition",
-  [Code.OutOfRange]: "invalid_argument",
-  [Code.Unimplemented]: "unimplemented",
-  [Code.Internal]: "internal",
-  [Code.Unavailable]: "unavailable",
-  [Code.DataLoss]: "internal",
-  [Code.Unauthenticated]: "unauthenticated",
-} as const satisfies Record<Code, ErrorCode>;
-
 /** Whatever an RPC threw as ours; what the peer said is quoted in it. */
 export function fromRpcError(error: unknown, subject: string): SandboxError {
   if (!(error instanceof ConnectError)) return toSandboxError(error, subject);
@@ -175,5 +138,5 @@ export function fromRpcError(error: unknown, subject: string): SandboxError {
   // A broken connection arrives as an unknown error, whose cause has the reason.
   if (causeCode(error.cause) !== undefined) return toSandboxError(error.cause, subject);
   const message = `${subject}: ${quoteWords(error.rawMessage)}`;
-  return new SandboxError(ERROR_CODE_OF[error.code], message, { cause: error });
+  return new SandboxError(ERROR_CODES[error.code], message, { cause: error });
 }

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Config } from "../config.ts";
 import type { ProbeOptions } from "../engine/oci/probe.ts";
+import { warmUpRequests } from "./warm-up-requests.ts";
 
 /** Other bundles lie beside the program's own; a program run from source finds them built. */
 export function findBundle(name: string): string {
@@ -27,6 +28,7 @@ export function probeOptions(config: Config): ProbeOptions {
       bundle: findBundle("envd.cjs"),
       starter: findBundle("envd-starter.cjs"),
       perlDirectory: findPerlDirectory(),
+      warmUp: warmUpRequests,
     },
     requireLevel: config.requireIsolation,
   };

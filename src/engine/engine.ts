@@ -107,10 +107,12 @@ export interface Container extends AsyncDisposable {
    */
   setEgress(egress: Egress): Promise<void>;
   /**
-   * A byte stream to a TCP port inside the container; for the daemon's port to its public socket.
+   * A byte stream to a TCP port inside the container.
    * @throws SandboxError unavailable when nothing listens there or the container is gone.
    */
   dial(port: number, signal: AbortSignal): Promise<Socket>;
+  /** A byte stream to the daemon's public socket, on which it serves clients. */
+  dialPublic(signal: AbortSignal): Promise<Socket>;
   /** A byte stream to the daemon's control socket, which no client ever reaches. */
   dialControl(signal: AbortSignal): Promise<Socket>;
   /** Stops every process where it stands; memory is kept. Idempotent. */

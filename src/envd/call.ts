@@ -10,7 +10,8 @@ import {
   type StreamResponse,
   type UnaryResponse,
 } from "@connectrpc/connect";
-import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
+import { CONNECT_CODES } from "../rpc/errors.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import type { Daemon } from "./daemon.ts";
 import { fromWirePath, toWireText } from "./names.ts";
@@ -68,21 +69,6 @@ export function keepaliveMs(header: Headers): number {
   const seconds = /^[0-9]{1,10}$/.test(text) ? Number(text) : 0;
   return (seconds === 0 ? DEFAULT_KEEPALIVE_S : Math.min(seconds, MAX_KEEPALIVE_S)) * 1000;
 }
-
-const CONNECT_CODES = {
-  invalid_argument: Code.InvalidArgument,
-  unauthenticated: Code.Unauthenticated,
-  permission_denied: Code.PermissionDenied,
-  not_found: Code.NotFound,
-  already_exists: Code.AlreadyExists,
-  failed_precondition: Code.FailedPrecondition,
-  resource_exhausted: Code.ResourceExhausted,
-  deadline_exceeded: Code.DeadlineExceeded,
-  canceled: Code.Canceled,
-  unavailable: Code.Unavailable,
-  unimplemented: Code.Unimplemented,
-  internal: Code.Internal,
-} as const satisfies Record<ErrorCode, Code>;
 
 /** Translates what an operation throws, and ends unary calls at their deadline. */
 export const translateErrors: Interceptor = (next) => async (request) => {

@@ -5,10 +5,6 @@
 
 import { once } from "node:events";
 import type { Server } from "node:http";
-// oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
-import "../common/base64.ts";
-// oxlint-disable-next-line import/no-unassigned-import -- its effect must come before the library
-import "../common/headers.ts";
 import { errorText } from "../common/errors.ts";
 import { catchUncaught } from "../common/uncaught.ts";
 import { createControlServer } from "./control/server.ts";

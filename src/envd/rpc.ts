@@ -6,23 +6,25 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from "@connectrpc/connect-node";
-import {
-  createAsyncIterable,
-  encodeEnvelope,
-  type UniversalHandler,
-  type UniversalServerResponse,
-} from "@connectrpc/connect/protocol";
-import { errorToJson } from "@connectrpc/connect/protocol-connect";
+import { createAsyncIterable, type UniversalHandler } from "@connectrpc/connect/protocol";
+import { SandboxError, errorText } from "../common/errors.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
+import { parseContentType, type ContentType } from "../rpc/content-type.ts";
+import { encodeError } from "../rpc/errors.ts";
+import { createFrameSink, frameSinkKey } from "../rpc/frame-sink.ts";
+import { createMessageReader } from "../rpc/message-reader.ts";
+import {
+  encodeNumericSizes,
+  replySlotKey,
+  withSlot,
+  type ReplySlot,
+} from "../rpc/numeric-sizes.ts";
 import { callOriginKey, translateErrors, type CallOrigin } from "./call.ts";
 import { drainRequest, sendStatus } from "./exchange.ts";
 import { filesystemOperations } from "./filesystem/index.ts";
 import { cutForOldClients } from "./filesystem/old-clients.ts";
-import { withNumericSizes } from "./numeric-sizes.ts";
-import { createFrameSink, frameSinkKey } from "./process/frame-sink.ts";
 import { processOperations } from "./process/index.ts";
-import { readRpcBody } from "./rpc-body.ts";
 import { logCalls } from "./rpc-log.ts";
 
 export interface RpcServer {
@@ -39,6 +41,8 @@ export interface RpcServer {
 const MAX_READ_BYTES = 4_194_304;
 /** A listing at its limit of entries fits, unless its paths are very long. */
 const MAX_WRITE_BYTES = 16_777_216;
+/** What is left of a refused message is read up to this, then the line is cut. */
+const MAX_DRAINED_BYTES = 8_388_608;
 /**
  * A timer of the platform holds 2,147,483,647, and some add a little; above that it fires at once.
  * A longer deadline is as good as this one, 24 days.
@@ -46,12 +50,8 @@ const MAX_WRITE_BYTES = 16_777_216;
 const MAX_TIMEOUT_MS = 2_147_000_000;
 
 const TIMEOUT_HEADER = "connect-timeout-ms";
-const UNARY_TYPES = /^application\/(?:json|proto)(?:; ?charset=utf-8)?$/i;
-const STREAM_TYPES = /^application\/connect\+(?:json|proto)(?:; ?charset=utf-8)?$/i;
-const BINARY_TYPES = /proto/i;
 const ACCEPTED_UNARY = "application/json, application/proto";
 const ACCEPTED_STREAM = "application/connect+json, application/connect+proto";
-const END_STREAM_FLAG = 2;
 
 /** The two services of the daemon. */
 export function createRpcServer(): RpcServer {
@@ -64,7 +64,12 @@ export function createRpcServer(): RpcServer {
     acceptCompression: [],
     // Two bytes of an unknown field would become an object; nobody would ever read it.
     binaryOptions: { readUnknownFields: false },
-    interceptors: [logCalls, translateErrors, cutForOldClients],
+    interceptors: [
+      logCalls,
+      translateErrors,
+      encodeNumericSizes(MAX_WRITE_BYTES),
+      cutForOldClients,
+    ],
   });
   router.service(Filesystem, filesystemOperations);
   router.service(Process, processOperations);
@@ -73,37 +78,39 @@ export function createRpcServer(): RpcServer {
     has: (path) => handlers.has(path),
     async handle(request, response, { path, origin }) {
       const handler = handlers.get(path);
-      if (handler === undefined || !isWellFormed(handler, request, response)) return;
+      if (handler === undefined) return;
+      const type = wellFormedType(handler, request, response);
+      if (type === undefined) return;
       prepareHeaders(request);
-      const codec = BINARY_TYPES.test(request.headers["content-type"] ?? "") ? "binary" : "json";
+      const slot: ReplySlot = {};
       const values = createContextValues()
         .set(callOriginKey, origin)
-        .set(frameSinkKey, createFrameSink(response, codec));
+        .set(replySlotKey, slot)
+        .set(frameSinkKey, createFrameSink(response, type.isBinary ? "binary" : "json"));
       const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-      const isUnary = handler.method.methodKind === "unary";
-      const body = readRpcBody(request, { isUnary, maxBytes: MAX_READ_BYTES });
+      const body = readBody(request, type);
       response.once("finish", () => drainRequest({ request, response }));
-      const reply = await withNumericSizes(handler, await handler({ ...universal, body }));
+      const reply = withSlot(await handler({ ...universal, body }), slot);
       await universalResponseToNodeResponse(reply, response).catch(ignoreLostClient);
     },
   };
 }
 
-/** Answers what is no call of this method at all. */
-function isWellFormed(
+/** The content type of a call of this method; undefined, and answered, for anything else. */
+function wellFormedType(
   handler: UniversalHandler,
   request: IncomingMessage,
   response: ServerResponse,
-): boolean {
+): ContentType | undefined {
   if (request.method !== "POST") {
     sendStatus(response, 405, { allow: "POST" });
-    return false;
+    return undefined;
   }
-  const isUnary = handler.method.methodKind === "unary";
-  const types = isUnary ? UNARY_TYPES : STREAM_TYPES;
-  if (types.test(request.headers["content-type"] ?? "")) return true;
-  sendStatus(response, 415, { "accept-post": isUnary ? ACCEPTED_UNARY : ACCEPTED_STREAM });
-  return false;
+  const type = parseContentType(request.headers["content-type"]);
+  const isStream = handler.method.methodKind !== "unary";
+  if (type?.isStream === isStream) return type;
+  sendStatus(response, 415, { "accept-post": isStream ? ACCEPTED_STREAM : ACCEPTED_UNARY });
+  return undefined;
 }
 
 /**
@@ -119,6 +126,39 @@ function prepareHeaders(request: IncomingMessage): void {
   }
 }
 
+/**
+ * The messages of a request. Their use throws a ConnectError for one that is too long, and for JSON
+ * that is too deep or too rich; the connection stays whole, so that a reply can be sent.
+ */
+async function* readBody(
+  request: IncomingMessage,
+  type: ContentType,
+): AsyncGenerator<Uint8Array, void> {
+  const reader = createMessageReader(type, { maxBytes: MAX_READ_BYTES });
+  let fault: ConnectError | undefined;
+  let left = MAX_DRAINED_BYTES;
+  const chunks: AsyncIterable<Uint8Array> = request.iterator({ destroyOnReturn: false });
+  for await (const chunk of chunks) {
+    // A client that is still sending looks at no reply: the rest is read, but goes nowhere.
+    if (fault !== undefined && (left -= chunk.length) < 0) break;
+    if (fault !== undefined) continue;
+    try {
+      yield* reader.read(chunk);
+    } catch (error) {
+      fault = toFault(error);
+    }
+  }
+  if (fault !== undefined) throw fault;
+  const rest = reader.rest();
+  if (rest !== undefined) yield rest;
+}
+
+function toFault(error: unknown): ConnectError {
+  const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
+  const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
+  return new ConnectError(errorText(error), code, undefined, undefined, error);
+}
+
 /** A reply that cannot be written has nobody left to be told; the call's signal has fired. */
 function ignoreLostClient(error: unknown): void {
   if (!(error instanceof ConnectError)) throw error;
@@ -130,15 +170,11 @@ export async function sendRpcRefusal(
   response: ServerResponse,
   message: string,
 ): Promise<void> {
-  const error = errorToJson(new ConnectError(message, Code.Unauthenticated), undefined);
-  const type = request.headers["content-type"] ?? "";
-  const isStream = STREAM_TYPES.test(type);
-  const json = Buffer.from(JSON.stringify(isStream ? { error } : error));
-  const header = new Headers({ "content-type": isStream ? type : "application/json" });
-  const reply: UniversalServerResponse = {
-    status: isStream ? 200 : 401,
-    header,
-    body: createAsyncIterable([isStream ? encodeEnvelope(END_STREAM_FLAG, json) : json]),
-  };
+  const contentType = request.headers["content-type"] ?? "";
+  const type = parseContentType(contentType);
+  const body = encodeError(new ConnectError(message, Code.Unauthenticated), type);
+  const isStream = type?.isStream ?? false;
+  const header = new Headers({ "content-type": isStream ? contentType : "application/json" });
+  const reply = { status: isStream ? 200 : 401, header, body: createAsyncIterable([body]) };
   await universalResponseToNodeResponse(reply, response).catch(ignoreLostClient);
 }

@@ -4,7 +4,6 @@ import { join } from "node:path";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
-import { ENVD_PORT } from "../wire/headers.ts";
 import { callDaemon } from "./daemon-call.ts";
 import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
@@ -85,7 +84,7 @@ export async function idleDaemon(container: Container, signal: AbortSignal): Pro
 /** Resolves when a client's request would be answered. */
 export async function awaitHealth(container: Container, signal: AbortSignal): Promise<void> {
   await withinTime(HEALTH_TIMEOUT_MS, signal, async (bounded) => {
-    const socket = await container.dial(ENVD_PORT, bounded);
+    const socket = await container.dialPublic(bounded);
     await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
     socket.destroy();
   });

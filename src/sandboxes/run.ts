@@ -3,6 +3,7 @@
 import type { Socket } from "node:net";
 import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { callDaemon } from "./daemon-call.ts";
 import { createDaemonWatch, type DaemonWatch } from "./daemon-watch.ts";
@@ -49,7 +50,10 @@ export function beginRun(
   });
 
   async function dial(port: number, signal: AbortSignal): Promise<Socket> {
-    const socket = await container.dial(port, AbortSignal.any([signal, controller.signal]));
+    const bounded = AbortSignal.any([signal, controller.signal]);
+    // There is no such TCP port: the number stands for the daemon.
+    const isDaemon = port === ENVD_PORT;
+    const socket = await (isDaemon ? container.dialPublic(bounded) : container.dial(port, bounded));
     if (controller.signal.aborted) {
       socket.destroy();
       throw new SandboxError("unavailable", MESSAGES.sandboxUnreachable);

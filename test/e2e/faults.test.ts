@@ -57,7 +57,7 @@ test("a daemon killed inside breaks its calls, comes back, and still asks for it
   const sandbox = await Sandbox.create("base", options);
   try {
     const command = await sandbox.commands.run("exec sleep 600", { background: true });
-    const kill = "pkill -9 -f envd.cjs";
+    const kill = "pkill -9 -f daemon.cjs";
     await sandbox.commands.run(kill, { user: "root" }).catch(() => undefined);
     await expect(command.wait()).rejects.toThrow(
       /terminated|unknown|unavailable|end of life|missing/,

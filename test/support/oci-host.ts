@@ -3,6 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { warmUpRequests } from "../../src/commands/warm-up-requests.ts";
 import type {
   Bind,
   Container,
@@ -54,6 +55,7 @@ export async function startOciHost(
       starter: STARTER,
       node: process.execPath,
       perlDirectory: PERL_DIRECTORY,
+      warmUp: warmUpRequests,
     },
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);

@@ -5,10 +5,9 @@ import type { Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { z } from "../../src/common/schema.ts";
 import type { Container } from "../../src/engine/engine.ts";
+import { envelope, readEnvelopes } from "./raw-call.ts";
 
 const TIMEOUT_MS = 60_000;
-/** Envelope of a Connect stream: one byte of flags, four bytes of length. */
-const HEADER_BYTES = 5;
 const END_FLAG = 2;
 
 const eventSchema = z.looseObject({
@@ -41,7 +40,7 @@ export async function runInside(
   command: string,
   user = "root",
 ): Promise<CommandResult> {
-  const socket = await container.dial(49_983, AbortSignal.timeout(TIMEOUT_MS));
+  const socket = await container.dialPublic(AbortSignal.timeout(TIMEOUT_MS));
   const start = { process: { cmd: "/bin/sh", args: ["-c", command] }, stdin: false };
   const reply = await post(socket, {
     path: "/process.Process/Start",
@@ -50,7 +49,7 @@ export async function runInside(
       "connect-protocol-version": "1",
       authorization: `Basic ${Buffer.from(`${user}:`).toString("base64")}`,
     },
-    body: envelope(Buffer.from(JSON.stringify(start))),
+    body: envelope(JSON.stringify(start)),
   });
   return resultOf(reply.body);
 }
@@ -84,31 +83,21 @@ async function post(socket: Socket, call: Call): Promise<{ status: number; body:
   return promise;
 }
 
-function envelope(message: Buffer): Buffer {
-  const header = Buffer.alloc(HEADER_BYTES);
-  header.writeUInt32BE(message.length, 1);
-  return Buffer.concat([header, message]);
-}
-
 function resultOf(stream: Buffer): CommandResult {
   const output = { stdout: "", stderr: "" };
   let exitCode: number | undefined;
-  let trailer = "";
-  for (let offset = 0; offset < stream.length;) {
-    const end = offset + HEADER_BYTES + stream.readUInt32BE(offset + 1);
-    const message = stream.subarray(offset + HEADER_BYTES, end).toString("utf8");
-    const isEnd = (stream.readUInt8(offset) & END_FLAG) !== 0;
-    offset = end;
-    if (isEnd) {
+  let trailer: unknown;
+  for (const { flags, json: message } of readEnvelopes(stream)) {
+    if (flags === END_FLAG) {
       trailer = message;
       continue;
     }
-    const { event } = eventSchema.parse(JSON.parse(message));
+    const { event } = eventSchema.parse(message);
     output.stdout += decode(event?.data?.stdout);
     output.stderr += decode(event?.data?.stderr);
     if (event?.end !== undefined) exitCode = event.end.exitCode;
   }
-  if (exitCode === undefined) throw new Error(`no end event: ${trailer}`);
+  if (exitCode === undefined) throw new Error(`no end event: ${JSON.stringify(trailer)}`);
   return { exitCode, ...output };
 }
 

@@ -12,10 +12,11 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   common: [],
   gen: [],
   wire: ["common", "gen"],
-  client: ["common", "gen", "wire"],
+  rpc: ["common", "gen"],
+  client: ["common", "gen", "wire", "rpc"],
   mcp: ["common", "wire", "client", "spool"],
   dev: ["common", "mcp"],
-  envd: ["common", "gen", "wire"],
+  envd: ["common", "gen", "wire", "rpc"],
   egress: ["common"],
   store: ["common"],
   spool: ["common"],
@@ -29,6 +30,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "config.ts",
     "common",
     "wire",
+    "rpc",
     "client",
     "mcp",
     "dev",
@@ -52,8 +54,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   zod: ["common"],
   pino: ["common"],
-  "@bufbuild/protobuf": ["gen", "client", "envd"],
-  "@connectrpc/connect": ["client", "envd"],
+  "@bufbuild/protobuf": ["gen", "rpc", "client", "envd"],
+  "@connectrpc/connect": ["rpc", "client", "envd"],
   "@connectrpc/connect-node": ["envd"],
   "@modelcontextprotocol/server": ["mcp", "dev"],
   "@modelcontextprotocol/node": ["mcp", "dev"],
@@ -61,6 +63,12 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "node:child_process": ["envd", "engine"],
   "node:sqlite": ["store"],
 };
+
+/** What an engine must not know: names, numbers and paths of E2B, of its daemon and of Connect. */
+const E2B_WORDS =
+  /e2b|envd|connectrpc|connect-protocol|connect\+|protobuf|49_?983|\w+\.(?:Process|Filesystem)\/|["`']\/(?:init|rest|files|envs|metrics)\b/gi;
+/** A file in the folder of each container; those of an earlier version are adopted by this name. */
+const KNOWN_TO_ENGINE: ReadonlySet<string> = new Set(['"envd.sock"']);
 
 const IMPORT_PATTERN = /(?:\bfrom\s+|\bimport\s*\(\s*|^import\s+)"([^"]+)"/gm;
 
@@ -121,6 +129,32 @@ test("every import stays within the rights of its room", async () => {
   const files = await readSources();
   expect(files.length).toBeGreaterThan(MIN_FILES);
   expect(files.flatMap((file) => violations(file))).toEqual([]);
+});
+
+/** Every line of a file of the engine that knows of E2B. */
+function knowledgeOfE2b({ path, text }: SourceFile): string[] {
+  if (roomOf(path) !== "engine") return [];
+  const unknown = [...KNOWN_TO_ENGINE].reduce((left, word) => left.replaceAll(word, ""), text);
+  return [...unknown.matchAll(E2B_WORDS)].map(([word]) => `${path} may not know ${word}`);
+}
+
+test("the engine knows nothing of E2B", async () => {
+  const files = await readSources();
+  expect(files.filter(({ path }) => roomOf(path) === "engine").length).toBeGreaterThan(MIN_FILES);
+  expect(files.flatMap((file) => knowledgeOfE2b(file))).toEqual([]);
+});
+
+test.for([
+  'const bundle = "envd.cjs";',
+  "const PORT = 49_983;",
+  'request({ path: "/init" });',
+  "request({ path: `/files?path=${path}` });",
+  'const method = "/process.Process/Start";',
+  'const type = "application/connect+json";',
+  "// Of the wire, protobuf.",
+])("knowledge of E2B is found in an engine: %s", (text) => {
+  expect(knowledgeOfE2b({ path: "engine/x.ts", text })).toHaveLength(1);
+  expect(knowledgeOfE2b({ path: "envd/x.ts", text })).toEqual([]);
 });
 
 test("every file but generated code begins with a header comment", async () => {

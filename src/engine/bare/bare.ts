@@ -12,7 +12,12 @@ import { withDeadline } from "../../common/lifetime.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { killGroup } from "../host/run-program.ts";
-import { dialControlSocket, dialPort, SOCKET_NAMES } from "../network/container-sockets.ts";
+import {
+  dialControlSocket,
+  dialPort,
+  dialPublicSocket,
+  SOCKET_NAMES,
+} from "../network/container-sockets.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 
 const START_TIMEOUT_MS = 10_000;
@@ -162,6 +167,7 @@ function createBareContainer(
     network: "host",
     setEgress: async () => undefined,
     dial: async (port, signal) => dialPort(spec.directory, port, signal),
+    dialPublic: async (signal) => dialPublicSocket(spec.directory, signal),
     dialControl: async (signal) => dialControlSocket(spec.directory, signal),
     pause: async () => void run?.child.kill("SIGSTOP"),
     resume: async () => void run?.child.kill("SIGCONT"),

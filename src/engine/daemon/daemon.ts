@@ -26,7 +26,7 @@ import { discardFolder, removeDeadDrafts, removeDrafts } from "../host/drafts.ts
 import { createOnce } from "../host/once.ts";
 import { runProgram } from "../host/run-program.ts";
 import { DAEMONS } from "../storage/prune.ts";
-import { DAEMON_FILES, daemonWords, writeCompileCache } from "./compile-cache.ts";
+import { DAEMON_FILES, daemonWords, writeCompileCache, type WarmUp } from "./compile-cache.ts";
 import { copyLoader } from "./loader.ts";
 import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 
@@ -34,7 +34,7 @@ import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 4;
+const LAYOUT = 5;
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
 const OPENSSL_CONFIG = "openssl.cnf";
@@ -71,6 +71,8 @@ export interface DaemonSources {
   readonly node: string;
   /** Where the perl programs lie, those of the daemon and those of the engine. */
   readonly perlDirectory: string;
+  /** What the daemon answers before its compiled code is written. */
+  readonly warmUp: WarmUp;
 }
 
 /**
@@ -120,7 +122,7 @@ export async function prepareDaemon(home: string, sources: DaemonSources): Promi
     try {
       await mkdir(join(draft, "lib"), { recursive: true, mode: 0o755 });
       await step("daemon.begun");
-      await copyParts(draft, parts);
+      await copyParts(draft, parts, sources.warmUp);
       signal.throwIfAborted();
       await publish(draft, directory);
     } finally {
@@ -190,7 +192,7 @@ async function identityOf(parts: Parts): Promise<string> {
   return hash.digest("hex").slice(0, 32);
 }
 
-async function copyParts(draft: string, parts: Parts): Promise<void> {
+async function copyParts(draft: string, parts: Parts, warmUp: WarmUp): Promise<void> {
   for (const [name, path] of Object.entries(parts.scripts)) await copyFile(path, join(draft, name));
   const libraries = new Set<string>();
   const loaders = new Set<string>();
@@ -208,7 +210,8 @@ async function copyParts(draft: string, parts: Parts): Promise<void> {
   await copyLoader(loader, join(draft, "loader"), DAEMON_DIRECTORY);
   await writeFile(join(draft, OPENSSL_CONFIG), "");
   await step("daemon.copied");
-  await writeCompileCache(draft, { flags: nodeFlags(draft), perlDirectory: parts.perlDirectory });
+  const { perlDirectory } = parts;
+  await writeCompileCache(draft, { flags: nodeFlags(draft), warmUp, perlDirectory });
   await step("daemon.compiled");
   await settleModes(draft);
   await writeManifest(draft);

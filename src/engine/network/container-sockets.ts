@@ -9,8 +9,6 @@ import { connect, type Socket } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 
-/** The daemon's public port; there is no such TCP port, it stands for the public socket. */
-const DAEMON_PORT = 49_983;
 const MAX_PORT = 65_535;
 /** `sun_path` holds 108 bytes with the closing zero. */
 const MAX_SOCKET_PATH_BYTES = 107;
@@ -19,6 +17,11 @@ const UPGRADE_TIMEOUT_MS = 10_000;
 
 /** The names of the two listening sockets in a container's folder, in descriptor order. */
 export const SOCKET_NAMES = { public: "envd.sock", control: "control.sock" } as const;
+
+/** A stream to the daemon's public socket. @throws SandboxError unavailable, canceled */
+export async function dialPublicSocket(directory: string, signal: AbortSignal): Promise<Socket> {
+  return dialSocket(join(directory, SOCKET_NAMES.public), signal);
+}
 
 /**
  * A stream to a port of the container that lives in this folder.
@@ -32,7 +35,6 @@ export async function dialPort(
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) {
     throw new SandboxError("invalid_argument", `no such port: ${port}`);
   }
-  if (port === DAEMON_PORT) return dialSocket(join(directory, SOCKET_NAMES.public), signal);
   return openTunnel(await dialControlSocket(directory, signal), port, signal);
 }
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Usage } from "../engine.ts";
-import { dialControlSocket, dialPort } from "../network/container-sockets.ts";
+import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
 import type { HostNetwork } from "../network/router.ts";
 import { setEgress } from "../network/set-egress.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
@@ -49,6 +49,7 @@ export function openContainer(parts: ContainerParts): Container {
     network: parts.outside === undefined ? "loopback" : "routed",
     setEgress: async (egress) => setEgress({ directory, record, outside: parts.outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),
+    dialPublic: async (signal) => dialPublicSocket(directory, signal),
     dialControl: async (signal) => dialControlSocket(directory, signal),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),

@@ -2,9 +2,14 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
+import {
+  encodeEvent,
+  encodeOutput,
+  type Codec,
+  type OutputName,
+} from "../../rpc/process-events.ts";
 import type { Command } from "../bundled-program.ts";
 import { createFanOut, type FanOut, type Subscription } from "./fan-out.ts";
-import { encodeEvent, encodeOutput, type Codec, type OutputName } from "./frames.ts";
 import { createInput, type ProcessInput } from "./input.ts";
 import type { Launch } from "./launch.ts";
 import type { Outcome } from "./outcome.ts";

@@ -2,10 +2,10 @@
 
 import type { HandlerContext } from "@connectrpc/connect";
 import type { ConnectRequest } from "../../gen/process/process_pb.ts";
+import { frameSinkOf } from "../../rpc/frame-sink.ts";
+import type { ProcessEvent } from "../../rpc/process-events.ts";
 import { originOf } from "../call.ts";
 import { follow } from "./follow.ts";
-import { frameSinkOf } from "./frame-sink.ts";
-import type { ProcessEvent } from "./frames.ts";
 
 /** @throws SandboxError not_found, unimplemented without a selector, resource_exhausted */
 export async function* connect(

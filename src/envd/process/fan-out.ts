@@ -5,7 +5,7 @@
  */
 
 import { SandboxError } from "../../common/errors.ts";
-import type { Codec } from "./frames.ts";
+import type { Codec } from "../../rpc/process-events.ts";
 import type { OutputBudget } from "./output-budget.ts";
 import { releaseBuffer } from "./release-buffer.ts";
 import { SharedQueue, type Place } from "./shared-queue.ts";

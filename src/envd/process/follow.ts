@@ -1,10 +1,10 @@
 /** The stream of a process as one reader gets it: start, output, silence, end. */
 
 import type { HandlerContext } from "@connectrpc/connect";
+import { frameSinkOf, type FrameSink } from "../../rpc/frame-sink.ts";
+import { encodeEvent, type ProcessEvent } from "../../rpc/process-events.ts";
 import { keepaliveMs } from "../call.ts";
 import type { Subscription } from "./fan-out.ts";
-import { frameSinkOf, type FrameSink } from "./frame-sink.ts";
-import { encodeEvent, type ProcessEvent } from "./frames.ts";
 
 /**
  * Yields the start event and then sends all others itself; closes the subscription in the end.

@@ -6,10 +6,10 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError } from "../../common/errors.ts";
 import type { PTY, StartRequest } from "../../gen/process/process_pb.ts";
+import { frameSinkOf } from "../../rpc/frame-sink.ts";
+import type { ProcessEvent } from "../../rpc/process-events.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { follow } from "./follow.ts";
-import { frameSinkOf } from "./frame-sink.ts";
-import type { ProcessEvent } from "./frames.ts";
 import { planLaunch } from "./launch.ts";
 import type { TerminalSize } from "./process-streams.ts";
 

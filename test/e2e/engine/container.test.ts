@@ -241,7 +241,7 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
   test("a root without any file is enough for the daemon", async () => {
     await using container = await host.create();
     await initDaemon(container);
-    const socket = await container.dial(49_983, AbortSignal.timeout(NOTICE_MS));
+    const socket = await container.dialPublic(AbortSignal.timeout(NOTICE_MS));
     socket.write("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     const [chunk] = await socket.take(1).toArray();
     expect(String(chunk)).toMatch(/^HTTP\/1\.1 204 /);

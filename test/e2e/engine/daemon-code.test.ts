@@ -12,10 +12,10 @@ import { startOciHost } from "../../support/oci-host.ts";
 const LOOK = `
 const { readFileSync } = require("node:fs");
 const { Script } = require("node:vm");
-const source = readFileSync("envd.cjs", "latin1");
-const cachedData = readFileSync("envd.compiled");
+const source = readFileSync("daemon.cjs", "latin1");
+const cachedData = readFileSync("daemon.compiled");
 const wrapped = "(function (exports, require, module, __filename, __dirname) {" + source + "\\n})";
-const script = new Script(wrapped, { filename: "envd.cjs", cachedData });
+const script = new Script(wrapped, { filename: "daemon.cjs", cachedData });
 console.log(JSON.stringify({ isRefused: script.cachedDataRejected, bytes: cachedData.length }));
 `;
 

@@ -7,6 +7,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { findBase } from "../../../src/commands/bases.ts";
 import { builtInTemplates } from "../../../src/commands/built-ins.ts";
+import { warmUpRequests } from "../../../src/commands/warm-up-requests.ts";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import { prepareDaemon } from "../../../src/engine/daemon/daemon.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
@@ -95,6 +96,7 @@ test("E58 the daemon's folder is made once, and anew when it was spoiled", async
     starter: join(DIST, "envd-starter.cjs"),
     node: process.execPath,
     perlDirectory: PERL_DIRECTORY,
+    warmUp: warmUpRequests,
   };
   const draft = join(home.path, "daemon", "0123456789abcdef.part");
   await mkdir(draft, { recursive: true });

@@ -52,7 +52,7 @@ test("both sockets and any port are reached", async () => {
   await using folder = await makeTempFolder();
   await using container = await startContainer(join(folder.path, "c"));
   const { signal } = new AbortController();
-  expect(await ask(await container.dial(49_983, signal))).toContain("three");
+  expect(await ask(await container.dialPublic(signal))).toContain("three");
   expect(await ask(await container.dialControl(signal))).toContain("four");
   const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));

@@ -61,6 +61,20 @@ test("an entry in JSON: names in camel case, sizes as numbers, defaults left out
   ]).toEqual([{ entry }, { entries: [expect.objectContaining({ name: "c" }), entry] }, {}]);
 });
 
+test("an entry's size is the first of its JSON, and the length of the reply is told", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "sized");
+  await writeFile(path, "12345");
+  const reply = await daemon.http("/filesystem.Filesystem/Stat", {
+    method: "POST",
+    headers: UNARY,
+    body: JSON.stringify({ path }),
+  });
+  const text = `{"entry":{"size":5,"name":"sized","type":"FILE_TYPE_FILE","path":"${path}","mode":420,`;
+  expect(reply.text.slice(0, text.length)).toBe(text);
+  expect(reply.headers["content-length"]).toBe(String(reply.bytes.length));
+});
+
 test("a process as a stream of envelopes, closed by an empty object", async () => {
   await using daemon = await startTestDaemon();
   const reply = await daemon.http("/process.Process/Start", {

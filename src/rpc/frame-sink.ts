@@ -5,8 +5,8 @@
 
 import type { ServerResponse } from "node:http";
 import { createContextKey, type ContextKey, type HandlerContext } from "@connectrpc/connect";
-import { SandboxError } from "../../common/errors.ts";
-import type { Codec } from "./frames.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Codec } from "./process-events.ts";
 
 export interface FrameSink {
   readonly codec: Codec;

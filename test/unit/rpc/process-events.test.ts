@@ -2,8 +2,8 @@
 
 import { create, fromBinary, fromJsonString, toBinary } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
-import { encodeEvent, encodeOutput, type Codec } from "../../../src/envd/process/frames.ts";
 import { StartResponseSchema } from "../../../src/gen/process/process_pb.ts";
+import { encodeEvent, encodeOutput, type Codec } from "../../../src/rpc/process-events.ts";
 
 const SIZES = [1, 2, 3, 126, 127, 128, 129, 16_383, 16_384, 16_385, 32_768, 32_769, 65_536, 70_001];
 const NAMES = ["stdout", "stderr", "pty"] as const;

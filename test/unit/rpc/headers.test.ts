@@ -2,8 +2,7 @@
 
 import { Headers as WholeHeaders } from "undici";
 import { expect, test } from "vitest";
-// oxlint-disable-next-line import/no-unassigned-import -- it takes the place of the platform's own
-import "../../../src/common/headers.ts";
+import { LightHeaders as Headers } from "../../../src/rpc/headers.ts";
 
 const NAMES = ["b", "A", "content-type", "Set-Cookie", "set-cookie", "x-1"];
 const VALUES = ["1", " padded\t", "a, b", "", "é"];

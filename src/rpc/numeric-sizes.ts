@@ -1,0 +1,92 @@
+/**
+ * File sizes as JSON numbers, past the library, whose JSON form of 64 bits is a string without an
+ * option. The wire calls `size` an integer; every reader of protobuf's form takes a number too. Such
+ * a reply becomes text here and nowhere else: the library gets an empty message in its place.
+ */
+
+import { create, toJson, type DescMessage, type JsonValue, type Message } from "@bufbuild/protobuf";
+import {
+  Code,
+  ConnectError,
+  createContextKey,
+  type ContextKey,
+  type Interceptor,
+} from "@connectrpc/connect";
+import { createAsyncIterable, type UniversalServerResponse } from "@connectrpc/connect/protocol";
+import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
+import { parseContentType } from "./content-type.ts";
+
+/** Where the reply of one call waits for the place of the library's. */
+export interface ReplySlot {
+  /** Undefined unless the reply is JSON of the filesystem service. */
+  text?: Buffer;
+}
+
+/** Travels with each RPC from the server to the interceptor. */
+export const replySlotKey: ContextKey<ReplySlot | undefined> = createContextKey<
+  ReplySlot | undefined
+>(undefined);
+
+/** Encodes the JSON replies of the filesystem service. @throws ConnectError resource_exhausted */
+export function encodeNumericSizes(maxBytes: number): Interceptor {
+  return (next) => async (request) => {
+    const response = await next(request);
+    const slot = request.contextValues.get(replySlotKey);
+    const type = parseContentType(request.header.get("content-type") ?? "");
+    const isOther = request.service.typeName !== Filesystem.typeName || type?.isBinary !== false;
+    if (response.stream || slot === undefined || isOther) return response;
+    const { output } = request.method;
+    slot.text = encode(output, response.message, maxBytes);
+    return { ...response, message: create(output) };
+  };
+}
+
+/** The reply with the text of the slot in the place of its body, if there is one and it succeeded. */
+export function withSlot(
+  reply: UniversalServerResponse,
+  { text }: ReplySlot,
+): UniversalServerResponse {
+  if (text === undefined || reply.status !== 200) return reply;
+  const header = new Headers(reply.header);
+  header.set("content-length", String(text.length));
+  return { ...reply, header, body: createAsyncIterable([text]) };
+}
+
+type JsonRecord = Readonly<Record<string, JsonValue>>;
+
+function encode(schema: DescMessage, message: Message, maxBytes: number): Buffer {
+  const { entry, entries, events, ...others } = toRecord(toJson(schema, message));
+  const text = Buffer.from(
+    JSON.stringify({
+      ...(entry !== undefined && { entry: withNumber(entry) }),
+      ...(entries !== undefined && { entries: toList(entries).map((item) => withNumber(item)) }),
+      ...(events !== undefined && { events: toList(events).map((item) => toEvent(item)) }),
+      ...others,
+    }),
+  );
+  if (text.length <= maxBytes) return text;
+  // In the words of the library, which has not seen this reply.
+  const fault = `message size ${text.length} is larger than configured writeMaxBytes ${maxBytes}`;
+  throw new ConnectError(fault, Code.ResourceExhausted);
+}
+
+function toEvent(event: JsonValue): JsonRecord {
+  const { entry, ...others } = toRecord(event);
+  return { ...(entry !== undefined && { entry: withNumber(entry) }), ...others };
+}
+
+/** The size comes first on this wire. */
+function withNumber(entry: JsonValue): JsonRecord {
+  const { size, ...others } = toRecord(entry);
+  return { ...(size !== undefined && { size: Number(size) }), ...others };
+}
+
+function toRecord(value: JsonValue): JsonRecord {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  throw new TypeError("a message is no object in JSON");
+}
+
+function toList(value: JsonValue): readonly JsonValue[] {
+  if (Array.isArray(value)) return value;
+  throw new TypeError("a repeated field is no list in JSON");
+}
