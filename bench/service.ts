@@ -1,5 +1,7 @@
 /** A running `serve` spoken to by plain HTTP, as any client of its wire does. */
 
+import { encodeEnvelope } from "../src/rpc/envelope.ts";
+import { readEnvelopes } from "../test/support/raw-call.ts";
 import { startServe } from "../test/support/serve.ts";
 
 export interface BenchService extends AsyncDisposable {
@@ -62,18 +64,13 @@ interface Target {
   readonly token: string;
 }
 
-const HEAD_BYTES = 5;
-
 async function runInside(
   { url, sandbox, token }: Target,
   [cmd, ...args]: readonly [string, ...string[]],
 ): Promise<string> {
-  const message = Buffer.from(JSON.stringify({ process: { cmd, args } }));
-  const head = Buffer.alloc(HEAD_BYTES);
-  head.writeUInt32BE(message.length, 1);
   const reply = await fetch(`${url}/process.Process/Start`, {
     method: "POST",
-    body: Buffer.concat([head, message]),
+    body: encodeEnvelope(JSON.stringify({ process: { cmd, args } })),
     headers: {
       "content-type": "application/connect+json",
       "connect-protocol-version": "1",
@@ -86,13 +83,11 @@ async function runInside(
   const bytes = Buffer.from(await reply.arrayBuffer());
   const output: string[] = [];
   let hasEnded = false;
-  for (let offset = 0; offset + HEAD_BYTES <= bytes.length;) {
-    const end = offset + HEAD_BYTES + bytes.readUInt32BE(offset + 1);
-    const text = bytes.toString("utf8", offset + HEAD_BYTES, end);
+  for (const { json } of readEnvelopes(bytes)) {
+    const text = JSON.stringify(json);
     const part = /"stdout":"([^"]*)"/.exec(text)?.[1];
     if (part !== undefined) output.push(Buffer.from(part, "base64").toString("utf8"));
     hasEnded ||= text.includes('"end":') && text.includes('"exited":true');
-    offset = end;
   }
   if (!hasEnded) throw new Error(`${cmd} did not end: ${reply.status}`);
   return output.join("");

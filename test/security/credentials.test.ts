@@ -8,7 +8,7 @@ import { createServer } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
-import { exchange, statusIn } from "../support/exchange.ts";
+import { sendRaw, statusesIn } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 interface Recorder extends AsyncDisposable {
@@ -114,9 +114,10 @@ test.for(WAYS)(
         ...headers,
         ...own,
       ];
-      const reply = await exchange(service.embedded.socketPath, lines, chunks);
+      const bytes = Buffer.from(`${lines.join("\r\n")}\r\n\r\n${chunks ?? ""}`, "latin1");
+      const reply = await sendRaw({ path: service.embedded.socketPath }, bytes);
       const arrived = recorder.take();
-      expect([name, statusIn(reply)]).toEqual([name, way === "a request" ? 200 : 101]);
+      expect([name, statusesIn(reply)[0]]).toEqual([name, way === "a request" ? 200 : 101]);
       const encoded = [`${key}:`, `user:${key}`, `{"key":"${key}"}`].map((text) => encode(text));
       const secrets = [key, key.replace("_", "%5F"), token, traffic, ...encoded];
       expect([name, secrets.filter((secret) => arrived.includes(secret))]).toEqual([name, []]);

@@ -14,9 +14,9 @@ import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { SPELLINGS, toHeaderText, type Spelling } from "../support/key-spellings.ts";
 import { createRandom, printedSeed, type Random } from "../support/random.ts";
+import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { sendRaw, statusesIn, type RawDoor } from "../support/smuggling.ts";
 import { startStrictServer, type StrictServer } from "../support/strict-server.ts";
 
 const CASES = IS_WHOLE_RUN ? 400 : 110;

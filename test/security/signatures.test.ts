@@ -10,8 +10,8 @@ import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { createFakeClock, type FakeClock } from "../support/fake-clock.ts";
+import { sendRaw } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { sendRaw } from "../support/smuggling.ts";
 
 const DOMAIN = "sandbox.localhost";
 const TRIES = 80;

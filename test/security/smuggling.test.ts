@@ -15,6 +15,7 @@ import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { startTestDaemon, type TestDaemon } from "../support/envd.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
+import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
 import { sendRawHttp2 } from "../support/raw-http2.ts";
 import { IS_WHOLE_RUN } from "../support/runtimes.ts";
 import { startTestService, type TestService } from "../support/service.ts";
@@ -24,12 +25,9 @@ import {
   METHODS,
   OWN_HEADERS,
   PROTECTED,
-  sendRaw,
   smuggleCase,
   SMUGGLED,
-  statusesIn,
   toBytes,
-  type RawDoor,
   type SmuggleCase,
 } from "../support/smuggling.ts";
 import { HAS_BODY, startStrictServer, type StrictServer } from "../support/strict-server.ts";

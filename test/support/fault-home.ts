@@ -3,14 +3,12 @@
 import { randomBytes } from "node:crypto";
 import { rename, rm, stat, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { createInterface } from "node:readline";
 import { z } from "../../src/common/schema.ts";
 import { openTestHome, type TestHome } from "./home.ts";
-import { PROGRAM, startProgram, type TestProgram } from "./program.ts";
+import { PROGRAM, listeningUrl, startProgram, type TestProgram } from "./program.ts";
 import { PLAN_ENDS, PLAN_VARIABLE, type StepPlan } from "./step-listener.ts";
 
 const LISTENER = resolve(import.meta.dirname, "step-listener.ts");
-const START_LIMIT_MS = 60_000;
 const HIT_LIMIT_MS = 30_000;
 const POLL_MS = 5;
 const DAEMON_PORT = "49983";
@@ -142,18 +140,6 @@ export async function openFaultHome(
     stderr: () => program?.stderr() ?? "",
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
-}
-
-async function listeningUrl(program: TestProgram): Promise<string> {
-  const lines = createInterface({
-    input: program.stdout,
-    signal: AbortSignal.timeout(START_LIMIT_MS),
-  });
-  for await (const line of lines) {
-    const url = /^listening on (http\S+)$/.exec(line)?.[1];
-    if (url !== undefined) return url;
-  }
-  throw new Error(`serve ended before it listened:\n${program.stderr()}`);
 }
 
 const listedSchema = z.array(

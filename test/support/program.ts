@@ -3,11 +3,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { resolve } from "node:path";
+import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 
 export const PROGRAM: string = resolve(import.meta.dirname, "../../dist/main.js");
 /** A machine under load ends things slowly; what must be quick is measured by its test. */
 const EXIT_LIMIT_MS = 60_000;
+const START_LIMIT_MS = 60_000;
 
 export interface TestProgram extends AsyncDisposable {
   readonly child: ChildProcess;
@@ -55,4 +57,17 @@ export function startProgram(
       await exited();
     },
   };
+}
+
+/** The address that `serve` prints once it listens; a machine under load takes its time. */
+export async function listeningUrl(program: TestProgram): Promise<string> {
+  const lines = createInterface({
+    input: program.stdout,
+    signal: AbortSignal.timeout(START_LIMIT_MS),
+  });
+  for await (const line of lines) {
+    const url = /^listening on (http\S+)$/.exec(line)?.[1];
+    if (url !== undefined) return url;
+  }
+  throw new Error(`serve ended before it listened:\n${program.stderr()}`);
 }

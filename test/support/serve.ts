@@ -1,12 +1,9 @@
 /** A running `sandbox-mcp serve` in a home of its own. */
 
 import { randomBytes } from "node:crypto";
-import { createInterface } from "node:readline";
 import { openTestHome, type TestHome } from "./home.ts";
 import type { OrdinaryUser } from "./ordinary-user.ts";
-import { startProgram, type TestProgram } from "./program.ts";
-
-const START_LIMIT_MS = 30_000;
+import { listeningUrl, startProgram, type TestProgram } from "./program.ts";
 
 export interface TestServe extends AsyncDisposable {
   readonly url: string;
@@ -60,16 +57,4 @@ export async function startServe(
 
 function borrowHome(path: string): TestHome {
   return { path, [Symbol.asyncDispose]: async () => undefined };
-}
-
-async function listeningUrl(program: TestProgram): Promise<string> {
-  const lines = createInterface({
-    input: program.stdout,
-    signal: AbortSignal.timeout(START_LIMIT_MS),
-  });
-  for await (const line of lines) {
-    const url = /^listening on (http\S+)$/.exec(line)?.[1];
-    if (url !== undefined) return url;
-  }
-  throw new Error(`serve ended before it listened:\n${program.stderr()}`);
 }

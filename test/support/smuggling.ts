@@ -1,8 +1,5 @@
 /** Requests that two servers might frame in two ways: method, body, and what Connection names. */
 
-import { once } from "node:events";
-import { connect as connectTcp, type Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
 import type { Random } from "./random.ts";
 import { BODY_MARK, HAS_BODY } from "./strict-server.ts";
 
@@ -158,43 +155,4 @@ export function formOf({ form }: SmuggleCase): BodyForm {
 /** Present where the form has it; a second one would be another case. */
 function isOfBody(name: string): boolean {
   return ["content-length", "transfer-encoding", "expect", "trailer"].includes(name);
-}
-
-/** Where a request is sent. */
-export type RawDoor =
-  | { readonly path: string }
-  | { readonly port: number }
-  | { readonly port: number; readonly ca: string; readonly servername: string };
-
-const LIMIT_MS = 10_000;
-
-/** Sends bytes and resolves with all that comes back. @throws when the peer keeps the line open */
-export async function sendRaw(door: RawDoor, bytes: string | Buffer): Promise<string> {
-  const socket: Socket =
-    "ca" in door
-      ? connectTls({ ...door, host: "127.0.0.1", ALPNProtocols: ["http/1.1"] })
-      : connectTcp({ ...door, allowHalfOpen: true });
-  socket.setTimeout(LIMIT_MS, () => socket.destroy(new Error("the connection stays open")));
-  let text = "";
-  socket.on("data", (part: Buffer) => (text += part.toString("latin1")));
-  // A server that refuses before it has read everything may reset the line after its answer.
-  let failure: Error | undefined;
-  socket.on("error", (error: Error) => (failure = error));
-  socket.once("end", () => socket.end());
-  socket.write(bytes);
-  await once(socket, "close");
-  if (text === "" && failure !== undefined && !isReset(failure)) throw failure;
-  return text;
-}
-
-function isReset(error: Error): boolean {
-  return "code" in error && (error.code === "ECONNRESET" || error.code === "EPIPE");
-}
-
-/** The final statuses that came back, one for each request that the peer saw. */
-export function statusesIn(reply: string): readonly number[] {
-  const found = [...reply.matchAll(/^HTTP\/1\.1 ([0-9]{3}) /gm)].map(([, status]) =>
-    Number(status),
-  );
-  return found.filter((status) => status >= 200 || status === 101);
 }

@@ -9,24 +9,17 @@ import { createEventClient } from "../../../src/client/event-stream.ts";
 import { fromRpcError } from "../../../src/client/rpc.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { StartResponseSchema, type ProcessEvent } from "../../../src/gen/process/process_pb.ts";
+import { envelope } from "../../support/raw-call.ts";
 
 const TYPE = "application/connect+proto";
-
-function envelope(flags: number, message: Uint8Array | string): Buffer {
-  const bytes = Buffer.from(message);
-  const head = Buffer.alloc(5);
-  head[0] = flags;
-  head.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([head, bytes]);
-}
 
 function output(text: string): Buffer {
   const value = { output: { case: "stdout", value: Buffer.from(text) } } as const;
   const message = create(StartResponseSchema, { event: { event: { case: "data", value } } });
-  return envelope(0, toBinary(StartResponseSchema, message));
+  return envelope(toBinary(StartResponseSchema, message));
 }
 
-const END = envelope(2, "{}");
+const END = envelope("{}", { flags: 2 });
 
 /** What a client makes of such a reply: the texts of its events, or the fault. */
 async function read(answer: (response: ServerResponse) => void | Promise<void>) {
@@ -92,9 +85,9 @@ test.for([
   { name: "half a message", pieces: [output("abc").subarray(0, 8)], code: "unavailable" },
   { name: "half a head", pieces: [output("abc").subarray(0, 3)], code: "unavailable" },
   { name: "a message after the end", pieces: [END, output("a")], code: "internal" },
-  { name: "unknown flags", pieces: [envelope(1, "a"), END], code: "internal" },
-  { name: "no message", pieces: [envelope(0, Buffer.of(0xff)), END], code: "internal" },
-  { name: "an end that is no JSON", pieces: [envelope(2, "{")], code: "internal" },
+  { name: "unknown flags", pieces: [envelope("a", { flags: 1 }), END], code: "internal" },
+  { name: "no message", pieces: [envelope(Buffer.of(0xff)), END], code: "internal" },
+  { name: "an end that is no JSON", pieces: [envelope("{", { flags: 2 })], code: "internal" },
   {
     name: "a length that nothing has",
     pieces: [Buffer.of(0, 0xff, 0xff, 0xff, 0xff)],
@@ -102,7 +95,7 @@ test.for([
   },
   {
     name: "an end with an error",
-    pieces: [envelope(2, '{"error":{"code":"not_found","message":"no such process"}}')],
+    pieces: [envelope('{"error":{"code":"not_found","message":"no such process"}}', { flags: 2 })],
     code: "not_found",
   },
 ])("$name is $code", async ({ pieces, code }) => {
