@@ -3,7 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
-import { createGate } from "../src/common/lifetime.ts";
+import { createGate } from "../src/common/concurrency.ts";
 import { median, quantile, timed, type Row } from "./figure.ts";
 import { writtenMib } from "./memory.ts";
 import { startService, type BenchService } from "./service.ts";

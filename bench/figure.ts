@@ -1,6 +1,6 @@
 /** A row of the bench: what ours takes, what its floor takes in the same run, and peers beside them. */
 
-import { withDeadline } from "../src/common/lifetime.ts";
+import { withDeadline } from "../src/common/clock.ts";
 
 /** What a row promises, and whether this run kept it. */
 export interface Verdict {

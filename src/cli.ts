@@ -1,10 +1,9 @@
 /** From the command line to one row of the commands table, and from its outcome to an exit code. */
 
 import { setFlagsFromString } from "node:v8";
-import type { CommandRun } from "./commands/command.ts";
-import { VERSION, helpText } from "./commands/help.ts";
-import { findCommand } from "./commands/index.ts";
-import { withNamespaceRights } from "./commands/namespace-rights.ts";
+import { VERSION, type CommandRun } from "./commands/command.ts";
+import { withPrivileges } from "./commands/engine.ts";
+import { findCommand, helpText } from "./commands/index.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog } from "./common/log.ts";
 import { loadProcessConfig, type Config } from "./config.ts";
@@ -48,7 +47,7 @@ export async function runProgram(): Promise<number> {
   // What processes write passes through in buffers that live for a moment. They are freed when the
   // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
   setFlagsFromString("--semi-space-growth-factor=1");
-  return runCommand(await command.load(), await withNamespaceRights(command, config), words);
+  return runCommand(await command.load(), await withPrivileges(command, config), words);
 }
 
 async function runCommand(

@@ -7,7 +7,7 @@ import { lstatSync, mkdirSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { defaultHome } from "./common/default-home.ts";
+import { defaultHome } from "./common/privilege.ts";
 
 const WRITABLE_BY_OTHERS = 0o022;
 

@@ -2,9 +2,8 @@
 
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { defaultHome } from "./common/default-home.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
-import { NAMESPACE_FAULT } from "./common/privilege.ts";
+import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { listSettings, type Given } from "./settings.ts";
 
 export interface RemoteConfig {

@@ -3,8 +3,8 @@
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
-import { quoteName } from "../common/plain-text.ts";
 import { faultsOf, z } from "../common/schema.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
 import { exchange, parseReply, readAll, replyError, type Connection } from "./http.ts";

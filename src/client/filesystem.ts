@@ -3,7 +3,7 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import type { Transport } from "@connectrpc/connect";
-import { quoteName } from "../common/plain-text.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import {
   EventType,
   FileType,

@@ -5,7 +5,7 @@ import { createByteBuffer } from "../common/bytes.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
-import { quoteWords } from "../common/plain-text.ts";
+import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
 

@@ -23,7 +23,6 @@ export async function retryConflicts(
 ): Promise<HttpReply> {
   const deadlineMs = connection.clock.now() + MAX_WAIT_MS;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
-    // oxlint-disable-next-line no-await-in-loop
     const reply = await wanted.send();
     if (reply.status !== CONFLICT || (await isFinal())) return reply;
     if (connection.clock.now() >= deadlineMs) throw stillChanging(wanted.subject, reply);

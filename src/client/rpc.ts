@@ -10,7 +10,7 @@ import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
-import { quoteWords } from "../common/plain-text.ts";
+import { quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType } from "../rpc/content-type.ts";

@@ -5,14 +5,13 @@ import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
-import { discardFolder } from "../engine/host/drafts.ts";
-import { createOnce } from "../engine/host/once.ts";
+import { createOnce, discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
-import { findBase, findNewestBase, listLayers } from "./bases.ts";
+import { findBase, findNewestBase, listLayers } from "./home.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do; the second where there is no first. */

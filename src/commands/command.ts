@@ -1,5 +1,6 @@
-/** What every command is handed, and what it gives back. */
+/** What a command is, what it is given and what it returns. */
 
+import packageJson from "../../package.json" with { type: "json" };
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 
@@ -12,3 +13,15 @@ export interface CommandContext {
 
 /** Runs to the end and returns the exit code; a SandboxError becomes one line on stderr. */
 export type CommandRun = (context: CommandContext) => Promise<number>;
+
+export interface Command {
+  readonly name: string;
+  readonly usage: string;
+  readonly summary: string;
+  /** Whether it makes or ends containers on this machine. */
+  readonly hasEngine: boolean;
+  load(): Promise<CommandRun>;
+}
+
+/** The version of this program. */
+export const VERSION: string = packageJson.version;

@@ -1,21 +1,23 @@
-/** The service of a stdio server, opened late: the host hears from the server before it stands. */
+/**
+ * The service of a stdio server, remote or on this machine. It is opened after the server has
+ * answered its host.
+ */
 
 import type { Service } from "../client/service.ts";
-import { SandboxError } from "../common/errors.ts";
-import { hidePaths } from "../common/host-paths.ts";
+import { hidePaths, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
-import type { NoService, OpenService } from "./open-service.ts";
+import type { NoService, OpenService } from "./local-service.ts";
 
 export interface DeferredService extends AsyncDisposable {
   /**
-   * Opens it, once, whoever asks and how often.
+   * Opens the service; later calls wait for the first one.
    * @throws SandboxError for what the program has to end by.
    */
   begin(): Promise<void>;
   /**
    * Resolves once there is one.
-   * @throws SandboxError as `begin`, failed_precondition with the ways on where there is none.
+   * @throws SandboxError as `begin`, failed_precondition with the next steps where there is none.
    */
   ready(): Promise<void>;
   /** @throws SandboxError unavailable before it is ready. */
@@ -37,7 +39,6 @@ export function createDeferredService(config: Config, log: Logger): DeferredServ
 
   async function open(): Promise<void> {
     try {
-      const { openService } = await import("./open-service.ts");
       found = await openService(config, log, stack);
     } catch (error) {
       failure.abort(error);
@@ -73,4 +74,37 @@ export function createDeferredService(config: Config, log: Logger): DeferredServ
       await stack.disposeAsync();
     },
   };
+}
+
+/** What a service elsewhere is called unless the configuration says otherwise. */
+const DEFAULT_REMOTE_DOMAIN = "e2b.app";
+
+/**
+ * The service for this configuration, owned by the stack. What the other kind of service needs is
+ * not loaded.
+ * @throws SandboxError failed_precondition for a configuration that cannot hold, unavailable for a
+ * runtime that was asked for and does not work.
+ */
+async function openService(
+  config: Config,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<OpenService | NoService> {
+  if (config.engine === "remote") {
+    const service = stack.use(await createRemoteService(config));
+    return { service, onExit: config.onExit ?? "leave" };
+  }
+  const { openLocalService } = await import("./local-service.ts");
+  return openLocalService(config, log, stack);
+}
+
+async function createRemoteService(config: Config): Promise<Service> {
+  if (config.remote === undefined) {
+    throw new SandboxError("failed_precondition", "the remote engine needs a key", {
+      hint: "set E2B_API_KEY, or use --engine local",
+    });
+  }
+  const { createService } = await import("../client/service.ts");
+  const { apiKey, apiUrl, sandboxUrl, domain = DEFAULT_REMOTE_DOMAIN } = config.remote;
+  return createService({ url: apiUrl ?? `https://api.${domain}`, apiKey, sandboxUrl, domain });
 }

@@ -3,15 +3,16 @@
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
-import { findBase } from "./bases.ts";
 import type { CommandContext } from "./command.ts";
-import { createLocalEngine } from "./engine.ts";
+import { createEngine } from "./engine.ts";
+import { findBase } from "./home.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
 
 export async function runDoctor({ config }: CommandContext): Promise<number> {
-  const report = await createLocalEngine(config).probe("fresh");
+  const engine = await createEngine(config);
+  const report = await engine.probe("fresh");
   const checks = [...report.checks, await checkBase(config)];
   const verdict = report.isUsable
     ? `usable: ${report.runtime}, isolation ${report.level}`

@@ -1,4 +1,4 @@
-/** One running service, put together: store, engine, sandboxes, control, gateway, doors. */
+/** One running service: store, engine, sandboxes, control API, gateway and listener. */
 
 import { randomBytes } from "node:crypto";
 import { mkdir, rm } from "node:fs/promises";
@@ -89,9 +89,9 @@ export interface EmbeddedServiceOptions {
   readonly graceMs?: number;
   readonly log: Logger;
   readonly clock?: Clock;
-  /** Makes the handler of `/mcp`; it may call the service through its private door. */
+  /** Makes the handler of `/mcp`; it may call the service through the private listener. */
   readonly startMcp?: (
-    door: PrivateListener,
+    listener: PrivateListener,
     keys: KeyCheck,
     ports: readonly number[],
   ) => Promise<McpHandler>;
@@ -106,9 +106,9 @@ export interface EmbeddedService extends PrivateListener, AsyncDisposable {
 }
 
 /**
- * Starts a service; its doors open first and answer 503 until everything stands.
+ * Starts a service; its listener opens first and answers 503 until everything else is started.
  * @throws SandboxError failed_precondition when an instance of this name runs already,
- * unavailable when a door cannot be opened.
+ * unavailable when an address cannot be opened.
  */
 export async function startEmbeddedService(
   options: EmbeddedServiceOptions,
@@ -116,7 +116,7 @@ export async function startEmbeddedService(
   const { home, log, engine, maxSandboxes, clock = createSystemClock() } = options;
   const instance = options.instance ?? randomBytes(INSTANCE_BYTES).toString("hex");
   await using stack = new AsyncDisposableStack();
-  // From the look at whether it runs until its door is open, nobody else may claim its name.
+  // The lock is held from the check whether an instance runs until its own listener is open.
   const isNamed = options.instance !== undefined;
   await using claim = isNamed ? await holdLock(home, INSTANCE_LOCK) : undefined;
   const apiKey = await claimInstance(home, instance);
@@ -129,18 +129,18 @@ export async function startEmbeddedService(
     apiKey,
   };
 
-  const rooms = createRooms();
+  const late = createDeferredHandlers();
   const listener = await startListener({
-    doors: toDoors(options, address.socketPath),
+    addresses: toAddresses(options, address.socketPath),
     domain: options.domain,
-    handlers: rooms.handlers,
+    handlers: late.handlers,
     graceMs: options.graceMs,
     log,
   });
   await claim?.[Symbol.asyncDispose]();
-  // The doors close before the rooms behind them, although they opened first.
-  const closeDoors = () => listener[Symbol.asyncDispose]();
-  stack.defer(closeDoors);
+  // The listener closes before what handles its requests, although it opened first.
+  const closeListener = () => listener[Symbol.asyncDispose]();
+  stack.defer(closeListener);
 
   await markKept(home, instance, options.onExit === "leave");
   const sandboxes = stack.use(
@@ -154,18 +154,18 @@ export async function startEmbeddedService(
       owner: instance,
     }),
   );
-  const door: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
+  const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
   const gateway = createGateway({
     sandboxes,
     keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
     clock,
     log,
   });
-  const mcp = options.startMcp && stack.use(await options.startMcp(door, keys, listener.ports));
+  const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
   const metrics = options.hasMetrics
     ? createServiceMetrics({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
     : undefined;
-  rooms.open({
+  late.open({
     control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), metrics, log }),
     metrics: metrics && ((request, response) => metrics.handle(request, response)),
     gateway: (request, response, target) => gateway.handle(request, response, target),
@@ -173,10 +173,10 @@ export async function startEmbeddedService(
     mcp: async (request, response) =>
       mcp === undefined ? sendNoMcp(response) : mcp.handle(request, response),
   });
-  stack.defer(closeDoors);
+  stack.defer(closeListener);
   const owned = stack.move();
   return {
-    ...door,
+    ...own,
     instance,
     ports: listener.ports,
     store,
@@ -185,7 +185,7 @@ export async function startEmbeddedService(
   };
 }
 
-function toDoors(options: EmbeddedServiceOptions, path: string): ListenAddress[] {
+function toAddresses(options: EmbeddedServiceOptions, path: string): ListenAddress[] {
   const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
   return [{ kind: "unix", path }, ...tcp];
 }
@@ -201,8 +201,8 @@ function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedServiceOptions
   };
 }
 
-/** Handlers that say 503 until the rooms behind them are open. */
-function createRooms(): { readonly handlers: Handlers; open(handlers: Handlers): void } {
+/** Handlers that answer 503 until they are given the real ones. */
+function createDeferredHandlers(): { readonly handlers: Handlers; open(handlers: Handlers): void } {
   let open: Handlers | undefined;
   const handlers: Handlers = {
     control: async (request, response) =>
@@ -222,8 +222,8 @@ function createRooms(): { readonly handlers: Handlers; open(handlers: Handlers):
   };
   return {
     handlers,
-    open(rooms) {
-      open = rooms;
+    open(given) {
+      open = given;
     },
   };
 }
@@ -245,10 +245,10 @@ async function claimInstance(home: string, instance: string): Promise<string> {
       hint: "stop it, or use another --home",
     });
   }
-  // That of an earlier process of this name, which was killed.
+  // The address of an earlier process of this name, which was killed.
   await forgetAddress(home, instance);
   const path = join(directory, "token");
-  // Kept over a restart: whoever uses this door goes on with the key that it read.
+  // Kept over a restart: a client of this listener goes on with the key that it read.
   const known = await readIfThere(path);
   if (known !== undefined && known !== "") return known;
   const key = newKey();

@@ -1,17 +1,15 @@
 /** `gc`: removes what crashed instances left, and prints each thing that it removed. */
 
 import { join } from "node:path";
-import type { CleanUpFailure } from "../common/clean-up.ts";
+import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
-import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
-import { createLocalEngine } from "./engine.ts";
-import { openHome } from "./home.ts";
-import { spoolHome } from "./spool-folder.ts";
+import { createEngine } from "./engine.ts";
+import { openHome, spoolHome } from "./home.ts";
 
 const EXIT_OK = 0;
 /** Something is left that could not be removed now; all else was done. */
@@ -20,7 +18,7 @@ const EXIT_LEFT = 75;
 export async function runGc({ config, log }: CommandContext): Promise<number> {
   await openHome(config.home);
   using store = openStore({ path: join(config.home, "state.db") });
-  const engine = createLocalEngine(config);
+  const engine = await createEngine(config);
   const { home } = config;
   let isLeft = false;
   const onFailure = (failure: CleanUpFailure) => {

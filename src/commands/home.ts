@@ -1,7 +1,13 @@
-/** The home of the service: made when it is missing, closed to everyone else. */
+/** The home directory: how it is opened, and where the spools and the layers of `base` lie in it. */
 
-import { chmod, mkdir } from "node:fs/promises";
-import { SandboxError, errorText } from "../common/errors.ts";
+import { createHash } from "node:crypto";
+import { chmod, mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { hasParts } from "../common/files.ts";
+import type { Config } from "../config.ts";
+import type { Layer } from "../engine/engine.ts";
+import { DEFAULT_TEAM } from "../store/team.ts";
 
 /**
  * Unix socket paths end at 107 bytes; what lies between the home and a container's socket takes
@@ -24,5 +30,62 @@ export async function openHome(path: string): Promise<void> {
       cause: error,
       hint: "run as root, or choose another folder with --home",
     });
+  }
+}
+
+const SPOOL = "spool";
+const LOCAL = "local";
+const SCOPE_CHARACTERS = 16;
+
+/** Of this machine's own service. */
+export function localSpoolFolder(home: string, team: string = DEFAULT_TEAM): string {
+  return join(home, SPOOL, team === DEFAULT_TEAM ? LOCAL : `team-${team}`);
+}
+
+/** Of the service that this configuration names. */
+export function spoolFolderOf(config: Config): string {
+  return config.engine === "remote" ? remoteSpoolFolder(config) : localSpoolFolder(config.home);
+}
+
+/** Of a remote service, apart for each key. */
+function remoteSpoolFolder({ home, remote }: Config): string {
+  const parts = [remote?.apiUrl ?? "", remote?.domain ?? "", remote?.apiKey ?? ""];
+  const hash = createHash("sha256").update(JSON.stringify(parts), "utf8").digest("hex");
+  return join(home, SPOOL, `remote-${hash.slice(0, SCOPE_CHARACTERS)}`);
+}
+
+/** The folder of all of them. */
+export function spoolHome(home: string): string {
+  return join(home, SPOOL);
+}
+
+/** When it was built, and from which list of packages. */
+const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
+
+/** Without one of these the build was not finished, or a part of it was removed. */
+const PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
+
+/** The newest base template of the home; undefined when it was not built. */
+export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
+  const newest = await findNewestBase(home);
+  return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
+}
+
+/** The name of the newest build that is complete. */
+export async function findNewestBase(home: string): Promise<string | undefined> {
+  const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
+  for (const name of names.toReversed()) {
+    if (await hasParts(join(home, "layers", name), PARTS)) return name;
+  }
+  return undefined;
+}
+
+/** Names of all layers of the home. */
+export async function listLayers(home: string): Promise<string[]> {
+  try {
+    return await readdir(join(home, "layers"));
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return [];
+    throw error;
   }
 }

@@ -1,17 +1,9 @@
-/** The table of commands. Each is loaded only when it runs: the start of stdio is paid often. */
+/** The table of commands and the help text. A command is loaded when it runs: stdio starts often. */
 
-import type { CommandRun } from "./command.ts";
+import { describeFlags } from "../config.ts";
+import type { Command } from "./command.ts";
 
-export interface Command {
-  readonly name: string;
-  readonly usage: string;
-  readonly summary: string;
-  /** Whether it makes or ends containers on this machine. */
-  readonly hasEngine: boolean;
-  load(): Promise<CommandRun>;
-}
-
-export const COMMANDS: readonly Command[] = [
+const COMMANDS: readonly Command[] = [
   {
     name: "doctor",
     usage: "doctor [--json]",
@@ -65,4 +57,22 @@ export const COMMANDS: readonly Command[] = [
 
 export function findCommand(name: string): Command | undefined {
   return COMMANDS.find((command) => command.name === name);
+}
+
+export function helpText(): string {
+  const commands = COMMANDS.map(({ usage, summary }) => `  ${usage.padEnd(34)} ${summary}`);
+  return [
+    "sandbox-mcp: isolated computers for AI agents, as MCP tools",
+    "",
+    "Add it to a host:",
+    "  claude mcp add sandbox -- npx -y sandbox-mcp",
+    '  or {"mcpServers":{"sandbox":{"command":"npx","args":["-y","sandbox-mcp"]}}}',
+    "",
+    "Usage: sandbox-mcp [COMMAND] [FLAGS]",
+    ...commands,
+    "  Without a command: stdio when stdin is no terminal, else this text.",
+    "",
+    "Flags (the README names the environment variable of each):",
+    ...describeFlags(),
+  ].join("\n");
 }

@@ -1,20 +1,117 @@
-/** The sandbox service of this machine, embedded in this process. */
+/**
+ * The sandbox service of this machine: started in this process, or, for a stdio server, a running
+ * `serve` of the same home.
+ */
 
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { createService, type Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
-import { findBase } from "./bases.ts";
+import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import {
-  startEmbeddedService,
   type EmbeddedService,
   type EmbeddedServiceOptions,
+  startEmbeddedService,
 } from "./embedded-service.ts";
-import { createLocalEngine } from "./engine.ts";
-import { openHome } from "./home.ts";
-import { findPerlDirectory } from "./probe-options.ts";
+import { createEngine, findPerlDirectory, missingPlatform } from "./engine.ts";
+import { findBase, openHome } from "./home.ts";
+import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
+
+/** The service that a stdio server speaks to. */
+export interface OpenService {
+  readonly service: Service;
+  /** What the MCP server itself does with the sandboxes that it made. */
+  readonly onExit: "kill" | "leave";
+}
+
+/** Why there is no service after all, and what a tool says then. */
+export interface NoService {
+  readonly reason: string;
+  readonly hint: string;
+}
+
+/** One agent starts its sandboxes one after the other. */
+const DEFAULT_POOL = 1;
+
+/**
+ * A service on this machine for a stdio server, owned by the stack.
+ * @throws SandboxError failed_precondition for a configuration that cannot hold, unavailable for a
+ * runtime that was asked for and does not work.
+ */
+export async function openLocalService(
+  config: Config,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<OpenService | NoService> {
+  const running = await findRunningService(config);
+  if (running !== undefined) {
+    return { service: stack.use(running), onExit: config.onExit ?? "leave" };
+  }
+  const platform = missingPlatform(config);
+  if (platform !== undefined) {
+    return {
+      reason: `sandboxes run on Linux only, this is ${process.platform}`,
+      hint: `Tell the user the two ways on: ${ELSEWHERE}`,
+    };
+  }
+  try {
+    return await openLocal(config, log, stack);
+  } catch (error) {
+    // What the user asked for by name must work; else a host gets tools that say what is missing.
+    if (!isAbsence(error) || config.runtime !== "auto") throw error;
+    const hint = `Tell the user the ways on: here, ${error.hint}; or elsewhere: ${ELSEWHERE}`;
+    return { reason: error.message, hint };
+  }
+}
+
+const ELSEWHERE =
+  "set E2B_API_KEY to the key of an E2B-compatible service, or run " +
+  "`npx -y sandbox-mcp serve` on a Linux machine or VM and set E2B_API_URL, " +
+  "E2B_SANDBOX_URL and E2B_API_KEY to what it prints.";
+
+function isAbsence(error: unknown): error is SandboxError {
+  return error instanceof SandboxError && error.code === "unavailable";
+}
+
+async function openLocal(
+  config: Config,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<OpenService> {
+  const local = stack.use(
+    await startLocal(config, log, {
+      instance: undefined,
+      tcp: [],
+      apiKeys: [],
+      onExit: config.onExit ?? "kill",
+      poolSize: config.pool ?? DEFAULT_POOL,
+      allowHostTemplate: config.allowHostTemplate ?? true,
+    }),
+  );
+  const { url, socketPath, apiKey, findRun } = local;
+  const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
+  // The embedded service ends with this process, and its sandboxes with it.
+  return { service, onExit: "leave" };
+}
+
+/**
+ * A running `serve` of the same home and user, once it answers; undefined where there is none, or
+ * where it ended while it was starting.
+ */
+async function findRunningService(config: Config): Promise<Service | undefined> {
+  const { home } = config;
+  if (!(await isAlive(home, SERVE_INSTANCE))) return undefined;
+  const address = await awaitAddress(home, SERVE_INSTANCE);
+  if (address === undefined && !(await isAlive(home, SERVE_INSTANCE))) return undefined;
+  const socketPath = controlSocketPath(home, SERVE_INSTANCE);
+  const apiKey = await readFile(join(dirname(socketPath), "token"), "utf8");
+  return createService({ url: "http://localhost", socketPath, apiKey, ...address });
+}
 
 /** How the two commands that embed the service differ. */
 export type LocalOptions = Pick<
@@ -33,7 +130,7 @@ export type LocalOptions = Pick<
 /**
  * Starts the service once this machine has proven that it can isolate.
  * @throws SandboxError unavailable when it cannot or has no template, failed_precondition when it
- * is weaker than required; the hint is the command that mends it.
+ * is weaker than required; the hint is the command that fixes it.
  */
 export async function startLocal(
   config: Config,
@@ -41,7 +138,7 @@ export async function startLocal(
   options: LocalOptions,
 ): Promise<EmbeddedService> {
   await openHome(config.home);
-  const engine = createLocalEngine(config);
+  const engine = await createEngine(config);
   await requireUsable(engine);
   // Files of this machine's root cannot be shown with a sandbox's ids without being root.
   const allowHostTemplate = options.allowHostTemplate && !isRootless();

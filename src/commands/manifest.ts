@@ -4,8 +4,7 @@ import { createService } from "../client/service.ts";
 import { renderManifest } from "../mcp/manifest.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
-import type { CommandContext } from "./command.ts";
-import { VERSION } from "./help.ts";
+import { VERSION, type CommandContext } from "./command.ts";
 
 const EXIT_OK = 0;
 

@@ -20,7 +20,7 @@ export type ServeAddress = z.infer<typeof addressSchema>;
 /** The name of `serve` in the home: one at a time, and its sandboxes are found again. */
 export const SERVE_INSTANCE = "serve";
 
-/** A service that finds many sandboxes again takes seconds; its door is open before that. */
+/** A service that finds many sandboxes again takes seconds; its listener is open before that. */
 const MAX_START_MS = 30_000;
 const START_POLL_MS = 50;
 

@@ -12,14 +12,14 @@ import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
+import { VERSION } from "./command.ts";
 import type { McpHandler, PrivateListener } from "./embedded-service.ts";
-import { VERSION } from "./help.ts";
-import { localSpoolFolder } from "./spool-folder.ts";
+import { localSpoolFolder } from "./home.ts";
 
 export interface ServeMcpOptions {
   readonly config: Config;
   readonly log: Logger;
-  readonly door: PrivateListener;
+  readonly listener: PrivateListener;
   readonly keys: KeyCheck;
   /** Where others reach this service. */
   readonly publicUrl: string;
@@ -30,7 +30,7 @@ export function startServeMcp(options: ServeMcpOptions): McpHandler {
   const stack = new AsyncDisposableStack();
   const endpoints = new Map<string, McpHttp>();
 
-  /** One for each team that has come; whoever has no key is turned away by that of the first. */
+  /** One for each team that has called; the default team's refuses requests without a key. */
   function endpointOf(request: IncomingMessage): McpHttp {
     const team = options.keys.teamOf(bearerOf(request) ?? "") ?? DEFAULT_TEAM;
     const known = endpoints.get(team);
@@ -47,13 +47,13 @@ export function startServeMcp(options: ServeMcpOptions): McpHandler {
 }
 
 function startEndpoint(
-  { config, log, door, keys, publicUrl }: ServeMcpOptions,
+  { config, log, listener, keys, publicUrl }: ServeMcpOptions,
   team: string,
   stack: AsyncDisposableStack,
 ): McpHttp {
   const { domain } = config;
-  const apiKey = team === DEFAULT_TEAM ? door.apiKey : keys.issue(team);
-  const service = stack.use(createService({ ...door, apiKey, publicUrl, domain }));
+  const apiKey = team === DEFAULT_TEAM ? listener.apiKey : keys.issue(team);
+  const service = stack.use(createService({ ...listener, apiKey, publicUrl, domain }));
   // A sandbox made over HTTP outlives the connection; its time to live ends it.
   const spoolFolder = localSpoolFolder(config.home, team);
   const state = stack.use(

@@ -12,11 +12,10 @@ import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
-import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
 import { startLocal } from "./local-service.ts";
+import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
-import { listenForStopSignals } from "./stop-signals.ts";
 
 const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */
@@ -49,9 +48,9 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
-    startMcp: (door, keys, [chosen]) => {
+    startMcp: (listener, keys, [chosen]) => {
       const publicUrl = reachableUrl(scheme, host, chosen);
-      return Promise.resolve(startServeMcp({ config, log, door, keys, publicUrl }));
+      return Promise.resolve(startServeMcp({ config, log, listener, keys, publicUrl }));
     },
   });
   if (config.apiKey === undefined) makeFirstKey(service.store);
@@ -97,8 +96,8 @@ function requireKey(config: Config): void {
 }
 
 /**
- * A key for a service that has none. It is shown before it counts: whatever ends the process, no key
- * that nobody has seen keeps a later start from making one.
+ * A key for a service that has none. It is shown before it is stored: if the process ends in between,
+ * the next start makes another one.
  */
 function makeFirstKey(store: Store): void {
   store.transaction(() => {

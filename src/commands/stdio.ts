@@ -5,13 +5,11 @@ import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { whenReady } from "../mcp/wait-for-service.ts";
-import type { CommandContext } from "./command.ts";
+import { VERSION, type CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
-import { VERSION } from "./help.ts";
-import { EXIT_BROKEN, startLastResort } from "./last-resort.ts";
-import { isKnownToWork } from "./readiness.ts";
-import { spoolFolderOf } from "./spool-folder.ts";
-import { listenForStopSignals } from "./stop-signals.ts";
+import { isKnownToWork } from "./engine.ts";
+import { spoolFolderOf } from "./home.ts";
+import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
@@ -27,7 +25,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   // What may fail does so before a host is answered.
   if (!(await isKnownToWork(config))) await late.begin();
   const begin = (): void => {
-    // Whoever waits for it and the signal below hear of a failure.
+    // A failure is told to `ready` and by the signal below.
     late.begin().catch(() => undefined);
   };
   const state = stack.use(

@@ -2,17 +2,15 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { CleanUpFailure } from "../common/clean-up.ts";
+import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStore } from "../store/sqlite.ts";
-import { findBase } from "./bases.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
-import { describeFailure } from "./clean-up-report.ts";
 import type { CommandContext } from "./command.ts";
-import { openHome } from "./home.ts";
-import { listenForStopSignals } from "./stop-signals.ts";
+import { findBase, openHome } from "./home.ts";
+import { listenForStopSignals } from "./process-end.ts";
 
 const EXIT_OK = 0;
 

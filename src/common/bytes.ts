@@ -13,7 +13,7 @@ const EMPTY = Buffer.alloc(0);
 
 /** An empty buffer, which grows with what it is given; how far is for its owner to say. */
 export function createByteBuffer(): ByteBuffer {
-  let room = EMPTY;
+  let buffer = EMPTY;
   let size = 0;
   return {
     get length() {
@@ -21,17 +21,17 @@ export function createByteBuffer(): ByteBuffer {
     },
     add(bytes) {
       const needed = size + bytes.length;
-      if (needed > room.length) {
+      if (needed > buffer.length) {
         const grown = Buffer.allocUnsafe(Math.max(FIRST_BYTES, 2 * needed));
-        room.copy(grown, 0, 0, size);
-        room = grown;
+        buffer.copy(grown, 0, 0, size);
+        buffer = grown;
       }
-      room.set(bytes, size);
+      buffer.set(bytes, size);
       size = needed;
     },
     take() {
-      const whole = room.subarray(0, size);
-      room = EMPTY;
+      const whole = buffer.subarray(0, size);
+      buffer = EMPTY;
       size = 0;
       return whole;
     },

@@ -1,4 +1,7 @@
-/** Clean-up of many things, of which one that fails never keeps the others. */
+/** Clean-up of many things: one that fails does not keep the others. */
+
+import { errorText } from "./errors.ts";
+import { quoteUntrusted } from "./untrusted-text.ts";
 
 /** One thing that could not be removed; it is tried again at the next clean-up. */
 export interface CleanUpFailure {
@@ -30,4 +33,10 @@ export async function cleanUp(plan: CleanUp, tell: TellFailure): Promise<string[
     }
   }
   return removed;
+}
+
+/** One line, with the name escaped; the next clean-up tries again. */
+export function describeFailure({ kind, name, error }: CleanUpFailure): string {
+  const reason = quoteUntrusted(errorText(error));
+  return `sandbox-mcp: could not remove ${kind} ${quoteUntrusted(name)}: ${reason}\n`;
 }

@@ -1,4 +1,4 @@
-/** Time as an argument, so that a test can move it. */
+/** Time: the clock as an argument, so that a test can move it, and deadlines. */
 
 import { setTimeout as delay } from "node:timers/promises";
 
@@ -15,4 +15,19 @@ export function createSystemClock(): Clock {
     now: () => Date.now(),
     sleep: (ms, signal) => delay(ms, undefined, { signal, ref: false }),
   };
+}
+
+/** Resolves with the promise, or rejects with `makeError()` when `ms` pass first. */
+export async function withDeadline<T>(
+  promise: Promise<T>,
+  ms: number,
+  makeError: () => Error,
+): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(makeError()), ms);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

@@ -1,6 +1,4 @@
-/** The one error that crosses rooms. Its codes are Connect's code names, on every edge. */
-
-import { hidePaths } from "./host-paths.ts";
+/** The one error class that crosses modules. Its codes are Connect's code names on every edge. */
 
 /** Every reason for which an operation can fail. */
 export const ERROR_CODES = [
@@ -28,7 +26,7 @@ export interface SandboxErrorOptions {
   readonly hasSandboxPaths?: boolean;
 }
 
-/** An operation failed: a code for programs, a message for people, a hint for the way on. */
+/** An operation failed: a code for programs, a message for people, a hint for the next step. */
 export class SandboxError extends Error {
   readonly code: ErrorCode;
   readonly hint: string | undefined;
@@ -55,7 +53,7 @@ export function causeCode(error: unknown): string | undefined {
   return undefined;
 }
 
-/** The disk of the service is full, or nearly so; the code of its cause is ENOSPC whoever noticed it. */
+/** The disk of the service is full, or nearly so; the code of its cause is always ENOSPC. */
 export function diskFullError(subject: string, cause?: unknown): SandboxError {
   const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {
     code: "ENOSPC",
@@ -103,4 +101,22 @@ export function toSandboxError(error: unknown, subject: string): SandboxError {
     return new SandboxError("unavailable", message, { cause: error });
   }
   return new SandboxError("internal", message, { cause: error });
+}
+
+const HIDDEN = "(path)";
+
+/** Absolute paths in quotation marks, file addresses, and absolute paths up to a space. */
+const QUOTED_PATTERN = /(['"`])(?:file:\/\/)?\/[^'"`]*\1/g;
+const FILE_PATTERN = /\bfile:\/\/[^\s'"`]+/g;
+const PLAIN_PATTERN = /(?<![\w./:-])\/[^\s'"`]*[^\s'"`:;,.)\]}]/g;
+/** Below a folder of ours, also where its beginning was cut. */
+const OWN_PATTERN = /[^\s'"`(]*(?:node_modules|sandbox-mcp|\.part)\/[^\s'"`]*[^\s'"`:;,.)\]}]/g;
+
+/** The text without absolute paths; addresses of pages stay. */
+export function hidePaths(text: string): string {
+  return text
+    .replaceAll(QUOTED_PATTERN, (_, mark: string) => mark + HIDDEN + mark)
+    .replaceAll(FILE_PATTERN, HIDDEN)
+    .replaceAll(PLAIN_PATTERN, HIDDEN)
+    .replaceAll(OWN_PATTERN, (found) => (found.includes("://") ? found : HIDDEN));
 }

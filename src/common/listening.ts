@@ -1,5 +1,5 @@
 /**
- * Whether somebody listens at a socket: proof that its owner lives. When an owner dies, however
+ * Whether a process listens at a socket: proof that its owner lives. When an owner dies, however
  * that comes about, the kernel refuses the next connection at once.
  */
 

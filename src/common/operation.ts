@@ -1,6 +1,6 @@
 /**
- * Which operation the running code belongs to, so that an error that nobody caught finds its way back
- * to whoever waits for that operation, and to its name in the log.
+ * Which operation the running code belongs to, so that an uncaught error reaches the caller that
+ * waits for that operation, and is logged with its name.
  */
 
 import { AsyncLocalStorage } from "node:async_hooks";
@@ -9,7 +9,7 @@ import type { EventEmitter } from "node:events";
 export interface Operation {
   /** As in log lines, such as `http.request`. */
   readonly name: string;
-  /** Ends it for whoever waits for it; false when nobody does any more. */
+  /** Ends it for its caller; false when no caller waits any more. */
   fail(error: unknown): boolean;
 }
 
@@ -18,10 +18,10 @@ const CHANGE_GRACE_MS = 10_000;
 
 const operations = new AsyncLocalStorage<Operation>();
 
-/** What a synchronous throw left behind: its operation is over before anybody sees the error. */
+/** What a synchronous throw left behind: its operation is over before the error is handled. */
 const owners = new WeakMap<object, Operation>();
 
-/** The operation in which an error was thrown that nobody caught. */
+/** The operation in which an uncaught error was thrown. */
 export function operationOf(error: unknown): Operation | undefined {
   const owner = typeof error === "object" && error !== null ? owners.get(error) : undefined;
   return owner ?? operations.getStore();
@@ -44,7 +44,7 @@ export function bindEmitter(emitter: EventEmitter, operation: Operation): void {
 }
 
 /**
- * Runs the work as an operation of its own. An error that nobody caught inside, such as one thrown in
+ * Runs the work as an operation of its own. An uncaught error inside, such as one thrown in
  * a timer or by an emitter, rejects it like one of its own; what the work still does is not waited for.
  * Once it is over, errors go to the operation that it was part of.
  */
@@ -53,7 +53,7 @@ export async function asOperation<T>(name: string, work: () => Promise<T>): Prom
 }
 
 /**
- * The same for work that must not be abandoned half way: after an error that nobody caught it has some
+ * The same for work that must not be abandoned half way: after an uncaught error it has some
  * seconds to come to its end, and if it does, that is what counts.
  */
 export async function asChange<T>(name: string, work: () => Promise<T>): Promise<T> {

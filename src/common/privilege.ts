@@ -1,9 +1,12 @@
 /**
- * What rights this process has: those of root over the machine, those of root over a user namespace
- * of its own, or none. In such a namespace containers work too, without limits and without a network.
+ * The privileges of this process: those of root over the machine, those of root over a user
+ * namespace of its own, or none. In such a namespace containers work too, without limits and without
+ * a network. The default home follows from them.
  */
 
 import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
 
 export type Privilege = "machine" | "namespace" | "none";
 
@@ -24,11 +27,11 @@ export function storedId(id: number): number {
 /** The variable in which the program is told why it has no namespace of its own. */
 export const NAMESPACE_FAULT = "SANDBOX_MCP_NAMESPACE_FAULT";
 
-let known: Privilege | undefined;
+/** The privileges of this process; they do not change while it runs. */
+const OWN_PRIVILEGE: Privilege = process.getuid?.() === 0 ? privilegeOf(readMap()) : "none";
 
-/** The rights of this process; they do not change while it runs. */
 export function readPrivilege(): Privilege {
-  return (known ??= process.getuid?.() === 0 ? privilegeOf(readMap()) : "none");
+  return OWN_PRIVILEGE;
 }
 
 /** Whether what this process starts has no rights over the machine. */
@@ -56,4 +59,14 @@ function readMap(): string {
   } catch {
     return "0 0 4294967295";
   }
+}
+
+/** One place for the machine's root; for every other user, root of a namespace too, their own data. */
+export function defaultHome(environment: Readonly<Record<string, string | undefined>>): string {
+  if (readPrivilege() === "machine") return "/var/lib/sandbox-mcp";
+  const data = environment["XDG_DATA_HOME"];
+  return join(
+    data === undefined || data === "" ? join(homedir(), ".local/share") : data,
+    "sandbox-mcp",
+  );
 }

@@ -1,7 +1,7 @@
 /**
  * Removes a tree of any shape that a kernel can hold. The walk goes by open folders, never by long
  * paths: each step names one entry below `/proc/self/fd`, so depth and length of paths do not matter,
- * two folders are open at a time, and no link is followed, whoever changes the tree meanwhile.
+ * two folders are open at a time, and no link is followed, whatever changes in the tree meanwhile.
  */
 
 import { constants, readFileSync, type BigIntStats } from "node:fs";
@@ -12,7 +12,7 @@ import { causeCode } from "./errors.ts";
 const BATCH = 64;
 /** Names of folders that are kept of one reading; a folder with more is read again. */
 const MAX_PENDING = 1_024;
-/** Somebody may be filling a folder while it is emptied; after so many times it is left. */
+/** A process may fill a folder while it is emptied; after so many rounds it is left. */
 const MAX_RETRIES = 8;
 /** Entries that cannot be removed; beyond this the rest is not tried. */
 const MAX_FAILURES = 10_000;
@@ -177,7 +177,7 @@ class Removal {
     return parent;
   }
 
-  /** It was changed by somebody else meanwhile. */
+  /** It was changed meanwhile. */
   #again(level: Level, name: string, error: unknown): void {
     const tries = (level.tries.get(name) ?? 0) + 1;
     level.tries.set(name, tries);

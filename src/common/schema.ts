@@ -1,4 +1,4 @@
-/** The one door to zod 4, and the one way from a schema to JSON Schema. */
+/** The only import of zod 4, and the only conversion of a schema to JSON Schema. */
 
 import { z } from "zod";
 
@@ -23,7 +23,7 @@ export function toListedSchema<T extends z.ZodObject>(schema: T) {
   return { "~standard": { ...schema["~standard"], jsonSchema } };
 }
 
-/** A body can have thousands of faults: whoever reads them needs the first few. */
+/** A body can have thousands of faults; the first few are told. */
 const MAX_FAULTS = 8;
 /** A path has names that the sender chose, of any length. */
 const MAX_PATH_CHARACTERS = 200;

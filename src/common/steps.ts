@@ -1,11 +1,11 @@
 /**
  * Named moments inside every change of state, published on a diagnostics channel. Nothing in the
- * program listens; whoever preloads a listener can watch, hold, fail or end the program right there.
+ * program listens; a preloaded listener can watch, hold, fail or end the program right there.
  */
 
 import { channel } from "node:diagnostics_channel";
 
-/** Each is said right after what its second word tells; the next one may be in another room. */
+/** Each is published right after what its second word names; the next one may be in another module. */
 export const STEPS = [
   "create.intent",
   "create.started",

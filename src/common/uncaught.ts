@@ -1,5 +1,5 @@
 /**
- * What a process does about errors that nobody caught: it goes on, unless they come so often that the
+ * What a process does about uncaught errors: it goes on, unless they come so often that the
  * process itself must be broken. One peer must not end what serves all others.
  */
 
@@ -11,14 +11,14 @@ const MAX_UNOWNED = 100;
 const MAX_REPORTED = 100;
 
 export interface UncaughtOptions {
-  /** Fails whatever the error belongs to; false when that is nothing that anybody waits for. */
+  /** Fails whatever the error belongs to; false when no caller waits for that. */
   readonly fail: (error: unknown) => boolean;
   readonly report: (error: unknown, origin: string) => void;
   /** Called once, with the number of errors. */
   readonly giveUp: (errors: number) => void;
 }
 
-/** Catches what nobody caught, until it is disposed. */
+/** Handles uncaught errors until it is disposed. */
 export function catchUncaught({ fail, report, giveUp }: UncaughtOptions): Disposable {
   let windowEndMs = 0;
   let unowned = 0;

@@ -1,14 +1,14 @@
 /** The control API: key, path, schema, operation, reply, in this order. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { errorText, SandboxError } from "../common/errors.ts";
-import { readBody, sendJson } from "../common/http.ts";
 import {
   createInFlight,
   IN_FLIGHT_TEXT,
   type HeldBytes,
   type InFlight,
-} from "../common/in-flight.ts";
+} from "../common/concurrency.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
+import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { faultsOf, type z } from "../common/schema.ts";

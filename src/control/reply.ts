@@ -1,7 +1,6 @@
 /** From what the rooms say to what the wire says. */
 
-import { causeCode, SandboxError, type ErrorCode } from "../common/errors.ts";
-import { hidePaths } from "../common/host-paths.ts";
+import { causeCode, type ErrorCode, hidePaths, SandboxError } from "../common/errors.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { Sandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";

@@ -13,9 +13,7 @@ export function registerFlowTools(server: McpServer): void {
     { description: "Tells progress." },
     async (ctx) => {
       for (const progress of [0, 50, 100]) {
-        // oxlint-disable-next-line no-await-in-loop
         if (progress > 0) await delay(STEP_MS, undefined, { signal: ctx.mcpReq.signal });
-        // oxlint-disable-next-line no-await-in-loop
         await tellProgress(ctx, progress);
       }
       return textResult("Tool with progress executed successfully");
@@ -27,9 +25,7 @@ export function registerFlowTools(server: McpServer): void {
     async (ctx) => {
       const lines = ["Tool execution started", "Tool processing data", "Tool execution completed"];
       for (const [index, line] of lines.entries()) {
-        // oxlint-disable-next-line no-await-in-loop
         if (index > 0) await delay(STEP_MS, undefined, { signal: ctx.mcpReq.signal });
-        // oxlint-disable-next-line no-await-in-loop
         await log(ctx, line);
       }
       return textResult("Tool with logging executed successfully");

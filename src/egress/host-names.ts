@@ -1,6 +1,6 @@
 /**
- * Names of hosts and patterns of them, in the only spelling that is compared: whoever checks a
- * name and whoever asks for its address read it here.
+ * Hostnames and patterns of them, in the only spelling that is compared: the check of a name and
+ * the question for its address use it.
  */
 
 import { domainToASCII } from "node:url";

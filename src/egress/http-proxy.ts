@@ -13,11 +13,14 @@ import {
 } from "node:http";
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
-import { connectionOptions, findForbiddenOption } from "../common/connection-options.ts";
-import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
-import { dialName } from "./dial.ts";
+import {
+  connectionOptions,
+  findForbiddenOption,
+  HOP_BY_HOP,
+} from "../common/connection-headers.ts";
 import { toHostName } from "./host-names.ts";
 import type { Policies } from "./policies.ts";
+import { dialName } from "./resolver.ts";
 import type { TlsProxyOptions } from "./tls-proxy.ts";
 
 const HTTP_PORT = 80;
@@ -27,7 +30,7 @@ const IDLE_MS = 600_000;
 /** Without them a body would be taken for a request of its own. */
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
 
-/** Listens; whoever names no host that its sandbox may reach is told so by a reply. */
+/** Listens; a request for a host that its sandbox may not reach is refused by a reply. */
 export async function startHttpProxy(options: TlsProxyOptions): Promise<void> {
   const { policies, resolver } = options;
   const dial = async (name: string) => dialName(resolver, name, HTTP_PORT);
@@ -42,7 +45,7 @@ export interface WebServerOptions {
   readonly dial: (name: string) => Promise<Socket | undefined>;
 }
 
-/** The server of the door; it does not listen yet. */
+/** The proxy's server; it does not listen yet. */
 export function createWebServer(options: WebServerOptions): Server {
   const server = createServer(
     { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, noDelay: true },

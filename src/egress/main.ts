@@ -6,8 +6,8 @@
 
 import { createInterface } from "node:readline";
 import { errorText } from "../common/errors.ts";
-import { quoteUntrusted } from "../common/quote.ts";
 import { catchUncaught } from "../common/uncaught.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { parseControlMessage, parseSettings } from "./control-messages.ts";
 import { startHttpProxy } from "./http-proxy.ts";
 import { startNameServer } from "./name-server.ts";
@@ -40,7 +40,7 @@ try {
   }
   process.exit(0);
 } catch {
-  // Whoever gave the order sees the end, and starts this program anew.
+  // The engine sees the end, and starts this program anew.
   process.exit(EXIT_BROKEN);
 }
 

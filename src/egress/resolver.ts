@@ -4,7 +4,8 @@
  */
 
 import { Resolver } from "node:dns/promises";
-import { BlockList } from "node:net";
+import { once } from "node:events";
+import { BlockList, connect, type Socket } from "node:net";
 
 const ASK = { timeout: 2_000, tries: 2 } as const;
 /** An answer is kept for at least a moment, and asked anew at least every five minutes. */
@@ -97,4 +98,27 @@ function toBlockList(networks: readonly string[]): BlockList {
     list.addSubnet(address, Number(bits), "ipv4");
   }
   return list;
+}
+
+const DIAL_TIMEOUT_MS = 10_000;
+const MAX_DIALS = 3;
+
+/** Undefined when the name leads nowhere or nothing answers there. */
+export async function dialName(
+  resolver: NameResolver,
+  name: string,
+  port: number,
+): Promise<Socket | undefined> {
+  const { addresses } = await resolver.lookup(name);
+  for (const host of addresses.slice(0, MAX_DIALS)) {
+    const socket = connect({ host, port, allowHalfOpen: true, noDelay: true });
+    try {
+      await once(socket, "connect", { signal: AbortSignal.timeout(DIAL_TIMEOUT_MS) });
+      return socket;
+    } catch {
+      // The next address may answer; that none did is told by the result.
+      socket.destroy();
+    }
+  }
+  return undefined;
 }

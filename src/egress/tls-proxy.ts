@@ -4,9 +4,8 @@ import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { pipeline } from "node:stream/promises";
 import { readServerName } from "./client-hello.ts";
-import { dialName } from "./dial.ts";
 import type { Policies } from "./policies.ts";
-import type { NameResolver } from "./resolver.ts";
+import { dialName, type NameResolver } from "./resolver.ts";
 
 const TLS_PORT = 443;
 const HELLO_TIMEOUT_MS = 10_000;
@@ -21,7 +20,7 @@ export interface TlsProxyOptions {
   readonly resolver: NameResolver;
 }
 
-/** Listens; whoever names no host that its sandbox may reach is told by an alert. */
+/** Listens; a handshake for a host that its sandbox may not reach is refused by an alert. */
 export async function startTlsProxy(options: TlsProxyOptions): Promise<void> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     socket.on("error", () => socket.destroy());

@@ -115,7 +115,7 @@ export interface Container extends AsyncDisposable {
   dialPublic(signal: AbortSignal): Promise<Socket>;
   /** A byte stream to the daemon's control socket, which no client ever reaches. */
   dialControl(signal: AbortSignal): Promise<Socket>;
-  /** Stops every process where it stands; memory is kept. Idempotent. */
+  /** Freezes every process; memory is kept. Idempotent. */
   pause(): Promise<void>;
   resume(): Promise<void>;
   /** Whether it was halted: it has a disk and no processes. */
@@ -134,7 +134,7 @@ export interface Container extends AsyncDisposable {
   readUsage(): Promise<Usage>;
   /**
    * Copies the writable layer to `directory` (made by this call) as a layer of its own and syncs
-   * it to disk. Processes stand still meanwhile; a paused container stays paused.
+   * it to disk. The container is frozen meanwhile; a paused one stays paused.
    */
   snapshot(directory: string): Promise<Layer>;
   /** Ends every process and removes every trace on the host. Idempotent. */
@@ -146,7 +146,7 @@ export interface EngineCheck {
   readonly name: string;
   readonly outcome: "ok" | "warning" | "missing";
   readonly detail: string;
-  /** The command that mends it. */
+  /** The command that fixes it. */
   readonly remedy?: string;
 }
 

@@ -1,8 +1,7 @@
 /** Which headers pass: never those of one connection, never a credential of the platform. */
 
 import type { IncomingMessage } from "node:http";
-import { connectionOptions, FORWARDING_HEADERS } from "../common/connection-options.ts";
-import { HOP_BY_HOP } from "../common/hop-by-hop.ts";
+import { connectionOptions, FORWARDING_HEADERS, HOP_BY_HOP } from "../common/connection-headers.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import {
   ACCESS_TOKEN_HEADER,

@@ -29,7 +29,7 @@ export type Destination =
   | { readonly kind: "mcp" }
   | { readonly kind: "health" }
   | { readonly kind: "metrics" }
-  /** A page of another site asks, whatever it knows: no browser may be led to a door of ours. */
+  /** A page of another site asks, whatever it knows: no browser may be led to a listener of ours. */
   | { readonly kind: "foreign-page" }
   /** A host looks for a way to log in, which there is not: only a key. */
   | { readonly kind: "login-probe" }

@@ -1,6 +1,6 @@
 /**
- * HTTP/2 at the door, HTTP/1.1 behind it: each stream becomes one request on a connection inside
- * this process, so that every room speaks one protocol only.
+ * HTTP/2 outside, HTTP/1.1 behind it: each stream becomes one request on a connection inside
+ * this process, so that every module speaks one protocol only.
  */
 
 import { request as httpRequest, type IncomingMessage } from "node:http";

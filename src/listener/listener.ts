@@ -1,4 +1,4 @@
-/** The doors of the service: one dispatch behind a private socket, a TCP address, or both. */
+/** The listener of the service: one dispatch behind a private socket, a TCP address, or both. */
 
 import { chmod, rm } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -9,9 +9,8 @@ import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { refuseBroken } from "./broken-request.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
-import { runRequest, runUpgrade } from "./request-operation.ts";
+import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
 
 /** Real clients send a few hundred bytes. */
@@ -41,7 +40,7 @@ export interface GatewayTarget {
 
 type HttpHandler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
 
-/** The rooms behind the dispatch. None of them rejects for what a request contains. */
+/** What handles requests. No handler rejects for what a request contains. */
 export interface Handlers {
   readonly control: HttpHandler;
   readonly gateway: (
@@ -55,7 +54,7 @@ export interface Handlers {
     target: GatewayTarget,
   ) => Promise<void>;
   readonly mcp: HttpHandler;
-  /** Figures of the service; without it the path is one of the control API like any other. */
+  /** Metrics of the service; without it the path is one of the control API like any other. */
   readonly metrics?: HttpHandler | undefined;
 }
 
@@ -76,7 +75,7 @@ export type ListenAddress =
     };
 
 export interface ListenerOptions {
-  readonly doors: readonly ListenAddress[];
+  readonly addresses: readonly ListenAddress[];
   /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
   readonly domain: string;
   readonly handlers: Handlers;
@@ -89,13 +88,13 @@ export interface ListenerOptions {
 }
 
 export interface Listener extends AsyncDisposable {
-  /** The chosen TCP port of each TCP door, in order. */
+  /** The chosen TCP port of each TCP address, in order. */
   readonly ports: readonly number[];
 }
 
 /**
- * Opens every door, or none.
- * @throws SandboxError unavailable when a door cannot be opened.
+ * Opens every address, or none.
+ * @throws SandboxError unavailable when an address cannot be opened.
  */
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   const state = { isDraining: false, answering: 0 };
@@ -114,11 +113,11 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   }
 
   try {
-    for (const door of options.doors) {
-      const { server, drain } = createServerFor(door, options.log);
+    for (const address of options.addresses) {
+      const { server, drain } = createServerFor(address, options.log);
       drains.push(drain);
       attach(server, { options, state, sockets });
-      await listen(server, door);
+      await listen(server, address);
       servers.push(server);
     }
   } catch (error) {
@@ -136,7 +135,7 @@ function isTcpAddress(address: AddressInfo | string | null): address is AddressI
   return typeof address === "object" && address !== null;
 }
 
-function createServerFor(door: ListenAddress, log: Logger): TlsServer {
+function createServerFor(address: ListenAddress, log: Logger): TlsServer {
   const http = {
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -145,8 +144,8 @@ function createServerFor(door: ListenAddress, log: Logger): TlsServer {
     // Refused by the dispatch, with a body.
     requireHostHeader: false,
   };
-  if (door.kind === "tcp" && door.tls !== undefined) {
-    return createTlsServer({ http, identity: door.tls, log });
+  if (address.kind === "tcp" && address.tls !== undefined) {
+    return createTlsServer({ http, identity: address.tls, log });
   }
   return { server: createServer(http), drain: () => undefined };
 }
@@ -161,7 +160,7 @@ interface DoorParts {
   readonly sockets: Set<Socket>;
 }
 
-/** Resolves when nobody is owed an answer any more and all streams are silent, or in time. */
+/** Resolves when no reply is owed any more and all streams are silent, or in time. */
 async function quiet(parts: {
   readonly state: { readonly answering: number };
   readonly sockets: ReadonlySet<Socket>;
@@ -172,7 +171,7 @@ async function quiet(parts: {
   let passed = countBytes(sockets);
   let silentSinceMs = performance.now();
   while (performance.now() < endMs) {
-    // The timer must not keep the process once every door is closed.
+    // The timer must not keep the process once every address is closed.
     await delay(DRAIN_POLL_MS, undefined, { ref: false });
     const now = countBytes(sockets);
     if (now !== passed || state.answering > 0) silentSinceMs = performance.now();
@@ -268,19 +267,19 @@ function toTarget(destination: Destination): GatewayTarget | undefined {
 
 const BAD_REQUEST = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-async function listen(server: Server, door: ListenAddress): Promise<void> {
+async function listen(server: Server, address: ListenAddress): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const name = door.kind === "unix" ? door.path : `${door.host}:${door.port}`;
+  const name = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
   server.once("error", (error) => {
     reject(new SandboxError("unavailable", `cannot listen on ${name}`, { cause: error }));
   });
-  if (door.kind === "unix") {
-    // Whoever asks has made sure that no living service listens there.
-    await rm(door.path, { force: true });
-    server.listen(door.path, resolve);
-  } else server.listen({ host: door.host, port: door.port }, resolve);
+  if (address.kind === "unix") {
+    // The caller has made sure that no living service listens there.
+    await rm(address.path, { force: true });
+    server.listen(address.path, resolve);
+  } else server.listen({ host: address.host, port: address.port }, resolve);
   await promise;
-  if (door.kind === "unix") await chmod(door.path, 0o600);
+  if (address.kind === "unix") await chmod(address.path, 0o600);
 }
 
 async function closeServer(server: Server): Promise<void> {

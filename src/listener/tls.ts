@@ -1,4 +1,4 @@
-/** A door with TLS: HTTP/1.1 and HTTP/2, as the client asks for in the handshake. */
+/** A listener with TLS: HTTP/1.1 and HTTP/2, as the client asks for in the handshake. */
 
 import type { Server, ServerOptions } from "node:http";
 import { createServer } from "node:https";
@@ -25,7 +25,7 @@ export interface TlsServer {
 }
 
 /**
- * A server that is no different from one without TLS to whoever handles its requests.
+ * A server that is no different from one without TLS to the handlers of its requests.
  * @throws SandboxError failed_precondition when certificate and key do not fit.
  */
 export function createTlsServer(options: {

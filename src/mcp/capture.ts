@@ -121,7 +121,6 @@ export class Capture implements ProcessView {
   /** Resolves at the end, or when the signal fires. */
   async ended(signal: AbortSignal): Promise<void> {
     while (this.#state.kind === "running" && !signal.aborted) {
-      // oxlint-disable-next-line no-await-in-loop
       await this.changed(signal);
     }
   }

@@ -245,11 +245,9 @@ export class Captures implements AsyncDisposable {
   async #watch(events: Events, capture: Capture): Promise<void> {
     let state = await this.#take(events, capture);
     while (state.kind === "lost" && !this.#stop.signal.aborted) {
-      // oxlint-disable-next-line no-await-in-loop
       const again = await this.#reconnect(capture);
       if (again === undefined) break;
       this.#markMissing(capture);
-      // oxlint-disable-next-line no-await-in-loop
       state = await this.#take(again, capture);
     }
     await this.#finish(capture, state);
@@ -305,12 +303,9 @@ export class Captures implements AsyncDisposable {
     const { signal } = this.#stop;
     for (const delayMs of RECONNECT_DELAYS_MS) {
       try {
-        // oxlint-disable-next-line no-await-in-loop
         await clock.sleep(delayMs, signal);
-        // oxlint-disable-next-line no-await-in-loop
         if (!(await this.#options.isRunning(sandbox.id, signal))) return undefined;
         const events = sandbox.process.connect(pid, signal);
-        // oxlint-disable-next-line no-await-in-loop
         await pidOf(events);
         return events;
       } catch (error) {

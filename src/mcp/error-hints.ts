@@ -1,7 +1,7 @@
 /** The way on after a failure: what a caller can do, in terms of tools that are enabled. */
 
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
-import { quoteName } from "../common/plain-text.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import type { Suggest, ToolContext } from "./tool.ts";
 
 export type Hints = Partial<Record<ErrorCode, string>>;

@@ -178,7 +178,6 @@ async function takePieces(source: OutputSource, wish: PageOptions, from: number)
   const taken: Taken = { pieces: [], bytes: 0, at: from, stop: "end", resumedAt: undefined };
   while (taken.at < totalBytes && taken.stop === "end") {
     // Where the next part begins shows only once this one is read.
-    // oxlint-disable-next-line no-await-in-loop
     const pieces = await source.pieces(taken.at, READ_BYTES);
     if (pieces.length === 0) {
       taken.at = totalBytes;

@@ -13,9 +13,9 @@ import {
   isLegacyRequest,
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
+import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
-import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/in-flight.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
@@ -224,7 +224,6 @@ async function sweep(
 ): Promise<void> {
   for (;;) {
     try {
-      // oxlint-disable-next-line no-await-in-loop
       await state.clock.sleep(SWEEP_MS, signal);
     } catch {
       // The endpoint ends: an aborted wait is how it says so.
@@ -235,7 +234,6 @@ async function sweep(
       if (session.openRequests > 0 || idleMs <= SESSION_IDLE_MS) continue;
       sessions.delete(id);
       try {
-        // oxlint-disable-next-line no-await-in-loop
         await session.transport.close();
       } catch (error) {
         // The others are looked at all the same.

@@ -3,7 +3,7 @@
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
-import { quoteUntrusted } from "../common/log.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Spools } from "../spool/spools.ts";
 import type { SpoolLimits, SpoolWriter } from "../spool/writer.ts";
 import { newestText, textOfRange, textOfSpool, type LogText } from "./log-text.ts";

@@ -1,8 +1,8 @@
 /** The manifest: what a live server lists to a client, in a stable form that can be committed. */
 
 import { InMemoryTransport, type JSONRPCMessage } from "@modelcontextprotocol/server";
+import { withDeadline } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
-import { withDeadline } from "../common/lifetime.ts";
 import { z } from "../common/schema.ts";
 import { createMcpServer } from "./server.ts";
 import type { McpState } from "./state.ts";

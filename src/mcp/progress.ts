@@ -3,7 +3,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import { oneLine, sliceText } from "../common/plain-text.ts";
+import { oneLine, sliceText } from "../common/untrusted-text.ts";
 import { cleanTerminal } from "./text.ts";
 
 /** Sends one notification; the numbers of a request must rise strictly. */
@@ -71,7 +71,6 @@ export class Progress implements AsyncDisposable {
     while (!ended.aborted) {
       try {
         // One wait after the other is what a clock does.
-        // oxlint-disable-next-line no-await-in-loop
         await clock.sleep(INTERVAL_MS, ended);
       } catch {
         // The call is over: an aborted wait is how it says so.

@@ -4,7 +4,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { oneLine } from "../common/plain-text.ts";
+import { oneLine } from "../common/untrusted-text.ts";
 import { cleanTerminal } from "./text.ts";
 
 /** A piece of a quotation: what the sandbox said, or a line of this server among it. */

@@ -1,7 +1,7 @@
 /** The form of every reply: what is text, what is structured, how an error reads. */
 
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
-import { cutText, oneLine } from "../common/plain-text.ts";
+import { cutText, oneLine } from "../common/untrusted-text.ts";
 import { quoteSections, type Section } from "./quote.ts";
 
 /** The outcome of a tool, before it has the protocol's form. */

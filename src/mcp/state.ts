@@ -2,7 +2,7 @@
 
 import type { Service } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { createGate } from "../common/lifetime.ts";
+import { createGate } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import { startSpools } from "../spool/spools.ts";
 import { Captures } from "./captures.ts";

@@ -108,18 +108,15 @@ export class StoredProcess implements ProcessView {
     const { totalBytes } = this.output;
     while (!signal.aborted && this.state.kind === "running" && !this.isOrphan) {
       try {
-        // oxlint-disable-next-line no-await-in-loop
         await clock.sleep(LOOK_MS, signal);
       } catch {
         // The time for waiting is over.
         return;
       }
       // The end is looked at first: what came before it is on the disk then.
-      // oxlint-disable-next-line no-await-in-loop
       const found = await spools.find({ sandboxId, name });
       if (found?.place.folder !== this.#found.place.folder) return;
       this.#found = found;
-      // oxlint-disable-next-line no-await-in-loop
       await this.output.refresh();
       if (this.output.totalBytes !== totalBytes) return;
     }

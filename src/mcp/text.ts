@@ -1,6 +1,6 @@
 /** Untrusted bytes made fit to be read: terminal codes removed, cut where it hurts least. */
 
-import { escapeUnsafe } from "../common/plain-text.ts";
+import { escapeUnsafe } from "../common/untrusted-text.ts";
 
 const ESCAPE = String.fromCodePoint(0x1b);
 const BELL = String.fromCodePoint(0x07);

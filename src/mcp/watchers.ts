@@ -135,11 +135,9 @@ export class Watchers implements AsyncDisposable {
     for (;;) {
       // The fetch does not end with the call: events that were taken must reach the next one.
       const fetching = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
-      // oxlint-disable-next-line no-await-in-loop
       hold(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, fetching));
       const restMs = deadline - clock.now();
       if (watcher.held.length > 0 || restMs <= 0 || signal.aborted) return;
-      // oxlint-disable-next-line no-await-in-loop
       await clock.sleep(Math.min(POLL_MS, restMs), signal);
     }
   }
@@ -148,7 +146,6 @@ export class Watchers implements AsyncDisposable {
     const { clock } = this.#options;
     for (;;) {
       try {
-        // oxlint-disable-next-line no-await-in-loop
         await clock.sleep(SWEEP_MS, this.#stop.signal);
       } catch {
         // The server ends: an aborted wait is how it says so.
@@ -157,7 +154,6 @@ export class Watchers implements AsyncDisposable {
       const idle = [...this.#table.values()].filter(
         ({ isPolling, polledAtMs }) => !isPolling && clock.now() - polledAtMs > IDLE_MS,
       );
-      // oxlint-disable-next-line no-await-in-loop
       await Promise.all(idle.map((watcher) => this.#discard(watcher)));
     }
   }

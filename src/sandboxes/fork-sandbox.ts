@@ -1,7 +1,7 @@
 /** Forks: new sandboxes that begin with the files of a running one, which goes on. */
 
+import { createGate } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
-import { createGate } from "../common/lifetime.ts";
 import { step } from "../common/steps.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";

@@ -4,9 +4,10 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
-import { createGate } from "../common/lifetime.ts";
-import { quoteUntrusted, type Logger } from "../common/log.ts";
+import { createGate } from "../common/concurrency.ts";
+import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { LogLine, Store } from "../store/store.ts";
 import { DEFAULT_TEAM } from "../store/team.ts";
@@ -140,8 +141,7 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
 }
 
 /**
- * Opens the room: adopts what this instance left running, then reclaims in the background what
- * dead ones left.
+ * Adopts what this instance left running, then reclaims in the background what dead ones left.
  */
 export async function startSandboxes(options: SandboxesOptions): Promise<Sandboxes> {
   const { store, home, owner, clock, log, engine } = options;

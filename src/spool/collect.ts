@@ -52,7 +52,6 @@ async function findOver(root: string, entries: readonly Entry[], nowMs: number):
   const over: Entry[] = [];
   for (const entry of byAge) {
     const isSurplus = entries.length - over.length > MAX_SPOOLS && entry.endedAtMs !== undefined;
-    // oxlint-disable-next-line no-await-in-loop
     if (isSurplus || (await isOver(root, entry, nowMs))) over.push(entry);
   }
   return over;
@@ -68,12 +67,10 @@ async function isOver(root: string, entry: Entry, nowMs: number): Promise<boolea
 /** Removes folders of sandboxes without a spool, and the leases of the dead. */
 async function removeRemains(root: string): Promise<void> {
   for (const sandboxId of await listSandboxes(root)) {
-    // oxlint-disable-next-line no-await-in-loop
     await removeEmpty(sandboxFolder(root, sandboxId));
   }
   for (const name of await listFolder(root)) {
     const owner = leaseOwner(name);
-    // oxlint-disable-next-line no-await-in-loop
     if (owner !== undefined && !(await isLeased(root, owner))) await removeLease(root, owner);
   }
 }

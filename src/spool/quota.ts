@@ -86,7 +86,6 @@ export function createQuota(options: {
       .toSorted((left, right) => left.changedAtMs - right.changedAtMs);
     for (const entry of ended) {
       if (usedBy(sandboxId) <= maxBytes) return true;
-      // oxlint-disable-next-line no-await-in-loop
       await drop(entry);
     }
     return usedBy(sandboxId) <= maxBytes;

@@ -32,7 +32,6 @@ export async function readPieces(
   for (const start of starts.slice(first)) {
     if (bytes >= maxBytes) break;
     // One file after the other: how many are needed shows only as they are read.
-    // oxlint-disable-next-line no-await-in-loop
     const segment = await readAt(folder, start);
     for (const piece of segment?.pieces ?? []) {
       const skipped = Math.max(0, from - piece.start);

@@ -21,7 +21,6 @@ export interface Entry {
 export async function listEntries(root: string): Promise<Entry[]> {
   const entries: Entry[] = [];
   for (const sandboxId of await listSandboxes(root)) {
-    // oxlint-disable-next-line no-await-in-loop
     for (const place of await listSpools(root, sandboxId)) entries.push(await look(place));
   }
   return entries;
@@ -31,7 +30,6 @@ async function look(place: SpoolLocation): Promise<Entry> {
   let bytes = 0;
   let changedAtMs = place.createdAtMs;
   for (const name of await listFolder(place.folder)) {
-    // oxlint-disable-next-line no-await-in-loop
     const facts = await statOf(join(place.folder, name));
     bytes += facts.size;
     changedAtMs = Math.max(changedAtMs, facts.mtimeMs);

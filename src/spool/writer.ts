@@ -160,7 +160,6 @@ class Writer implements SpoolWriter {
     for (;;) {
       this.#write();
       if (this.#writing === undefined || this.#failure !== undefined) return;
-      // oxlint-disable-next-line no-await-in-loop
       await this.#settle();
     }
   }
@@ -193,7 +192,6 @@ class Writer implements SpoolWriter {
     let left = rest;
     while (left.length > 0) {
       this.#write();
-      // oxlint-disable-next-line no-await-in-loop
       await this.#settle();
       left = left.subarray(this.#gather(stream, left));
     }
@@ -311,7 +309,6 @@ class Writer implements SpoolWriter {
       // The newest file stays in any case: it tells how things went.
       if (next === undefined) return;
       this.#segments.shift();
-      // oxlint-disable-next-line no-await-in-loop
       await this.#remove(oldest.start, next.start);
       kept -= oldest.bytes;
       mayGrow = true;

@@ -1,9 +1,8 @@
 /** The tables of log lines: bounded per sandbox, kept for a while after the sandbox is gone. */
 
 import type { DatabaseSync } from "node:sqlite";
-import { prepare } from "./statement.ts";
+import { inTransaction, prepare } from "./statement.ts";
 import type { LogFilter, LogLine, LogExtras, LogOwner, LogTable } from "./store.ts";
-import { inTransaction } from "./transaction.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
 const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;

@@ -3,17 +3,18 @@
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
-import { openBuilds } from "./builds.ts";
-import { openKeys } from "./keys.ts";
 import { openLogs } from "./logs.ts";
-import { openSandboxes } from "./sandboxes.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
-import { isBusy, translate } from "./statement.ts";
+import { inTransaction, isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
-import { openTemplates } from "./templates.ts";
-import { inTransaction } from "./transaction.ts";
-import { openValues } from "./values.ts";
-import { openVolumes } from "./volumes.ts";
+import {
+  openBuilds,
+  openKeys,
+  openSandboxes,
+  openTemplates,
+  openValues,
+  openVolumes,
+} from "./tables.ts";
 
 const MEMORY = ":memory:";
 

@@ -1,7 +1,11 @@
-/** Prepared statements whose faults are ours. */
+/**
+ * Prepared statements and transactions whose faults are ours, and rows that hold one record as JSON:
+ * written as text, checked by its schema when read.
+ */
 
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { diskFullError, SandboxError } from "../common/errors.ts";
+import type { z } from "../common/schema.ts";
 
 export type Row = Readonly<Record<string, SQLOutputValue>>;
 
@@ -49,4 +53,31 @@ export function isBusy(error: unknown): boolean {
 function primaryCode(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode & PRIMARY_CODE_MASK : undefined;
+}
+
+/** The record of a row; undefined when there is no row. */
+export function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
+  return row === undefined ? undefined : readRecord(schema, row);
+}
+
+/** The records of many rows, in their order. */
+export function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
+  return rows.map((row) => readRecord(schema, row));
+}
+
+function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
+  return schema.parse(JSON.parse(String(row["record"])));
+}
+
+/** Runs the work as one transaction that begins by taking the right to write. */
+export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
+  translate(() => database.exec("BEGIN IMMEDIATE"));
+  try {
+    const result = work();
+    translate(() => database.exec("COMMIT"));
+    return result;
+  } catch (error) {
+    if (database.isTransaction) database.exec("ROLLBACK");
+    throw error;
+  }
 }

@@ -1,7 +1,7 @@
 /** Which headers of the wire pass a gateway whatever a `Connection` header says. */
 
 import type { IncomingMessage } from "node:http";
-import { findForbiddenOption } from "../common/connection-options.ts";
+import { findForbiddenOption } from "../common/connection-headers.ts";
 import {
   ACCESS_TOKEN_HEADER,
   API_KEY_HEADER,

@@ -34,10 +34,10 @@ beforeAll(async () => {
     engine: createLayerEngine(),
     maxSandboxes: 50,
     tcp: [{ host: "127.0.0.1", port: 0 }],
-    startMcp: async (door, keys) => {
+    startMcp: async (listener, keys) => {
       if (!("config" in loaded)) throw new Error("no configuration");
-      const options = { config: loaded.config, log: createSilentLog(), publicUrl: door.url };
-      return startServeMcp({ ...options, door, keys });
+      const options = { config: loaded.config, log: createSilentLog(), publicUrl: listener.url };
+      return startServeMcp({ ...options, listener, keys });
     },
   });
   const { sandboxes, store } = service.embedded;

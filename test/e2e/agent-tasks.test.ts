@@ -39,7 +39,6 @@ async function finish(agent: Agent, started: string, sandbox: object): Promise<s
       cursor: Number(read(text, /next_cursor: (\d+)/)),
       wait_seconds: 2,
     };
-    // oxlint-disable-next-line no-await-in-loop
     text = await agent.do("get_process_output", input);
     replies.push(text);
   }
@@ -82,7 +81,6 @@ test.skipIf(!HAS_COMPILER)("a small C project is built, tested and mended", asyn
       "check: test\n\t./test\ntest: test.c sum.c\n\tcc -Wall -Werror -o test test.c sum.c\n",
   };
   for (const [name, content] of Object.entries(files)) {
-    // oxlint-disable-next-line no-await-in-loop
     await agent.do("write_file", { ...sandbox, path: `project/${name}`, content });
   }
   const run = { ...sandbox, cmd: "make check", cwd: "/home/user/project", wait_seconds: 50 };
@@ -183,7 +181,6 @@ test("a file of 50 MB goes in by parts, is composed, and comes out by parts and 
     hash.update(content);
     const path = `parts/${part}`;
     sources.push(path);
-    // oxlint-disable-next-line no-await-in-loop
     await agent.do("write_file", { ...sandbox, path, content });
   }
   const wanted = hash.digest("hex");
@@ -209,7 +206,6 @@ async function readByParts(agent: Agent, file: object): Promise<Buffer> {
   const parts: Buffer[] = [];
   for (let offset: number | undefined = 0; offset !== undefined;) {
     const wish = { ...file, offset, limit: 200_000, encoding: "base64" };
-    // oxlint-disable-next-line no-await-in-loop
     const text = await agent.do("read_file", wish);
     parts.push(Buffer.from(read(text, /--- content\n(\S+)\n--- end/), "base64"));
     const next = /next_offset: (\d+)/.exec(text)?.[1];

@@ -44,7 +44,6 @@ test("the bundle and the tarball hold a program that lists every tool", async ()
   const expected = await readFile(join(ROOT, "tools.manifest.json"), "utf8");
   const programs = [at("bundle/server/main.js"), at("package/dist/main.js")];
   for (const program of programs) {
-    // oxlint-disable-next-line no-await-in-loop
     expect(await run(process.execPath, program, "manifest")).toBe(expected);
   }
   const manifest: { tools: object[] } = JSON.parse(

@@ -88,7 +88,6 @@ test("connections that break lose no line and tell none twice", async () => {
   const sandbox = await service.create();
   for (let call = 0; call < CALLS; call += 1) {
     if (call % 10 === 5) wire.cut();
-    // oxlint-disable-next-line no-await-in-loop
     await stat(service, sandbox, `/call/${call}`);
   }
   const paths = async () =>
@@ -117,7 +116,6 @@ test("what is gone before the connection is back leaves a mark that counts it", 
     const batch = Array.from({ length: 20 }, (_, index) =>
       stat(service, sandbox, `/${call + index}/${padding}`),
     );
-    // oxlint-disable-next-line no-await-in-loop
     await Promise.all(batch);
   }
   wire.isUp = true;

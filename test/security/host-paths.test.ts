@@ -8,8 +8,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { createService } from "../../src/client/service.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
-import { ERROR_CODES, SandboxError, toSandboxError } from "../../src/common/errors.ts";
-import { hidePaths } from "../../src/common/host-paths.ts";
+import { ERROR_CODES, hidePaths, SandboxError, toSandboxError } from "../../src/common/errors.ts";
 import { toFault } from "../../src/control/reply.ts";
 import { errorReply } from "../../src/mcp/respond.ts";
 import { makeBrokenRuntime } from "../support/broken-runtime.ts";
@@ -146,7 +145,6 @@ test.runIf(IS_WHOLE_RUN)(
     const databases = (await readdir(home.path)).filter((name) => /\.db(?:-wal)?$/.test(name));
     for (const name of databases) await truncate(join(home.path, name));
     for (const path of ["/v2/sandboxes", "/templates", "/sandboxes/i0", "/volumes", "/snapshots"]) {
-      // oxlint-disable-next-line no-await-in-loop
       const reply = await home.call("GET", path);
       checkTold(JSON.stringify(reply?.body ?? ""), home);
     }

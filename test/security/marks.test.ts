@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { expect, test } from "vitest";
 import { fromRpcError } from "../../src/client/rpc.ts";
-import { quoteName } from "../../src/common/plain-text.ts";
+import { quoteName } from "../../src/common/untrusted-text.ts";
 import { excerptOutput, pageOutput } from "../../src/mcp/excerpt.ts";
 import { ProcessOutput } from "../../src/mcp/process-output.ts";
 import { excerptSections } from "../../src/mcp/process-reply.ts";
@@ -170,7 +170,6 @@ test("E49 excerpts and pages quote any output, wherever it is split and cut", as
     const recent = { pieces: output.recent(), written: output.written };
     const excerpts = excerptOutput(recent, 1 + random.below(400));
     known = checkQuoted(textReply(["exit_code: 0"], excerptSections(NAMES, excerpts, true)).text);
-    // oxlint-disable-next-line no-await-in-loop
     const page = await pageOutput(output, {
       cursor: random.below(output.totalBytes),
       maxBytes: 1 + random.below(300),
@@ -204,7 +203,6 @@ test("E49 errors of a daemon, names and progress stay on their line", async (con
   const random = createRandom(SEED);
   for (let index = 0; index < 500; index += 1) {
     progress.output("stdout", makePayload(random, "abcdefgh"));
-    // oxlint-disable-next-line no-await-in-loop
     await clock.advance(1_000);
   }
   for (const message of sent) {
@@ -294,7 +292,6 @@ test(
     let cells = 0;
     for (let index = 0; index < PAYLOADS; index += 1) {
       // One after the other: they share a sandbox and its log.
-      // oxlint-disable-next-line no-await-in-loop
       cells += await attack(world, id, createRandom(SEED + index)).catch((error: unknown) => {
         throw new Error(`FUZZ_SEED=${SEED + index}`, { cause: error });
       });

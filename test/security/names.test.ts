@@ -52,7 +52,6 @@ test(
       const listed = toWirePath(fromSystemBytes(name));
       if (names.has(listed)) continue;
       names.set(listed, name);
-      // oxlint-disable-next-line no-await-in-loop
       await writeFile(inFolder(folder, name), listed);
     }
     const { entries } = await daemon.files.listDir({ path: folder, depth: 1 });
@@ -61,18 +60,13 @@ test(
     for (const [index, { path, name }] of entries.entries()) {
       const bytes = names.get(name);
       assert(bytes !== undefined);
-      // oxlint-disable-next-line no-await-in-loop
       const { entry } = await daemon.files.stat({ path });
       assert.deepEqual([entry?.name, entry?.size], [name, BigInt(Buffer.byteLength(name))]);
-      // oxlint-disable-next-line no-await-in-loop
       const reply = await daemon.http(`/files?path=${encodeURIComponent(path)}`);
       assert.deepEqual([reply.status, reply.text], [200, name]);
       const destination = join(folder, `moved-${index}`);
-      // oxlint-disable-next-line no-await-in-loop
       if (index % 2 === 0) await daemon.files.move({ source: path, destination });
-      // oxlint-disable-next-line no-await-in-loop
       else await daemon.files.remove({ path });
-      // oxlint-disable-next-line no-await-in-loop
       assert(
         !(await isThere(inFolder(folder, bytes))),
         `FUZZ_SEED=${SEED}: ${name} is still there`,

@@ -235,7 +235,6 @@ test("E55 a watch is told of an upload as of a file that was written, by its own
   await writeFile(join(folder, "kept"), "old");
   const { watcherId } = await daemon.files.createWatcher({ path: folder });
   for (const name of ["kept", "new"]) {
-    // oxlint-disable-next-line no-await-in-loop
     await upload(daemon, join(folder, name), { bytes: Buffer.from("content") });
   }
   const told: string[] = [];

@@ -1,8 +1,8 @@
 /** A small HTTP server as it may run in a sandbox: it says what it was sent, slowly if asked. */
 
-import assert from "node:assert";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface EchoServer extends AsyncDisposable {
   readonly port: number;
@@ -21,7 +21,6 @@ export async function startEchoServer(): Promise<EchoServer> {
       return;
     }
     if (request.url === "/slow") {
-      // oxlint-disable-next-line promise/prefer-await-to-then
       void drip(response);
       return;
     }
@@ -45,13 +44,9 @@ export async function startEchoServer(): Promise<EchoServer> {
     socket.write(head);
     socket.pipe(socket);
   });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
-  const address = server.address();
-  assert(typeof address === "object" && address !== null);
+  const port = await listenOnLoopback(server);
   return {
-    port: address.port,
+    port,
     async countConnections() {
       const count = Promise.withResolvers<number>();
       server.getConnections((error, open) => (error ? count.reject(error) : count.resolve(open)));

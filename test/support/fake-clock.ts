@@ -55,7 +55,6 @@ export function createFakeClock(startMs = 1_000_000): FakeClock {
         sleepers = sleepers.filter((other) => other !== next);
         next.wake();
         // What wakes up may sleep again before the target.
-        // oxlint-disable-next-line no-await-in-loop
         await settle();
       }
       nowMs = targetMs;

@@ -1,7 +1,7 @@
 /** A server that answers every connection with bytes that the test chose, whatever it was asked. */
 
-import assert from "node:assert";
 import { createServer, type Socket } from "node:net";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface HostileServer extends AsyncDisposable {
   readonly port: number;
@@ -24,13 +24,9 @@ export async function startHostileServer(): Promise<HostileServer> {
       if (!staysOpen) socket.end();
     });
   });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
-  const address = server.address();
-  assert(typeof address === "object" && address !== null);
+  const port = await listenOnLoopback(server);
   return {
-    port: address.port,
+    port,
     answer(next, options) {
       pieces = next;
       staysOpen = options.staysOpen;

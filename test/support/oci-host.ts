@@ -8,11 +8,13 @@ import type {
   Bind,
   Container,
   ContainerLimits,
-  Engine,
+  ContainerSpec,
   IsolationLevel,
   Layer,
 } from "../../src/engine/engine.ts";
+import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { createOciEngine } from "../../src/engine/oci/oci.ts";
+import type { EngineHost } from "../suites/engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -21,14 +23,12 @@ const STARTER = resolve(import.meta.dirname, "../../dist/envd-starter.cjs");
 const LIMITS: ContainerLimits = { memoryMb: 256, cpus: 1, diskMb: 256, pids: 100 };
 const CONTAINER_PREFIX = "c-";
 
-export interface OciHost extends AsyncDisposable {
+export interface OciHost extends EngineHost {
   readonly home: string;
-  readonly engine: Engine;
   /** Every id of this host begins so. */
   readonly idPrefix: string;
   /** A new container; it may be disposed by the test, else the host does it. */
   create(options?: CreateOptions): Promise<Container>;
-  directoryOf(id: string): string;
 }
 
 export interface CreateOptions {
@@ -59,8 +59,19 @@ export async function startOciHost(
     },
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
+  const specs = new Map<string, ContainerSpec>();
   return {
     home: folder.path,
+    user: "root",
+    specOf(id) {
+      const spec = specs.get(id);
+      if (spec === undefined) throw new Error(`no container ${id}`);
+      return spec;
+    },
+    async endInit({ id }) {
+      const record = await readRecord(directoryOf(id));
+      if (record !== undefined) process.kill(record.pid, "SIGKILL");
+    },
     engine,
     idPrefix,
     directoryOf,
@@ -77,6 +88,7 @@ export async function startOciHost(
         hostname: "sandbox",
         egress: "none" as const,
       };
+      specs.set(id, spec);
       return engine.create(spec, signal);
     },
     [Symbol.asyncDispose]: async () => {

@@ -7,8 +7,7 @@ import { once } from "node:events";
 import { mkdir, readdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
-import { newDraft, removeDrafts } from "../../src/engine/host/drafts.ts";
-import { createOnce } from "../../src/engine/host/once.ts";
+import { createOnce, newDraft, removeDrafts } from "../../src/engine/host/drafts.ts";
 
 /** What a complete folder holds. */
 export const MADE_FILES: readonly string[] = Array.from(

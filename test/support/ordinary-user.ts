@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { findRange } from "../../src/engine/host/user-namespace.ts";
-import { shiftIds } from "../../src/engine/storage/shift-ids.ts";
+import { shiftIds } from "../../src/engine/templates/base.ts";
 import { baseLayers } from "./base-layer.ts";
 import { PROGRAM } from "./program.ts";
 

@@ -1,8 +1,8 @@
 /** A TCP server that answers each connection with one reply that the test chose. */
 
-import assert from "node:assert";
 import { createServer, type Socket } from "node:net";
 import type { HostileReply } from "./hostile-replies.ts";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface ReplyServer extends AsyncDisposable {
   readonly port: number;
@@ -35,13 +35,9 @@ export async function startReplyServer(): Promise<ReplyServer> {
       else void send(socket, reply);
     });
   });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
-  const address = server.address();
-  assert(typeof address === "object" && address !== null);
+  const port = await listenOnLoopback(server);
   return {
-    port: address.port,
+    port,
     answer(next) {
       choose = next;
     },

@@ -6,7 +6,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { Agent, request } from "undici";
-import { createGate } from "../../src/common/lifetime.ts";
+import { createGate } from "../../src/common/concurrency.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
 import { takeCensus } from "./census.ts";
 import type { MeasuredServe } from "./measured-serve.ts";

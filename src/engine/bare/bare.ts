@@ -6,9 +6,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { access, mkdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
+import { withDeadline } from "../../common/clock.ts";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { removeEmpty } from "../../common/files.ts";
-import { withDeadline } from "../../common/lifetime.ts";
 import type { Container, ContainerExit, ContainerSpec, Engine, EngineReport } from "../engine.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { killGroup } from "../host/run-program.ts";

@@ -1,5 +1,5 @@
 /**
- * The daemon's own world: node, a shell, perl, their loader and libraries and the bundle, copied once
+ * The daemon's own files: node, a shell, perl, their loader and libraries and the bundle, copied once
  * into a folder that every container mounts read-only. Nothing of it comes from a template.
  */
 
@@ -22,12 +22,10 @@ import type { TellFailure } from "../../common/clean-up.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import { step } from "../../common/steps.ts";
-import { discardFolder, removeDeadDrafts, removeDrafts } from "../host/drafts.ts";
-import { createOnce } from "../host/once.ts";
+import { createOnce, discardFolder, removeDeadDrafts, removeDrafts } from "../host/drafts.ts";
 import { runProgram } from "../host/run-program.ts";
 import { DAEMONS } from "../storage/prune.ts";
 import { DAEMON_FILES, daemonWords, writeCompileCache, type WarmUp } from "./compile-cache.ts";
-import { copyLoader } from "./loader.ts";
 import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 
 /** Where the folder is seen inside a container. */
@@ -116,7 +114,7 @@ export async function prepareDaemon(home: string, sources: DaemonSources): Promi
   const find = async () => ((await isIntact(directory)) ? directory : undefined);
   const make = async (signal: AbortSignal): Promise<string> => {
     await mkdir(parent, { recursive: true, mode: 0o700 });
-    // With the lock held, whoever began one of these is dead.
+    // While the lock is held, the makers of these drafts are dead.
     await removeDrafts(parent, "");
     const draft = join(parent, draftOf(randomBytes(8).toString("hex")));
     try {
@@ -249,4 +247,23 @@ async function publish(draft: string, directory: string): Promise<void> {
   await discardFolder(directory);
   await rename(draft, directory);
   await step("daemon.renamed");
+}
+
+/** A file of libraries that glibc loads into every program, whatever its arguments. */
+const PRELOAD_FILE = "/etc/ld.so.preload";
+
+/**
+ * Writes a loader that looks for its list of preloaded libraries in a directory that no sandbox can
+ * write to, where there is none: root inside could have the daemon load code of its own by the file
+ * in `/etc` and a signal. glibc has no option for it, so the path in the copy is replaced.
+ * @param directory where the loader is seen in a sandbox; shorter than that path.
+ */
+async function copyLoader(source: string, target: string, directory: string): Promise<void> {
+  const bytes = await readFile(source);
+  const path = Buffer.from(`${directory}/`.padEnd(PRELOAD_FILE.length, "-"), "latin1");
+  if (path.length !== PRELOAD_FILE.length) throw new RangeError(`${directory} is too long`);
+  for (let at = bytes.indexOf(PRELOAD_FILE); at !== -1; at = bytes.indexOf(PRELOAD_FILE, at)) {
+    bytes.set(path, at);
+  }
+  await writeFile(target, bytes, { mode: 0o755 });
 }

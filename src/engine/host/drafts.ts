@@ -1,16 +1,18 @@
 /**
- * Drafts: what is written beside its place and renamed into it when it is complete. A draft whose
- * maker is dead is known by the lock that a living maker holds.
+ * How a thing that a home has once is made. It is written as a draft beside its place and renamed into
+ * it when it is complete; callers of this process share one attempt, and processes exclude each other
+ * by a lock of the home. The lock only saves work and tells drafts of dead makers from live ones: two
+ * makers that lost it would still fill a draft each.
  */
 
 import { randomBytes } from "node:crypto";
 import { readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
-import { causeCode } from "../../common/errors.ts";
+import { causeCode, SandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
-import { tryLock, type LockName } from "./lock.ts";
+import { type LockName, tryLock, withLock } from "./lock.ts";
 
 const DRAFT_BYTES = 4;
 const DRAFT_END = draftOf("");
@@ -53,7 +55,7 @@ export interface Drafts {
   readonly lock: LockName;
 }
 
-/** The same for anybody: nothing is removed while a maker lives. */
+/** The same without the lock: nothing is removed while a maker lives. */
 export async function removeDeadDrafts(
   { home, folder, prefix, lock: name }: Drafts,
   tell: TellFailure,
@@ -70,5 +72,82 @@ async function listDrafts(folder: string, prefix: string): Promise<string[]> {
   } catch (error) {
     if (causeCode(error) === "ENOENT") return [];
     throw error;
+  }
+}
+
+export interface OnceTask<T> {
+  readonly home: string;
+  readonly lock: LockName;
+  /** How long to wait for a maker in another process; default that of the lock. */
+  readonly timeoutMs?: number;
+  /** What there is, complete; asked again once the lock is held. */
+  find(): Promise<T | undefined>;
+  /** Called while the lock is held. The signal fires when no caller waits for the result any more. */
+  make(signal: AbortSignal): Promise<T>;
+}
+
+/** One attempt, and how many callers wait for it. */
+interface Attempt<T> {
+  readonly result: Promise<T>;
+  readonly stop: AbortController;
+  waiting: number;
+}
+
+/**
+ * Returns a function that finds a thing or makes it; calls of one path share one attempt. A caller's
+ * signal ends its own waiting, and the attempt with the last one that waits.
+ */
+export function createOnce<T>() {
+  const attempts = new Map<string, Attempt<T>>();
+
+  function begin(path: string, task: OnceTask<T>): Attempt<T> {
+    const stop = new AbortController();
+    const attempt = { result: attemptOf(task, stop.signal), stop, waiting: 0 };
+    attempts.set(path, attempt);
+    const forget = () => forgetAttempt(path, attempt);
+    attempt.result.then(forget, forget);
+    return attempt;
+  }
+
+  function forgetAttempt(path: string, attempt: Attempt<T>): void {
+    if (attempts.get(path) === attempt) attempts.delete(path);
+  }
+
+  return async (path: string, task: OnceTask<T>, signal?: AbortSignal): Promise<T> => {
+    const found = await task.find();
+    if (found !== undefined) return found;
+    const attempt = attempts.get(path) ?? begin(path, task);
+    attempt.waiting += 1;
+    try {
+      return await orCanceled(attempt.result, signal);
+    } finally {
+      attempt.waiting -= 1;
+      if (attempt.waiting === 0) {
+        // A caller that comes later begins anew instead of joining what is being stopped.
+        forgetAttempt(path, attempt);
+        attempt.stop.abort();
+      }
+    }
+  };
+}
+
+async function attemptOf<T>(task: OnceTask<T>, signal: AbortSignal): Promise<T> {
+  const { home, lock: name, timeoutMs } = task;
+  return withLock(
+    { home, name, timeoutMs, signal },
+    async () => (await task.find()) ?? task.make(signal),
+  );
+}
+
+async function orCanceled<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return result;
+  const { promise: canceled, reject } = Promise.withResolvers<never>();
+  const cancel = () => reject(new SandboxError("canceled", "no longer waited for"));
+  if (signal.aborted) cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    return await Promise.race([result, canceled]);
+  } finally {
+    signal.removeEventListener("abort", cancel);
   }
 }

@@ -1,11 +1,17 @@
-/** A range of host ids for each container, used by no other one on this machine. */
+/**
+ * Numbers that one owner holds on this machine, above all the range of host ids of each container. A
+ * claim is a symbolic link that names the owner's folder: one system call that succeeds for one
+ * caller.
+ */
 
 import { randomInt } from "node:crypto";
+import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxError } from "../../common/errors.ts";
-import { ID_RANGE } from "../../common/privilege.ts";
-import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
-import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "./claims.ts";
+import { causeCode, SandboxError } from "../../common/errors.ts";
+import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+
+/** What the engine shares between all its processes on this machine; gone after a restart of it. */
+export const RUN_DIRECTORY = "/run/sandbox-mcp";
 
 const CLAIMS = join(RUN_DIRECTORY, "ids");
 /** Above the ranges that distributions hand out to people's accounts. */
@@ -50,4 +56,52 @@ export function slotOf(idBase: number): number {
 /** Gives back every range that the container of this folder holds. Idempotent. */
 export async function releaseIds(directory: string): Promise<void> {
   for (const slot of await slotsOf(directory)) await releaseClaim(CLAIMS, slot);
+}
+
+/** Claims a number for the owner; false when it is held. */
+export async function tryClaim(folder: string, slot: number, owner: string): Promise<boolean> {
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  try {
+    await symlink(owner, join(folder, String(slot)));
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "EEXIST") return false;
+    throw error;
+  }
+}
+
+/** The numbers that the owner holds. */
+export async function claimsOf(folder: string, owner: string): Promise<number[]> {
+  const slots = (await listClaims(folder)).filter((name) => /^[0-9]{1,9}$/.test(name));
+  const owners = await Promise.all(slots.map(async (slot) => ownerOf(join(folder, slot))));
+  return slots.filter((_slot, index) => owners[index] === owner).map(Number);
+}
+
+/** Gives a number back. Idempotent. */
+export async function releaseClaim(folder: string, slot: number): Promise<void> {
+  try {
+    await unlink(join(folder, String(slot)));
+  } catch (error) {
+    if (causeCode(error) !== "ENOENT") throw error;
+  }
+}
+
+async function listClaims(folder: string): Promise<string[]> {
+  // In a namespace of our own nothing of the machine is ours to claim.
+  if (isRootless()) return [];
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return [];
+    throw error;
+  }
+}
+
+async function ownerOf(path: string): Promise<string | undefined> {
+  try {
+    return await readlink(path);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
 }

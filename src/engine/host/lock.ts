@@ -65,13 +65,13 @@ export async function withLock<T>(
   }
 }
 
-/** Takes a lock of the home that nobody holds; undefined when somebody does. */
+/** Takes a lock of the home that is free; undefined when it is held. */
 export async function tryLock(home: string, name: LockName): Promise<AsyncDisposable | undefined> {
   const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
   return takeLock(lockPath(home, name), ["--nonblock"], limit);
 }
 
-/** The file is never removed: who still waits for a removed one would not exclude anybody. */
+/** The file is never removed: a process that still waits for a removed one would exclude none. */
 function lockPath(home: string, name: LockName): string {
   return join(home, `${name}.lock`);
 }
@@ -88,7 +88,7 @@ async function takeLock(
   let isHeld = false;
   try {
     const status = await lockFile(file, flags, stop);
-    // A stop that came with the lock counts: nobody waits for it any more.
+    // A stop that came with the lock counts: no caller waits for it any more.
     isHeld = status === 0 && !stop.aborted;
     if (isHeld) return { [Symbol.asyncDispose]: () => file.close() };
     if (status === TAKEN_STATUS || stop.aborted) return undefined;

@@ -3,17 +3,17 @@
 import { spawn } from "node:child_process";
 import type { Writable } from "node:stream";
 import { errorText, SandboxError } from "../../common/errors.ts";
-import { quoteUntrusted } from "../../common/log.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 
 /**
- * What nobody waits for any more must not go on: a mount that comes about after its service died
- * would be nobody's. The launcher sees to that by itself.
+ * A program ends with this process: a mount that it made later would have no owner. The launcher
+ * sees to that by itself.
  */
 export const TIED: readonly [string, ...string[]] = ["setpriv", "--pdeathsig", "KILL"];
 const TIES_ITSELF = "perl";
 
-/** Programs here print a line or a short list; whoever prints more is cut. */
+/** Programs here print a line or a short list; longer output is cut. */
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const DEFAULT_TIMEOUT_MS = 30_000;
 

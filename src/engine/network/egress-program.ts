@@ -8,8 +8,8 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import { withDeadline } from "../../common/clock.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
-import { withDeadline } from "../../common/lifetime.ts";
 import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
@@ -56,7 +56,7 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
     const again = () => {
       run = undefined;
       if (isStopped || table.size === 0) return;
-      // The doors stay shut meanwhile, since nothing listens behind them.
+      // Redirected connections are refused meanwhile, since nothing listens.
       setTimeout(() => void ensure().catch(again), pauseMs).unref();
       pauseMs = Math.min(pauseMs * 2, RESTART_MS.longest);
     };

@@ -4,15 +4,16 @@ import { isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
 import { errorText } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
-import { quoteUntrusted } from "../../common/log.ts";
 import { isRootless } from "../../common/privilege.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { INSTALL } from "../oci/requirements.ts";
 import { defaultLink } from "./namespace.ts";
-import { MAX_RESOLVERS, routerRules, senderRules, uplinkRules } from "./router-rules.ts";
+import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
 import type { HostNetwork } from "./router.ts";
+import { uplinkRules } from "./uplink.ts";
 
 const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
 /** The second is what systemd-resolved asks when the first names nothing but itself. */

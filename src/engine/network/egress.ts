@@ -5,7 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { toNamePattern } from "../../egress/host-names.ts";
 import type { Egress } from "../engine.ts";
 
-/** More entries than anybody writes by hand; each one is memory of the kernel. */
+/** More entries than are written by hand; each one is memory of the kernel. */
 const MAX_ENTRIES = 1_000;
 const ADDRESS_BITS = 32;
 const EVERYTHING = "0.0.0.0/0";

@@ -1,5 +1,5 @@
 /**
- * The rules of a router and of its link to the outside, as text for nft and ip: pure functions of
+ * The rules of a router, as text for nft and ip: pure functions of
  * numbers and checked networks. A router is a network namespace between sandboxes and the outside.
  */
 
@@ -39,19 +39,16 @@ export function linkName(slot: number): string {
   return `s${slot}`;
 }
 
-/** The link of a router, as the outside names it. */
-export function uplinkName(slot: number): string {
-  return `sbm${slot}`;
-}
-
-/** The table of a router's link in the outside. */
-export function uplinkTable(slot: number): string {
-  return `sandbox_mcp_${slot}`;
-}
-
 /** The name servers that a sandbox sees; the router passes each on to a real one. */
-export function nameServers(count: number): string[] {
+function nameServers(count: number): string[] {
   return Array.from({ length: count }, (_, index) => addressAt(GATEWAY_BASE, index));
+}
+
+/** The file that names these servers to programs of a sandbox. */
+export function resolverFile(count: number): string {
+  return nameServers(count)
+    .map((server) => `nameserver ${server}\n`)
+    .join("");
 }
 
 /** Where a router's own services are, for its sandboxes alone. */
@@ -64,7 +61,8 @@ export function sandboxAddress(slot: number): string {
   return addressAt(SANDBOX_BASE, slot + 1);
 }
 
-function uplinkAddresses(slot: number) {
+/** Both ends of a router's link to the outside. */
+export function uplinkAddresses(slot: number) {
   return {
     outer: addressAt(UPLINK_BASE, slot * 4 + 1),
     inner: addressAt(UPLINK_BASE, slot * 4 + 2),
@@ -81,7 +79,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   const elements = pairs.length === 0 ? "" : `elements = { ${pairs.join(", ")} };`;
   const upstream = resolvers.length === 0 ? "" : `elements = { ${resolvers.join(", ")} };`;
   const never = [...BLOCKED_NETWORKS, ...hosts].join(", ");
-  const doors = [
+  const redirects = [
     `iifname "s*" meta l4proto udp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
     `iifname "s*" meta l4proto tcp meta mark ${MARKS.names} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.names}`,
     `iifname "s*" meta l4proto tcp meta mark ${MARKS.web} dnat ip to ${GATEWAY_BASE}:${PROXY_PORTS.web}`,
@@ -105,7 +103,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   }
   chain translate {
     type nat hook prerouting priority dstnat; policy accept;
-    ${doors.join("\n    ")}
+    ${redirects.join("\n    ")}
     iifname "s*" dnat ip to ip daddr map @resolvers
   }
   chain input {
@@ -124,7 +122,7 @@ export function routerRules({ resolvers, hosts }: Uplink): string {
   chain forward {
     type filter hook forward priority filter; policy drop;
     ct state invalid drop
-    # What belongs to a door goes through it or nowhere.
+    # A redirected packet reaches the egress program or nothing.
     meta mark != 0 drop
     iifname "wan" oifname "s*" ct state established,related accept
     iifname "s*" oifname "wan" ct state new add @connections { ip saddr ct count over ${MAX_CONNECTIONS} } drop
@@ -150,17 +148,6 @@ export const ROUTER_SETTINGS = [
   ["/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
 ] as const;
 
-/** Makes the link between router and outside; run outside. */
-export function uplinkLinks(slot: number, router: string): string {
-  const name = uplinkName(slot);
-  return lines([
-    `link add name ${name} type veth peer name wan netns ${router}`,
-    `link set dev ${name} addrgenmode none`,
-    `addr add ${uplinkAddresses(slot).outer}/30 dev ${name}`,
-    `link set dev ${name} up`,
-  ]);
-}
-
 /** The router's own addresses and its way out; run in the router. */
 export function routerLinks({ slot, resolvers }: Uplink): string {
   const { inner, outer } = uplinkAddresses(slot);
@@ -173,43 +160,6 @@ export function routerLinks({ slot, resolvers }: Uplink): string {
     "link set dev wan up",
     `route add default via ${outer}`,
   ]);
-}
-
-/**
- * What the outside does with a router's packets: nothing of its own answers, only the router's own
- * address goes on, and only answers come back. The rules are a table of our own, which goes whole.
- */
-export function uplinkRules({ slot, resolvers }: Uplink): string {
-  const link = uplinkName(slot);
-  const servers = resolvers.map(
-    (address) =>
-      `    iifname "${link}" ip daddr ${address} meta l4proto { tcp, udp } th dport 53 accept\n`,
-  );
-  return `table inet ${uplinkTable(slot)} {
-  set never { type ipv4_addr; flags interval; elements = { ${BLOCKED_NETWORKS.join(", ")} }; }
-  chain local {
-    type filter hook prerouting priority raw; policy accept;
-    iifname "${link}" meta nfproto ipv6 drop
-    iifname "${link}" fib daddr type != unicast drop
-  }
-  chain input {
-    type filter hook input priority -10; policy accept;
-    iifname "${link}" drop
-  }
-  chain forward {
-    type filter hook forward priority -10; policy accept;
-    oifname "${link}" ct state established,related accept
-    oifname "${link}" drop
-    iifname "${link}" ip saddr != ${uplinkAddresses(slot).inner} drop
-    iifname "${link}" oifname "sbm*" drop
-${servers.join("")}    iifname "${link}" ip daddr @never drop
-  }
-  chain source {
-    type nat hook postrouting priority srcnat; policy accept;
-    ip saddr ${uplinkAddresses(slot).inner} oifname != "${link}" masquerade
-  }
-}
-`;
 }
 
 /** A sandbox's rules, whole; the old ones of this number are replaced in the same moment. */
@@ -225,7 +175,7 @@ export function senderRules(slot: number, { allow, deny, domains }: EgressRules)
     `add rule inet sandboxes to${slot} ip daddr @resolvers goto names${slot}`,
     `add rule inet sandboxes to${slot} ip daddr @never reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} ip daddr @allow${slot} accept`,
-    ...(domains.length === 0 ? [] : doorRules(slot)),
+    ...(domains.length === 0 ? [] : redirectRules(slot)),
     `add rule inet sandboxes to${slot} ip daddr @deny${slot} reject with icmp type admin-prohibited`,
     `add rule inet sandboxes to${slot} accept`,
     // A name server is a destination like any other, of which one port can be reached.
@@ -237,7 +187,7 @@ export function senderRules(slot: number, { allow, deny, domains }: EgressRules)
 }
 
 /** Where hosts are named, the web and the names themselves are judged by what they name. */
-function doorRules(slot: number): string[] {
+function redirectRules(slot: number): string[] {
   return [
     `add rule inet sandboxes to${slot} tcp dport 80 meta mark set ${MARKS.web} accept`,
     `add rule inet sandboxes to${slot} tcp dport 443 meta mark set ${MARKS.tls} accept`,
@@ -300,6 +250,7 @@ export function sandboxLinks(slot: number, resolverCount: number): string {
   ]);
 }
 
-function lines(entries: readonly string[]): string {
+/** Commands of one batch; empty ones are left out. */
+export function lines(entries: readonly string[]): string {
   return `${entries.filter((entry) => entry !== "").join("\n")}\n`;
 }

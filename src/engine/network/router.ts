@@ -4,18 +4,16 @@
  * found again by name, so another process can change and remove what this one made.
  */
 
-import { randomInt } from "node:crypto";
-import { rm, statfs, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, readIfThere, writeWhole } from "../../common/files.ts";
-import { z } from "../../common/schema.ts";
-import type { EgressRules } from "../engine.ts";
-import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/claims.ts";
-import { slotsOf } from "../host/id-ranges.ts";
+import { rm, writeFile } from "node:fs/promises";
+import { dirname } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import type { Egress, EgressRules } from "../engine.ts";
+import { slotOf, slotsOf } from "../host/id-ranges.ts";
 import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
+import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import { createEgressProgram, type EgressProgram } from "./egress-program.ts";
+import { toCanonical } from "./egress.ts";
 import {
   applyRules,
   changeLinks,
@@ -26,8 +24,17 @@ import {
   type NetworkPath,
 } from "./namespace.ts";
 import {
+  claimRouter,
+  forgetRouter,
+  hasRouter,
+  isUsable,
+  namespacePath,
+  routersOf,
+  writeRouter,
+  type Router,
+} from "./router-record.ts";
+import {
   linkName,
-  MAX_ROUTERS,
   ROUTER_SETTINGS,
   routerLinks,
   routerRules,
@@ -39,38 +46,24 @@ import {
 } from "./router-rules.ts";
 import { closeUplink, openUplink } from "./uplink.ts";
 
-const ROUTERS = join(RUN_DIRECTORY, "routers");
-const MAX_ATTEMPTS = 1_000;
-/** NSFS_MAGIC: the file system of files that are namespaces. */
-const NAMESPACE_TYPE = 0x6e_73_66_73;
-
-/** What a router is made with, kept for whoever removes it. */
-const factsSchema = z.object({
-  /** File of the namespace that leads outside; null for the one of its maker. */
-  outside: z.string().nullable(),
-  resolvers: z.array(z.ipv4()),
-  /** Addresses of the outside itself, when the router was made. */
-  hosts: z.array(z.ipv4()),
-  /** False until every part of it is there. */
-  isReady: z.boolean(),
-});
-
-type RouterFacts = z.infer<typeof factsSchema>;
-
-interface Router extends RouterFacts {
-  readonly slot: number;
-  /** File of its namespace. */
-  readonly path: string;
+/** The container whose rules are set. */
+export interface EgressTarget {
+  readonly directory: string;
+  readonly record: ContainerRecord;
+  /** Undefined where containers have loopback alone. */
+  readonly outside: HostNetwork | undefined;
 }
 
-/** A container as its router knows it. */
-export interface Sender {
-  readonly directory: string;
-  /** The number of its id range. */
-  readonly slot: number;
-  /** PID of its first process. */
-  readonly pid: number;
-  isOver(): boolean;
+/** The routers that this process makes and changes. */
+export interface Routers {
+  /**
+   * Connects the container under these rules, changes the rules of its link, or takes the link away.
+   * @throws SandboxError invalid_argument for what is no IPv4 network, unavailable when it is gone
+   * and for hostnames where nothing can answer them.
+   */
+  setEgress(target: EgressTarget, egress: Egress): Promise<void>;
+  /** Takes every link and rule of a container's folder away, and the last one's router. Idempotent. */
+  disconnect(directory: string): Promise<void>;
 }
 
 /** Where a new router leads. */
@@ -84,23 +77,45 @@ export interface HostNetwork {
   readonly perlDirectory: string;
 }
 
-/**
- * Gives a container these rules, and its link if it has none yet. The rules are there first.
- * @throws SandboxError unavailable for names of hosts where nothing can answer them.
- */
-export async function connectSender(
-  sender: Sender,
+interface State {
+  /** By the number of their router; a process has only those that it was asked for itself. */
+  readonly programs: Map<number, EgressProgram>;
+  /** The last step for the routers of a folder. */
+  readonly turns: Map<string, Promise<void>>;
+}
+
+/** One object for all containers of an engine: it keeps the steps of one router in order. */
+export function createRouters(): Routers {
+  const state: State = { programs: new Map(), turns: new Map() };
+  return {
+    async setEgress(target, egress) {
+      const rules = toCanonical(egress);
+      if (target.outside === undefined) return;
+      if (rules === "none") await disconnect(state, target.directory);
+      else await connect(state, { ...target, outside: target.outside }, rules);
+    },
+    disconnect: async (directory) => disconnect(state, directory),
+  };
+}
+
+/** Gives a container these rules, and its link if it has none yet. The rules are there first. */
+async function connect(
+  state: State,
+  target: EgressTarget & { readonly outside: HostNetwork },
   rules: EgressRules,
-  outside: HostNetwork,
 ): Promise<void> {
-  const { directory, slot, pid } = sender;
-  await inTurn(dirname(directory), async () => {
-    // Asked in turn: after a removal nothing may be made that nobody would remove.
-    if (sender.isOver()) throw new SandboxError("unavailable", "container is gone");
-    const router = await ensureRouter(dirname(directory), outside);
-    await orderDomains(router, outside, { slot, domains: rules.domains });
+  const { directory, record, outside } = target;
+  const { pid, startTicks, idBase } = record;
+  const slot = slotOf(idBase);
+  await inTurn(state, dirname(directory), async () => {
+    // Checked in turn: after a removal nothing may be made that is never removed.
+    if (readStartTicks(pid) !== startTicks) {
+      throw new SandboxError("unavailable", "container is gone");
+    }
+    const router = await ensureRouter(state, dirname(directory), outside);
+    await orderDomains(state, { router, outside }, { slot, ...rules });
     await applyRules(router.path, senderRules(slot, rules));
-    if (rules.domains.length === 0) await forgetDomains(router, slot);
+    if (rules.domains.length === 0) await forgetDomains(state, router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
     const network = `/proc/${pid}/ns/net`;
     await changeLinks(router.path, senderLinks(slot, network));
@@ -108,38 +123,38 @@ export async function connectSender(
   });
 }
 
-/** Takes every link and rule of a container's folder away, and the last one's router. Idempotent. */
-export async function disconnectSender(directory: string): Promise<void> {
+async function disconnect(state: State, directory: string): Promise<void> {
   const owner = dirname(directory);
-  if ((await claimsOf(ROUTERS, owner)).length === 0) return;
-  await inTurn(owner, async () => {
+  if (!(await hasRouter(owner))) return;
+  await inTurn(state, owner, async () => {
     const senders = await slotsOf(directory);
     for (const router of await routersOf(owner)) {
-      if (!(await takeSenders(router, senders))) await removeRouter(router);
+      if (!(await takeSenders(state, router, senders))) await removeRouter(state, router);
     }
   });
 }
 
 /** Says whether others are left. A router that was never finished, or whose namespace is gone, has none. */
-async function takeSenders(router: Router, senders: readonly number[]): Promise<boolean> {
+async function takeSenders(
+  state: State,
+  router: Router,
+  senders: readonly number[],
+): Promise<boolean> {
   if (!(await isUsable(router))) return false;
   const names = new Set(senders.map((slot) => linkName(slot)));
   const links = await listLinks(router.path);
   for (const name of names) await deleteLink(router.path, name);
   for (const slot of senders) {
     await applyRules(router.path, senderRemoval(slot));
-    await forgetDomains(router, slot);
+    await forgetDomains(state, router, slot);
   }
   return links.some((name) => /^s\d+$/.test(name) && !names.has(name));
 }
 
-/** By the number of their router; a process has only those that it was asked for itself. */
-const programs = new Map<number, EgressProgram>();
-
 /** The names are known before the rules send anything to the program, and forgotten after. */
 async function orderDomains(
-  router: Router,
-  { program, perlDirectory }: HostNetwork,
+  { programs }: State,
+  { router, outside }: { readonly router: Router; readonly outside: HostNetwork },
   { slot, domains }: { readonly slot: number; readonly domains: readonly string[] },
 ): Promise<void> {
   if (domains.length === 0) return;
@@ -148,6 +163,7 @@ async function orderDomains(
       hint: "name one with --dns",
     });
   }
+  const { program, perlDirectory } = outside;
   const running =
     programs.get(router.slot) ??
     createEgressProgram({ network: router.path, program, perlDirectory, ...router });
@@ -155,14 +171,12 @@ async function orderDomains(
   await running.order(sandboxAddress(slot), domains);
 }
 
-async function forgetDomains(router: Router, slot: number): Promise<void> {
+async function forgetDomains({ programs }: State, router: Router, slot: number): Promise<void> {
   await programs.get(router.slot)?.order(sandboxAddress(slot), undefined);
 }
 
-const turns = new Map<string, Promise<void>>();
-
 /** Routers are made and removed one step at a time: the last container must not take a new one's. */
-async function inTurn(owner: string, work: () => Promise<void>): Promise<void> {
+async function inTurn({ turns }: State, owner: string, work: () => Promise<void>): Promise<void> {
   const before = turns.get(owner) ?? Promise.resolve();
   const turn = before.then(work);
   const settled = turn.catch(() => undefined);
@@ -174,39 +188,29 @@ async function inTurn(owner: string, work: () => Promise<void>): Promise<void> {
   }
 }
 
-async function ensureRouter(owner: string, outside: HostNetwork): Promise<Router> {
+async function ensureRouter(state: State, owner: string, outside: HostNetwork): Promise<Router> {
   for (const router of await routersOf(owner)) {
     if (await isUsable(router)) return router;
-    await removeRouter(router);
+    await removeRouter(state, router);
   }
-  const slot = await claimSlot(owner);
+  const slot = await claimRouter(owner);
   const router = {
     slot,
-    path: join(ROUTERS, `${slot}.net`),
+    path: namespacePath(slot),
     outside: outside.path ?? null,
     resolvers: [...outside.resolvers],
     hosts: await listAddresses(outside.path),
     isReady: false,
   };
   try {
-    await writeFacts(router);
+    await writeRouter(router);
     await makeRouter(router);
-    await writeFacts({ ...router, isReady: true });
+    await writeRouter({ ...router, isReady: true });
     return router;
   } catch (error) {
-    await removeRouter(router);
+    await removeRouter(state, router);
     throw error;
   }
-}
-
-async function claimSlot(owner: string): Promise<number> {
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
-    const slot = randomInt(MAX_ROUTERS);
-    if (await tryClaim(ROUTERS, slot, owner)) return slot;
-  }
-  throw new SandboxError("resource_exhausted", "no number is free for a router", {
-    hint: `remove the links in ${ROUTERS} whose folder does not exist`,
-  });
 }
 
 async function makeRouter(router: Router): Promise<void> {
@@ -219,7 +223,7 @@ async function makeRouter(router: Router): Promise<void> {
   await changeLinks(path, routerLinks(router));
 }
 
-async function removeRouter(router: Router): Promise<void> {
+async function removeRouter({ programs }: State, router: Router): Promise<void> {
   const { slot, path, outside } = router;
   // Its namespace would live on in it.
   await programs.get(slot)?.stop();
@@ -228,53 +232,9 @@ async function removeRouter(router: Router): Promise<void> {
   if (outside === null || (await isMounted(outside))) await closeUplink(outside ?? undefined, slot);
   if (await isMounted(path)) await runProgram(["umount", path]);
   await rm(path, { force: true });
-  await rm(draftOf(factsPath(slot)), { force: true });
-  await rm(factsPath(slot), { force: true });
-  await releaseClaim(ROUTERS, slot);
-}
-
-/** Whether it was finished and its file still is a namespace, and not a file that somebody unmounted. */
-async function isUsable({ isReady, path }: Router): Promise<boolean> {
-  if (!isReady) return false;
-  try {
-    return (await statfs(path)).type === NAMESPACE_TYPE;
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
-    throw error;
-  }
+  await forgetRouter(slot);
 }
 
 async function isMounted(path: string): Promise<boolean> {
   return (await readMounts()).some(({ target }) => target === path);
-}
-
-async function routersOf(owner: string): Promise<Router[]> {
-  const slots = await claimsOf(ROUTERS, owner);
-  return Promise.all(slots.map(async (slot) => readRouter(slot)));
-}
-
-/** A claim without facts is a router of which nothing was made yet. */
-async function readRouter(slot: number): Promise<Router> {
-  const text = await readIfThere(factsPath(slot));
-  const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
-  const facts = parseFacts(text) ?? unmade;
-  return { slot, path: join(ROUTERS, `${slot}.net`), ...facts };
-}
-
-/** A file that is cut or was changed says nothing: its router is made anew. */
-function parseFacts(text: string | undefined): RouterFacts | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return factsSchema.parse(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
-
-async function writeFacts({ slot, path: _path, ...facts }: Router): Promise<void> {
-  await writeWhole(factsPath(slot), JSON.stringify(facts));
-}
-
-function factsPath(slot: number): string {
-  return join(ROUTERS, `${slot}.json`);
 }

@@ -3,6 +3,7 @@
  * the link of the default route where nothing forwarded before. All of it ends with the router.
  */
 
+import { BLOCKED_NETWORKS } from "./egress.ts";
 import {
   applyRules,
   changeLinks,
@@ -15,11 +16,11 @@ import {
   writeSettings,
   type NetworkPath,
 } from "./namespace.ts";
-import { uplinkLinks, uplinkName, uplinkRules, uplinkTable, type Uplink } from "./router-rules.ts";
+import { lines, uplinkAddresses, type Uplink } from "./router-rules.ts";
 
 /** This table says which link forwards because of us, and keeps it from forwarding for others. */
 const FORWARDING_TABLE = "sandbox_mcp_forwarding";
-/** Another instance may begin or end at the same moment; whoever looks last is right. */
+/** Another instance may begin or end at the same moment; the last check decides. */
 const MAX_ROUNDS = 5;
 
 /** Makes the link into the router's namespace; the rules are there before it. */
@@ -92,4 +93,62 @@ async function switchOff(outside: NetworkPath): Promise<void> {
 
 function forwardingPath(link: string): string {
   return `/proc/sys/net/ipv4/conf/${link}/forwarding`;
+}
+
+/**
+ * What the outside does with a router's packets: nothing of its own answers, only the router's own
+ * address goes on, and only answers come back. The rules are a table of our own, which goes whole.
+ */
+export function uplinkRules({ slot, resolvers }: Uplink): string {
+  const link = uplinkName(slot);
+  const servers = resolvers.map(
+    (address) =>
+      `    iifname "${link}" ip daddr ${address} meta l4proto { tcp, udp } th dport 53 accept\n`,
+  );
+  return `table inet ${uplinkTable(slot)} {
+  set never { type ipv4_addr; flags interval; elements = { ${BLOCKED_NETWORKS.join(", ")} }; }
+  chain local {
+    type filter hook prerouting priority raw; policy accept;
+    iifname "${link}" meta nfproto ipv6 drop
+    iifname "${link}" fib daddr type != unicast drop
+  }
+  chain input {
+    type filter hook input priority -10; policy accept;
+    iifname "${link}" drop
+  }
+  chain forward {
+    type filter hook forward priority -10; policy accept;
+    oifname "${link}" ct state established,related accept
+    oifname "${link}" drop
+    iifname "${link}" ip saddr != ${uplinkAddresses(slot).inner} drop
+    iifname "${link}" oifname "sbm*" drop
+${servers.join("")}    iifname "${link}" ip daddr @never drop
+  }
+  chain source {
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr ${uplinkAddresses(slot).inner} oifname != "${link}" masquerade
+  }
+}
+`;
+}
+
+/** Makes the link between router and outside; run outside. */
+function uplinkLinks(slot: number, router: string): string {
+  const name = uplinkName(slot);
+  return lines([
+    `link add name ${name} type veth peer name wan netns ${router}`,
+    `link set dev ${name} addrgenmode none`,
+    `addr add ${uplinkAddresses(slot).outer}/30 dev ${name}`,
+    `link set dev ${name} up`,
+  ]);
+}
+
+/** The link of a router, as the outside names it. */
+function uplinkName(slot: number): string {
+  return `sbm${slot}`;
+}
+
+/** The table of a router's link in the outside. */
+function uplinkTable(slot: number): string {
+  return `sandbox_mcp_${slot}`;
 }

@@ -6,8 +6,13 @@
 import { ID_RANGE } from "../../common/privilege.ts";
 import { DAEMON_DIRECTORY, initCommand } from "../daemon/daemon.ts";
 import type { ContainerLimits } from "../engine.ts";
-import { FILTER_ANNOTATION } from "./seccomp-cache.ts";
-import { createSeccompProfile } from "./seccomp.ts";
+import type { LauncherStep } from "./launcher.ts";
+import { createSeccompProfile, FILTER_ANNOTATION } from "./seccomp.ts";
+
+/** By the kernel's numbers. */
+const RLIMIT_CORE = "4";
+const RLIMIT_NOFILE = "7";
+const MAX_OPEN_FILES = "65536";
 
 /** What the bundle must know of the machine. */
 export interface BundleHost {
@@ -205,4 +210,15 @@ function createResources(limits: ContainerLimits, host: BundleHost): object {
     cpu: { quota: Math.round(limits.cpus * CPU_PERIOD_US), period: CPU_PERIOD_US },
     pids: { limit: limits.pids },
   };
+}
+
+/**
+ * The launcher's steps for limits that every process of a container has. The runtime inherits them:
+ * one that sets them on others would need the right to raise limits, which not every root has.
+ */
+export function limitSteps(): LauncherStep[] {
+  return [
+    ["limit", RLIMIT_CORE, "0"],
+    ["limit", RLIMIT_NOFILE, MAX_OPEN_FILES],
+  ];
 }

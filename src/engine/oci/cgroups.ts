@@ -200,7 +200,7 @@ function legacyStates(folder: string | undefined): States {
     thaw: async () => writeControl(stateFile, "THAWED"),
     kill: async () => {
       if (readKernelFile(stateFile) === undefined) return;
-      // A process list that was taken while frozen is complete: nobody can fork meanwhile.
+      // A process list that was taken while frozen is complete: no process can fork meanwhile.
       await writeControl(stateFile, "FROZEN");
       for (const pid of await processes()) signalProcess(Number(pid));
       await writeControl(stateFile, "THAWED");

@@ -2,12 +2,10 @@
 
 import { statfsSync, watch, type FSWatcher } from "node:fs";
 import { join } from "node:path";
-import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Usage } from "../engine.ts";
 import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
-import type { HostNetwork } from "../network/router.ts";
-import { setEgress } from "../network/set-egress.ts";
+import type { HostNetwork, Routers } from "../network/router.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
@@ -30,11 +28,12 @@ export interface ContainerParts {
   readonly outside: HostNetwork | undefined;
   /** Where the perl programs lie. */
   readonly perlDirectory: string;
+  readonly routers: Routers;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, perlDirectory } = parts;
+  const { directory, cgroup, outside, perlDirectory, routers } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   let { record } = parts;
   const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
@@ -46,8 +45,8 @@ export function openContainer(parts: ContainerParts): Container {
     get level() {
       return record.level;
     },
-    network: parts.outside === undefined ? "loopback" : "routed",
-    setEgress: async (egress) => setEgress({ directory, record, outside: parts.outside }, egress),
+    network: outside === undefined ? "loopback" : "routed",
+    setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),
     dialPublic: async (signal) => dialPublicSocket(directory, signal),
     dialControl: async (signal) => dialControlSocket(directory, signal),
@@ -57,14 +56,14 @@ export function openContainer(parts: ContainerParts): Container {
       return record.isHalted;
     },
     async halt() {
-      // First the record: whoever finds the folder after a crash finishes what was begun.
+      // First the record: a process that finds the folder after a crash finishes the halt.
       const halted = { ...record, isHalted: true };
       await writeRecord(directory, halted);
       record = halted;
       life?.[Symbol.dispose]();
       life = undefined;
       await step("halt.recorded");
-      await haltContainer(directory, cgroup);
+      await haltContainer(directory, cgroup, routers);
     },
     async boot(spec, signal) {
       record = await parts.boot(spec, signal);
@@ -77,7 +76,9 @@ export function openContainer(parts: ContainerParts): Container {
       }),
     [Symbol.asyncDispose]: async () => {
       life?.[Symbol.dispose]();
-      removal ??= removeContainer(directory, cgroup).finally(() => resolve({ reason: "killed" }));
+      removal ??= removeContainer(directory, cgroup, routers).finally(() =>
+        resolve({ reason: "killed" }),
+      );
       await removal;
     },
   };
@@ -129,11 +130,4 @@ function watchEvents(cgroup: Cgroup, onChange: () => void): FSWatcher | undefine
   // The folder goes with the container; a watch that fails otherwise leaves the timer.
   watcher.on("error", () => watcher.close());
   return watcher;
-}
-
-/** @throws SandboxError invalid_argument for an id that could not be a cgroup's name. */
-export function checkId(id: string): void {
-  if (!/^[a-z0-9]{1,64}$/.test(id)) {
-    throw new SandboxError("invalid_argument", `not a container id: ${JSON.stringify(id)}`);
-  }
 }

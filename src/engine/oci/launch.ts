@@ -1,45 +1,43 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
-import { basename, isAbsolute, join, normalize } from "node:path";
+import { basename, join } from "node:path";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
-import { quoteUntrusted } from "../../common/log.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Container, ContainerSpec, IsolationLevel } from "../engine.ts";
 import { claimIds } from "../host/id-ranges.ts";
 import { runProgram } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
-import { nameServers } from "../network/router-rules.ts";
-import type { HostNetwork } from "../network/router.ts";
-import { setEgress } from "../network/set-egress.ts";
-import type { BlankDisks } from "../storage/blank-disk.ts";
-import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "../storage/disk.ts";
+import { resolverFile } from "../network/router-rules.ts";
+import type { HostNetwork, Routers } from "../network/router.ts";
+import {
+  type BlankDisks,
+  DISK_NAMES,
+  firstDiskSteps,
+  makeDisk,
+  mountDisk,
+  STACKS,
+} from "../storage/disk.ts";
 import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "../storage/rootfs.ts";
 import { bindFault } from "./bind-paths.ts";
-import { createBundle } from "./bundle.ts";
+import { createBundle, limitSteps } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
-import { checkId, openContainer } from "./container.ts";
-import { readLevel, requireLevel } from "./isolation-level.ts";
+import { checkSpec } from "./container-spec.ts";
+import { openContainer } from "./container.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
-import { limitSteps } from "./process-limits.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./remove-container.ts";
-import type { SeccompCache } from "./seccomp-cache.ts";
-import { verifyMounts } from "./verify-mounts.ts";
+import type { SeccompCache } from "./seccomp.ts";
+import { readLevel, requireLevel, verifyMounts } from "./verify-container.ts";
 
 const CGROUP_FOLDER = "/sys/fs/cgroup";
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
 const BIND_STEP = "launcher: bind path:";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
-/** Below this no file system fits; above it an ext4 image does not either. */
-const DISK_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
-const MEMORY_MB = { min: 16, max: 4 * 1024 * 1024 } as const;
-const CPUS = { min: 0.01, max: 1024 } as const;
-const PIDS = { min: 8, max: 1_000_000 } as const;
-
 /** The runtime that was chosen. */
 export interface RuntimeChoice {
   /** Path of its program. */
@@ -56,6 +54,7 @@ export interface LaunchContext extends RuntimeChoice {
   readonly perlDirectory: string;
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
+  readonly routers: Routers;
   readonly filters: SeccompCache;
   readonly blanks: BlankDisks;
 }
@@ -79,17 +78,17 @@ export async function startContainer(
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
     const { directory, layers, limits } = spec;
-    const { blanks, outside, perlDirectory } = context;
+    const { blanks, outside, perlDirectory, routers } = context;
     const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
-    const resolver = outside && resolverOf(outside);
+    const resolver = outside && resolverFile(outside.resolvers.length);
     const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
     const claim = { spec, idBase, cgroup };
     const record = await launch(context, { claim, disk, diskSteps }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { spec: anew, idBase, cgroup }, limit);
-    return openContainer({ directory, record, cgroup, boot, outside, perlDirectory });
+    return openContainer({ directory, record, cgroup, boot, outside, perlDirectory, routers });
   } catch (error) {
-    await cleanUp(spec.directory, { cgroup, reason: error });
+    await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
   }
 }
@@ -115,7 +114,7 @@ export async function bootContainer(
     await checkBinds(spec.binds ?? [], layers);
     return await launch(context, { claim, disk: Promise.resolve(), diskSteps: [] }, signal);
   } catch (error) {
-    await haltContainer(spec.directory, cgroup);
+    await haltContainer(spec.directory, cgroup, context.routers);
     throw toSandboxError(error, "container did not start");
   }
 }
@@ -154,19 +153,19 @@ async function launch(
   const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
   await writeRecord(spec.directory, record);
   await step("launch.recorded");
-  const { outside } = context;
-  await setEgress({ directory: spec.directory, record, outside }, spec.egress);
+  const { outside, routers } = context;
+  await routers.setEgress({ directory: spec.directory, record, outside }, spec.egress);
   await step("launch.connected");
   return record;
 }
 
 /** A clean-up that fails must not hide why it was needed. */
 async function cleanUp(
-  directory: string,
-  failed: { readonly cgroup: Cgroup; readonly reason: unknown },
+  { routers }: LaunchContext,
+  failed: { readonly spec: ContainerSpec; readonly cgroup: Cgroup; readonly reason: unknown },
 ): Promise<void> {
   try {
-    await removeContainer(directory, failed.cgroup);
+    await removeContainer(failed.spec.directory, failed.cgroup, routers);
   } catch (error) {
     const cause = new AggregateError([failed.reason, error], "start and clean-up failed");
     throw new SandboxError("internal", `clean-up failed: ${errorText(error)}`, { cause });
@@ -180,29 +179,6 @@ async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
   if (failure !== undefined) throw failure.reason;
 }
 
-function checkSpec(spec: ContainerSpec): void {
-  checkId(spec.id);
-  if (!isAbsolute(spec.directory) || normalize(spec.directory) !== spec.directory) {
-    throw new SandboxError("internal", `not a plain absolute path: ${spec.directory}`);
-  }
-  if (!/^[a-z0-9][a-z0-9-]{0,62}$/.test(spec.hostname)) {
-    throw new SandboxError("invalid_argument", `not a host name: ${JSON.stringify(spec.hostname)}`);
-  }
-  checkLimit("memoryMb", spec.limits.memoryMb, MEMORY_MB);
-  checkLimit("cpus", spec.limits.cpus, CPUS);
-  checkLimit("diskMb", spec.limits.diskMb, DISK_MB);
-  checkLimit("pids", spec.limits.pids, PIDS);
-}
-
-function checkLimit(name: string, value: number, bounds: { min: number; max: number }): void {
-  const isWhole = name === "cpus" || Number.isInteger(value);
-  if (isWhole && value >= bounds.min && value <= bounds.max) return;
-  throw new SandboxError(
-    "invalid_argument",
-    `${name} is ${value}, must be ${bounds.min} to ${bounds.max}`,
-  );
-}
-
 async function makeFolder(directory: string): Promise<void> {
   try {
     await mkdir(directory, { mode: 0o700 });
@@ -212,13 +188,6 @@ async function makeFolder(directory: string): Promise<void> {
       cause: error,
     });
   }
-}
-
-/** What programs inside ask for names; what a template says of it is void. */
-function resolverOf({ resolvers }: HostNetwork): string {
-  return nameServers(resolvers.length)
-    .map((server) => `nameserver ${server}\n`)
-    .join("");
 }
 
 /** A container that is being started, and what it has already. */

@@ -62,7 +62,7 @@ export type LauncherStep =
   | readonly ["netns", path: string]
   /** A limit of this process and of what it becomes, by the kernel's number; never raised. */
   | readonly ["limit", resource: string, value: string]
-  /** Opens a program that `run` starts although whoever it becomes may not find its path. */
+  /** Opens a program that `run` starts although the user that it becomes may not find its path. */
   | readonly ["open", path: string]
   /** Gives up root for good: this user and group, no others, and no way to more rights. */
   | readonly ["become", id: string]

@@ -1,23 +1,25 @@
 /** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
 
-import { isAbsolute, join, normalize } from "node:path";
+import { join } from "node:path";
 import { cleanUp } from "../../common/clean-up.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine } from "../engine.ts";
 import { holdIds } from "../host/id-ranges.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
-import { createBlankDisks } from "../storage/blank-disk.ts";
+import { createRouters } from "../network/router.ts";
+import { createBlankDisks } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { readRecord, readStartTicks } from "./container-record.ts";
-import { checkId, openContainer, type ContainerParts } from "./container.ts";
+import { checkId, checkPlace } from "./container-spec.ts";
+import { openContainer, type ContainerParts } from "./container.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
-import { createSeccompCache } from "./seccomp-cache.ts";
+import { createSeccompCache } from "./seccomp.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
@@ -33,7 +35,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     const running = (known ??= probeMachine(probing, freshness));
     try {
       const result = await running;
-      // A machine that is mended meanwhile is looked at again.
+      // A machine that was repaired meanwhile is probed again.
       if (!result.report.isUsable) known = undefined;
       return result;
     } catch (error) {
@@ -44,6 +46,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const filters = createSeccompCache();
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
+  const routers = createRouters();
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
     if (freshness === "fresh") egress = undefined;
@@ -57,7 +60,11 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       readCgroupHost(),
       support(),
     ]);
-    return { ...choice, cgroups, daemon, perlDirectory, outside, filters, blanks };
+    return { ...choice, cgroups, daemon, perlDirectory, outside, routers, filters, blanks };
+  };
+  const remove = async (id: string, directory: string): Promise<void> => {
+    const cgroup = openCgroup(await readCgroupHost(), id, directory);
+    await removeContainer(directory, cgroup, routers);
   };
   return {
     name: "oci",
@@ -71,22 +78,16 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       makeLayer(directory, async (draft) => squashInto(draft, { layers, kept, perlDirectory })),
     prune: async (directories, tell) => {
       const names = await findDeadProbes(options.home);
-      const remove = async (id: string) => {
-        const directory = join(options.home, id);
-        await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
-      };
-      const probes = await cleanUp({ kind: "tool", names, remove }, tell);
+      const removeProbe = async (id: string) => remove(id, join(options.home, id));
+      const probes = await cleanUp({ kind: "tool", names, remove: removeProbe }, tell);
       const current = await locateDaemon(options.home, options.daemon);
       const daemons = await pruneDaemons(current, directories, tell);
       const drafts = await removeDeadDaemons(options.home, tell);
       return [...probes, ...daemons, ...drafts];
     },
     remove: async (id, directory) => {
-      checkId(id);
-      if (!isAbsolute(directory) || normalize(directory) !== directory) {
-        throw new SandboxError("internal", `not a plain absolute path: ${directory}`);
-      }
-      await removeContainer(directory, openCgroup(await readCgroupHost(), id, directory));
+      checkPlace(id, directory);
+      await remove(id, directory);
     },
   };
 }
@@ -109,10 +110,10 @@ async function adoptContainer(
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
   const cgroup = openCgroup(await readCgroupHost(), id, directory);
-  const { outside, perlDirectory } = await launchContext();
+  const { outside, perlDirectory, routers } = await launchContext();
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
-  const parts = { directory, record, cgroup, boot, outside, perlDirectory };
+  const parts = { directory, record, cgroup, boot, outside, perlDirectory, routers };
   if (record.isHalted) return adoptHalted(parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;
@@ -120,8 +121,8 @@ async function adoptContainer(
 
 /** Finishes the halt, should the process that began it have died; keeps its ids after a restart. */
 async function adoptHalted(parts: ContainerParts): Promise<Container | undefined> {
-  const { directory, record, cgroup } = parts;
+  const { directory, record, cgroup, routers } = parts;
   if (!(await holdIds(directory, record.idBase))) return undefined;
-  await haltContainer(directory, cgroup);
+  await haltContainer(directory, cgroup, routers);
   return openContainer(parts);
 }

@@ -52,7 +52,10 @@ export function probeKey(options: ProbeOptions, candidates: readonly string[]): 
     const { size, mtimeMs } = statSync(path);
     return [path, size, mtimeMs];
   });
-  return JSON.stringify([PROBE_VERSION, release(), boot, options, programs]);
+  // These and no others: an engine's further options change nothing about the probe.
+  const { home, runtime, namespaceFault, daemon, requireLevel } = options;
+  const asked = { home, runtime, namespaceFault, daemon, requireLevel };
+  return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs]);
 }
 
 /** What a probe with these options would find without trying anything; undefined if it would try. */

@@ -4,9 +4,9 @@
  */
 
 import { join } from "node:path";
+import { withDeadline } from "../../common/clock.ts";
 import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
-import { withDeadline } from "../../common/lifetime.ts";
-import { quoteUntrusted } from "../../common/log.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon, type DaemonSources } from "../daemon/daemon.ts";
 import {
   ISOLATION_LEVELS,
@@ -17,13 +17,14 @@ import {
 } from "../engine.ts";
 import { holdLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
-import { createBlankDisks } from "../storage/blank-disk.ts";
+import { createRouters } from "../network/router.ts";
+import { createBlankDisks } from "../storage/disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
-import { createSeccompCache } from "./seccomp-cache.ts";
+import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -155,6 +156,7 @@ async function tryRuntime(
       filters: createSeccompCache(),
       blanks: createBlankDisks(perlDirectory),
       outside: undefined,
+      routers: createRouters(),
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
     return { choice: { runtime, level }, version, check };

@@ -79,7 +79,7 @@ async function namespaceOf(pid: number): Promise<string | undefined> {
   try {
     return await readlink(`/proc/${pid}/ns/pid`);
   } catch (error) {
-    // EACCES: of somebody else.
+    // EACCES: of another user.
     if (["ENOENT", "ESRCH", "EACCES"].includes(causeCode(error) ?? "")) return undefined;
     throw error;
   }

@@ -7,7 +7,7 @@ import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import { releaseIds } from "../host/id-ranges.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
-import { disconnectSender } from "../network/router.ts";
+import type { Routers } from "../network/router.ts";
 import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
 import type { Cgroup } from "./cgroups.ts";
 import { PROCESS_NAME, RECORD_NAME } from "./container-record.ts";
@@ -27,11 +27,15 @@ const REMOVABLE = [...OF_A_RUN, draftOf(PROCESS_NAME), RECORD_NAME, draftOf(RECO
  * Ends the container's processes and takes away what belongs to its run; disk, ids and record
  * stay. What was written is durable then. Idempotent.
  */
-export async function haltContainer(directory: string, cgroup: Cgroup): Promise<void> {
+export async function haltContainer(
+  directory: string,
+  cgroup: Cgroup,
+  routers: Routers,
+): Promise<void> {
   try {
     await cgroup.kill();
     await step("halt.killed");
-    await disconnectSender(directory);
+    await routers.disconnect(directory);
     await unmountBelow(directory);
     await step("halt.unmounted");
     await syncDisk(directory);
@@ -49,12 +53,16 @@ export async function haltContainer(directory: string, cgroup: Cgroup): Promise<
  * A file that is not the engine's stays, and its folder with it.
  * @throws SandboxError deadline_exceeded when a process does not end, internal when a file stays.
  */
-export async function removeContainer(directory: string, cgroup: Cgroup): Promise<void> {
+export async function removeContainer(
+  directory: string,
+  cgroup: Cgroup,
+  routers: Routers,
+): Promise<void> {
   try {
     await cgroup.kill();
     await step("removal.killed");
     // After the last process, and before the number of its ids is free for another container.
-    await disconnectSender(directory);
+    await routers.disconnect(directory);
     await step("removal.disconnected");
     await unmountBelow(directory);
     await step("removal.unmounted");

@@ -90,7 +90,7 @@ function checkPrivilege(fault = "no user namespace"): EngineCheck {
   return { name, outcome: "missing", detail: fault, remedy: "mend that, or run as root" };
 }
 
-/** A check that holds, or the command that mends it. */
+/** A check that holds, or the command that fixes it. */
 function check(name: string, detail: string, held: true | string): EngineCheck {
   if (held === true) return { name, outcome: "ok", detail };
   return { name, outcome: "missing", detail, remedy: held };

@@ -1,4 +1,4 @@
-/** What the engine keeps in a home for itself, and how it is told from what nobody needs any more. */
+/** What the engine keeps in a home for itself, and how it is told from what is no longer needed. */
 
 import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
@@ -15,7 +15,7 @@ export const DAEMONS = "daemon";
 /** The container of a probe is named for the process that tries the machine. */
 const PROBE_PATTERN = /^probe([0-9]+)x[0-9a-f]{16}$/;
 
-/** Whoever makes a folder, or is about to start a container with it, is done by then. */
+/** A process that makes a folder, or starts a container with it, is done by then. */
 const MIN_AGE_MS = 60 * 60_000;
 
 /** An id for the container of a probe by this process. */
@@ -49,7 +49,7 @@ export async function pruneDaemons(
     const record = await readRecord(directory);
     // A start is under way: it uses the current one, or another program's.
     if (record === undefined) continue;
-    // It runs one, and nobody knows which.
+    // It runs one, and which one is not known.
     if (record.daemon === "") return [];
     kept.add(record.daemon);
   }
@@ -61,7 +61,7 @@ export async function pruneDaemons(
   return cleanUp({ kind: "tool", names: unused, remove }, tell);
 }
 
-/** One that another clean-up took meanwhile is nobody's any more. */
+/** One that another clean-up took meanwhile is not old. */
 async function isOld(path: string): Promise<boolean> {
   const entry = await stat(path).catch(() => undefined);
   return entry !== undefined && Date.now() - entry.mtimeMs >= MIN_AGE_MS;

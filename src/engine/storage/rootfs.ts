@@ -6,10 +6,9 @@
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
-import { ID_RANGE } from "../../common/privilege.ts";
-import { isRootless } from "../../common/privilege.ts";
+import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import type { Bind, Layer } from "../engine.ts";
-import { RUN_DIRECTORY } from "../host/claims.ts";
+import { RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { bindFault, cleanBindPath, findOverlap, findPathFault } from "../oci/bind-paths.ts";
 import type { LauncherStep } from "../oci/launcher.ts";
 import { STACKS } from "./disk.ts";
@@ -195,14 +194,14 @@ function daemonSteps(daemon: string): LauncherStep[] {
     ["clone", daemon, "code"],
     ["mkdir", "none"],
     ["mkdir", "daemon"],
-    // An overlay that nobody writes to needs two trees.
+    // An overlay without a writable layer needs two trees.
     ["mount", "overlay", "daemon", "lowerdir=code:none"],
   ];
 }
 
 /**
  * Binds are mounted by the launcher, not by the runtime, which follows links inside the root. The
- * folders on the way lie in the container's own root, which nobody else can change meanwhile.
+ * folders on the way lie in the container's own root, which nothing else can change meanwhile.
  */
 function bindSteps({ binds = [], idBase, isMapped }: StageOptions): LauncherStep[] {
   const ids = isMapped ? "mapped" : "plain";

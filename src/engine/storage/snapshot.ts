@@ -1,5 +1,5 @@
 /**
- * Copies a container's writable layer, with plain ids, while its programs run; they stand still
+ * Copies a container's writable layer, with plain ids, while its programs run; they are frozen
  * only for what they changed during the copy.
  */
 
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
-import { RUN_DIRECTORY } from "../host/claims.ts";
+import { RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import type { Cgroup } from "../oci/cgroups.ts";
@@ -16,7 +16,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 import { TREES } from "./layers.ts";
 
-/** Disks have gigabytes; a copy that takes longer than this stands still. */
+/** Disks have gigabytes; a copy that takes longer than this is stuck. */
 const COPY_TIMEOUT_MS = 10 * 60_000;
 
 /** What the copier says when little is left to copy, and what it waits for then. */
@@ -79,7 +79,7 @@ function tooLongFault(cause: unknown): SandboxError {
   );
 }
 
-/** Processes stand still for the work; those of a paused container still do after it. */
+/** The container is frozen for the work; a paused one stays frozen after it. */
 async function standStill(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();

@@ -103,7 +103,7 @@ async function runInside(
   program: readonly [string, ...string[]],
 ): Promise<void> {
   const names = all.map((_path, index) => `l${index}`);
-  // An overlay that nobody writes to needs two trees.
+  // An overlay without a writable layer needs two trees.
   const below = (count: number) => [...names.slice(0, count).toReversed(), "empty"].join(":");
   const marks = isRootless() ? "userxattr" : "redirect_dir=on,metacopy=off,index=off";
   const upper = `upperdir=disk/${TREES[tree]},workdir=disk/work`;

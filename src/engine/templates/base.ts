@@ -1,18 +1,20 @@
-/** The `base` template: a Debian root file system of its own, made once by mmdebstrap. */
+/**
+ * The `base` template: a Debian root file system of its own, made once by mmdebstrap. Where no mount
+ * can show its files with a container's ids, their owners are moved instead.
+ */
 
 import { createHash } from "node:crypto";
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { chmod, lchown, lstat, mkdir, opendir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
-import { quoteUntrusted } from "../../common/log.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { INSTALL } from "../oci/requirements.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
-import { shiftIds } from "../storage/shift-ids.ts";
 import { readAccounts, redactSources, writeSettings } from "./settings.ts";
 
 /** What every sandbox has besides the essential packages. */
@@ -136,10 +138,38 @@ async function bootstrap(build: {
 async function settle(root: string): Promise<void> {
   await writeSettings(root, await readAccounts(root));
   await redactSources(root);
-  // A sandbox gets its own device folder; nodes in a layer serve nobody.
+  // A sandbox gets its own device folder; nodes in a layer have no use.
   const devices = join(root, "dev");
   for (const name of await readdir(devices)) {
     await rm(join(devices, name), { recursive: true, force: true });
   }
   await mkdir(join(root, "run"), { recursive: true });
+}
+
+/** Giving a file away takes these from it. */
+const SET_ID_BITS = 0o6000;
+const MODE_BITS = 0o7777;
+
+/** Adds `by` to the user and group of everything in a tree that nothing else changes meanwhile. */
+export async function shiftIds(root: string, by: number): Promise<void> {
+  const seen = new Set<bigint>();
+  const folders = [root];
+  await shiftEntry(root, by, seen);
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    for await (const entry of await opendir(folder)) {
+      const path = join(folder, entry.name);
+      await shiftEntry(path, by, seen);
+      if (entry.isDirectory()) folders.push(path);
+    }
+  }
+}
+
+/** A file with several names is moved once. */
+async function shiftEntry(path: string, by: number, seen: Set<bigint>): Promise<void> {
+  const entry = await lstat(path, { bigint: true });
+  if (seen.has(entry.ino)) return;
+  if (entry.nlink > 1n && !entry.isDirectory()) seen.add(entry.ino);
+  await lchown(path, Number(entry.uid) + by, Number(entry.gid) + by);
+  const mode = Number(entry.mode) & MODE_BITS;
+  if ((mode & SET_ID_BITS) !== 0 && !entry.isSymbolicLink()) await chmod(path, mode);
 }

@@ -1,6 +1,6 @@
 /**
  * The `host` template: this machine's `/usr` read-only below a fresh root. The rest of the root is
- * an allow-list copy of what programs need, of files that everybody may read. People's accounts,
+ * an allow-list copy of what programs need, of files that are readable by all. People's accounts,
  * keys, passwords and `/usr/local`, where administrators keep private things, are not in it.
  */
 
@@ -182,7 +182,7 @@ async function copyLink(name: string, root: string): Promise<void> {
   await symlink(target, join(root, name));
 }
 
-/** Copies what everybody may read; links stay links, owners become root. */
+/** Copies what is readable by all; links stay links, owners become root. */
 async function copyReadable(path: string, root: string): Promise<void> {
   const target = join(root, path);
   const source = `/${path}`;

@@ -3,8 +3,8 @@
 import type { CallOptions } from "../../client/access.ts";
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
@@ -81,7 +81,6 @@ async function named<T>(composing: Promise<T>, wish: Wish): Promise<T> {
 async function findMissing({ sandbox, sources, options }: Wish): Promise<string | undefined> {
   for (const source of sources) {
     try {
-      // oxlint-disable-next-line no-await-in-loop
       await sandbox.filesystem.stat(source, options);
     } catch (error) {
       if (error instanceof SandboxError && error.code === "not_found") return source;

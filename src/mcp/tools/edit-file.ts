@@ -2,8 +2,8 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";

@@ -1,7 +1,7 @@
 /** Tool: copies of a running sandbox. */
 
-import { cutText, oneLine } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";

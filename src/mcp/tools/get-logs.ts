@@ -1,7 +1,7 @@
 /** Tool: the service's log of a sandbox. */
 
-import { cutText, oneLine, sliceText } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { LogsBody } from "../../wire/control.ts";
 import { expiryFact } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";

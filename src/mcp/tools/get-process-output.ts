@@ -113,7 +113,6 @@ async function waitForNews(capture: ProcessView, wish: Wish, context: ToolContex
   const patience = timeLimit(context.clock, wish.wait_seconds * 1_000, context.signal);
   while (isQuiet()) {
     if (patience.aborted || context.signal.aborted) return;
-    // oxlint-disable-next-line no-await-in-loop
     await capture.changed(patience);
   }
 }

@@ -1,8 +1,8 @@
 /** Tool: lists a directory. */
 
 import type { Entry } from "../../client/filesystem.ts";
-import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";

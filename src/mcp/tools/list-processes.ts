@@ -1,7 +1,7 @@
 /** Tool: what runs in a sandbox. */
 
-import { cutText, oneLine } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import { expiryField } from "../expiry.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";

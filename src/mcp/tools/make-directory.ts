@@ -1,8 +1,8 @@
 /** Tool: makes a directory. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";

@@ -3,8 +3,8 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { FileSlice } from "../../client/files.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { countUnsafe, escapeUnsafe, quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
 import { hinted, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../expiry.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";

@@ -3,8 +3,8 @@
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { quoteName } from "../../common/plain-text.ts";
 import { z } from "../../common/schema.ts";
+import { quoteName } from "../../common/untrusted-text.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { timeLimit, type Capture } from "../capture.ts";
 import { withHints } from "../error-hints.ts";

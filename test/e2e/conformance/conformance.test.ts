@@ -49,7 +49,6 @@ async function runSuite(url: string, revision: string, flags: readonly string[] 
 test("every required scenario passes with the fixtures", async () => {
   await using serve = await startServe(["--conformance", "--pool", "0"]);
   for (const { revision, scenarios } of REVISIONS) {
-    // oxlint-disable-next-line no-await-in-loop
     const { code, passed, failed } = await runSuite(serve.url, revision);
     expect({ revision, code, passed, failed }).toEqual({
       revision,
@@ -65,7 +64,6 @@ test("the plain server fails only what needs a fixture", async () => {
   await using proxy = await startKeyedProxy(serve.url, serve.apiKey);
   for (const { revision } of REVISIONS) {
     const list = join(import.meta.dirname, `plain-${revision}.yaml`);
-    // oxlint-disable-next-line no-await-in-loop
     const found = await runSuite(proxy.url, revision, ["--expected-failures", list]);
     expect(found).toMatchObject({ code: 0, summary: expect.stringContaining(BASELINE_HELD) });
   }
@@ -87,9 +85,7 @@ test("without the flag nobody is let in without a key", async () => {
   expect([reply.status, reply.headers.get("www-authenticate")]).toEqual([401, "Bearer"]);
   // A host that looks for a login finds none, instead of a second refusal.
   for (const path of ["/.well-known/oauth-protected-resource/mcp", "/register"]) {
-    // oxlint-disable-next-line no-await-in-loop
     const probe = await fetch(`${serve.url}${path}`);
-    // oxlint-disable-next-line no-await-in-loop
     expect([probe.status, await probe.json()]).toEqual([404, { error: "not_found" }]);
   }
 });

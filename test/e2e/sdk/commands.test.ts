@@ -108,7 +108,6 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     expect(await say("id -nG")).toMatch(/\bsudo\b/);
     await sandbox.files.makeDir("nextapp");
     for (const cwd of ["~/nextapp", "nextapp", "/home/user/nextapp"]) {
-      // oxlint-disable-next-line no-await-in-loop -- one sandbox, one after the other
       expect((await sandbox.commands.run("pwd", { cwd })).stdout).toBe("/home/user/nextapp\n");
     }
   });

@@ -168,7 +168,6 @@ describe.each(CODECS)("$codec", ({ useBinaryFormat }) => {
       ],
     ];
     const outcomes = [];
-    // oxlint-disable-next-line no-await-in-loop
     for (const [call] of cases) outcomes.push(await faultOf(call()));
     expect(outcomes).toEqual(cases.map(([, code, message]) => [code, message]));
     const closed = async () => processes.sendSignal({ process: byPid(pid), signal: 0 });

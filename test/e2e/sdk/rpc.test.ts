@@ -131,7 +131,6 @@ describe.each(CODECS)("$codec", ({ useBinaryFormat }) => {
       processes.start({ process: { cmd: "/bin/sh", args: ["-c", "exit 5"] }, tag: "over" }),
     );
     for (const process of [byPid(pid), byTag("over")]) {
-      // oxlint-disable-next-line no-await-in-loop
       const late = await collect(processes.connect({ process }));
       expect([late.pid, late.kinds, late.end.exitCode]).toEqual([pid, ["start", "end"], 5]);
     }

@@ -177,7 +177,6 @@ describe.each(RELEASES)("e2b $release, secured", ({ sdk }) => {
     const more = value === undefined ? {} : { "x-access-token": value };
     for (const path of ["/init", "/init/", "//init", "/files/../init"]) {
       const init = { ...addressed(more), method: "POST", body: "{}" };
-      // oxlint-disable-next-line no-await-in-loop
       const reply = await open(`${service.sandboxUrl}${path}`, init);
       expect(reply).toMatchObject({
         status: 404,

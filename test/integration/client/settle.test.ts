@@ -157,9 +157,7 @@ test("the generation that a service knows is asked first from then on", async ()
   });
   const { control, recorder } = started;
   for (let count = 0; count < 2; count += 1) {
-    // oxlint-disable-next-line no-await-in-loop
     await control.create({ templateID: "base" }, signal);
-    // oxlint-disable-next-line no-await-in-loop
     await control.connect("i1", 60, signal);
   }
   expect(recorder.requests.map(({ url }) => url)).toEqual([

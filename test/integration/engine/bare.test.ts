@@ -1,12 +1,15 @@
-/** The engine without isolation, with a daemon of a few lines in the place of the real one. */
+/** The engine without isolation: the suite of all engines, and a daemon of a few lines. */
 
-import { access } from "node:fs/promises";
+import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
-import { join } from "node:path";
+import { userInfo } from "node:os";
+import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
+import { describeEngine, type EngineHost } from "../../suites/engine.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 /** Answers on both sockets with the number of the descriptor, and joins tunnels to TCP ports. */
@@ -27,21 +30,50 @@ control.listen({ fd: 4 });
 
 const LIMITS = { memoryMb: 64, cpus: 1, diskMb: 64, pids: 64 };
 
-async function startContainer(directory: string, daemon = DAEMON) {
+function specOf(directory: string) {
+  const rest = { layers: [], limits: LIMITS, hostname: "sandbox", egress: "none" as const };
+  return { id: "one", directory, ...rest };
+}
+
+async function startContainer(directory: string) {
   const engine = createBareEngine({
-    command: [process.execPath, "-e", daemon],
+    command: [process.execPath, "-e", DAEMON],
     perlDirectory: PERL_DIRECTORY,
   });
-  const spec = {
-    id: "one",
-    directory,
-    layers: [],
-    limits: LIMITS,
-    hostname: "sandbox",
-    egress: "none" as const,
-  };
-  return engine.create(spec, new AbortController().signal);
+  return engine.create(specOf(directory), new AbortController().signal);
 }
+
+async function startBareHost(): Promise<EngineHost> {
+  const folder = await makeTempFolder();
+  const bundle = resolve(import.meta.dirname, "../../../dist/envd.cjs");
+  const engine = createBareEngine({
+    command: [process.execPath, bundle],
+    perlDirectory: PERL_DIRECTORY,
+  });
+  const place = (id: string) => join(folder.path, id);
+  let count = 0;
+  return {
+    engine,
+    user: userInfo().username,
+    directoryOf: place,
+    specOf: (id) => ({ ...specOf(place(id)), id }),
+    async create({ signal = new AbortController().signal } = {}) {
+      count += 1;
+      const id = `c${count}`;
+      return engine.create({ ...specOf(place(id)), id }, signal);
+    },
+    async endInit(container) {
+      await initDaemon(container);
+      // The daemon is the parent of what it starts; the reply ends with it.
+      await runInside(container, "kill -TERM $PPID", userInfo().username).catch(() => undefined);
+    },
+    [Symbol.asyncDispose]: async () => folder[Symbol.asyncDispose](),
+  };
+}
+
+describe("the bare engine", () => {
+  describeEngine(startBareHost);
+});
 
 async function ask(socket: Socket): Promise<string> {
   socket.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -55,7 +87,7 @@ test("both sockets and any port are reached", async () => {
   expect(await ask(await container.dialPublic(signal))).toContain("three");
   expect(await ask(await container.dialControl(signal))).toContain("four");
   const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
+  await once(server, "listening");
   const address = server.address();
   const port = typeof address === "object" ? (address?.port ?? 0) : 0;
   expect(await text(await container.dial(port, signal))).toBe("hello");
@@ -68,27 +100,4 @@ test("a path longer than a socket address is reached all the same", async () => 
   await using container = await startContainer(join(folder.path, "c".repeat(200)));
   const { signal } = new AbortController();
   expect(await ask(await container.dialControl(signal))).toContain("four");
-});
-
-test("its end removes the folder and tells the reason", async () => {
-  await using folder = await makeTempFolder();
-  const directory = join(folder.path, "c");
-  const container = await startContainer(directory);
-  await container[Symbol.asyncDispose]();
-  expect(await container.exit).toEqual({ reason: "killed" });
-  await expect(access(directory)).rejects.toMatchObject({ code: "ENOENT" });
-});
-
-test("a daemon that ends by itself ends the container", async () => {
-  await using folder = await makeTempFolder();
-  await using container = await startContainer(join(folder.path, "c"), "process.exit(0)");
-  expect(await container.exit).toEqual({ reason: "init ended" });
-});
-
-test.for([0, -1, 65_536, 1.5])("%d is no port", async (port) => {
-  await using folder = await makeTempFolder();
-  await using container = await startContainer(join(folder.path, "c"));
-  await expect(container.dial(port, new AbortController().signal)).rejects.toMatchObject({
-    code: "invalid_argument",
-  });
 });

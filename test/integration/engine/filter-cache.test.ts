@@ -3,7 +3,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createSeccompCache } from "../../../src/engine/oci/seccomp-cache.ts";
+import { createSeccompCache } from "../../../src/engine/oci/seccomp.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a filter that did not take hold on its process is never used again", async () => {

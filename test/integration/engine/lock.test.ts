@@ -7,9 +7,8 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { removeDeadDrafts } from "../../../src/engine/host/drafts.ts";
+import { createOnce, removeDeadDrafts } from "../../../src/engine/host/drafts.ts";
 import { holdLock, tryLock, withLock } from "../../../src/engine/host/lock.ts";
-import { createOnce } from "../../../src/engine/host/once.ts";
 import { findMade, MADE, MADE_FILES } from "../../support/once-maker.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -55,7 +55,6 @@ test("a large file is read in parts that end with lines", async () => {
   let offset = 0;
   let joined = "";
   for (let count = 0; count < 20 && joined.length < content.length; count += 1) {
-    // oxlint-disable-next-line no-await-in-loop
     const { text } = await call("read_file", { path, offset, limit: 1_000 });
     joined += /--- content\n([^]*)--- end$/.exec(text)?.[1] ?? "";
     offset = Number(/next_offset: ([0-9]+)/.exec(text)?.[1] ?? offset);
@@ -101,7 +100,6 @@ test("a directory is listed in pages", async () => {
   await using world = await startMcpWorld();
   const { at, call } = await startCalls(world);
   for (const name of ["d/a", "d/b/c", "d/e"]) {
-    // oxlint-disable-next-line no-await-in-loop
     await call("write_file", { path: at(name), content: "x" });
   }
   const whole = await call("list_directory", { path: at("d"), depth: 2 });

@@ -148,9 +148,7 @@ test.for([
   { tool: "list_templates", input: {}, told: "cannot list templates." },
 ])("$tool says in a sentence that a service lacks its route", async ({ tool, input, told }) => {
   for (const status of [404, 405, 501]) {
-    // oxlint-disable-next-line no-await-in-loop
     await using remote = await startRemote({ answer: answerStatus(status) });
-    // oxlint-disable-next-line no-await-in-loop
     expect(await remote.call(tool, input)).toEqual({
       isError: true,
       content: [
@@ -170,11 +168,9 @@ test.for([
   { tool: "get_logs", input: {} },
 ])("$tool says so too where the sandbox is there and the route is not", async (row) => {
   for (const status of [404, 405, 501]) {
-    // oxlint-disable-next-line no-await-in-loop
     await using remote = await startRemote({ answer: answerStatus(status) });
     const input = { sandbox_id: "i1", ...row.input };
     const text = "unimplemented. The sandbox service does not offer this operation; do without it.";
-    // oxlint-disable-next-line no-await-in-loop
     expect(await remote.call(row.tool, input)).toEqual({
       isError: true,
       content: [{ type: "text", text }],

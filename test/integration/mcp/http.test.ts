@@ -180,7 +180,6 @@ test("beyond a hundred sessions a host is asked to come back; idle ones make roo
   await using endpoint = await startEndpoint(clock);
   const opened: (string | null)[] = [];
   for (let count = 0; count < 100; count += 1) {
-    // oxlint-disable-next-line no-await-in-loop
     const { id } = await openSession(endpoint);
     opened.push(id);
   }
@@ -194,7 +193,6 @@ test("beyond a hundred sessions a host is asked to come back; idle ones make roo
   expect(await openSession(endpoint)).toMatchObject({ status: 200, retryAfter: null });
   const statuses = [];
   for (const id of opened.slice(0, 2)) {
-    // oxlint-disable-next-line no-await-in-loop
     statuses.push((await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status);
   }
   expect(statuses).toEqual([200, 404]);

@@ -68,13 +68,11 @@ test("a build of ten minutes is followed to its end, and its sandbox kept alive"
   while (text.startsWith("status: running") && calls.length < MAX_CALLS) {
     if (text.includes("time_left:")) {
       const [tool = ""] = /set_timeout/.exec(text) ?? [];
-      // oxlint-disable-next-line no-await-in-loop
       const { isError } = await world.call(tool, { ...sandbox, timeout_seconds: 300 });
       extensions += isError ? 0 : 1;
     }
     const process_id = read(text, /process_id: (p_\d+)/);
     const cursor = Number(read(text, /next_cursor: (\d+)/));
-    // oxlint-disable-next-line no-await-in-loop
     text = await wait("get_process_output", { process_id, cursor, wait_seconds: 50 });
     output += text;
   }

@@ -69,7 +69,6 @@ async function pageThrough(
   let cursor = 0;
   for (;;) {
     // Each page names the next one.
-    // oxlint-disable-next-line no-await-in-loop
     const text = await ask("get_process_output", { ...process, cursor, max_bytes: 200_000 });
     read += /--- stdout\n([^]*)--- end/.exec(text)?.[1] ?? "";
     const next = Number(factOf(text, /next_cursor: ([0-9]+)/));
@@ -293,7 +292,6 @@ test("of a stream that breaks again and again every line comes once, or a mark s
   let seen = "";
   for (let cut = 0; cut < CUTS; cut += 1) {
     // As soon as something new has come the stream stands again.
-    // oxlint-disable-next-line no-await-in-loop
     await expect
       .poll(async () => {
         const text = await server.ask("get_process_output", { ...process, cursor: 1e9 });

@@ -48,7 +48,6 @@ test("with less than two minutes left every reply tells it, failures included", 
   };
   look("create_sandbox", created);
   for (const [tool, input] of Object.entries(calls)) {
-    // oxlint-disable-next-line no-await-in-loop
     look(tool, await world.call(tool, { sandbox_id: id, ...input }));
   }
   expect(silent).toEqual([]);

@@ -32,10 +32,10 @@ beforeAll(async () => {
   service = await startTestService({
     maxSandboxes: 100,
     tcp: [{ host: "127.0.0.1", port: 0 }],
-    startMcp: async (door, known) => {
+    startMcp: async (listener, known) => {
       if (!("config" in loaded)) throw new Error("no configuration");
-      const options = { config: loaded.config, log: createSilentLog(), publicUrl: door.url };
-      return startServeMcp({ ...options, door, keys: known });
+      const options = { config: loaded.config, log: createSilentLog(), publicUrl: listener.url };
+      return startServeMcp({ ...options, listener, keys: known });
     },
   });
   const { store, ports } = service.embedded;

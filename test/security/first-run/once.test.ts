@@ -9,8 +9,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { hasParts } from "../../../src/common/files.ts";
-import { newDraft, removeDeadDrafts, removeDrafts } from "../../../src/engine/host/drafts.ts";
-import { createOnce, type OnceTask } from "../../../src/engine/host/once.ts";
+import {
+  createOnce,
+  newDraft,
+  type OnceTask,
+  removeDeadDrafts,
+  removeDrafts,
+} from "../../../src/engine/host/drafts.ts";
 import { tellCells } from "../../support/cells.ts";
 import { createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
@@ -107,7 +112,6 @@ test(`E58 ${CASES} random races for one thing: one maker, and everybody gets it 
     const batch = Array.from({ length: Math.min(CASES_AT_ONCE, CASES - done) }, (_none, index) =>
       runCase(createRandom(SEED + done + index)),
     );
-    // oxlint-disable-next-line no-await-in-loop
     await Promise.all(batch);
   }
   expect(CASES).toBeGreaterThanOrEqual(25);

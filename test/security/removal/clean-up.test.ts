@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
-import { disconnectSender } from "../../../src/engine/network/router.ts";
+import { createRouters } from "../../../src/engine/network/router.ts";
 import { pruneDaemons } from "../../../src/engine/storage/prune.ts";
 import { reclaim, type ReclaimOptions } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -113,7 +113,7 @@ test.runIf(process.getuid?.() === 0).for([
     const text = facts.endsWith("}") ? JSON.stringify({ ...full, ...JSON.parse(facts) }) : facts;
     await writeFile(join(ROUTERS, `${slot}.json`), text);
   }
-  await disconnectSender(join(folder.path, "container"));
+  await createRouters().disconnect(join(folder.path, "container"));
   const left = (await readdir(ROUTERS)).filter((name) => name.split(".")[0] === slot);
   expect(left).toEqual([]);
 });

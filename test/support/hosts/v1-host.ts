@@ -35,7 +35,6 @@ export const V1_HOSTS: readonly HostKind[] = [
       const headers = { authorization: `Bearer ${serve.apiKey}` };
       const url = new URL(`${serve.url}/mcp`);
       // Its own type of a session id disagrees with its own interface under exact types.
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion
       const transport = new StreamableHTTPClientTransport(url, {
         requestInit: { headers },
       }) as Parameters<Client["connect"]>[0];

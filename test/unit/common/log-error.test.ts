@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
-import { describeError } from "../../../src/common/log-error.ts";
+import { describeError } from "../../../src/common/log.ts";
 
 const KEY = `e2b_${"a1".repeat(20)}`;
 

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
-import { createAccounts, groupId } from "../../../src/engine/templates/accounts.ts";
+import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 
 describe("the mount table", () => {
   test("names with spaces are read back", () => {

@@ -7,7 +7,7 @@ import { privilegeOf } from "../../../src/common/privilege.ts";
 import { findRange } from "../../../src/engine/host/user-namespace.ts";
 import { createBundle } from "../../../src/engine/oci/bundle.ts";
 import { stageOf, stageSteps } from "../../../src/engine/storage/rootfs.ts";
-import { shiftIds } from "../../../src/engine/storage/shift-ids.ts";
+import { shiftIds } from "../../../src/engine/templates/base.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 describe("the rights of root", () => {

@@ -29,7 +29,6 @@ test("a file or a link that leads nowhere in the way is named", async () => {
   await symlink("gone", join(folder.path, "link"));
   for (const name of ["file", "link"]) {
     const path = join(folder.path, name);
-    // oxlint-disable-next-line no-await-in-loop
     await expect(ensureDirectories(join(path, "below"), USER)).rejects.toThrow(
       `path is a file: ${path}`,
     );

@@ -1,7 +1,7 @@
 /** Terminal output as a reader sees it, and cuts that split neither line nor character. */
 
 import { expect, test } from "vitest";
-import { escapeUnsafe } from "../../../src/common/plain-text.ts";
+import { escapeUnsafe } from "../../../src/common/untrusted-text.ts";
 import {
   cleanTerminal,
   cutAfter,

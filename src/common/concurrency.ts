@@ -1,6 +1,9 @@
-/** How much memory the requests and replies of a team may take at once: one team must not take all. */
+/**
+ * Limits on what is under way at once: tasks, and the memory of the requests and replies of a team,
+ * so that one team does not take all of it.
+ */
 
-/** Four of the largest bodies, or eight of the largest lists that nobody reads. */
+/** Four of the largest bodies, or eight of the largest lists that are not read. */
 const MAX_BYTES_PER_TEAM = 67_108_864;
 
 /** The bytes of one call, until it is over. */
@@ -42,5 +45,32 @@ export function createInFlight(): InFlight {
   };
 }
 
-/** For replies: what is told to whoever has too much. */
+/** The text of the refusal. */
 export const IN_FLIGHT_TEXT = `requests and replies of your team exceed ${MAX_BYTES_PER_TEAM} bytes at once`;
+
+/** A queue of tasks of which at most `limit` run at once, in order of arrival. */
+export interface Gate {
+  run<T>(task: () => Promise<T>): Promise<T>;
+}
+
+/** At most `limit` tasks at once; the others wait their turn. */
+export function createGate(limit: number): Gate {
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  return {
+    async run(task) {
+      if (running >= limit) {
+        const { promise, resolve } = Promise.withResolvers<void>();
+        waiting.push(resolve);
+        await promise;
+      }
+      running += 1;
+      try {
+        return await task();
+      } finally {
+        running -= 1;
+        waiting.shift()?.();
+      }
+    },
+  };
+}

@@ -1,10 +1,13 @@
-/** A request or an upgrade as an operation: what is thrown anywhere in it costs its connection alone. */
+/**
+ * What a request that fails costs: an error of its handler, thrown anywhere in it, ends that request
+ * alone, and bytes that are no request get a status and no more.
+ */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { bindEmitter, runOperation, type Operation } from "../common/operation.ts";
+import { bindEmitter, type Operation, runOperation } from "../common/operation.ts";
 
 /** Runs the work for a request; what it fails by is logged, and its client gets a fixed text. */
 export function runRequest(
@@ -50,4 +53,26 @@ function refuse(response: ServerResponse): boolean {
     sendJson(response, 500, { body: { code: 500, message: "internal error" }, headers });
   }
   return true;
+}
+
+const HEADER_OVERFLOW = "HPE_HEADER_OVERFLOW";
+
+/** What is no HTTP gets a status and no more; `latest` is the reply to the request before it. */
+export function refuseBroken(
+  error: Error,
+  socket: Duplex,
+  latest: ServerResponse | undefined,
+): void {
+  if (!socket.writable) {
+    socket.destroy();
+    return;
+  }
+  if (latest?.headersSent === true && !latest.writableFinished) {
+    // A second head within a reply would be read as a part of it, or as another reply.
+    socket.end();
+    return;
+  }
+  const isTooLarge = "code" in error && error.code === HEADER_OVERFLOW;
+  const status = isTooLarge ? "431 Request Header Fields Too Large" : "400 Bad Request";
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
 }

@@ -1,11 +1,32 @@
-/**
- * The last resort of a server: an error that nobody caught fails the operation in which it was thrown,
- * and the process goes on. One sandbox or one request must not end the service of all others.
- */
+/** What ends a server process: stop signals, and more uncaught errors than it can survive. */
 
 import type { Logger } from "../common/log.ts";
 import { operationOf } from "../common/operation.ts";
 import { catchUncaught } from "../common/uncaught.ts";
+
+const STOP_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
+const EXIT_SIGNAL_BASE = 128;
+const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
+
+/** Fires at the first stop signal. Disposing gives the signals back to their defaults. */
+export interface StopSignals extends Disposable {
+  readonly signal: AbortSignal;
+}
+
+export function listenForStopSignals(): StopSignals {
+  const controller = new AbortController();
+  const onSignal = (name: (typeof STOP_SIGNALS)[number]): void => {
+    if (controller.signal.aborted) process.exit(EXIT_SIGNAL_BASE + SIGNAL_NUMBERS[name]);
+    controller.abort();
+  };
+  for (const name of STOP_SIGNALS) process.on(name, onSignal);
+  return {
+    signal: controller.signal,
+    [Symbol.dispose]() {
+      for (const name of STOP_SIGNALS) process.off(name, onSignal);
+    },
+  };
+}
 
 /** An orderly end that takes longer than this is cut short. */
 const END_MS = 20_000;
@@ -18,7 +39,7 @@ export interface LastResort extends Disposable {
   readonly signal: AbortSignal;
 }
 
-/** Catches what nobody caught, until it is disposed. */
+/** Handles uncaught errors until it is disposed. */
 export function startLastResort(log: Logger): LastResort {
   const broken = new AbortController();
   const uncaught = catchUncaught({

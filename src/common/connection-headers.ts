@@ -1,7 +1,7 @@
 /**
- * What a `Connection` header names is left out of what goes on (RFC 9110, 7.6.1). No sender may
- * have a header left out by which the request is framed, routed or admitted: RFC 9110 forbids it,
- * and the server behind would read another request than the one that was looked at.
+ * Headers of one connection (RFC 9110, 7.6.1): the fixed hop-by-hop names, and those that a
+ * `Connection` header lists. A sender must not list a header by which the request is framed, routed
+ * or admitted: the next server would read another request than the one that was checked.
  */
 
 /** What a gateway says of the client, in lower case: set only by the gateway. */
@@ -53,3 +53,17 @@ export function findForbiddenOption(
   const named = connectionOptions(values);
   return [...END_TO_END, ...added].find((name) => named.has(name));
 }
+
+/** Names in lower case; those that a `Connection` header names come on top. */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  "connection",
+  "expect",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);

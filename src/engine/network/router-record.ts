@@ -1,0 +1,109 @@
+/**
+ * What is known of routers: a number of this machine for each, claimed by the folder whose containers
+ * it serves, and a file with what it was made with. Any process finds a router by them.
+ */
+
+import { randomInt } from "node:crypto";
+import { rm, statfs } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, SandboxError } from "../../common/errors.ts";
+import { draftOf, readIfThere, writeWhole } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
+import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
+import { MAX_ROUTERS } from "./router-rules.ts";
+
+const ROUTERS = join(RUN_DIRECTORY, "routers");
+const MAX_ATTEMPTS = 1_000;
+/** NSFS_MAGIC: the file system of files that are namespaces. */
+const NAMESPACE_TYPE = 0x6e_73_66_73;
+
+/** What a router is made with, kept for the process that removes it. */
+const factsSchema = z.object({
+  /** File of the namespace that leads outside; null for the one of its maker. */
+  outside: z.string().nullable(),
+  resolvers: z.array(z.ipv4()),
+  /** Addresses of the outside itself, when the router was made. */
+  hosts: z.array(z.ipv4()),
+  /** False until every part of it is there. */
+  isReady: z.boolean(),
+});
+
+type RouterFacts = z.infer<typeof factsSchema>;
+
+export interface Router extends RouterFacts {
+  readonly slot: number;
+  /** File of its namespace. */
+  readonly path: string;
+}
+
+/** Claims a number for a router of this folder's containers. */
+export async function claimRouter(owner: string): Promise<number> {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    const slot = randomInt(MAX_ROUTERS);
+    if (await tryClaim(ROUTERS, slot, owner)) return slot;
+  }
+  throw new SandboxError("resource_exhausted", "no number is free for a router", {
+    hint: `remove the links in ${ROUTERS} whose folder does not exist`,
+  });
+}
+
+/** Whether a folder has a router, finished or not. */
+export async function hasRouter(owner: string): Promise<boolean> {
+  return (await claimsOf(ROUTERS, owner)).length > 0;
+}
+
+/** The routers of a folder, finished or not. */
+export async function routersOf(owner: string): Promise<Router[]> {
+  const slots = await claimsOf(ROUTERS, owner);
+  return Promise.all(slots.map(async (slot) => readRouter(slot)));
+}
+
+/** A claim without facts is a router of which nothing was made yet. */
+async function readRouter(slot: number): Promise<Router> {
+  const text = await readIfThere(recordPath(slot));
+  const unmade: RouterFacts = { outside: null, resolvers: [], hosts: [], isReady: false };
+  const facts = parseFacts(text) ?? unmade;
+  return { slot, path: namespacePath(slot), ...facts };
+}
+
+/** A file that is cut or was changed says nothing: its router is made anew. */
+function parseFacts(text: string | undefined): RouterFacts | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return factsSchema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Records what a router is made with. */
+export async function writeRouter({ slot, path: _path, ...facts }: Router): Promise<void> {
+  await writeWhole(recordPath(slot), JSON.stringify(facts));
+}
+
+/** Removes the record and gives the number back. */
+export async function forgetRouter(slot: number): Promise<void> {
+  await rm(draftOf(recordPath(slot)), { force: true });
+  await rm(recordPath(slot), { force: true });
+  await releaseClaim(ROUTERS, slot);
+}
+
+/** Whether it was finished and its file still is a namespace, and not an unmounted file. */
+export async function isUsable({ isReady, path }: Router): Promise<boolean> {
+  if (!isReady) return false;
+  try {
+    return (await statfs(path)).type === NAMESPACE_TYPE;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
+/** The file of a router's namespace. */
+export function namespacePath(slot: number): string {
+  return join(ROUTERS, `${slot}.net`);
+}
+
+function recordPath(slot: number): string {
+  return join(ROUTERS, `${slot}.json`);
+}

@@ -1,0 +1,216 @@
+/** The tables of the durable database, one function each. Keys are kept as hashes only. */
+
+import type { DatabaseSync } from "node:sqlite";
+import { SandboxError } from "../common/errors.ts";
+import { prepare, toRecord, toRecords } from "./statement.ts";
+import {
+  buildRecordSchema,
+  type BuildTable,
+  keyRecordSchema,
+  type KeyTable,
+  sandboxRecordSchema,
+  type SandboxTable,
+  templateRecordSchema,
+  type TemplateTable,
+  type ValueTable,
+  volumeRecordSchema,
+  type VolumeTable,
+} from "./store.ts";
+import { DEFAULT_TEAM } from "./team.ts";
+
+export function openSandboxes(database: DatabaseSync): SandboxTable {
+  const select = prepare(database, "SELECT record FROM sandboxes WHERE sandbox_id = ?");
+  const upsert = prepare(
+    database,
+    `INSERT INTO sandboxes (sandbox_id, owner, template_id, record) VALUES (?, ?, ?, ?)
+     ON CONFLICT (sandbox_id) DO UPDATE SET record = excluded.record`,
+  );
+  const erase = prepare(database, "DELETE FROM sandboxes WHERE sandbox_id = ?");
+  const selectOwner = prepare(database, "SELECT record FROM sandboxes WHERE owner = ?");
+  const countTemplate = prepare(
+    database,
+    "SELECT count(*) AS amount FROM sandboxes WHERE template_id = ?",
+  );
+  const countBuild = prepare(
+    database,
+    "SELECT count(*) AS amount FROM sandboxes WHERE record ->> 'buildId' = ?",
+  );
+  const selectOwners = prepare(database, "SELECT DISTINCT owner FROM sandboxes");
+  return {
+    get: (sandboxId) => toRecord(sandboxRecordSchema, select.get(sandboxId)),
+    put(record) {
+      upsert.run(record.sandboxId, record.owner, record.templateId, JSON.stringify(record));
+    },
+    remove(sandboxId) {
+      erase.run(sandboxId);
+    },
+    ofOwner: (owner) => toRecords(sandboxRecordSchema, selectOwner.all(owner)),
+    countOfTemplate: (templateId) => Number(countTemplate.get(templateId)?.["amount"]),
+    countOfBuild: (buildId) => Number(countBuild.get(buildId)?.["amount"]),
+    owners: () => selectOwners.all().map((row) => String(row["owner"])),
+  };
+}
+
+export function openTemplates(database: DatabaseSync): TemplateTable {
+  const select = prepare(database, "SELECT record FROM templates WHERE template_id = ?");
+  const selectName = prepare(database, "SELECT record FROM templates WHERE name = ?");
+  const selectAll = prepare(database, "SELECT record FROM templates");
+  const upsert = prepare(
+    database,
+    `INSERT INTO templates (template_id, name, record) VALUES (?, ?, ?)
+     ON CONFLICT (template_id) DO UPDATE SET name = excluded.name, record = excluded.record`,
+  );
+  const erase = prepare(database, "DELETE FROM templates WHERE template_id = ?");
+  const eraseBuilds = prepare(database, "DELETE FROM builds WHERE template_id = ?");
+  return {
+    get: (templateId) => toRecord(templateRecordSchema, select.get(templateId)),
+    getByName: (name) => toRecord(templateRecordSchema, selectName.get(name)),
+    put(record) {
+      upsert.run(record.templateId, record.name, JSON.stringify(record));
+    },
+    remove(templateId) {
+      erase.run(templateId);
+      eraseBuilds.run(templateId);
+    },
+    all: () => toRecords(templateRecordSchema, selectAll.all()),
+  };
+}
+
+export function openBuilds(database: DatabaseSync): BuildTable {
+  const select = prepare(database, "SELECT record FROM builds WHERE build_id = ?");
+  const selectTemplate = prepare(
+    database,
+    `SELECT record FROM builds WHERE template_id = ?
+     ORDER BY record ->> 'createdAtMs' DESC, build_id`,
+  );
+  const selectUnfinished = prepare(
+    database,
+    "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
+  );
+  const selectAll = prepare(database, "SELECT record FROM builds");
+  const upsert = prepare(
+    database,
+    `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (build_id) DO UPDATE SET status = excluded.status, record = excluded.record`,
+  );
+  const erase = prepare(database, "DELETE FROM builds WHERE build_id = ?");
+  const upsertTag = prepare(
+    database,
+    `INSERT INTO tags (template_id, tag, build_id, created_at_ms) VALUES (?, ?, ?, ?)
+     ON CONFLICT (template_id, tag)
+     DO UPDATE SET build_id = excluded.build_id, created_at_ms = excluded.created_at_ms`,
+  );
+  const selectTagged = prepare(
+    database,
+    `SELECT builds.record AS record FROM tags JOIN builds USING (build_id)
+     WHERE tags.template_id = ? AND tags.tag = ? AND builds.status = 'ready'`,
+  );
+  const selectTags = prepare(
+    database,
+    "SELECT tag, build_id, created_at_ms FROM tags WHERE template_id = ? ORDER BY tag",
+  );
+  const eraseTag = prepare(database, "DELETE FROM tags WHERE template_id = ? AND tag = ?");
+  return {
+    get: (buildId) => toRecord(buildRecordSchema, select.get(buildId)),
+    put(record) {
+      const { buildId, templateId, owner, status } = record;
+      upsert.run(buildId, templateId, owner, status, JSON.stringify(record));
+    },
+    remove(buildId) {
+      erase.run(buildId);
+    },
+    ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
+    unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
+    all: () => toRecords(buildRecordSchema, selectAll.all()),
+    tag({ templateId, tag, buildId, createdAtMs }) {
+      upsertTag.run(templateId, tag, buildId, createdAtMs);
+    },
+    untag: (templateId, tag) => eraseTag.run(templateId, tag) > 0,
+    tagged: (templateId, tag) => toRecord(buildRecordSchema, selectTagged.get(templateId, tag)),
+    tags: (templateId) =>
+      selectTags.all(templateId).map((row) => ({
+        templateId,
+        tag: String(row["tag"]),
+        buildId: String(row["build_id"]),
+        createdAtMs: Number(row["created_at_ms"]),
+      })),
+  };
+}
+
+export function openVolumes(database: DatabaseSync): VolumeTable {
+  const insert = prepare(
+    database,
+    "INSERT INTO volumes (volume_id, name, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+  );
+  const select = prepare(database, "SELECT record FROM volumes WHERE volume_id = ?");
+  const selectName = prepare(database, "SELECT record FROM volumes WHERE name = ?");
+  const selectAll = prepare(database, "SELECT record FROM volumes");
+  const erase = prepare(database, "DELETE FROM volumes WHERE volume_id = ?");
+  const countUsers = prepare(
+    database,
+    `SELECT count(*) AS amount FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount
+     WHERE mount.value ->> 'volumeId' = ?`,
+  );
+  return {
+    add(record) {
+      const key = toKey(record.team, record.name);
+      if (insert.run(record.volumeId, key, JSON.stringify(record)) === 0) {
+        throw new SandboxError("already_exists", `volume ${record.name} exists`);
+      }
+    },
+    get: (volumeId) => toRecord(volumeRecordSchema, select.get(volumeId)),
+    getByName: (team, name) => toRecord(volumeRecordSchema, selectName.get(toKey(team, name))),
+    all: () => toRecords(volumeRecordSchema, selectAll.all()),
+    remove(volumeId) {
+      erase.run(volumeId);
+    },
+    countMounts: (volumeId) => Number(countUsers.get(volumeId)?.["amount"]),
+  };
+}
+
+/** What is unique: a name is a team's own, and names have no slash. */
+function toKey(team: string, name: string): string {
+  return team === DEFAULT_TEAM ? name : `${team}/${name}`;
+}
+
+export function openKeys(database: DatabaseSync): KeyTable {
+  const insert = prepare(
+    database,
+    "INSERT INTO keys (key_id, hash, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+  );
+  const selectHash = prepare(database, "SELECT record FROM keys WHERE hash = ?");
+  const selectAll = prepare(database, "SELECT record FROM keys");
+  const selectTeams = prepare(
+    database,
+    "SELECT DISTINCT coalesce(record ->> 'team', ?) AS team FROM keys",
+  );
+  const erase = prepare(database, "DELETE FROM keys WHERE key_id = ?");
+  return {
+    add(record) {
+      if (insert.run(record.keyId, record.hash, JSON.stringify(record)) === 0) {
+        throw new SandboxError("already_exists", `key ${record.keyId} exists`);
+      }
+    },
+    getByHash: (hash) => toRecord(keyRecordSchema, selectHash.get(hash)),
+    all: () => toRecords(keyRecordSchema, selectAll.all()),
+    teams: () => selectTeams.all(DEFAULT_TEAM).map((row) => String(row["team"])),
+    remove: (keyId) => erase.run(keyId) > 0,
+  };
+}
+
+export function openValues(database: DatabaseSync): ValueTable {
+  const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
+  const upsert = prepare(
+    database,
+    "INSERT INTO facts (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+  );
+  return {
+    get(name) {
+      const value = select.get(name)?.["value"];
+      return value === undefined ? undefined : String(value);
+    },
+    put(name, value) {
+      upsert.run(name, value);
+    },
+  };
+}
