@@ -1,4 +1,4 @@
-/** How one sandbox is reached, remembered, and asked for again when its token no longer counts. */
+/** The access to one sandbox, renewed when its token is refused. */
 
 import { SandboxError } from "../common/errors.ts";
 import {
@@ -8,7 +8,7 @@ import {
   SANDBOX_PORT_HEADER,
 } from "../wire/headers.ts";
 
-/** What the control API said last about a sandbox. */
+/** The access to a sandbox as of the last control reply. */
 export interface Access {
   readonly token: string | undefined;
   readonly domain: string | undefined;
@@ -16,11 +16,11 @@ export interface Access {
   readonly expiresAtMs: number | undefined;
 }
 
-/** The access of one sandbox, shared by all that speak to it. */
+/** The access of one sandbox, shared by its clients. */
 export interface AccessSource {
   readonly sandboxId: string;
   current(): Access;
-  /** Asks the control API again; whether another token came. */
+  /** Asks the control API again; returns whether the token changed. */
   refresh(signal: AbortSignal): Promise<boolean>;
 }
 
@@ -48,8 +48,8 @@ export interface CallOptions {
 }
 
 /**
- * Whether a refused call is worth repeating, since it was not carried out and a new token came.
- * @throws SandboxError the refusal when it stands, with the reason that is left.
+ * Resolves when a refused call is to be repeated: it was not carried out and the token changed.
+ * @throws SandboxError the refusal otherwise.
  */
 export async function renewAccess(
   source: AccessSource,
@@ -59,7 +59,7 @@ export async function renewAccess(
   if (error.code !== "unauthenticated") throw error;
   if (await hasNewToken(source, error, options.signal)) return;
   if (options.user === undefined) throw error;
-  // The token stands, so it is the name that the daemon refused.
+  // The token is unchanged, so the daemon refused the user.
   throw new SandboxError("invalid_argument", `no user ${options.user} in ${source.sandboxId}`, {
     cause: error,
   });
@@ -74,7 +74,7 @@ async function hasNewToken(
     return await source.refresh(signal);
   } catch (error) {
     if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
-    // The caller asked for something in the sandbox: its own absence is another matter.
+    // not_found would be taken for the object in the sandbox.
     const message = `${source.sandboxId} is gone`;
     throw new SandboxError("unavailable", message, { cause: refusal });
   }

@@ -1,7 +1,7 @@
 /**
- * The short way to sandboxes whose service is this very process: straight to the daemon's socket,
- * with the same requests. Whatever does not run at that moment is asked for at the gateway, which
- * alone wakes sandboxes and says what is wrong with them.
+ * Direct connections to the daemons of sandboxes whose service is this process, with the same
+ * requests. Requests to a sandbox that does not run go to the gateway, which wakes sandboxes and
+ * reports their faults.
  */
 
 import type { Socket } from "node:net";
@@ -16,26 +16,26 @@ export interface DirectRun {
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */
   dial(port: number, signal: AbortSignal): Promise<Socket>;
-  /** Tells calls that wait when the daemon does not answer its host either. */
+  /** Ends waiting calls when the daemon does not answer its host either. */
   readonly watch: { wait(onSilence: (error: Error) => void): () => void };
 }
 
 /** The run of a sandbox at this moment; undefined for one that does not run here. */
 export type FindRun = (sandboxId: string) => DirectRun | undefined;
 
-/** The ways to sandboxes nearby; its end closes their connections. */
+/** The dispatchers of local sandboxes; disposal closes their connections. */
 export interface DirectConnections extends AsyncDisposable {
-  /** What goes to the daemon of this sandbox where it runs here, and the far way otherwise. */
+  /** Sends to the daemon of a sandbox that runs here, and to the gateway otherwise. */
   to(sandboxId: string): Dispatcher;
 }
 
-/** To one sandbox, as many as its gateway takes; each running process holds one of them. */
+/** To one sandbox: the limit of its gateway; each running process holds one. */
 const MAX_CONNECTIONS = 512;
-/** A connection that is not used is closed soon: each takes memory in the sandbox. */
+/** Idle connections are closed: each takes memory in the sandbox. */
 const IDLE_MS = 4_000;
 const ORIGIN = "http://localhost";
 
-export function startDirectConnections(far: Dispatcher, find: FindRun): DirectConnections {
+export function startDirectConnections(gateway: Dispatcher, find: FindRun): DirectConnections {
   const pools = new Map<DirectRun, Pool>();
 
   function open(run: DirectRun): Pool {
@@ -49,7 +49,7 @@ export function startDirectConnections(far: Dispatcher, find: FindRun): DirectCo
     pools.set(run, pool);
     const close = () => {
       pools.delete(run);
-      // Its requests fail with the connections, which are cut at the same moment.
+      // Its requests fail with the connections, which are cut at the same time.
       void pool.destroy();
     };
     run.ended.addEventListener("abort", close, { once: true });
@@ -58,7 +58,7 @@ export function startDirectConnections(far: Dispatcher, find: FindRun): DirectCo
 
   return {
     to: (sandboxId) =>
-      far.compose((dispatch) => (options, handler) => {
+      gateway.compose((dispatch) => (options, handler) => {
         const run = find(sandboxId);
         if (run === undefined) return dispatch(options, handler);
         return (pools.get(run) ?? open(run)).dispatch(options, endIfSilent(handler, run));
@@ -70,7 +70,7 @@ export function startDirectConnections(far: Dispatcher, find: FindRun): DirectCo
   };
 }
 
-/** The same handler, whose request fails when its daemon is stopped before a reply has begun. */
+/** The same handler; its request fails when the daemon stops before a reply begins. */
 function endIfSilent(
   handler: Dispatcher.DispatchHandler,
   { watch }: DirectRun,
@@ -101,7 +101,7 @@ function endIfSilent(
 
 type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
 
-/** Never rejects. A failure is told in the gateway's words, without the path of a socket. */
+/** Never rejects. A failure has the gateway's message, without the path of a socket. */
 async function dial(run: DirectRun, callback: Connected): Promise<void> {
   let socket: Socket;
   try {

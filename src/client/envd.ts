@@ -21,13 +21,13 @@ export interface EnvdOptions {
   /** Without a trailing slash. */
   readonly baseUrl: string;
   readonly source: AccessSource;
-  /** Whether our own daemon answers, which knows the binary form of a stream. */
-  readonly isOurs: boolean;
+  /** Whether the daemon is that of this project, which accepts binary streams. */
+  readonly isOwnDaemon: boolean;
 }
 
 /** The daemon of a sandbox behind an address. */
 export function createEnvd(options: EnvdOptions): Sandbox {
-  const { connection, baseUrl, source, isOurs } = options;
+  const { connection, baseUrl, source, isOwnDaemon } = options;
   const headers = () => accessHeaders(source);
   const rpc = { connection, baseUrl, headers };
   return {
@@ -35,9 +35,9 @@ export function createEnvd(options: EnvdOptions): Sandbox {
     files: createFiles({ connection, baseUrl, source }),
     filesystem: createFilesystem(createRpcTransport({ ...rpc, isBinary: false }), source),
     process: createProcess(
-      createRpcTransport({ ...rpc, isBinary: isOurs }),
+      createRpcTransport({ ...rpc, isBinary: isOwnDaemon }),
       source,
-      isOurs ? createEventClient({ ...rpc, isBinary: true }) : undefined,
+      isOwnDaemon ? createEventClient({ ...rpc, isBinary: true }) : undefined,
     ),
   };
 }

@@ -13,7 +13,7 @@ import { redactKeys } from "./redact.ts";
 /** A part of a file. */
 export interface FileSlice {
   readonly bytes: Buffer;
-  /** Of the whole file; undefined when the service did not tell. */
+  /** Of the whole file; undefined when the service sent none. */
   readonly sizeBytes: number | undefined;
   readonly contentType: string;
 }
@@ -50,7 +50,7 @@ export interface FilesOptions {
 
 /** The file endpoints of a sandbox. */
 export function createFiles(files: FilesOptions): FilesClient {
-  /** A call that was refused for its token is made once more with a new one. */
+  /** Repeats a call once with a new token when the old one is refused. */
   async function withAccess<T>(options: CallOptions, call: () => Promise<T>): Promise<T> {
     try {
       return await call();

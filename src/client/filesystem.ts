@@ -1,4 +1,4 @@
-/** The filesystem service of one sandbox, in our own words instead of the wire's. */
+/** The filesystem service of one sandbox, without the types of the wire. */
 
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
@@ -125,7 +125,7 @@ const EVENT_TYPES: Readonly<Record<number, WatchEvent["type"]>> = {
   [EventType.CHMOD]: "chmod",
 };
 
-/** An entry of a reply; a peer that left it out said no more than that the path is there. */
+/** An entry of a reply; where a peer left it out, only the path is known. */
 function toEntry(entry: EntryInfo | undefined, path: string): Entry {
   return {
     name: entry?.name ?? path,

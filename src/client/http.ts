@@ -9,7 +9,7 @@ import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
 
-/** The way to a service: its connections and the time by which its repeats wait. */
+/** The connections of a service, and the clock of its repeats. */
 export interface Connection {
   readonly dispatcher: Dispatcher;
   readonly clock: Clock;
@@ -22,9 +22,9 @@ export interface Exchange {
   readonly body?: string | Uint8Array;
   readonly signal: AbortSignal;
   readonly maxBytes: number;
-  /** Only such a request is repeated after a failure that may have come too late. */
+  /** Only such a request is repeated after a failure during which it may have been served. */
   readonly isIdempotent: boolean;
-  /** What is asked for, as the beginning of an error message. */
+  /** The operation, as the beginning of an error message. */
   readonly subject: string;
 }
 
@@ -34,18 +34,18 @@ export interface HttpReply {
   readonly body: Buffer;
 }
 
-/** Servers give up after 70 seconds by contract; a reply that is later will not come. */
+/** Servers give up after 70 seconds by contract. */
 const EXCHANGE_TIMEOUT_MS = 75_000;
-/** Pauses before the repeats of a request that met no service. */
+/** Delays before the repeats of a request that reached no service. */
 const RETRY_DELAYS_MS: readonly number[] = [100, 400];
-/** Repeats of a request that was refused with a wish to wait, as the official clients do. */
+/** Repeats of a request that was refused with 429, as in the official clients. */
 const MAX_RATE_REPEATS = 3;
-/** A longer wish is handed to the caller instead of being waited for. */
+/** A longer Retry-After is returned to the caller. */
 const MAX_RETRY_AFTER_S = 10;
 const MAX_ERROR_BYTES = 65_536;
 /**
  * Twenty thousand listed entries have a dozen values each, a thousand log records some forty. More
- * would be tens of megabytes of ours for a few of the peer's.
+ * would take tens of megabytes of memory for a few of the reply.
  */
 export const MAX_REPLY_VALUES = 262_144;
 
@@ -91,7 +91,7 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
   }
 }
 
-/** A service that quotes the request in its refusal must not bring a key to light. */
+/** Removes the keys of the request, which a service may quote in its refusal. */
 function cleaned(body: Buffer, { headers }: Exchange): Buffer {
   return Buffer.from(redactKeys(body.toString("utf8"), headers), "utf8");
 }
@@ -105,7 +105,7 @@ function isRefusal(outcome: Outcome): boolean {
   return "reply" in outcome && outcome.reply.status === 429;
 }
 
-/** How long to wait before the next attempt; undefined when the outcome stands. */
+/** How long to wait before the next attempt; undefined when the outcome is final. */
 function nextDelay(
   outcome: Outcome,
   wanted: Exchange,
@@ -168,7 +168,7 @@ export async function readAll(
   return whole.take();
 }
 
-/** A reply of 400 and above as an error; what the peer said is quoted in it. */
+/** A reply of 400 and above as an error that quotes its message. */
 export function replyError(subject: string, reply: HttpReply): SandboxError {
   const { status } = reply;
   const code = codeOfStatus(status);
@@ -181,7 +181,7 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
   return new SandboxError(code, message, { hint: `Rate limited: wait ${seconds} s.` });
 }
 
-/** What a peer gave as reason, quoted; its plain text where it sent no error body. */
+/** The message of an error body, quoted; the plain text of any other body. */
 function quoted(body: Buffer): string {
   const message = errorMessage(body);
   return quoteWords(message ?? body.toString("utf8").trim());
@@ -192,7 +192,7 @@ export function errorMessage(body: Uint8Array): string | undefined {
   try {
     return errorBodySchema.safeParse(parseJson(body)).data?.message;
   } catch {
-    // No JSON, or none that an error body would need: it is quoted as the text that it is.
+    // Not an error body: quoted as text.
     return undefined;
   }
 }
@@ -207,7 +207,7 @@ export function parseReply(body: Uint8Array, subject: string): unknown {
     return parseJson(body, { maxValues: MAX_REPLY_VALUES });
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
-    // A fault of the peer, not of whoever asked.
+    // A fault of the service, not of the caller.
     throw new SandboxError("internal", `${subject}: unexpected reply: ${errorText(error)}`, {
       cause: error,
     });

@@ -1,4 +1,4 @@
-/** The process service of one sandbox, in our own words instead of the wire's. */
+/** The process service of one sandbox, without the types of the wire. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Transport } from "@connectrpc/connect";
@@ -26,7 +26,7 @@ export type ProcessEvent =
       /** -1 or 128 + n for a process that a signal ended. */
       readonly exitCode: number;
       readonly hasExited: boolean;
-      /** The daemon's own words, such as `exit status 1`; not to be trusted. */
+      /** The daemon's text, such as `exit status 1`; untrusted. */
       readonly status: string;
     };
 
@@ -59,11 +59,11 @@ export interface ProcessClient {
   sendSignal(pid: number, name: SignalName, signal: AbortSignal): Promise<void>;
 }
 
-/** Silence after which the daemon sends a sign of life, so that no middleman ends the stream. */
+/** Interval of the daemon's keepalives, so that no proxy ends a silent stream. */
 const KEEPALIVE_S = 50;
-/** The daemon ends a stream at its time limit; one that is stopped does not, and is waited for less. */
+/** Added to the time limit of a stream, which the daemon should have ended by then. */
 const GRACE_MS = 1_000;
-/** A timer of the platform holds no more; it is 24 days. */
+/** The longest timer of the platform, 24 days. */
 const MAX_TIMEOUT_MS = 2_147_000_000;
 const SIGNALS = { SIGTERM: Signal.SIGTERM, SIGKILL: Signal.SIGKILL } as const;
 
@@ -76,7 +76,7 @@ interface Stream {
   open(signal: AbortSignal): EventMessages;
 }
 
-/** The process service behind a transport; `streams` takes over the two calls that much comes from. */
+/** The process service behind a transport; `streams` serves the two calls that carry output. */
 export function createProcess(
   transport: Transport,
   source: AccessSource,
@@ -92,7 +92,7 @@ export function createProcess(
       const headers = {
         ...alive,
         ...userHeader(options.user),
-        // As a header, not as a call option: only the daemon may end the stream at that moment.
+        // As a header, not as a call option, which would end the stream at this end too.
         ...(timeoutMs !== undefined && { "connect-timeout-ms": String(timeoutMs) }),
       };
       const { cmd, cwd, env } = request;
@@ -149,7 +149,7 @@ function byPid(pid: number): MessageInitShape<typeof ProcessSelectorSchema> {
   return { selector: { case: "pid", value: pid } };
 }
 
-/** The messages of an input stream: whose input it is, then the bytes in order. */
+/** The messages of an input stream: the process, then the bytes in order. */
 async function* inputMessages(
   selector: MessageInitShape<typeof ProcessSelectorSchema>,
   chunks: Iterable<Uint8Array>,
@@ -167,7 +167,7 @@ async function* events(stream: Stream): AsyncGenerator<ProcessEvent, void> {
     return;
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;
-    // A refusal comes before the first event, so nothing is seen twice.
+    // A refusal precedes the first event, so no event is repeated.
     await renewAccess(stream.source, error, stream.options);
   }
   yield* eventsOnce(stream);
@@ -193,7 +193,7 @@ async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
     if (hasEnded) return;
     throw hasStarted ? midStream(failure) : failure;
   } finally {
-    // Leaving the loop does not end the call; its signal does. One that is over costs nothing.
+    // Leaving the loop does not end the call; aborting its signal does.
     if (!isOver) controller.abort();
   }
   if (!hasEnded) throw new SandboxError("unavailable", `${stream.subject}: stream without an end`);
@@ -205,13 +205,13 @@ function lateSignals({ timeoutMs }: Stream): AbortSignal[] {
   return [AbortSignal.timeout(Math.min(timeoutMs + GRACE_MS, MAX_TIMEOUT_MS))];
 }
 
-/** After the start only the transport can find fault with the stream itself. */
+/** After the start, invalid_argument can only come from the transport. */
 function midStream(failure: SandboxError): SandboxError {
   if (failure.code !== "invalid_argument") return failure;
   return new SandboxError("unavailable", failure.message, { cause: failure });
 }
 
-/** Keepalives and whatever a newer peer may send are no events of ours. */
+/** Undefined for keepalives and for events of a newer peer. */
 function toEvent(event: WireEvent | undefined): ProcessEvent | undefined {
   const known = event?.event;
   switch (known?.case) {

@@ -1,9 +1,9 @@
-/** Keeps keys out of what a service said: an error that quotes a request is shown and logged. */
+/** Removes keys from the text of a service: errors that quote a request are shown and logged. */
 
 import { ACCESS_TOKEN_HEADER, API_KEY_HEADER } from "../wire/headers.ts";
 
 const SECRET_HEADERS = [API_KEY_HEADER, ACCESS_TOKEN_HEADER].map((name) => name.toLowerCase());
-/** Shorter values are no keys, and would take words out of a text. */
+/** Shorter values are no keys, and could match ordinary words. */
 const MIN_SECRET_CHARACTERS = 8;
 
 /** The text without the keys that the headers of its request carried. */

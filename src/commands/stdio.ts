@@ -1,10 +1,9 @@
 /** `stdio`: the MCP server for one host, over the service that the configuration names. */
 
-import { selectTools } from "../mcp/selection.ts";
+import { selectTools, whenReady } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
-import { whenReady } from "../mcp/wait-for-service.ts";
 import { VERSION, type CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
 import { isKnownToWork } from "./engine.ts";

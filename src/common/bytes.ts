@@ -1,4 +1,4 @@
-/** Bytes that are gathered until there are enough of them, however small the pieces they come in. */
+/** Bytes gathered from small pieces, cut into chunks, and names batched by their size. */
 
 export interface ByteBuffer {
   readonly length: number;
@@ -36,4 +36,26 @@ export function createByteBuffer(): ByteBuffer {
       return whole;
     },
   };
+}
+
+/** Views of the bytes, each of at most `maxBytes`. */
+export function* chunksOf(bytes: Buffer, maxBytes: number): Generator<Buffer, void> {
+  for (let start = 0; start < bytes.length; start += maxBytes) {
+    yield bytes.subarray(start, start + maxBytes);
+  }
+}
+
+/** The texts in order, as lists of at most `maxBytes` with a byte after each text. */
+export function inBatches(texts: readonly string[], maxBytes: number): string[][] {
+  const batches: string[][] = [];
+  let leftBytes = 0;
+  for (const text of texts) {
+    leftBytes -= Buffer.byteLength(text) + 1;
+    if (leftBytes < 0) {
+      batches.push([]);
+      leftBytes = maxBytes;
+    }
+    batches.at(-1)?.push(text);
+  }
+  return batches;
 }

@@ -4,6 +4,7 @@
  */
 
 import { getSystemErrorName } from "node:util";
+import { inBatches } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
 import { AttributesProcess, HelperDied } from "./attributes-process.ts";
 import type { Command } from "./bundled-program.ts";
@@ -63,7 +64,7 @@ export function createAttributes(helper: Command, { idleMs = IDLE_MS } = {}): At
   return {
     async read(paths) {
       const found: Metadata[] = [];
-      for (const batch of inBatches(paths)) {
+      for (const batch of inBatches(paths, MAX_REQUEST_BYTES)) {
         const reply = parseReply(await ask("r", batch));
         if (reply.errno !== 0) throw replyFault(reply.errno);
         found.push(...reply.sets);
@@ -86,20 +87,6 @@ const NUL = Buffer.of(0);
 
 function toField(field: string): Buffer[] {
   return [toSystemBytes(field), NUL];
-}
-
-function inBatches(paths: readonly string[]): string[][] {
-  const batches: string[][] = [];
-  let room = 0;
-  for (const path of paths) {
-    room -= Buffer.byteLength(path) + 1;
-    if (room < 0) {
-      batches.push([]);
-      room = MAX_REQUEST_BYTES;
-    }
-    batches.at(-1)?.push(path);
-  }
-  return batches;
 }
 
 function replyFault(errno: number): Error {

@@ -5,14 +5,14 @@
  */
 
 import { randomUUID } from "node:crypto";
+import type { RecordLevel } from "../common/log-level.ts";
 
-export type LogLevel = "debug" | "info" | "warn" | "error";
 export type LogFields = Readonly<Record<string, unknown>>;
 
 export interface DaemonLog {
   /** Numbers count from the start of the daemon that this names. */
   readonly id: string;
-  write(level: LogLevel, message: string, fields: LogFields): void;
+  write(level: RecordLevel, message: string, fields: LogFields): void;
   /** A number for one operation, as text; joins the lines that belong together. */
   nextOperation(): string;
   /**
@@ -85,7 +85,7 @@ export function createDaemonLog(): DaemonLog {
   };
 }
 
-function toLine(level: LogLevel, message: string, fields: LogFields): string {
+function toLine(level: RecordLevel, message: string, fields: LogFields): string {
   const line = { level, timestamp: new Date().toISOString(), message: clip(message), ...fields };
   return `${JSON.stringify(line, (_key, value: unknown) => clip(value))}\n`;
 }

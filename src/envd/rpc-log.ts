@@ -9,11 +9,12 @@ import {
   type UnaryResponse,
   type StreamRequest,
 } from "@connectrpc/connect";
+import type { RecordLevel } from "../common/log-level.ts";
 import { ProcessSelectorSchema } from "../gen/process/process_pb.ts";
 import { callOriginKey } from "./call.ts";
-import type { LogFields, LogLevel } from "./log.ts";
+import type { LogFields } from "./log.ts";
 
-type Write = (level: LogLevel, message: string, fields: LogFields) => void;
+type Write = (level: RecordLevel, message: string, fields: LogFields) => void;
 
 /** Requests are told by these of their fields; no input, argument or variable is ever logged. */
 const LOGGED_FIELDS = ["path", "source", "destination", "watcherId", "depth", "recursive", "tag"];

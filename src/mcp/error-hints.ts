@@ -1,4 +1,4 @@
-/** The way on after a failure: what a caller can do, in terms of tools that are enabled. */
+/** Hints for failed calls: the next step, in terms of the tools that are enabled. */
 
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { quoteName } from "../common/untrusted-text.ts";
@@ -25,25 +25,25 @@ export function hinted(error: SandboxError, hint: string | undefined): SandboxEr
   return new SandboxError(error.code, error.message, { cause: error, hint });
 }
 
-/** A sandbox that is not there, or not any more. */
+/** The error for a sandbox that does not exist, or no longer. */
 export function goneError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
   const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
   return new SandboxError("not_found", message, { cause, hint: goneHint(suggest) });
 }
 
-/** The way on without a sandbox. */
+/** The hint for a sandbox that does not exist. */
 export function goneHint(suggest: Suggest): string {
   const list = suggest("list_sandboxes", "Call list_sandboxes to see which live.");
   const create = suggest("create_sandbox", "Call create_sandbox for a new one.");
   return sentences([list, create]);
 }
 
-/** The way on where no more sandboxes may run. */
+/** The hint for a reached limit of running sandboxes. */
 export function freeHint(suggest: Suggest): string {
   return suggest("kill_sandbox", "Free a place with kill_sandbox.");
 }
 
-/** A sandbox that must be resumed first. */
+/** The error for a sandbox that must be resumed first. */
 function pausedError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
   const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
   const message = `sandbox ${sandboxId} is paused`;
@@ -111,8 +111,8 @@ function sentences(parts: readonly string[]): string {
 const LOOK_TIMEOUT_MS = 5_000;
 
 /**
- * A failure as the caller should read it. Whether a sandbox that did not answer is gone, paused
- * or only silent, its service knows.
+ * The failure with the state of its sandbox: gone, paused or unresponsive. The service is asked for
+ * the state.
  */
 export async function explain(
   error: SandboxError,
@@ -125,7 +125,7 @@ export async function explain(
     const look = AbortSignal.timeout(LOOK_TIMEOUT_MS);
     const detail = await context.service.control.get(sandboxId, look);
     if (detail.state === "paused") return pausedError(sandboxId, suggest, error);
-    // The sandbox is there, so it is the operation that is not.
+    // The sandbox exists, so its service does not have the operation.
     if (error.code === "not_found") return missingError(error);
   } catch (failure) {
     if (failure instanceof SandboxError && failure.code === "not_found") {
@@ -141,7 +141,7 @@ export async function explain(
   return hinted(error, sentences(["The sandbox service did not answer.", get]));
 }
 
-/** Failures behind which a sandbox can stand that is gone or paused. */
+/** Whether a sandbox that is gone or paused can be the cause. */
 function isAboutState(error: SandboxError): boolean {
   return error.hint === undefined && STATE_CODES.has(error.code);
 }

@@ -26,9 +26,9 @@ export interface McpHttpOptions {
   readonly state: McpState;
   readonly tools: readonly Tool[];
   readonly version: string;
-  /** Who holds a bearer token; undefined for nobody. */
+  /** The team of a bearer token; undefined for an unknown one. */
   authenticate(token: string): Promise<string | undefined>;
-  /** Fixtures of a conformance run, in which everybody is let in. */
+  /** Fixtures of a conformance run, which checks no token. */
   readonly conformance?: ServerExtension | undefined;
 }
 
@@ -37,21 +37,21 @@ export interface McpHttp extends AsyncDisposable {
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
-/** Three megabytes of file content, with room for escapes and base64. */
+/** Three megabytes of file content, with space for escapes and base64. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
 const MAX_SESSIONS = 100;
-/** Hosts come back after a pause for lunch, but most never say goodbye. */
+/** Hosts resume a session after a long pause, but most never end one. */
 const SESSION_IDLE_MS = 30 * 60_000;
 const SWEEP_MS = 60_000;
 const RETRY_AFTER_S = 30;
-/** Keeps middlemen from ending a silent stream. */
+/** Keeps proxies from ending a silent stream. */
 const KEEP_ALIVE_MS = 15_000;
 
 interface Session {
   readonly principal: string;
   readonly transport: NodeStreamableHTTPServerTransport;
   usedAtMs: number;
-  /** Requests that are being answered; a long call keeps its session alive. */
+  /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
 }
 
@@ -147,7 +147,7 @@ async function authenticate(
 
 const INVALID = Symbol("invalid JSON");
 
-/** An endpoint has one team, so that its bodies are those of one. */
+/** One team per endpoint: its bodies count against one limit. */
 const OWN = "own";
 
 async function readJson(request: IncomingMessage, held: HeldBytes): Promise<unknown> {
@@ -157,7 +157,7 @@ async function readJson(request: IncomingMessage, held: HeldBytes): Promise<unkn
   try {
     return parseJson(body);
   } catch (error) {
-    // The protocol has an answer of its own for a body that is no JSON.
+    // The protocol defines the reply to a body that is no JSON.
     if (error instanceof SyntaxError) return INVALID;
     throw error;
   }
@@ -211,12 +211,12 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
     });
     await session.transport.handleRequest(request, response, body);
     const isOpen = [...sessions.values()].includes(session);
-    // A handshake that was refused left a server behind which nobody can reach.
+    // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();
   };
 }
 
-/** Ends sessions that nobody has used for long. */
+/** Ends idle sessions. */
 async function sweep(
   sessions: Map<string, Session>,
   state: McpState,
@@ -226,7 +226,7 @@ async function sweep(
     try {
       await state.clock.sleep(SWEEP_MS, signal);
     } catch {
-      // The endpoint ends: an aborted wait is how it says so.
+      // The endpoint ends.
       return;
     }
     for (const [id, session] of sessions) {
@@ -236,7 +236,7 @@ async function sweep(
       try {
         await session.transport.close();
       } catch (error) {
-        // The others are looked at all the same.
+        // The other sessions are checked in any case.
         state.log.warn({ op: "mcp.sweep", err: error }, "session did not close");
       }
     }

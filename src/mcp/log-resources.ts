@@ -7,10 +7,10 @@ import {
   ResourceTemplate,
   type McpServer,
 } from "@modelcontextprotocol/server";
+import { parseProcessId } from "../output/capture.ts";
+import { formatLog, textOf } from "../output/log-text.ts";
+import { logUri, processLogUri } from "../output/logs.ts";
 import { parseSandboxId } from "../wire/address.ts";
-import { parseProcessId } from "./capture.ts";
-import { newestText, textOf, textOfRange, type LogText } from "./log-text.ts";
-import { logUri, processLogUri } from "./logs.ts";
 import type { McpState } from "./state.ts";
 
 const MAX_COMPLETIONS = 100;
@@ -44,7 +44,7 @@ const TEMPLATES = [
   },
 ] as const;
 
-/** Registers all logs. Without `isPaged` the list comes whole, with whatever else is registered. */
+/** Registers all logs. Without `isPaged` the list is whole and includes other registered resources. */
 export function registerLogs(server: McpServer, state: McpState, isPaged: boolean): void {
   const complete = {
     sandbox_id: (prefix: string) =>
@@ -79,10 +79,10 @@ function listLogs(state: McpState) {
   }));
 }
 
-/** The SDK's own list knows no pages. */
+/** The list of the SDK has no pages. */
 function listByPages(server: McpServer, state: McpState): void {
   server.server.setRequestHandler("resources/list", ({ params }) => {
-    // By name, so that what changes between two pages moves nothing over their border.
+    // Sorted by name: a change between two requests moves no resource to another page.
     const all = listLogs(state).toSorted((left, right) => (left.uri < right.uri ? -1 : 1));
     const after = params?.cursor === undefined ? "" : logUri(requireCursor(params.cursor));
     const rest = all.filter(({ uri }) => uri > after);
@@ -93,7 +93,7 @@ function listByPages(server: McpServer, state: McpState): void {
   });
 }
 
-/** A cursor is the sandbox that came last. @throws ProtocolError for any other text. */
+/** A cursor is the last sandbox of the page before. @throws ProtocolError for any other text. */
 function requireCursor(cursor: string): string {
   const sandboxId = parseSandboxId(cursor);
   if (sandboxId !== undefined) return sandboxId;
@@ -119,25 +119,17 @@ export async function readLog(uri: string, state: McpState): Promise<string> {
 
 async function readProcess(
   state: McpState,
-  wish: {
+  target: {
     readonly sandboxId: string;
     readonly processId: string;
     readonly from: number | undefined;
   },
 ): Promise<string | undefined> {
-  const { sandboxId, processId, from } = wish;
-  const text = await findProcess(state, sandboxId, parseProcessId(processId));
-  if (text === undefined) return undefined;
-  const address = processLogUri(sandboxId, processId);
-  return from === undefined ? newestText(text, address) : textOfRange(text, { from, address });
-}
-
-async function findProcess(
-  { captures }: McpState,
-  sandboxId: string,
-  pid: number | undefined,
-): Promise<LogText | undefined> {
+  const { sandboxId, processId, from } = target;
+  const pid = parseProcessId(processId);
   if (pid === undefined) return undefined;
+  const { captures } = state;
   const view = captures.find(sandboxId, pid) ?? (await captures.recall(sandboxId, pid));
-  return view && textOf(view.output);
+  if (view === undefined) return undefined;
+  return formatLog(textOf(view.output), { from, address: processLogUri(sandboxId, processId) });
 }

@@ -1,4 +1,4 @@
-/** The manifest: what a live server lists to a client, in a stable form that can be committed. */
+/** The manifest: what a server lists to a client, in a stable form that can be committed. */
 
 import { InMemoryTransport, type JSONRPCMessage } from "@modelcontextprotocol/server";
 import { withDeadline } from "../common/clock.ts";
@@ -66,7 +66,7 @@ export async function renderManifest(options: ManifestOptions): Promise<string> 
 
 type Answer = z.infer<typeof answerSchema>;
 
-/** The least of a client: one question after the other. */
+/** A minimal client: one request at a time. */
 class Asker {
   readonly #transport: InMemoryTransport;
   #lastId = 0;
@@ -121,7 +121,7 @@ function format(found: {
   return `${JSON.stringify(manifest, undefined, 2)}\n`;
 }
 
-/** The same value with the keys of every object in order, so that equal manifests are equal text. */
+/** The same value with sorted keys, so that equal manifests are equal text. */
 function sortKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map((item) => sortKeys(item));
   if (typeof value !== "object" || value === null) return value;

@@ -1,12 +1,12 @@
-/** Progress of a running process for the host: what it says last, not more than once a second. */
+/** Progress notifications about a running process: its last line, at most once a second. */
 
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
 import { oneLine, sliceText } from "../common/untrusted-text.ts";
-import { cleanTerminal } from "./text.ts";
+import { cleanTerminal } from "../output/text.ts";
 
-/** Sends one notification; the numbers of a request must rise strictly. */
+/** Sends one notification; the numbers of one request must increase. */
 export type SendProgress = (progress: number, message: string) => Promise<void>;
 
 export interface ProgressOptions {
@@ -16,15 +16,15 @@ export interface ProgressOptions {
   readonly signal: AbortSignal;
 }
 
-/** The protocol asks for a limited rate; a person reads no faster. */
+/** The protocol asks for a limited rate. */
 const INTERVAL_MS = 1_000;
 /** Hosts give up on a silent call after half a minute at the earliest. */
 const HEARTBEAT_MS = 10_000;
 const MAX_MESSAGE_CHARACTERS = 200;
-/** Of a line without an end only the newest part can become a message. */
+/** Of an unfinished line only the newest part is kept. */
 const MAX_PENDING_CHARACTERS = 4_096;
 
-/** The progress of one call. It may lose lines; the result may not. */
+/** The progress of one call. Lines can be dropped; the result has them. */
 export class Progress implements AsyncDisposable {
   readonly #options: ProgressOptions;
   readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
@@ -43,12 +43,12 @@ export class Progress implements AsyncDisposable {
     this.#ticking = options.send === undefined ? Promise.resolve() : this.#tick();
   }
 
-  /** Tells at once that a process lives. */
+  /** Tells at once that the process runs. */
   started(pid: number): void {
     this.#emit(`started pid ${pid}`);
   }
 
-  /** Takes note of output. */
+  /** Counts output and keeps its last line. */
   output(stream: OutputStream, bytes: Uint8Array): void {
     this.#bytes += bytes.length;
     if (this.#options.send === undefined) return;
@@ -70,10 +70,9 @@ export class Progress implements AsyncDisposable {
     const ended = AbortSignal.any([signal, this.#stop.signal]);
     while (!ended.aborted) {
       try {
-        // One wait after the other is what a clock does.
         await clock.sleep(INTERVAL_MS, ended);
       } catch {
-        // The call is over: an aborted wait is how it says so.
+        // The call is over.
         return;
       }
       this.#flush();
@@ -91,12 +90,12 @@ export class Progress implements AsyncDisposable {
 
   #emit(message: string): void {
     const { send, clock } = this.#options;
-    // A host that is still busy with the last message misses this one.
+    // Dropped while the host has not taken the last message.
     if (send === undefined || this.#isSending || this.#stop.signal.aborted) return;
     this.#line = undefined;
     this.#sentAtMs = clock.now();
     this.#isSending = true;
-    // It catches its own failures: progress may get lost.
+    // `#send` never rejects.
     void this.#send(send, message);
   }
 
@@ -104,7 +103,7 @@ export class Progress implements AsyncDisposable {
     try {
       await send(this.#bytes + this.#heartbeats, message);
     } catch {
-      // A host that is gone learns nothing more; the call itself ends by its own signal.
+      // The host is gone; the call ends by its own signal.
     } finally {
       this.#isSending = false;
     }

@@ -1,8 +1,8 @@
-/** The form of every reply: what is text, what is structured, how an error reads. */
+/** The form of replies: text, structured content and errors. */
 
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
 import { cutText, oneLine } from "../common/untrusted-text.ts";
-import { quoteSections, type Section } from "./quote.ts";
+import { quoteSections, type Section } from "../output/quote.ts";
 
 /** The outcome of a tool, before it has the protocol's form. */
 export interface Reply<Fields = Record<string, unknown>> {
@@ -11,7 +11,7 @@ export interface Reply<Fields = Record<string, unknown>> {
   readonly image?: { readonly base64: string; readonly mimeType: string };
   /** A resource that the text names, for hosts that can open one. */
   readonly link?: ResourceLink;
-  /** The operation failed after all; the text is what came of it until then. */
+  /** The operation failed; the text is its partial result. */
   readonly error?: SandboxError;
 }
 
@@ -32,10 +32,10 @@ export interface CallReply {
   readonly [key: string]: unknown;
 }
 
-/** Errors are read by a model that pays for each character. */
+/** A model pays for each character of an error. */
 const MAX_ERROR_CHARACTERS = 2_000;
 
-/** A reply of bytes, log or text: facts in one line, then what the sandbox said, between marks. */
+/** A reply of bytes, log or text: facts in one line, then quoted text of the sandbox. */
 export function textReply(
   facts: readonly (string | undefined)[],
   sections: readonly Section[] = [],
@@ -87,7 +87,7 @@ export function toCallReply(reply: Reply, form: CallForm): CallReply {
   return { content, ...(form.isRecord && { structuredContent: { ...reply.fields } }) };
 }
 
-/** Whether an error's own words may be shown; of our own faults only the log has the details. */
+/** Whether the message of an error is shown; that of internal faults is only logged. */
 const IS_TOLD = {
   invalid_argument: true,
   unauthenticated: true,
@@ -103,7 +103,7 @@ const IS_TOLD = {
   internal: false,
 } as const satisfies Record<ErrorCode, boolean>;
 
-/** The way on where nothing better is known; no tool is named, since it may not be enabled. */
+/** Hints for errors without one. They name no tool: it may not be enabled. */
 const DEFAULT_HINTS = {
   invalid_argument: "Correct the arguments, then call again.",
   unauthenticated:
@@ -121,25 +121,25 @@ const DEFAULT_HINTS = {
 } as const satisfies Record<ErrorCode, string>;
 
 export interface ErrorDetails {
-  /** What came of the operation until it failed. */
+  /** The partial result. */
   readonly partial?: string | undefined;
-  /** What the caller must know besides. */
+  /** Further facts, such as the time left. */
   readonly note?: string | undefined;
 }
 
 /** A failure as text for a model: the code, what is wrong, what to do next, what came of it. */
 export function errorReply(error: SandboxError, details: ErrorDetails = {}): CallReply {
   const hint = cutText(oneLine(error.hint || DEFAULT_HINTS[error.code]), MAX_ERROR_CHARACTERS / 2);
-  const room = MAX_ERROR_CHARACTERS - error.code.length - hint.length - ": . ".length;
-  // What is wrong may be long; what to do next must not be lost for it.
-  const message = IS_TOLD[error.code] ? `: ${cutText(oneLine(error.message), room)}` : "";
+  const leftCharacters = MAX_ERROR_CHARACTERS - error.code.length - hint.length - ": . ".length;
+  // A long message is cut so that the hint fits.
+  const message = IS_TOLD[error.code] ? `: ${cutText(oneLine(error.message), leftCharacters)}` : "";
   const sentence = `${error.code}${message}. ${hint}`;
   const lines = [sentence, details.partial, noteLine(details.note)];
   const text = lines.filter((line) => line !== undefined).join("\n");
   return { content: [{ type: "text", text }], isError: true };
 }
 
-/** The same reply with what the caller must know besides, in text and record alike. */
+/** The same reply with the time left, in its text and its record. */
 export function withTimeLeft(reply: Reply, note: string | undefined): Reply {
   if (note === undefined) return reply;
   const text = `${reply.text}\n${noteLine(note)}`;

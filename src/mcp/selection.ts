@@ -1,4 +1,4 @@
-/** Which tools a server offers. */
+/** Which tools a server offers, and when they can be called. */
 
 import { SandboxError } from "../common/errors.ts";
 import type { Tool } from "./tool.ts";
@@ -28,4 +28,15 @@ export function selectTools(tools: readonly Tool[], selection: ToolSelection): r
         : names.includes(tool.name),
     )
     .filter((tool) => !isReadOnly || tool.annotations.readOnlyHint);
+}
+
+/** The same tools; each call waits for the service, and fails as `ready` does without one. */
+export function whenReady(tools: readonly Tool[], ready: () => Promise<void>): readonly Tool[] {
+  return tools.map((tool) => ({
+    ...tool,
+    async handler(input, context) {
+      await ready();
+      return tool.handler(input, context);
+    },
+  }));
 }

@@ -6,7 +6,7 @@ import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { explain, goneError } from "./error-hints.ts";
-import { timeLeft } from "./expiry.ts";
+import { timeLeft } from "./facts.ts";
 import { readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
@@ -20,11 +20,11 @@ export interface McpServerOptions {
   readonly version: string;
   readonly era: "legacy" | "modern";
   /**
-   * Whether the connection lasts, so that changes can be told over it; otherwise it carries one
-   * request and whoever serves it tells changes by other means.
+   * Whether the connection lasts, so that notifications can be sent over it; otherwise it carries
+   * one request, and the transport sends notifications by other means.
    */
   readonly isLasting: boolean;
-  /** Who is connected. */
+  /** Identifies the caller. */
   readonly principal: string;
   /** Only for a conformance run. */
   readonly extension?: ServerExtension | undefined;
@@ -99,7 +99,7 @@ const FIRST_WITH_LINKS = "2025-06-18";
 
 function knowsLinks({ server }: McpServer, { era }: McpServerOptions): boolean {
   if (era === "modern") return true;
-  // In the older era nothing else tells it.
+  // The older era has no other source for it.
   // oxlint-disable-next-line typescript/no-deprecated
   const revision = server.getNegotiatedProtocolVersion();
   return revision !== undefined && revision >= FIRST_WITH_LINKS;
@@ -146,13 +146,13 @@ function noteFor(context: ToolContext, sandboxId: string | undefined): string | 
   return sandboxId === undefined ? undefined : timeLeft(context, sandboxId);
 }
 
-/** The sandbox that a reply is about although its call named none. */
+/** The sandbox of a reply whose call named none. */
 function madeBy({ fields }: Reply): string | undefined {
   const id = fields?.["sandbox_id"];
   return typeof id === "string" ? id : undefined;
 }
 
-/** Whatever a handler threw; what is not ours is a fault of ours. */
+/** What a handler threw, as SandboxError; any other error is an internal fault. */
 function toFailure(error: unknown, signal: AbortSignal): SandboxError {
   if (error instanceof SandboxError) return error;
   if (signal.aborted)
@@ -168,7 +168,7 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
   const suggest: Suggest = (name, sentence) =>
     tools.some((tool) => tool.name === name) ? sentence : "";
   const context: ToolContext = {
-    // A call that waits for nothing needs none.
+    // Made on demand: many calls use no signal.
     get signal() {
       return (signal ??= AbortSignal.any([ctx.mcpReq.signal, state.signal]));
     },
@@ -229,7 +229,7 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   const report = (error: unknown) => state.log.debug({ op: "notify", err: error }, "host not told");
   const stopObserving = state.logs.observe({
     updated(uri) {
-      // In the newer era the transport knows which host listens to what.
+      // In the newer era the transport filters by subscription.
       if (era === "modern" || subscribed.has(uri)) {
         server.sendResourceUpdated({ uri }).catch(report);
       }

@@ -1,15 +1,15 @@
-/** What outlives a connection: the service, captured output, logs, watchers, sandboxes made. */
+/** The state that outlives a connection: service, output, logs, watchers, own sandboxes. */
 
 import type { Service } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
+import { Captures } from "../output/captures.ts";
+import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
-import { Captures } from "./captures.ts";
-import { SandboxLogs } from "./logs.ts";
 import { Watchers } from "./watchers.ts";
 
-/** Shared by all connections of one server. Its end ends what it made, as it was told. */
+/** Shared by all connections of one server. Disposal ends the sandboxes as `onExit` says. */
 export interface McpState extends AsyncDisposable {
   readonly service: Service;
   readonly clock: Clock;
@@ -19,24 +19,24 @@ export interface McpState extends AsyncDisposable {
   readonly watchers: Watchers;
   /** Fires when the server ends. */
   readonly signal: AbortSignal;
-  /** The sandboxes that this server made and that have not ended through it. */
+  /** The sandboxes that this server made and has not killed. */
   readonly made: ReadonlySet<string>;
-  /** A sandbox was made by this server. */
+  /** Records a sandbox that this server made. */
   adopt(sandboxId: string): void;
-  /** A sandbox is gone. */
+  /** Drops a sandbox that is gone. */
   forget(sandboxId: string): void;
-  /** Work that must be over before the server may end. */
+  /** Records work that the end of the server waits for. */
   track(work: Promise<void>): void;
 }
 
 export interface McpStateOptions {
-  /** Asked in a call only, when there is one. */
+  /** Called during tool calls only. */
   service(): Service;
   readonly log: Logger;
   readonly clock?: Clock;
-  /** Where output is kept beyond this server's life; absent: in memory only. */
+  /** Where output outlives this server; absent: in memory only. */
   readonly spoolFolder?: string | undefined;
-  /** What becomes of the sandboxes that this server made; asked at the end. */
+  /** What happens to the sandboxes that this server made; asked at the end. */
   onExit(): "kill" | "leave";
 }
 

@@ -28,11 +28,11 @@ export interface StdioOptions {
   readonly signal: AbortSignal;
   /** The host has been sent a list of tools. */
   onListed?(): void;
-  /** The current parent of this process; a host that died without closing its pipes shows here. */
+  /** The current parent of this process; it changes when the host dies. */
   parentPid(): number;
 }
 
-/** Three megabytes of file content, with room for escapes and base64. */
+/** Three megabytes of file content, with space for escapes and base64. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 const WATCHDOG_MS = 1_000;
 
@@ -40,7 +40,7 @@ const WATCHDOG_MS = 1_000;
 export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
   const { stdin, stdout, signal } = options;
   const { promise: over, resolve: end } = Promise.withResolvers<StdioEnd>();
-  // The SDK sees the end of stdin too, but tells nobody before the first message.
+  // The SDK reports the end of stdin only after the first message.
   const onStdin = () => end("stdin closed");
   const onStdout = () => end("stdout closed");
   const onSignal = () => end("stopped");
@@ -63,7 +63,7 @@ export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
     signal.removeEventListener("abort", onSignal);
     stdin.off("end", onStdin).off("close", onStdin).off("error", onStdin);
     stdout.off("close", onStdout);
-    // The error listener stays: a write that fails late must not bring the process down.
+    // The error listener stays: a late write error must not end the process.
     await connection.close();
   }
 }
@@ -101,7 +101,7 @@ async function connect(options: StdioOptions, onClosed: () => void): Promise<Con
   };
   const create = (era: "legacy" | "modern") =>
     createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });
-  // A stream that ended says so in the same turn, before the transport's own end counts.
+  // Deferred: the end of a stream in the same turn is the reason that counts.
   const transport = new WatchedTransport(options, () => setImmediate(onClosed));
   if (protocol === "auto") {
     return serveStdio(({ era }) => create(era), { transport, onerror: report });

@@ -9,13 +9,27 @@ import type { SendProgress } from "./progress.ts";
 import type { Reply } from "./respond.ts";
 import type { McpState } from "./state.ts";
 
-/** What a host may assume of a tool; none is optional, since an absent one means the worst. */
+/** What a host may assume of a tool. All four are set: a host assumes the worst of an absent one. */
 export interface ToolHints {
   readonly readOnlyHint: boolean;
   readonly destructiveHint: boolean;
   readonly idempotentHint: boolean;
   readonly openWorldHint: boolean;
 }
+
+/** Hints of a tool that adds something, and something else when it is called again. */
+export const ADDITIVE: ToolHints = {
+  readOnlyHint: false,
+  destructiveHint: false,
+  idempotentHint: false,
+  openWorldHint: false,
+};
+/** Hints of a tool that overwrites nothing, and changes nothing more when it is called again. */
+export const IDEMPOTENT: ToolHints = { ...ADDITIVE, idempotentHint: true };
+export const READ_ONLY: ToolHints = { ...IDEMPOTENT, readOnlyHint: true };
+/** Hints of a tool that can overwrite or end something. */
+export const DESTRUCTIVE: ToolHints = { ...ADDITIVE, destructiveHint: true };
+export const IDEMPOTENT_DESTRUCTIVE: ToolHints = { ...DESTRUCTIVE, idempotentHint: true };
 
 export interface Tool<In extends z.ZodObject = z.ZodObject, Out extends z.ZodObject = z.ZodObject> {
   readonly name: string;
@@ -51,13 +65,13 @@ export interface ToolContext {
   readonly clock: Clock;
   readonly service: Service;
   readonly state: McpState;
-  /** Who calls: the same for every call on stdio. */
+  /** Identifies the caller; the same for every call on stdio. */
   readonly principal: string;
   /** Absent when the host asked for no progress. */
   readonly progress: SendProgress | undefined;
   /**
    * The sandbox, noted as used by this server.
-   * @throws SandboxError not_found with the way on.
+   * @throws SandboxError not_found with a hint.
    */
   attach(sandboxId: string): Promise<Sandbox>;
   readonly suggest: Suggest;

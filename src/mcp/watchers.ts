@@ -1,4 +1,4 @@
-/** Watchers that this server made in sandboxes: their undelivered events, and their end. */
+/** Watchers that this server made in sandboxes, and their undelivered events. */
 
 import type { Sandbox } from "../client/envd.ts";
 import type { WatchEvent } from "../client/filesystem.ts";
@@ -6,25 +6,25 @@ import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 
-/** A watcher in a sandbox, and what was fetched from it but not yet told. */
+/** A watcher in a sandbox, and its fetched but undelivered events. */
 export interface Watcher {
   readonly id: string;
   readonly sandbox: Sandbox;
   readonly held: WatchEvent[];
-  /** Whether events were dropped, because nobody asked for them in time. */
+  /** Whether undelivered events were dropped. */
   hasLost: boolean;
-  /** A fetch takes the events away, so two calls must not share them. */
+  /** A fetch removes the events from the daemon, so one call polls at a time. */
   isPolling: boolean;
   polledAtMs: number;
 }
 
-/** Watchers of one server; the daemon itself sets no limit. */
+/** Watchers of one server; the daemon has no limit. */
 const MAX_WATCHERS = 64;
-/** A watcher that nobody asks any more is removed, since the daemon never does. */
+/** A watcher that was not polled for this time is removed; the daemon removes none. */
 const IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 30_000;
 const MAX_HELD_EVENTS = 10_000;
-/** How often a waiting call looks for events. */
+/** How often a waiting call fetches events. */
 const POLL_MS = 250;
 const FETCH_TIMEOUT_MS = 10_000;
 const REMOVE_TIMEOUT_MS = 1_000;
@@ -56,26 +56,26 @@ export class Watchers implements AsyncDisposable {
    */
   async create(
     sandbox: Sandbox,
-    wish: {
+    target: {
       readonly path: string;
       readonly isRecursive: boolean;
       readonly user: string | undefined;
     },
     signal: AbortSignal,
   ): Promise<Watcher> {
-    this.#makeRoom();
-    const { path, isRecursive, user } = wish;
+    this.#requireSlot();
+    const { path, isRecursive, user } = target;
     const id = await sandbox.filesystem.createWatcher(path, isRecursive, { signal, user });
     return this.#add(sandbox, id);
   }
 
-  /** Takes over a watcher that another instance made, if there is one of that name. */
+  /** Takes over a watcher that another server made, if it exists. */
   adopt(sandbox: Sandbox, id: string): Watcher {
-    this.#makeRoom();
+    this.#requireSlot();
     return this.#add(sandbox, id);
   }
 
-  #makeRoom(): void {
+  #requireSlot(): void {
     if (this.#table.size < MAX_WATCHERS) return;
     const message = `${MAX_WATCHERS} watchers exist, the limit`;
     throw new SandboxError("resource_exhausted", message, { hint: "End one with close=true." });
@@ -115,7 +115,7 @@ export class Watchers implements AsyncDisposable {
     await watcher.sandbox.filesystem.removeWatcher(watcher.id, signal);
   }
 
-  /** Forgets the watchers of a sandbox that is gone. */
+  /** Drops the watchers of a sandbox that is gone. */
   forget(sandboxId: string): void {
     for (const [key, { sandbox }] of this.#table) {
       if (sandbox.id === sandboxId) this.#table.delete(key);
@@ -133,7 +133,7 @@ export class Watchers implements AsyncDisposable {
     const { clock } = this.#options;
     const deadline = clock.now() + waitMs;
     for (;;) {
-      // The fetch does not end with the call: events that were taken must reach the next one.
+      // The fetch outlives the call: fetched events must reach the next call.
       const fetching = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
       hold(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, fetching));
       const restMs = deadline - clock.now();
@@ -148,7 +148,7 @@ export class Watchers implements AsyncDisposable {
       try {
         await clock.sleep(SWEEP_MS, this.#stop.signal);
       } catch {
-        // The server ends: an aborted wait is how it says so.
+        // The server ends.
         return;
       }
       const idle = [...this.#table.values()].filter(

@@ -4,6 +4,7 @@
  * mark is left. No more is read than the sandbox's pace allows, whoever answers in there.
  */
 
+import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { asOperation } from "../common/operation.ts";
 import type { Container } from "../engine/engine.ts";
@@ -43,7 +44,8 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
   const end = new AbortController();
   const pace = domain.logBook.openPace();
 
-  const state = { retryMs: FIRST_RETRY_MS, isInitialized: options.isInitialized };
+  const state = { isInitialized: options.isInitialized };
+  const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
 
   /** Reads until the connection breaks. */
   async function read(signal: AbortSignal): Promise<void> {
@@ -57,7 +59,7 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
     const reader = createLogReader(domain.logBook, subject);
     const call = { method: "GET", path: reader.path } as const;
     const reply = await callDaemon(paceSocket(socket, pace, signal), call, signal);
-    state.retryMs = FIRST_RETRY_MS;
+    backoff.reset();
     reader.begin(reply.headers[DAEMON_ID_HEADER]);
     for await (const line of splitLines(reply, pace, signal)) reader.take(line);
   }
@@ -78,8 +80,7 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
         // Whatever ended it, its connection ends too.
         broken.abort();
       }
-      await pause(domain, state.retryMs, end.signal);
-      state.retryMs = Math.min(state.retryMs * 2, MAX_RETRY_MS);
+      await pause(domain, backoff.next(), end.signal);
     }
   }
 

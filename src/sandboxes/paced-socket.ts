@@ -5,6 +5,7 @@
 
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
+import { chunksOf } from "../common/bytes.ts";
 import type { LogPace } from "./log-pace.ts";
 
 /** Read at once; a reply in pieces of one byte each makes a thousand of it. */
@@ -53,8 +54,7 @@ async function* readPieces(
 ): AsyncGenerator<Buffer, undefined> {
   for await (const chunk of socket) {
     if (!Buffer.isBuffer(chunk)) continue;
-    for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
-      const piece = chunk.subarray(start, start + PIECE_BYTES);
+    for (const piece of chunksOf(chunk, PIECE_BYTES)) {
       await pace.take({ bytes: piece.length }, signal);
       yield piece;
     }

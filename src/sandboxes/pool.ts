@@ -4,6 +4,7 @@
  * after a crash removed like everything that was only intended.
  */
 
+import { createBackoff } from "../common/backoff.ts";
 import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
@@ -47,7 +48,7 @@ export function startPool(domain: Domain, size: number): Pool {
   const waiting = new Set<PooledContainer>();
   const ends = new Set<Promise<void>>();
   let filling: Promise<void> | undefined;
-  let retryMs = FIRST_RETRY_MS;
+  const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
 
   async function fill(): Promise<void> {
     let pauseMs = QUIET_MS;
@@ -63,8 +64,7 @@ export function startPool(domain: Domain, size: number): Pool {
       } catch (error) {
         if (domain.closing.aborted) break;
         domain.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");
-        pauseMs = retryMs;
-        retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
+        pauseMs = backoff.next();
       }
     }
     filling = undefined;
@@ -101,7 +101,7 @@ export function startPool(domain: Domain, size: number): Pool {
       const warm = [...waiting].find((candidate) => candidate.kind === kind);
       if (warm === undefined) return undefined;
       waiting.delete(warm);
-      retryMs = FIRST_RETRY_MS;
+      backoff.reset();
       refill();
       return warm;
     },

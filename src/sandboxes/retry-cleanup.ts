@@ -1,5 +1,6 @@
 /** What failed and must be done all the same is tried again until it succeeds or the room closes. */
 
+import { createBackoff } from "../common/backoff.ts";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import { asChange } from "../common/operation.ts";
@@ -40,9 +41,10 @@ export async function createCleanupRetries(
   subject: string,
   work: () => Promise<void>,
 ): Promise<void> {
-  for (let retryMs = FIRST_RETRY_MS; ; retryMs = Math.min(retryMs * 2, MAX_RETRY_MS)) {
+  const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+  for (;;) {
     try {
-      await clock.sleep(retryMs, closing);
+      await clock.sleep(backoff.next(), closing);
       await asChange("later", work);
       log.info({ op: "later", subject, outcome: "ok" }, "done later");
       return;

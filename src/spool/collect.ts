@@ -1,20 +1,19 @@
-/** What goes by itself: spools that are too old or too many, and what dead owners left. */
+/** Removes spools that are too old or too many, and the leases of dead owners. */
 
 import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
-import { listFolder, listSandboxes, sandboxFolder } from "./folders.ts";
+import { listEntries, listFolder, listSandboxes, sandboxFolder, type Entry } from "./folders.ts";
 import { isLeased, leaseOwner, removeLease } from "./lease.ts";
-import { listEntries, type Entry } from "./survey.ts";
 
 /** Each costs a folder and two files at least. */
 const MAX_SPOOLS = 4_096;
-/** How long a spool is kept beyond its end, or beyond the end of its owner. */
+/** How long a spool is kept after its end, or after the death of its owner. */
 const RETENTION_MS = 15 * 60_000;
 
-/** Clears the spools of a whole home; says which spools went. */
+/** Clears the spools of a whole home; returns those that were removed. */
 export async function collectHome(
   home: string,
   nowMs: number,
@@ -28,44 +27,48 @@ export async function collectHome(
   return removed;
 }
 
-/** Clears one folder of spools; says which spools went. */
+/** Clears one folder of spools; returns those that were removed. */
 export async function collectSpools(
   root: string,
   nowMs: number,
   tell: TellFailure,
 ): Promise<string[]> {
-  const over = await findOver(root, await listEntries(root), nowMs);
+  const expired = await findExpired(root, await listEntries(root), nowMs);
   const labels = new Map(
-    over.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
+    expired.map(({ place }) => [place.folder, `${place.sandboxId}/${place.name}`]),
   );
   const gone = await cleanUp(
     { kind: "output", names: [...labels.keys()], remove: removeTree },
     tell,
   );
-  await removeRemains(root);
+  await removeUnused(root);
   return gone.map((folder) => labels.get(folder) ?? folder);
 }
 
-/** What is too old, and of the others that ended the oldest when they are too many. */
-async function findOver(root: string, entries: readonly Entry[], nowMs: number): Promise<Entry[]> {
+/** Spools that are too old, and the oldest that ended when there are too many. */
+async function findExpired(
+  root: string,
+  entries: readonly Entry[],
+  nowMs: number,
+): Promise<Entry[]> {
   const byAge = entries.toSorted((left, right) => left.changedAtMs - right.changedAtMs);
-  const over: Entry[] = [];
+  const expired: Entry[] = [];
   for (const entry of byAge) {
-    const isSurplus = entries.length - over.length > MAX_SPOOLS && entry.endedAtMs !== undefined;
-    if (isSurplus || (await isOver(root, entry, nowMs))) over.push(entry);
+    const isSurplus = entries.length - expired.length > MAX_SPOOLS && entry.endedAtMs !== undefined;
+    if (isSurplus || (await hasExpired(root, entry, nowMs))) expired.push(entry);
   }
-  return over;
+  return expired;
 }
 
-/** A clock that was set back must not keep anything for ever: only the distance counts. */
-async function isOver(root: string, entry: Entry, nowMs: number): Promise<boolean> {
+/** Uses the distance in time: a clock that was set back must not keep a spool for ever. */
+async function hasExpired(root: string, entry: Entry, nowMs: number): Promise<boolean> {
   const { endedAtMs, changedAtMs, place } = entry;
   const isOld = Math.abs(nowMs - (endedAtMs ?? changedAtMs)) > RETENTION_MS;
   return isOld && (endedAtMs !== undefined || !(await isLeased(root, place.owner)));
 }
 
-/** Removes folders of sandboxes without a spool, and the leases of the dead. */
-async function removeRemains(root: string): Promise<void> {
+/** Removes folders of sandboxes without a spool, and the leases of dead owners. */
+async function removeUnused(root: string): Promise<void> {
   for (const sandboxId of await listSandboxes(root)) {
     await removeEmpty(sandboxFolder(root, sandboxId));
   }
@@ -83,5 +86,5 @@ async function removeEmpty(folder: string): Promise<void> {
   }
 }
 
-/** Not empty, or gone by another's hand. */
+/** Not empty, or removed by another server. */
 const EXPECTED_CODES: ReadonlySet<string> = new Set(["ENOTEMPTY", "EEXIST", "ENOENT"]);

@@ -1,10 +1,11 @@
-/** Names in the folder of spools: `<sandbox>/<name>.<time>.<owner>/<position>`, `<owner>.sock`. */
+/** The folder of spools: `<sandbox>/<name>.<time>.<owner>/<position>`, `<owner>.sock`. */
 
-import { readdir } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
 
-/** The file that says how a spool ended; without one it goes on, or its owner died. */
+/** The file that says how a spool ended; absent while it is written, or when its owner died. */
 export const END_FILE = "end.json";
 
 const POSITION_DIGITS = 16;
@@ -22,7 +23,7 @@ export interface SpoolName {
   readonly owner: string;
 }
 
-/** Where a spool lies. */
+/** The folder of a spool. */
 export interface SpoolLocation extends SpoolName {
   readonly sandboxId: string;
   readonly folder: string;
@@ -34,7 +35,7 @@ export function sandboxFolder(root: string, sandboxId: string): string {
   throw new SandboxError("invalid_argument", "sandbox id is malformed");
 }
 
-/** Where a spool of this name lies. @throws SandboxError invalid_argument for a malformed name. */
+/** The folder of a spool of this name. @throws SandboxError invalid_argument for a malformed name. */
 export function locationOf(root: string, sandboxId: string, spool: SpoolName): SpoolLocation {
   const base = `${spool.name}.${spool.createdAtMs}.${spool.owner}`;
   if (!SPOOL_PATTERN.test(base)) {
@@ -65,7 +66,7 @@ export function segmentName(position: number): string {
   return String(position).padStart(POSITION_DIGITS, "0");
 }
 
-/** The name of the empty file that says where the first part ends, once what follows it went. */
+/** The name of the empty file that marks the end of the first part, where a gap follows. */
 export function headName(end: number): string {
   return `head-${segmentName(end)}`;
 }
@@ -74,7 +75,7 @@ export function headName(end: number): string {
 export interface Layout {
   /** The positions at which the files begin, in order. */
   readonly starts: readonly number[];
-  /** What is no longer kept; both ends are equal when all is. */
+  /** What is no longer kept; empty when everything is. */
   readonly gap: { readonly start: number; readonly end: number };
 }
 
@@ -96,6 +97,60 @@ export async function listFolder(path: string): Promise<string[]> {
     return await readdir(path);
   } catch (error) {
     if (causeCode(error) === "ENOENT" || causeCode(error) === "ENOTDIR") return [];
+    throw error;
+  }
+}
+
+/** How a spool ended: the time, and what its owner wrote about it. */
+const endingSchema = z.looseObject({ endedAtMs: z.number() });
+
+export interface Entry {
+  readonly place: SpoolLocation;
+  readonly bytes: number;
+  /** Undefined while it is written, or when its owner died. */
+  readonly endedAtMs: number | undefined;
+  readonly changedAtMs: number;
+}
+
+/** Every spool. */
+export async function listEntries(root: string): Promise<Entry[]> {
+  const entries: Entry[] = [];
+  for (const sandboxId of await listSandboxes(root)) {
+    for (const place of await listSpools(root, sandboxId)) entries.push(await survey(place));
+  }
+  return entries;
+}
+
+async function survey(place: SpoolLocation): Promise<Entry> {
+  let bytes = 0;
+  let changedAtMs = place.createdAtMs;
+  for (const name of await listFolder(place.folder)) {
+    const facts = await statOf(join(place.folder, name));
+    bytes += facts.size;
+    changedAtMs = Math.max(changedAtMs, facts.mtimeMs);
+  }
+  const ending = await readEnding(place);
+  return { place, bytes, endedAtMs: ending?.endedAtMs, changedAtMs };
+}
+
+/** How a spool ended; undefined while it is written, or when its owner died. */
+export async function readEnding(
+  place: SpoolLocation,
+): Promise<z.infer<typeof endingSchema> | undefined> {
+  try {
+    const text = await readFile(join(place.folder, END_FILE), "utf8");
+    return endingSchema.safeParse(JSON.parse(text)).data;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT" || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+async function statOf(path: string): Promise<{ readonly size: number; readonly mtimeMs: number }> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return { size: 0, mtimeMs: 0 };
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Proof that the owner of a spool lives: a socket that it listens on. When it dies, however that
- * comes about, the kernel refuses the next connection at once.
+ * The proof that the owner of a spool lives: a socket that it listens on. Once the owner is dead
+ * the kernel refuses connections.
  */
 
 import { once } from "node:events";
@@ -19,7 +19,7 @@ export async function startLease(root: string, owner: string): Promise<AsyncDisp
   server.listen(path);
   await once(server, "listening");
   if (process.platform !== "win32") await chmod(path, 0o600);
-  // A lease keeps nobody alive.
+  // A lease does not keep the process running.
   server.unref();
   return {
     async [Symbol.asyncDispose]() {
@@ -30,7 +30,7 @@ export async function startLease(root: string, owner: string): Promise<AsyncDisp
   };
 }
 
-/** Whether an owner lives; one that is too busy to answer does. */
+/** Whether an owner lives; also one that is too busy to answer. */
 export function isLeased(root: string, owner: string): Promise<boolean> {
   return isListening(leasePath(root, owner));
 }
@@ -46,7 +46,7 @@ export async function removeLease(root: string, owner: string): Promise<void> {
 }
 
 function leasePath(root: string, owner: string): string {
-  // Where sockets have no place in the file system, they have names of their own.
+  // Windows has named pipes instead of sockets in the file system.
   return process.platform === "win32"
     ? String.raw`\\.\pipe\sandbox-mcp-${owner}`
     : join(root, `${owner}${SUFFIX}`);

@@ -1,20 +1,20 @@
-/** How much all spools may take of the disk, and who goes first when it is too much. */
+/** How much of the disk spools may take, and which are dropped when it is too much. */
 
 import { statfs } from "node:fs/promises";
 import { removeTree } from "../common/remove-tree.ts";
 import type { SpoolLocation } from "./folders.ts";
-import { listEntries, type Entry } from "./survey.ts";
-import type { Room } from "./writer.ts";
+import { listEntries, type Entry } from "./folders.ts";
+import type { SpaceGrant } from "./writer-files.ts";
 
 /** All spools of one sandbox together. */
 export const MAX_SANDBOX_BYTES = 256 * 1024 * 1024;
 /** All spools of one home together. */
 export const MAX_HOME_BYTES = 1024 * 1024 * 1024;
-/** With less than this free on the disk nothing is written any more. */
+/** With less free on the disk nothing is written. */
 const MIN_FREE_BYTES = 1024 ** 3;
-/** Looking at every file costs time, so it is done at most so often. */
+/** A survey reads the size of every file; this is the shortest time between two. */
 const SURVEY_MS = 2_000;
-/** Where it is too much a look may take this share of the time, whatever it costs. */
+/** The share of the time that surveys may take while space is short. */
 const SURVEY_SHARE = 0.1;
 
 export interface QuotaLimits {
@@ -23,8 +23,8 @@ export interface QuotaLimits {
 }
 
 export interface Quota {
-  /** Room for a new file, which is made by dropping what ended where that is needed. */
-  room(place: SpoolLocation, bytes: number): Promise<Room>;
+  /** Asks for space for a new file; where there is too little, spools that ended are dropped. */
+  request(place: SpoolLocation, bytes: number): Promise<SpaceGrant>;
 }
 
 /** A quota over the folder of all spools. */
@@ -37,7 +37,7 @@ export function createQuota(options: {
   let freeBytes = Number.POSITIVE_INFINITY;
   let surveyedAt = Number.NEGATIVE_INFINITY;
   let surveyMs = 0;
-  /** What was granted since the last survey. */
+  /** Bytes granted since the last survey, by sandbox. */
   let granted = new Map<string, number>();
 
   let surveying: Promise<void> | undefined;
@@ -66,9 +66,9 @@ export function createQuota(options: {
   }
 
   function usedBy(sandboxId: string | undefined): number {
-    const isMeant = (id: string) => sandboxId === undefined || id === sandboxId;
-    const found = entries.filter(({ place }) => isMeant(place.sandboxId));
-    const more = [...granted].filter(([id]) => isMeant(id));
+    const matches = (id: string) => sandboxId === undefined || id === sandboxId;
+    const found = entries.filter(({ place }) => matches(place.sandboxId));
+    const more = [...granted].filter(([id]) => matches(id));
     const bytes = found.reduce((sum, entry) => sum + entry.bytes, 0);
     return more.reduce((sum, [, grant]) => sum + grant, bytes);
   }
@@ -78,7 +78,7 @@ export function createQuota(options: {
     await removeTree(entry.place.folder);
   }
 
-  /** Drops what ended, oldest first, until it is not too much; says whether that was enough. */
+  /** Drops spools that ended, oldest first, until the limit holds; returns whether it does. */
   async function squeeze(sandboxId: string | undefined, maxBytes: number): Promise<boolean> {
     const ended = entries
       .filter(({ place }) => sandboxId === undefined || place.sandboxId === sandboxId)
@@ -92,13 +92,13 @@ export function createQuota(options: {
   }
 
   return {
-    async room({ sandboxId }, bytes) {
+    async request({ sandboxId }, bytes) {
       await surveyOlderThan(SURVEY_MS);
       if (freeBytes - usedSince(granted) < MIN_FREE_BYTES) return "none";
       const fits = async () =>
         (await squeeze(sandboxId, limits.sandboxBytes - bytes)) &&
         (await squeeze(undefined, limits.homeBytes - bytes));
-      // What ended since the last look may go now.
+      // Spools that ended since the last survey can be dropped now.
       const isFree =
         (await fits()) || ((await surveyOlderThan(surveyMs / SURVEY_SHARE)) && (await fits()));
       if (isFree) granted.set(sandboxId, (granted.get(sandboxId) ?? 0) + bytes);

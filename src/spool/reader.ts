@@ -1,4 +1,4 @@
-/** Reading a spool, whoever writes it: pieces by position, and how much there is. */
+/** Reads a spool of any server: pieces by position, and how much there is. */
 
 import { join } from "node:path";
 import { readLayout, segmentName, type Layout } from "./folders.ts";
@@ -9,7 +9,7 @@ export interface Extent {
   readonly written: StreamSizes;
   /** Position behind the last byte. */
   readonly end: number;
-  /** What is no longer kept; both ends are equal when all is. */
+  /** What is no longer kept; empty when everything is. */
   readonly gap: Layout["gap"];
 }
 
@@ -31,7 +31,7 @@ export async function readPieces(
   let bytes = 0;
   for (const start of starts.slice(first)) {
     if (bytes >= maxBytes) break;
-    // One file after the other: how many are needed shows only as they are read.
+    // Sequential: how many files are needed depends on what they hold.
     const segment = await readAt(folder, start);
     for (const piece of segment?.pieces ?? []) {
       const skipped = Math.max(0, from - piece.start);

@@ -6,7 +6,7 @@
 import { readFile } from "node:fs/promises";
 import { causeCode } from "../common/errors.ts";
 
-/** Who wrote: the program, or this server about what is missing. */
+/** The streams of the program, and the notes of this server about missing output. */
 export type SpoolStream = "stdout" | "stderr" | "note";
 
 const STREAMS = ["stdout", "stderr", "note"] as const satisfies readonly SpoolStream[];
@@ -35,12 +35,12 @@ const MAGIC = "smcpspl1";
 export const HEADER_BYTES = MAGIC.length + STREAMS.length * 8;
 export const FRAME_HEADER_BYTES = 4;
 /** The stream takes the upper bits of a frame's header, the length the rest. */
-const VOICE_SHIFT = 28;
-const LENGTH_MASK = (1 << VOICE_SHIFT) - 1;
+const STREAM_SHIFT = 28;
+const LENGTH_MASK = (1 << STREAM_SHIFT) - 1;
 
-/** The sum over all voices: a position. */
-export function totalOf(volumes: StreamSizes): number {
-  return volumes.stdout + volumes.stderr + volumes.note;
+/** The sum over all streams, which is a position. */
+export function totalOf(sizes: StreamSizes): number {
+  return sizes.stdout + sizes.stderr + sizes.note;
 }
 
 /** The first bytes of a file. */
@@ -59,7 +59,7 @@ export function writeFrameHeader(
   at: number,
   frame: { readonly stream: SpoolStream; readonly length: number },
 ): void {
-  target.writeUInt32LE(STREAMS.indexOf(frame.stream) * 2 ** VOICE_SHIFT + frame.length, at);
+  target.writeUInt32LE(STREAMS.indexOf(frame.stream) * 2 ** STREAM_SHIFT + frame.length, at);
 }
 
 /** A file of a spool; undefined when it is gone or none. */
@@ -68,7 +68,7 @@ export async function readSegment(path: string): Promise<Segment | undefined> {
   try {
     file = await readFile(path);
   } catch (error) {
-    // Files go when others need their room: that is a gap, not a fault.
+    // Dropped to free space: the reader takes it as a gap.
     if (causeCode(error) === "ENOENT") return undefined;
     throw error;
   }
@@ -88,7 +88,7 @@ function decodeSegment(file: Buffer): Segment | undefined {
   let at = HEADER_BYTES;
   while (at + FRAME_HEADER_BYTES < file.length) {
     const word = file.readUInt32LE(at);
-    const stream = STREAMS[word >>> VOICE_SHIFT];
+    const stream = STREAMS[word >>> STREAM_SHIFT];
     if (stream === undefined) break;
     at += FRAME_HEADER_BYTES;
     const bytes = file.subarray(at, at + (word & LENGTH_MASK));

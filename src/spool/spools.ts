@@ -1,7 +1,7 @@
 /**
- * The spools of a home: what processes wrote, on the disk, so that it outlives a call, a
- * connection and the server itself. Each has one owner, who alone writes it; anyone of the same
- * user reads it, and takes it over when its owner is dead.
+ * The spools of a home: the output of processes on the disk, which outlives a call, a connection
+ * and the server. Only the owner of a spool writes it; every server of the same user reads it, and
+ * takes it over when the owner is dead.
  */
 
 import { randomBytes } from "node:crypto";
@@ -10,12 +10,19 @@ import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
-import { listSpools, locationOf, readLayout, segmentName, type SpoolLocation } from "./folders.ts";
+import {
+  listSpools,
+  locationOf,
+  readEnding,
+  readLayout,
+  segmentName,
+  type SpoolLocation,
+} from "./folders.ts";
 import { isLeased, startLease } from "./lease.ts";
 import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
 import { measureSpool, type Extent } from "./reader.ts";
-import { readEnding } from "./survey.ts";
-import { createSpoolWriter, type SpoolFile, type SpoolLimits, type SpoolWriter } from "./writer.ts";
+import type { SpoolFile, SpoolLimits } from "./writer-files.ts";
+import { createSpoolWriter, type SpoolWriter } from "./writer.ts";
 
 const OWNER_BYTES = 8;
 const COLLECT_MS = 60_000;
@@ -23,20 +30,20 @@ const COLLECT_MS = 60_000;
 /** A spool that was found. */
 export interface FoundSpool {
   readonly place: SpoolLocation;
-  /** How it ended, in the words of its owner; undefined when it has not. */
+  /** How it ended, as its owner wrote it; undefined when it has not. */
   readonly ending: Readonly<Record<string, unknown>> | undefined;
-  /** Whether somebody writes it. */
+  /** Whether its owner lives. */
   readonly isLive: boolean;
 }
 
-/** A spool that goes on, and what it holds already. */
+/** A spool that was taken over, and what it held. */
 export interface TakenSpool {
   readonly writer: SpoolWriter;
   readonly extent: Extent;
 }
 
 export interface SpoolsOptions {
-  /** Made when it is needed; undefined where nothing may be kept on the disk. */
+  /** Made when it is needed; undefined: nothing is kept on the disk. */
   readonly root: string | undefined;
   readonly now: () => number;
   readonly log: Logger;
@@ -48,7 +55,7 @@ export interface Spools extends AsyncDisposable {
   create(key: SpoolKey, limits: SpoolLimits): SpoolWriter | undefined;
   /** The newest spool of a name; undefined when there is none. */
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
-  /** Goes on with a spool whose owner is dead; undefined when another was quicker. */
+  /** Takes over a spool whose owner is dead; undefined when another server was first. */
   takeOver(place: SpoolLocation, limits: SpoolLimits): Promise<TakenSpool | undefined>;
 }
 
@@ -60,15 +67,15 @@ export interface SpoolKey {
 
 const DEFAULT_LIMITS = { sandboxBytes: MAX_SANDBOX_BYTES, homeBytes: MAX_HOME_BYTES };
 
-/** Nothing is made or looked at before the first spool is. */
+/** Nothing is made or read before the first spool is created. */
 export function startSpools(options: SpoolsOptions): Spools {
   return options.root === undefined ? NO_SPOOLS : startSpoolsIn(options.root, options);
 }
 
 function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   const { now, log, limits = DEFAULT_LIMITS } = options;
-  let known: string | undefined;
-  const owner = (): string => (known ??= randomBytes(OWNER_BYTES).toString("hex"));
+  let ownerId: string | undefined;
+  const owner = (): string => (ownerId ??= randomBytes(OWNER_BYTES).toString("hex"));
   const quota = createQuota({ root, limits });
   let opening: Promise<AsyncDisposable> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -86,13 +93,13 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   async function openRoot(): Promise<AsyncDisposable> {
     await mkdir(root, { recursive: true, mode: 0o700 });
     const lease = await startLease(root, owner());
-    // It catches its own failures.
+    // `collect` never rejects.
     timer = setInterval(() => void collect(), COLLECT_MS).unref();
     void collect();
     return lease;
   }
 
-  /** Without a lease nobody could tell that the owner lives, so nothing is written. */
+  /** Nothing is written without a lease, which shows that the owner lives. */
   async function requireOpen(): Promise<void> {
     opening ??= openRoot().catch((error: unknown) => {
       log.warn({ op: "spool.open", err: error }, "output is kept in memory only");
@@ -105,7 +112,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     await requireOpen();
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
-  const shared = { makeFolder, room: quota.room.bind(quota) };
+  const shared = { makeFolder, requestSpace: quota.request.bind(quota) };
 
   return {
     create({ sandboxId, name }, spoolLimits) {
@@ -119,14 +126,14 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
       const ending = await readEnding(place);
       if (ending !== undefined) return { place, ending, isLive: false };
       const isLive = place.owner === owner() || (await isLeased(root, place.owner));
-      // Its end may have come while its owner was asked for.
+      // It can have ended between the two reads.
       return { place, ending: isLive ? undefined : await readEnding(place), isLive };
     },
     async takeOver(place, spoolLimits) {
       await requireOpen();
       const mine = locationOf(root, place.sandboxId, { ...place, owner: owner() });
       try {
-        // Of several who try, the one that renames it has it.
+        // Of several servers that try, the rename of one succeeds.
         await rename(place.folder, mine.folder);
       } catch (error) {
         if (causeCode(error) === "ENOENT") return undefined;

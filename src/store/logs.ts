@@ -1,8 +1,9 @@
 /** The tables of log lines: bounded per sandbox, kept for a while after the sandbox is gone. */
 
 import type { DatabaseSync } from "node:sqlite";
+import { RECORD_LEVELS } from "../common/log-level.ts";
 import { inTransaction, prepare } from "./statement.ts";
-import type { LogFilter, LogLine, LogExtras, LogOwner, LogTable } from "./store.ts";
+import type { LogLine, LogExtras, LogOwner, LogTable } from "./store.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
 const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;
@@ -15,8 +16,6 @@ interface Book {
   lines: number;
   bytes: number;
 }
-
-const LEVELS: readonly LogFilter["level"][] = ["debug", "info", "warn", "error"];
 
 function selectLines(order: "ASC" | "DESC"): string {
   return `SELECT at_ms, line FROM lines WHERE sandbox_id = ? AND at_ms BETWEEN ? AND ?
@@ -105,7 +104,7 @@ function openRead(database: DatabaseSync): LogTable["read"] {
   const forward = prepare(database, selectLines("ASC"));
   const backward = prepare(database, selectLines("DESC"));
   return ({ sandboxId, startMs, endMs, limit, direction, level, search }) => {
-    const rank = LEVELS.indexOf(level);
+    const rank = RECORD_LEVELS.indexOf(level);
     const select = direction === "forward" ? forward : backward;
     return select
       .all(sandboxId, startMs, endMs, rank, rank, search, search, limit)

@@ -4,6 +4,7 @@
  * unless it runs inside `transaction`.
  */
 
+import type { RecordLevel } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
 import { DEFAULT_TEAM } from "./team.ts";
 
@@ -211,7 +212,7 @@ export interface LogFilter {
   /** Oldest or newest first. */
   readonly direction: "forward" | "backward";
   /** The lowest that counts; a line without a known level is `info`. */
-  readonly level: "debug" | "info" | "warn" | "error";
+  readonly level: RecordLevel;
   /** A part of the message, case counts; empty for any. */
   readonly search: string;
 }

@@ -1,5 +1,6 @@
 /** Bodies of the plain HTTP file endpoints, and the calls that only the host makes to the daemon. */
 
+import { RECORD_LEVELS } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
 
 /** Body of `POST /files/compose`. */
@@ -34,7 +35,7 @@ export type InitRequest = z.infer<typeof initRequestSchema>;
 
 /** A line of the daemon's log, as it travels to the service. */
 export const daemonLogLineSchema = z.looseObject({
-  level: z.enum(["debug", "info", "warn", "error"]),
+  level: z.enum(RECORD_LEVELS),
   timestamp: z.string(),
   message: z.string(),
 });

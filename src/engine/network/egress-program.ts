@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
+import { createBackoff } from "../../common/backoff.ts";
 import { withDeadline } from "../../common/clock.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
@@ -49,7 +50,7 @@ export interface EgressProgram {
 export function createEgressProgram(options: EgressProgramOptions): EgressProgram {
   const table = new Map<string, readonly string[]>();
   let run: Promise<Run> | undefined;
-  let pauseMs: number = RESTART_MS.first;
+  const backoff = createBackoff(RESTART_MS.first, RESTART_MS.longest);
   let isStopped = false;
   const start = async (): Promise<Run> => {
     const started = await startRun(options);
@@ -57,8 +58,7 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       run = undefined;
       if (isStopped || table.size === 0) return;
       // Redirected connections are refused meanwhile, since nothing listens.
-      setTimeout(() => void ensure().catch(again), pauseMs).unref();
-      pauseMs = Math.min(pauseMs * 2, RESTART_MS.longest);
+      setTimeout(() => void ensure().catch(again), backoff.next()).unref();
     };
     started.child.once("exit", again);
     try {
@@ -68,7 +68,7 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       started.child.kill("SIGKILL");
       throw error;
     }
-    pauseMs = RESTART_MS.first;
+    backoff.reset();
     return started;
   };
   const ensure = async (): Promise<Run> => {

@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import type { FileHandle } from "node:fs/promises";
+import { inBatches } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { fileErrorText, isDiskFull } from "../errno.ts";
 import { open } from "../file-system.ts";
@@ -34,24 +35,10 @@ async function copyByKernel(
   target: FileHandle,
   signal: AbortSignal,
 ): Promise<boolean> {
-  for (const batch of inBatches(sources)) {
+  for (const batch of inBatches(sources, MAX_ARGUMENT_BYTES)) {
     if (!(await runCat(batch, target, signal))) return false;
   }
   return true;
-}
-
-function inBatches(sources: readonly string[]): string[][] {
-  const batches: string[][] = [];
-  let room = 0;
-  for (const source of sources) {
-    room -= Buffer.byteLength(source) + 1;
-    if (room < 0) {
-      batches.push([]);
-      room = MAX_ARGUMENT_BYTES;
-    }
-    batches.at(-1)?.push(source);
-  }
-  return batches;
 }
 
 async function runCat(

@@ -5,6 +5,7 @@
  */
 
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
+import { createBackoff } from "../../common/backoff.ts";
 import { SandboxError } from "../../common/errors.ts";
 import type { EventType } from "../../gen/filesystem/filesystem_pb.ts";
 import { fromSystemBytes, toSystemBytes } from "../names.ts";
@@ -64,7 +65,7 @@ export class TreeWatch implements Disposable {
   readonly #subscriber = (notice: Notice) => this.#onNotice(notice);
   readonly #notices: NoticeQueue;
   #isClosed = false;
-  #retryMs = MIN_RETRY_MS;
+  readonly #backoff = createBackoff(MIN_RETRY_MS, MAX_RETRY_MS);
   /** Events may be lost since this second, until everything was looked at. */
   #lostSinceS: number | undefined;
   /** When the last burst of events began. */
@@ -131,7 +132,7 @@ export class TreeWatch implements Disposable {
 
   async #idle(): Promise<void> {
     this.#lostSinceS = undefined;
-    this.#retryMs = MIN_RETRY_MS;
+    this.#backoff.reset();
     await this.#notices.arrival();
     this.#burstAtMs = Date.now();
     // Events that belong together are told one by one in the same turn.
@@ -240,8 +241,9 @@ export class TreeWatch implements Disposable {
   }
 
   async #backOff(): Promise<void> {
-    await delay(this.#retryMs, undefined, { signal: this.#closing.signal }).catch(() => undefined);
-    this.#retryMs = Math.min(this.#retryMs * 2, MAX_RETRY_MS);
+    await delay(this.#backoff.next(), undefined, { signal: this.#closing.signal }).catch(
+      () => undefined,
+    );
   }
 
   /** The answer to a request with the events of before; no reports where watches were lost. */

@@ -6,10 +6,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_SOURCES = 100;
 
@@ -32,12 +32,7 @@ export const composeFiles = defineTool({
     destination: pathInput("File to make; none of the sources."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
+  annotations: DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId, sources, destination, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
@@ -54,19 +49,19 @@ export const composeFiles = defineTool({
   },
 });
 
-interface Wish {
+interface Composition {
   readonly sandbox: Sandbox;
   readonly sources: readonly string[];
   readonly options: CallOptions;
 }
 
-/** A refusal names the source that is missing; where none is, the service cannot compose. */
-async function named<T>(composing: Promise<T>, wish: Wish): Promise<T> {
+/** Adds the missing source to a refusal; without one, the service cannot compose. */
+async function named<T>(composing: Promise<T>, composition: Composition): Promise<T> {
   try {
     return await composing;
   } catch (error) {
     if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
-    const missing = await findMissing(wish);
+    const missing = await findMissing(composition);
     if (missing === undefined) {
       throw new SandboxError("unimplemented", error.message, { cause: error });
     }
@@ -78,7 +73,11 @@ async function named<T>(composing: Promise<T>, wish: Wish): Promise<T> {
   }
 }
 
-async function findMissing({ sandbox, sources, options }: Wish): Promise<string | undefined> {
+async function findMissing({
+  sandbox,
+  sources,
+  options,
+}: Composition): Promise<string | undefined> {
   for (const source of sources) {
     try {
       await sandbox.filesystem.stat(source, options);

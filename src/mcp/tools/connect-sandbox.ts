@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import { freeHint, onOptionalRoute, withHints } from "../error-hints.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool } from "../tool.ts";
 
 export const connectSandbox = defineTool({
   name: "connect_sandbox",
@@ -22,12 +22,7 @@ export const connectSandbox = defineTool({
     was_resumed: z.boolean(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
     const { service, state, signal, suggest } = context;
     const connecting = service.control.connect(sandboxId, seconds, signal);

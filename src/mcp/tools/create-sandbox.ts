@@ -1,14 +1,14 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
 import { z } from "../../common/schema.ts";
+import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { SandboxBody } from "../../wire/control.ts";
 import { freeHint, withHints } from "../error-hints.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
-import { logUri } from "../logs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { ADDITIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_TEMPLATE = "base";
 const MAX_NETWORK_ENTRIES = 100;
@@ -67,25 +67,20 @@ export const createSandbox = defineTool({
   toolset: "core",
   input,
   output,
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
+  annotations: ADDITIVE,
+  async handler(params, context) {
     const { suggest } = context;
-    const body = await withHints(create(wish, context), {
+    const body = await withHints(create(params, context), {
       not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
       resource_exhausted: freeHint(suggest),
     });
     const { sandboxID: sandboxId } = body;
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
-    const isOther = wish.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
+    const isOther = params.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
     const notes = [
       ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
-      ...(wish.allow_internet && (await isOffline(body, context)) ? [OFFLINE] : []),
+      ...(params.allow_internet && (await isOffline(body, context)) ? [OFFLINE] : []),
     ];
     const log = logUri(sandboxId);
     const record = recordReply({
@@ -104,23 +99,23 @@ export const createSandbox = defineTool({
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 
-/** What was asked for is not always what a machine can give; not every service's reply tells. */
+/** Whether the sandbox lacks the internet access that was asked for. */
 async function isOffline(body: SandboxBody, { service, signal }: ToolContext): Promise<boolean> {
   if (body.allowInternetAccess !== undefined) return body.allowInternetAccess === false;
   try {
     return (await service.control.get(body.sandboxID, signal)).allowInternetAccess === false;
   } catch {
-    // The sandbox is there all the same, and whatever is wrong shows at its first use.
+    // The sandbox exists; a fault shows at its first use.
     return false;
   }
 }
 
-/** A sandbox that comes after its call was cancelled is ended: nobody would know of it. */
-async function create(wish: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
+/** Kills a sandbox whose call was cancelled before the reply: the caller has no id of it. */
+async function create(params: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
   const { service, state, signal } = context;
   signal.throwIfAborted();
   const giveUp = new AbortController();
-  const creating = service.control.create(toRequest(wish), giveUp.signal);
+  const creating = service.control.create(toRequest(params), giveUp.signal);
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
   const cancel = () => reject(signal.reason);
   signal.addEventListener("abort", cancel, { once: true });
@@ -136,7 +131,7 @@ async function create(wish: z.output<typeof input>, context: ToolContext): Promi
   }
 }
 
-/** Once the server ends, a sandbox has so long to come and be ended; then its own timeout must. */
+/** How long the end of the server waits for such a sandbox; after it, its timeout ends it. */
 const LAST_CHANCE_MS = 1_000;
 const KILL_TIMEOUT_MS = 1_000;
 
@@ -159,20 +154,20 @@ async function abandon(
   }
 }
 
-function toRequest(wish: z.output<typeof input>) {
+function toRequest(params: z.output<typeof input>) {
   const network = {
-    ...(wish.allow_out !== undefined && { allowOut: wish.allow_out }),
-    ...(wish.deny_out !== undefined && { denyOut: wish.deny_out }),
-    ...(!wish.public_traffic && { allowPublicTraffic: false }),
+    ...(params.allow_out !== undefined && { allowOut: params.allow_out }),
+    ...(params.deny_out !== undefined && { denyOut: params.deny_out }),
+    ...(!params.public_traffic && { allowPublicTraffic: false }),
   };
   return {
-    templateID: wish.template,
-    timeout: wish.timeout_seconds,
-    autoPause: wish.on_timeout === "pause",
+    templateID: params.template,
+    timeout: params.timeout_seconds,
+    autoPause: params.on_timeout === "pause",
     secure: true,
-    allow_internet_access: wish.allow_internet,
+    allow_internet_access: params.allow_internet,
     ...(Object.keys(network).length > 0 && { network }),
-    metadata: toRecord(wish.metadata),
-    envVars: toRecord(wish.env),
+    metadata: toRecord(params.metadata),
+    envVars: toRecord(params.env),
   };
 }

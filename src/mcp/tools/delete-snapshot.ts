@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 export const deleteSnapshot = defineTool({
   name: "delete_snapshot",
@@ -16,19 +16,14 @@ export const deleteSnapshot = defineTool({
   input: z.strictObject({
     snapshot_id: z.string().min(1).max(256).describe("From snapshot or list_snapshots."),
   }),
-  output: z.object({ snapshot_id: z.string(), outcome: z.enum(["deleted", "was gone already"]) }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  output: z.object({ snapshot_id: z.string(), outcome: z.enum(["deleted", "already_gone"]) }),
+  annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler({ snapshot_id: snapshotId }, { service, signal, suggest }) {
     const kill = suggest("kill_sandbox", " Kill them with kill_sandbox first.");
     const wasThere = await withHints(service.control.deleteTemplate(snapshotId, signal), {
       invalid_argument: `Sandboxes started from it may still exist.${kill}`,
     });
-    const outcome = wasThere ? ("deleted" as const) : ("was gone already" as const);
+    const outcome = wasThere ? ("deleted" as const) : ("already_gone" as const);
     return recordReply({ snapshot_id: snapshotId, outcome });
   },
 });

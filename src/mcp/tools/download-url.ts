@@ -4,7 +4,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const downloadUrl = defineTool({
   name: "download_url",
@@ -26,12 +26,7 @@ export const downloadUrl = defineTool({
     user: userInput(),
   }),
   output: z.object({ url: z.string(), expires_at: z.string(), note: z.string() }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: false,
-    openWorldHint: true,
-  },
+  annotations: { ...READ_ONLY, idempotentHint: false, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, path, expires_seconds: seconds, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const expiration = Math.floor(context.clock.now() / 1_000) + seconds;

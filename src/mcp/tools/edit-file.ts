@@ -5,10 +5,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 /** The file is read and written whole. */
 const MAX_FILE_BYTES = 5_000_000;
@@ -24,7 +24,7 @@ const input = z.strictObject({
   user: userInput(),
 });
 
-type Wish = z.output<typeof input>;
+type Params = z.output<typeof input>;
 
 export const editFile = defineTool({
   name: "edit_file",
@@ -36,31 +36,26 @@ export const editFile = defineTool({
     "no lock: a change that a program makes at the same moment is lost.",
   toolset: "core",
   input,
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    const sandbox = await context.attach(wish.sandbox_id);
-    const before = await readText(sandbox, wish, context);
-    const parts = before.split(wish.old_string);
+  annotations: DESTRUCTIVE,
+  async handler(params, context) {
+    const sandbox = await context.attach(params.sandbox_id);
+    const before = await readText(sandbox, params, context);
+    const parts = before.split(params.old_string);
     const count = parts.length - 1;
-    checkCount(count, wish);
-    const after = parts.join(wish.new_string);
-    const options = { signal: context.signal, user: wish.user };
-    await sandbox.files.write(wish.path, Buffer.from(after, "utf8"), options);
+    checkCount(count, params);
+    const after = parts.join(params.new_string);
+    const options = { signal: context.signal, user: params.user };
+    await sandbox.files.write(params.path, Buffer.from(after, "utf8"), options);
     return textReply([
-      `replaced ${count} of ${count} occurrences in ${quoteName(wish.path)}`,
-      `lines: ${changedLines(parts, wish.new_string)}`,
-      expiryFact(context, wish.sandbox_id),
+      `replaced ${count} of ${count} occurrences in ${quoteName(params.path)}`,
+      `lines: ${changedLines(parts, params.new_string)}`,
+      expiryFact(context, params.sandbox_id),
     ]);
   },
 });
 
-async function readText(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<string> {
-  const { path, user } = wish;
+async function readText(sandbox: Sandbox, params: Params, context: ToolContext): Promise<string> {
+  const { path, user } = params;
   const range = { offset: 0, limit: MAX_FILE_BYTES + 1 };
   const reading = sandbox.files.read(path, range, { signal: context.signal, user });
   const { bytes } = await withHints(reading, pathHints(path, context.suggest));
@@ -78,15 +73,15 @@ async function readText(sandbox: Sandbox, wish: Wish, context: ToolContext): Pro
   }
 }
 
-function checkCount(count: number, wish: Wish): void {
+function checkCount(count: number, params: Params): void {
   if (count === 0) {
     const hint = "Read it again: white space counts.";
-    throw new SandboxError("not_found", `old_string does not occur in ${quoteName(wish.path)}`, {
+    throw new SandboxError("not_found", `old_string does not occur in ${quoteName(params.path)}`, {
       hint,
     });
   }
-  if (count > 1 && !wish.replace_all) {
-    const message = `old_string occurs ${count} times in ${quoteName(wish.path)}`;
+  if (count > 1 && !params.replace_all) {
+    const message = `old_string occurs ${count} times in ${quoteName(params.path)}`;
     const hint = "Add surrounding lines or set replace_all.";
     throw new SandboxError("failed_precondition", message, { hint });
   }

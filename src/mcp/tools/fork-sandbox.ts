@@ -5,7 +5,7 @@ import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { ADDITIVE, defineTool } from "../tool.ts";
 
 const MAX_COPIES = 100;
 const MAX_REASON_CHARACTERS = 300;
@@ -34,18 +34,13 @@ export const forkSandbox = defineTool({
     copies: z.array(z.object({ sandbox_id: z.string().optional(), error: z.string().optional() })),
     expires_at: z.string(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
+  annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, count, timeout_seconds: timeout }, context) {
     const { service, signal, state, clock, suggest } = context;
-    const way = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
+    const nextStep = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
     const results = await onOptionalRoute(
       service.control.fork(sandboxId, { count, timeout }, signal),
-      `The sandbox service cannot fork.${way}`,
+      `The sandbox service cannot fork.${nextStep}`,
       () => service.control.get(sandboxId, signal),
     );
     for (const { sandbox } of results) if (sandbox !== undefined) state.adopt(sandbox.sandboxID);

@@ -1,23 +1,23 @@
-/** Tool: the service's log of a sandbox. */
+/** Tool: the log records of the service about a sandbox. */
 
+import { RECORD_LEVELS } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
+import type { QuotedPart } from "../../output/quote.ts";
 import type { LogsBody } from "../../wire/control.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import type { QuotedPart } from "../quote.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 type LogEntryBody = LogsBody["logEntries"][number];
 
-const LEVELS = ["debug", "info", "warn", "error"] as const;
 const MAX_RECORDS = 1_000;
 const MAX_RECORD_CHARACTERS = 1_000;
-/** Of a record that is read alone. */
+/** For a single record. */
 const MAX_SINGLE_CHARACTERS = 30_000;
 
-/** Fields that tell a caller nothing: they name the sandbox and the way of its records. */
+/** Fields that are left out: they identify the sandbox, or the transport of the record. */
 const ALWAYS_EQUAL: ReadonlySet<string> = new Set([
   "envID",
   "instanceID",
@@ -48,19 +48,14 @@ export const getLogs = defineTool({
       .optional()
       .describe("Unix milliseconds of the first record; default: the oldest kept."),
     limit: z.int().min(1).max(MAX_RECORDS).default(100).describe("Most records to read."),
-    min_level: z.enum(LEVELS).default("info").describe("Lowest level to return."),
+    min_level: z.enum(RECORD_LEVELS).default("info").describe("Lowest level to return."),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, since_ms: start, limit, min_level: level }, context) {
     const query = { limit, ...(start !== undefined && { start }) };
     const { logEntries } = await context.service.control.logs(sandboxId, query, context.signal);
     const page = pageOf(logEntries, limit);
-    const lowest = LEVELS.indexOf(level);
+    const lowest = RECORD_LEVELS.indexOf(level);
     const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);
     const parts = shown.flatMap((entry) => formatEntry(entry, limit));
     return textReply(
@@ -83,8 +78,8 @@ interface Page {
 }
 
 /**
- * The records of one call. A full page may end amid records of one millisecond, which the next
- * page can only begin with: then all of them are left to it.
+ * The records of one call. Pages begin at a millisecond: where a full page ends within one, its
+ * records are left to the next page.
  */
 function pageOf(all: readonly LogEntryBody[], limit: number): Page {
   const last = all.at(-1);
@@ -96,10 +91,10 @@ function pageOf(all: readonly LogEntryBody[], limit: number): Page {
   return { entries: all, isFull, nextMs: lastMs + 1 };
 }
 
-/** A level of a name that we do not know counts as info. */
+/** An unknown level counts as info. */
 function levelOf(name: string): number {
-  const index = LEVELS.findIndex((level) => level === name);
-  return index === -1 ? LEVELS.indexOf("info") : index;
+  const index = RECORD_LEVELS.findIndex((level) => level === name);
+  return index === -1 ? RECORD_LEVELS.indexOf("info") : index;
 }
 
 function formatEntry(entry: LogEntryBody, limit: number): QuotedPart[] {
@@ -110,7 +105,7 @@ function formatEntry(entry: LogEntryBody, limit: number): QuotedPart[] {
   if (limit === 1) return [cutText(line, MAX_SINGLE_CHARACTERS)];
   const omitted = line.length - MAX_RECORD_CHARACTERS;
   if (omitted <= 0) return [line];
-  const way = `since_ms=${Date.parse(entry.timestamp)}, limit=1 returns more of it`;
-  const note = `[… ${omitted} characters omitted; ${way}]`;
+  const hint = `since_ms=${Date.parse(entry.timestamp)}, limit=1 returns more of it`;
+  const note = `[… ${omitted} characters omitted; ${hint}]`;
   return [sliceText(line, MAX_RECORD_CHARACTERS), { note }];
 }

@@ -3,13 +3,13 @@
 import { z } from "../../common/schema.ts";
 import type { MetricBody } from "../../wire/control.ts";
 import { onOptionalRoute } from "../error-hints.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_MINUTES = 1_440;
-/** Enough to see a course; a model pays for each. */
+/** Enough to show a trend; a model pays for each sample. */
 const MAX_SHOWN = 8;
 const MEBIBYTE = 1_048_576;
 
@@ -43,12 +43,7 @@ export const getMetrics = defineTool({
     note: z.string().optional(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, minutes }, context) {
     const { service, signal, clock, suggest } = context;
     const top = suggest("run_process", "; run top or free with run_process");

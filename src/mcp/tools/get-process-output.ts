@@ -2,15 +2,15 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { parseProcessId, timeLimit, type ProcessView } from "../capture.ts";
+import { requirePid, timeLimit, type ProcessView } from "../../output/capture.ts";
+import { pageOutput } from "../../output/excerpt.ts";
+import { formatDuration } from "../../output/text.ts";
 import { processHints, withHints } from "../error-hints.ts";
-import { pageOutput } from "../excerpt.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
+import { stateFact, volumeFact } from "../facts.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
-import { stateFact, volumeFact } from "../process-reply.ts";
 import { textReply } from "../respond.ts";
-import { formatDuration } from "../text.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const STREAMS = {
   both: ["stdout", "stderr"],
@@ -32,7 +32,7 @@ const input = z.strictObject({
   stream: z.enum(["both", "stdout", "stderr"]).default("both").describe("Which output."),
 });
 
-type Wish = z.output<typeof input>;
+type Params = z.output<typeof input>;
 
 export const getProcessOutput = defineTool({
   name: "get_process_output",
@@ -45,28 +45,23 @@ export const getProcessOutput = defineTool({
     "only output from now on is available.",
   toolset: "core",
   input,
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    const capture = await find(wish, context);
-    await waitForNews(capture, wish, context);
+  annotations: READ_ONLY,
+  async handler(params, context) {
+    const capture = await find(params, context);
+    await waitForChange(capture, params, context);
     const { output, state } = capture;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {
-      cursor: wish.cursor,
-      maxBytes: wish.max_bytes,
-      streams: STREAMS[wish.stream],
+      cursor: params.cursor,
+      maxBytes: params.max_bytes,
+      streams: STREAMS[params.stream],
       isRunning,
     });
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
       stateFact(state),
       `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
-      `process_id: ${wish.process_id}`,
+      `process_id: ${params.process_id}`,
       `next_cursor: ${page.nextCursor}`,
       hasMore ? `${output.totalBytes - page.nextCursor} bytes more` : undefined,
       volumeFact(capture),
@@ -74,7 +69,7 @@ export const getProcessOutput = defineTool({
       page.resumedAt === undefined
         ? undefined
         : `output before ${page.resumedAt} was discarded; this is the oldest available`,
-      expiryFact(context, wish.sandbox_id),
+      expiryFact(context, params.sandbox_id),
     ];
     return textReply(
       facts,
@@ -83,12 +78,9 @@ export const getProcessOutput = defineTool({
   },
 });
 
-async function find(wish: Wish, context: ToolContext): Promise<ProcessView> {
-  const { sandbox_id: sandboxId, process_id: processId } = wish;
-  const pid = parseProcessId(processId);
-  if (pid === undefined) {
-    throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
-  }
+async function find(params: Params, context: ToolContext): Promise<ProcessView> {
+  const { sandbox_id: sandboxId, process_id: processId } = params;
+  const pid = requirePid(processId);
   const { captures } = context.state;
   const known = captures.find(sandboxId, pid);
   if (known !== undefined && known.state.kind !== "lost") return known;
@@ -98,7 +90,7 @@ async function find(wish: Wish, context: ToolContext): Promise<ProcessView> {
     const sandbox = await context.attach(sandboxId);
     return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
   } catch (error) {
-    // What was written until then is worth more than the news that there will be no more.
+    // The output so far is returned in place of the error.
     if (known !== undefined) return known;
     if (stored === undefined || !(error instanceof SandboxError)) throw error;
     stored.giveUp(error.code === "not_found" ? { kind: "unwatched" } : { kind: "lost", error });
@@ -106,13 +98,17 @@ async function find(wish: Wish, context: ToolContext): Promise<ProcessView> {
   }
 }
 
-async function waitForNews(capture: ProcessView, wish: Wish, context: ToolContext): Promise<void> {
+async function waitForChange(
+  capture: ProcessView,
+  params: Params,
+  context: ToolContext,
+): Promise<void> {
   const isQuiet = () =>
-    capture.output.totalBytes <= wish.cursor && capture.state.kind === "running";
-  if (wish.wait_seconds === 0 || !isQuiet()) return;
-  const patience = timeLimit(context.clock, wish.wait_seconds * 1_000, context.signal);
+    capture.output.totalBytes <= params.cursor && capture.state.kind === "running";
+  if (params.wait_seconds === 0 || !isQuiet()) return;
+  const deadline = timeLimit(context.clock, params.wait_seconds * 1_000, context.signal);
   while (isQuiet()) {
-    if (patience.aborted || context.signal.aborted) return;
-    await capture.changed(patience);
+    if (deadline.aborted || context.signal.aborted) return;
+    await capture.changed(deadline);
   }
 }

@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
 import { goneHint, withHints } from "../error-hints.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_PORT = 65_535;
 
@@ -31,12 +31,7 @@ export const getSandboxUrl = defineTool({
     note: z.string(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: true,
-  },
+  annotations: { ...READ_ONLY, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, port }, context) {
     const { service, signal, suggest } = context;
     const getting = service.control.get(sandboxId, signal);

@@ -4,7 +4,7 @@ import { z } from "../../common/schema.ts";
 import { goneHint, withHints } from "../error-hints.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const getSandbox = defineTool({
   name: "get_sandbox",
@@ -32,12 +32,7 @@ export const getSandbox = defineTool({
     deny_out: z.array(z.string()).optional(),
     port_host: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId }, { service, signal, suggest }) {
     const getting = service.control.get(sandboxId, signal);
     const detail = await withHints(getting, { not_found: goneHint(suggest) });

@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const getTemplate = defineTool({
   name: "get_template",
@@ -36,12 +36,7 @@ export const getTemplate = defineTool({
     ),
     next_cursor: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ template: reference, limit, cursor }, { service, signal }) {
     const query = { limit, ...(cursor !== undefined && { nextToken: cursor }) };
     // The wire takes a plain id; the tag of a snapshot names a build, which the list shows anyway.

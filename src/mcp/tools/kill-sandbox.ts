@@ -3,7 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 export const killSandbox = defineTool({
   name: "kill_sandbox",
@@ -14,17 +14,12 @@ export const killSandbox = defineTool({
     "the sandbox stays readable for 15 minutes.",
   toolset: "core",
   input: z.strictObject({ sandbox_id: sandboxIdInput() }),
-  output: z.object({ sandbox_id: z.string(), outcome: z.enum(["killed", "was gone already"]) }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  output: z.object({ sandbox_id: z.string(), outcome: z.enum(["killed", "already_gone"]) }),
+  annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId }, { service, state, signal }) {
     const wasThere = await service.control.kill(sandboxId, signal);
     state.forget(sandboxId);
-    const outcome = wasThere ? ("killed" as const) : ("was gone already" as const);
+    const outcome = wasThere ? ("killed" as const) : ("already_gone" as const);
     return recordReply({ sandbox_id: sandboxId, outcome });
   },
 });

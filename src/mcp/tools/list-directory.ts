@@ -4,10 +4,10 @@ import type { Entry } from "../../client/filesystem.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_DEPTH = 10;
 const MAX_ENTRIES = 1_000;
@@ -29,12 +29,7 @@ export const listDirectory = defineTool({
     limit: z.int().min(1).max(MAX_ENTRIES).default(200).describe("Most entries to return."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, path, depth, offset, limit, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const listing = sandbox.filesystem.listDir(path, depth, { signal: context.signal, user });

@@ -1,11 +1,11 @@
-/** Tool: what runs in a sandbox. */
+/** Tool: lists the processes of a sandbox. */
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_SHOWN = 200;
 const MAX_COMMAND_CHARACTERS = 300;
@@ -24,12 +24,7 @@ export const listProcesses = defineTool({
     note: z.string().optional(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId }, context) {
     const sandbox = await context.attach(sandboxId);
     const all = await sandbox.process.list(context.signal);

@@ -1,11 +1,11 @@
-/** Tool: finds sandboxes. */
+/** Tool: lists sandboxes. */
 
 import { z } from "../../common/schema.ts";
 import { FILTER_BOUNDS } from "../../wire/bounds.ts";
 import { withHints } from "../error-hints.ts";
 import { pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const listSandboxes = defineTool({
   name: "list_sandboxes",
@@ -32,12 +32,7 @@ export const listSandboxes = defineTool({
     ),
     next_cursor: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ state, metadata, limit, cursor }, { service, signal }) {
     const filter = {
       ...(state !== undefined && { states: [state] }),

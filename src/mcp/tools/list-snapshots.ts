@@ -1,9 +1,9 @@
-/** Tool: finds snapshots. */
+/** Tool: lists snapshots. */
 
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const listSnapshots = defineTool({
   name: "list_snapshots",
@@ -27,12 +27,7 @@ export const listSnapshots = defineTool({
     snapshots: z.array(z.object({ snapshot_id: z.string(), names: z.array(z.string()) })),
     next_cursor: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, name, limit, cursor }, { service, signal }) {
     const filter = {
       limit,

@@ -1,11 +1,11 @@
-/** Tool: what sandboxes can be started from. */
+/** Tool: lists templates. */
 
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
-/** The wire has no pages for templates; a model needs no more than this to choose. */
+/** The wire has no pages for templates. */
 const MAX_SHOWN = 100;
 
 export const listTemplates = defineTool({
@@ -30,18 +30,13 @@ export const listTemplates = defineTool({
     ),
     note: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler(_input, { service, signal, suggest }) {
     const listing = service.control.templates(signal);
     const missing = "The sandbox service cannot list templates.";
     const all = await onOptionalRoute(listing, missing, () => Promise.resolve());
     const omitted = all.length - MAX_SHOWN;
-    const way = suggest("get_template", "; get_template finds one by its name");
+    const hint = suggest("get_template", "; get_template finds one by its name");
     return recordReply({
       templates: all.slice(0, MAX_SHOWN).map((template) => ({
         template_id: template.templateID,
@@ -51,7 +46,7 @@ export const listTemplates = defineTool({
         memory_mb: template.memoryMB,
         updated_at: template.updatedAt,
       })),
-      ...(omitted > 0 && { note: `${omitted} more are not listed${way}` }),
+      ...(omitted > 0 && { note: `${omitted} more are not listed${hint}` }),
     });
   },
 });

@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool } from "../tool.ts";
 
 export const makeDirectory = defineTool({
   name: "make_directory",
@@ -21,12 +21,7 @@ export const makeDirectory = defineTool({
     path: pathInput("Directory, absolute or relative to the user's home."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, path, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };

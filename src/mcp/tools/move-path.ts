@@ -5,10 +5,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { hinted, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 export const movePath = defineTool({
   name: "move_path",
@@ -24,12 +24,7 @@ export const movePath = defineTool({
     destination: pathInput("Its full new path."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
+  annotations: DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId, source, destination, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
@@ -37,7 +32,7 @@ export const movePath = defineTool({
     try {
       await withHints(sandbox.filesystem.move(source, destination, options), hints);
     } catch (error) {
-      const isOnDirectory = await standsDirectory({ sandboxId, destination, user }, context);
+      const isOnDirectory = await isDirectory({ sandboxId, destination, user }, context);
       if (!isOnDirectory || !(error instanceof SandboxError)) throw error;
       const message = `${quoteName(destination)} is a directory`;
       const full = posix.join(destination, posix.basename(source));
@@ -57,12 +52,12 @@ interface Target {
   readonly user: string | undefined;
 }
 
-/** Whether a directory was in the way, which the wire tells by no code of its own. */
-async function standsDirectory(target: Target, context: ToolContext): Promise<boolean> {
+/** Whether the destination is a directory, for which the wire has no code. */
+async function isDirectory(target: Target, context: ToolContext): Promise<boolean> {
   const { signal } = context;
   const sandbox = await context.attach(target.sandboxId);
   const looking = sandbox.filesystem.stat(target.destination, { signal, user: target.user });
-  // The move has failed already; this look only makes its error clearer.
+  // The move has failed already; this call only refines its error.
   return looking.then(
     (entry) => entry.type === "directory",
     () => false,

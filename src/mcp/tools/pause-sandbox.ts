@@ -1,9 +1,9 @@
-/** Tool: puts a sandbox to sleep. */
+/** Tool: pauses a sandbox. */
 
 import { z } from "../../common/schema.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool } from "../tool.ts";
 
 export const pauseSandbox = defineTool({
   name: "pause_sandbox",
@@ -19,18 +19,13 @@ export const pauseSandbox = defineTool({
   }),
   output: z.object({
     sandbox_id: z.string(),
-    outcome: z.enum(["paused", "was paused already"]),
+    outcome: z.enum(["paused", "already_paused"]),
     next: z.string(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, keep_memory: keepsMemory }, { service, signal }) {
     const wasRunning = await service.control.pause(sandboxId, keepsMemory, signal);
-    const outcome = wasRunning ? ("paused" as const) : ("was paused already" as const);
+    const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
     const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it`;
     return recordReply({ sandbox_id: sandboxId, outcome, next });
   },

@@ -5,12 +5,12 @@ import type { FileSlice } from "../../client/files.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
+import { cutBefore, formatBytes } from "../../output/text.ts";
 import { hinted, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { imageReply, textReply, type Reply } from "../respond.ts";
-import { cutBefore, formatBytes } from "../text.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;
@@ -31,7 +31,7 @@ const input = z.strictObject({
   user: userInput(),
 });
 
-type Wish = z.output<typeof input>;
+type Params = z.output<typeof input>;
 
 export const readFile = defineTool({
   name: "read_file",
@@ -43,29 +43,24 @@ export const readFile = defineTool({
     "search in large files, run grep with run_process instead of reading them whole.",
   toolset: "core",
   input,
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    const sandbox = await context.attach(wish.sandbox_id);
-    const slice = await read(sandbox, wish, context);
+  annotations: READ_ONLY,
+  async handler(params, context) {
+    const sandbox = await context.attach(params.sandbox_id);
+    const slice = await read(sandbox, params, context);
     const mimeType = mimeTypeOf(slice);
-    if (wish.encoding === "auto" && wish.offset === 0 && isImage(slice, mimeType)) {
-      return readImage({ sandbox, wish, context, slice, mimeType });
+    if (params.encoding === "auto" && params.offset === 0 && isImage(slice, mimeType)) {
+      return readImage({ sandbox, params, context, slice, mimeType });
     }
-    if (wish.encoding === "base64") return base64Reply(wish, slice, context);
+    if (params.encoding === "base64") return base64Reply(params, slice, context);
     if (isBinary(slice.bytes)) {
-      if (wish.encoding === "auto") throw binaryError(wish, slice, context);
+      if (params.encoding === "auto") throw binaryError(params, slice, context);
     }
-    return contentReply(wish, slice, context);
+    return contentReply(params, slice, context);
   },
 });
 
-async function read(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<FileSlice> {
-  const { offset, limit, path, user } = wish;
+async function read(sandbox: Sandbox, params: Params, context: ToolContext): Promise<FileSlice> {
+  const { offset, limit, path, user } = params;
   const options = { signal: context.signal, user };
   const reading = sandbox.files.read(path, { offset, limit }, options);
   try {
@@ -93,18 +88,18 @@ function isImage(slice: FileSlice, mimeType: string): boolean {
 
 async function readImage(found: {
   readonly sandbox: Sandbox;
-  readonly wish: Wish;
+  readonly params: Params;
   readonly context: ToolContext;
   readonly slice: FileSlice;
   readonly mimeType: string;
 }): Promise<Reply<never>> {
-  const { sandbox, wish, context, slice, mimeType } = found;
+  const { sandbox, params, context, slice, mimeType } = found;
   const sizeBytes = slice.sizeBytes ?? 0;
   const whole =
     slice.bytes.length >= sizeBytes
       ? slice
-      : await sandbox.files.read(wish.path, { offset: 0, limit: sizeBytes }, context);
-  const facts = [`${sizeBytes} bytes`, quoteName(mimeType), expiryFact(context, wish.sandbox_id)];
+      : await sandbox.files.read(params.path, { offset: 0, limit: sizeBytes }, context);
+  const facts = [`${sizeBytes} bytes`, quoteName(mimeType), expiryFact(context, params.sandbox_id)];
   return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
 }
 
@@ -113,39 +108,39 @@ function isBinary(bytes: Buffer): boolean {
   return bytes.includes(0);
 }
 
-function binaryError(wish: Wish, slice: FileSlice, context: ToolContext): SandboxError {
+function binaryError(params: Params, slice: FileSlice, context: ToolContext): SandboxError {
   const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
-  const message = `${quoteName(wish.path)} is binary (${size}${quoteName(mimeTypeOf(slice) || "unknown type")})`;
+  const message = `${quoteName(params.path)} is binary (${size}${quoteName(mimeTypeOf(slice) || "unknown type")})`;
   const download = context.suggest("download_url", ", or use download_url");
   const hint = `Repeat with encoding=base64${download}.`;
   return new SandboxError("invalid_argument", message, { hint });
 }
 
-function base64Reply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
-  const facts = [...rangeFacts(wish, slice, slice.bytes.length), "base64"];
+function base64Reply(params: Params, slice: FileSlice, context: ToolContext): Reply<never> {
+  const facts = [...rangeFacts(params, slice, slice.bytes.length), "base64"];
   const text = slice.bytes.toString("base64");
   return textReply(
-    [...facts, expiryFact(context, wish.sandbox_id)],
+    [...facts, expiryFact(context, params.sandbox_id)],
     [{ name: "content", parts: [text] }],
   );
 }
 
-function contentReply(wish: Wish, slice: FileSlice, context: ToolContext): Reply<never> {
+function contentReply(params: Params, slice: FileSlice, context: ToolContext): Reply<never> {
   const { bytes } = slice;
-  const isCut = (slice.sizeBytes ?? 0) > wish.offset + bytes.length;
+  const isCut = (slice.sizeBytes ?? 0) > params.offset + bytes.length;
   // Only a cut end is moved: to the end of a line, or of a character.
   const length = isCut ? cutBefore(Buffer.concat([bytes, FILLER]), bytes.length) : bytes.length;
   const text = bytes.subarray(0, length).toString("utf8");
   const facts = [
-    ...rangeFacts(wish, slice, length),
+    ...rangeFacts(params, slice, length),
     quoteName(mimeTypeOf(slice)),
     escapeFact(text),
-    expiryFact(context, wish.sandbox_id),
+    expiryFact(context, params.sandbox_id),
   ];
   return textReply(facts, [{ name: "content", parts: [escapeUnsafe(text)] }]);
 }
 
-/** Says that the content is not shown as it is, for an edit that must match it. */
+/** Notes that the shown content differs from the file, for an edit that must match it. */
 function escapeFact(text: string): string | undefined {
   const count = countUnsafe(text);
   return count === 0 ? undefined : `${count} invisible characters shown as \\u escapes`;
@@ -154,12 +149,12 @@ function escapeFact(text: string): string | undefined {
 /** Stands for the bytes that follow a cut. */
 const FILLER = Buffer.from(" ");
 
-function rangeFacts(wish: Wish, slice: FileSlice, length: number): string[] {
+function rangeFacts(params: Params, slice: FileSlice, length: number): string[] {
   const { sizeBytes } = slice;
-  const end = wish.offset + length;
+  const end = params.offset + length;
   const of = sizeBytes === undefined ? "" : ` of ${sizeBytes}`;
-  if (length === 0) return [`no bytes at ${wish.offset}${of}`];
-  const range = `bytes ${wish.offset}-${end - 1}${of}`;
-  const hasMore = sizeBytes === undefined ? length === wish.limit : end < sizeBytes;
+  if (length === 0) return [`no bytes at ${params.offset}${of}`];
+  const range = `bytes ${params.offset}-${end - 1}${of}`;
+  const hasMore = sizeBytes === undefined ? length === params.limit : end < sizeBytes;
   return hasMore ? [range, `next_offset: ${end}`] : [range];
 }

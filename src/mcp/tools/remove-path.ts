@@ -4,14 +4,14 @@ import { posix } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
-/** Nobody means to remove the root or a whole home by one call. */
+/** The root and whole home directories are refused. */
 const REFUSED_PATTERN = /^\/(?:root|home(?:\/[^/]*)?)?$/;
-/** Stands for the home of whatever user it is. */
+/** Stands for the home of any user. */
 const SOME_HOME = "/home/user";
 
 export const removePath = defineTool({
@@ -27,12 +27,7 @@ export const removePath = defineTool({
     path: pathInput("Path in the sandbox, absolute or relative to the user's home."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId, path, user }, context) {
     if (REFUSED_PATTERN.test(absolutePath(path))) {
       const hint = "Give a path below it.";
@@ -49,7 +44,7 @@ export const removePath = defineTool({
   },
 });
 
-/** The path without detours, so that what is refused cannot be written in another way. */
+/** The normalized path, so that a refused one cannot be written in another way. */
 function absolutePath(path: string): string {
   const below = path.replace(/^~(?=\/|$)/, ".");
   const absolute = path.startsWith("/") ? path : `${SOME_HOME}/${below}`;

@@ -2,14 +2,18 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import type { ProcessRequest } from "../../client/process.ts";
+import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
+import { timeLimit, type Capture } from "../../output/capture.ts";
+import { excerptOutput } from "../../output/excerpt.ts";
+import { logUri } from "../../output/logs.ts";
+import { formatDuration } from "../../output/text.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
-import { timeLimit, type Capture } from "../capture.ts";
 import { withHints } from "../error-hints.ts";
-import { excerptOutput } from "../excerpt.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
+import { excerptSections, lossFact, stateFact, volumeFact } from "../facts.ts";
 import {
   MAX_TIMEOUT_SECONDS,
   pairsInput,
@@ -19,12 +23,9 @@ import {
   userInput,
   waitInput,
 } from "../inputs.ts";
-import { logUri } from "../logs.ts";
-import { excerptSections, lossFact, stateFact, volumeFact } from "../process-reply.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { formatDuration } from "../text.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_COMMAND_CHARACTERS = 100_000;
 const MAX_ARGUMENTS = 1_000;
@@ -74,7 +75,7 @@ const input = z.strictObject({
     .describe("Whether the process goes on when this call is cancelled."),
 });
 
-type Wish = z.output<typeof input>;
+type Params = z.output<typeof input>;
 
 export const runProcess = defineTool({
   name: "run_process",
@@ -89,88 +90,85 @@ export const runProcess = defineTool({
     "timeout_seconds, a signal, or the end of the sandbox kills a process.",
   toolset: "core",
   input,
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: true,
-  },
-  async handler(wish, context) {
-    const sandbox = await context.attach(wish.sandbox_id);
+  annotations: { ...DESTRUCTIVE, openWorldHint: true },
+  async handler(params, context) {
+    const sandbox = await context.attach(params.sandbox_id);
     const { clock, signal, progress: send } = context;
     await using progress = new Progress({ send, clock, signal });
-    const capture = await startProcess(sandbox, wish, context);
+    const capture = await startProcess(sandbox, params, context);
     progress.started(capture.pid);
     for (const { stream, bytes } of capture.output.recent()) {
       if (stream !== "note") progress.output(stream, bytes);
     }
     const listener = progress.output.bind(progress);
     capture.listeners.add(listener);
-    context.state.track(feed(capture, wish, context));
+    context.state.track(feed(capture, params, context));
     try {
-      await capture.ended(timeLimit(clock, wish.wait_seconds * 1_000, signal));
+      await capture.ended(timeLimit(clock, params.wait_seconds * 1_000, signal));
     } finally {
       capture.listeners.delete(listener);
     }
-    if (signal.aborted) await cancel(capture, wish, context);
-    // Whoever gets its handle may use it with another server of this home.
+    if (signal.aborted) await cancel(capture, params, context);
+    // The process id can be used with another server of this home.
     if (capture.state.kind === "running") await capture.output.announced();
-    return reply(capture, wish, context);
+    return reply(capture, params, context);
   },
 });
 
-async function startProcess(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<Capture> {
-  const shell = { cmd: "/bin/bash", args: ["-l", "-c", wish.cmd] };
-  const literal = { cmd: wish.cmd, args: wish.args ?? [] };
+async function startProcess(
+  sandbox: Sandbox,
+  params: Params,
+  context: ToolContext,
+): Promise<Capture> {
+  const shell = { cmd: "/bin/bash", args: ["-l", "-c", params.cmd] };
+  const literal = { cmd: params.cmd, args: params.args ?? [] };
   const request: ProcessRequest = {
-    ...(wish.args === undefined ? shell : literal),
-    ...(wish.cwd !== undefined && { cwd: wish.cwd }),
-    env: toRecord(wish.env),
-    hasStdin: wish.keep_stdin_open || wish.stdin !== undefined,
+    ...(params.args === undefined ? shell : literal),
+    ...(params.cwd !== undefined && { cwd: params.cwd }),
+    env: toRecord(params.env),
+    hasStdin: params.keep_stdin_open || params.stdin !== undefined,
   };
   const starting = context.state.captures.start(sandbox, {
-    label: [wish.cmd, ...(wish.args ?? [])].join(" "),
+    label: [params.cmd, ...(params.args ?? [])].join(" "),
     request,
-    user: wish.user,
-    timeoutMs: wish.timeout_seconds === 0 ? undefined : wish.timeout_seconds * 1_000,
+    user: params.user,
+    timeoutMs: params.timeout_seconds === 0 ? undefined : params.timeout_seconds * 1_000,
     signal: context.signal,
   });
   const { suggest } = context;
   const list = suggest("list_directory", "Call list_directory to see which directories exist.");
   return withHints(starting, {
-    invalid_argument: wish.cwd === undefined ? "" : `Check cwd (${quoteName(wish.cwd)}). ${list}`,
+    invalid_argument:
+      params.cwd === undefined ? "" : `Check cwd (${quoteName(params.cwd)}). ${list}`,
     resource_exhausted: suggest("send_signal", "End a process with send_signal."),
   });
 }
 
-/** Writes the input beside the wait: a process may take it slowly, or never. */
-async function feed(capture: Capture, wish: Wish, context: ToolContext): Promise<void> {
-  if (wish.stdin === undefined) return;
+/** Writes the input during the wait: a process can read it slowly, or never. */
+async function feed(capture: Capture, params: Params, context: ToolContext): Promise<void> {
+  if (params.stdin === undefined) return;
   const { sandbox, pid } = capture;
   const { signal } = context.state;
   try {
-    await sandbox.process.sendInput(pid, chunksOf(wish.stdin), signal);
-    if (!wish.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
+    await sandbox.process.sendInput(
+      pid,
+      chunksOf(Buffer.from(params.stdin), STDIN_CHUNK_BYTES),
+      signal,
+    );
+    if (!params.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
   } catch (error) {
-    // A process that ends without reading its input is no failure of the call.
+    // A process can end without reading its input.
     context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
   }
 }
 
-function* chunksOf(text: string): Generator<Uint8Array, void> {
-  const bytes = Buffer.from(text, "utf8");
-  for (let start = 0; start < bytes.length; start += STDIN_CHUNK_BYTES) {
-    yield bytes.subarray(start, start + STDIN_CHUNK_BYTES);
-  }
-}
-
-/** The call is cancelled: there is no reply, and the process must not live on unseen. */
-async function cancel(capture: Capture, wish: Wish, context: ToolContext): Promise<never> {
-  if (!wish.detach) await context.state.captures.terminate(capture);
+/** Ends the process of a cancelled call, which has no reply that names it. */
+async function cancel(capture: Capture, params: Params, context: ToolContext): Promise<never> {
+  if (!params.detach) await context.state.captures.terminate(capture);
   throw new SandboxError("canceled", `run_process was cancelled; ${capture.processId} was ended`);
 }
 
-function reply(capture: Capture, wish: Wish, context: ToolContext): Reply<never> {
+function reply(capture: Capture, params: Params, context: ToolContext): Reply<never> {
   const { state, output, processId } = capture;
   const isRunning = state.kind === "running";
   const cursor = isRunning ? output.totalBytes : undefined;
@@ -181,22 +179,22 @@ function reply(capture: Capture, wish: Wish, context: ToolContext): Reply<never>
     cursor === undefined ? undefined : `next_cursor: ${cursor}`,
     volumeFact(capture),
     lossFact(capture),
-    expiryFact(context, wish.sandbox_id),
+    expiryFact(context, params.sandbox_id),
   ];
   const more = context.suggest(
     "get_process_output",
     `get_process_output(process_id="${processId}", cursor=${cursor}) returns more`,
   );
   const end = context.suggest("send_signal", "send_signal ends it");
-  const way = [more, end].filter((part) => part !== "").join("; ");
+  const nextStep = [more, end].filter((part) => part !== "").join("; ");
   const recent = { pieces: output.recent(), written: output.written };
-  const excerpts = excerptOutput(recent, wish.max_output_bytes);
+  const excerpts = excerptOutput(recent, params.max_output_bytes);
   const sections = excerptSections(capture, excerpts, more !== "");
   const isCut = excerpts.some(({ cut }) => cut !== undefined);
   const text = {
-    ...textReply([...facts, isRunning ? way : undefined], sections),
+    ...textReply([...facts, isRunning ? nextStep : undefined], sections),
     ...(isCut && {
-      link: { uri: logUri(wish.sandbox_id), name: `log of ${wish.sandbox_id}` },
+      link: { uri: logUri(params.sandbox_id), name: `log of ${params.sandbox_id}` },
     }),
   };
   return state.kind === "lost" ? { ...text, error: state.error } : text;

@@ -1,13 +1,13 @@
 /** Tool: writes to the stdin of a process. */
 
-import { SandboxError } from "../../common/errors.ts";
+import { chunksOf } from "../../common/bytes.ts";
 import { z } from "../../common/schema.ts";
-import { parseProcessId } from "../capture.ts";
+import { requirePid } from "../../output/capture.ts";
 import { processHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;
 /** Below the message limit of services. */
@@ -29,18 +29,10 @@ export const sendInput = defineTool({
     encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How data is written."),
     close: z.boolean().default(false).describe("Close stdin afterwards."),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    const { sandbox_id: sandboxId, process_id: processId, data, encoding, close } = wish;
-    const pid = parseProcessId(processId);
-    if (pid === undefined) {
-      throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
-    }
+  annotations: DESTRUCTIVE,
+  async handler(params, context) {
+    const { sandbox_id: sandboxId, process_id: processId, data, encoding, close } = params;
+    const pid = requirePid(processId);
     const sandbox = await context.attach(sandboxId);
     const bytes = Buffer.from(data, encoding);
     const hints = {
@@ -48,7 +40,10 @@ export const sendInput = defineTool({
       internal: `stdin of ${processId} is closed; start it with keep_stdin_open=true.`,
     };
     if (bytes.length > 0) {
-      await withHints(sandbox.process.sendInput(pid, chunksOf(bytes), context.signal), hints);
+      await withHints(
+        sandbox.process.sendInput(pid, chunksOf(bytes, CHUNK_BYTES), context.signal),
+        hints,
+      );
     }
     if (close) await withHints(sandbox.process.closeStdin(pid, context.signal), hints);
     return textReply([
@@ -58,9 +53,3 @@ export const sendInput = defineTool({
     ]);
   },
 });
-
-function* chunksOf(bytes: Buffer): Generator<Uint8Array, void> {
-  for (let start = 0; start < bytes.length; start += CHUNK_BYTES) {
-    yield bytes.subarray(start, start + CHUNK_BYTES);
-  }
-}

@@ -1,17 +1,16 @@
-/** Tool: ends a process. */
+/** Tool: signals a process. */
 
-import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { parseProcessId, timeLimit } from "../capture.ts";
+import { requirePid, timeLimit } from "../../output/capture.ts";
 import { processHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
+import { stateFact } from "../facts.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
-import { stateFact } from "../process-reply.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { DESTRUCTIVE, defineTool } from "../tool.ts";
 
-/** Most processes end at once when they are asked to. */
-const LOOK_MS = 2_000;
+/** How long to wait for the effect. */
+const EFFECT_WAIT_MS = 2_000;
 
 export const sendSignal = defineTool({
   name: "send_signal",
@@ -26,17 +25,9 @@ export const sendSignal = defineTool({
     process_id: processIdInput(),
     signal: z.enum(["SIGTERM", "SIGKILL"]).default("SIGTERM").describe("Which signal."),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
+  annotations: DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId, process_id: processId, signal: name }, context) {
-    const pid = parseProcessId(processId);
-    if (pid === undefined) {
-      throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
-    }
+    const pid = requirePid(processId);
     const { captures } = context.state;
     const capture = captures.find(sandboxId, pid);
     if (capture?.state.kind === "ended" || capture?.state.kind === "timed_out") {
@@ -45,7 +36,7 @@ export const sendSignal = defineTool({
     const sandbox = await context.attach(sandboxId);
     const sending = sandbox.process.sendSignal(pid, name, context.signal);
     await withHints(sending, processHints(context.suggest));
-    await capture?.ended(timeLimit(context.clock, LOOK_MS, context.signal));
+    await capture?.ended(timeLimit(context.clock, EFFECT_WAIT_MS, context.signal));
     return textReply([
       `${name} sent to ${processId}`,
       capture === undefined ? undefined : stateFact(capture.state),

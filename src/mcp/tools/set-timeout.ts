@@ -1,10 +1,10 @@
-/** Tool: moves the end of a sandbox. */
+/** Tool: sets the expiry of a sandbox. */
 
 import { z } from "../../common/schema.ts";
 import { withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool } from "../tool.ts";
 
 export const setTimeoutTool = defineTool({
   name: "set_timeout",
@@ -20,12 +20,7 @@ export const setTimeoutTool = defineTool({
     timeout_seconds: z.int().min(1).max(MAX_TIMEOUT_SECONDS).describe("Seconds from now."),
   }),
   output: z.object({ sandbox_id: z.string(), expires_at: z.string() }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
     const { service, signal, suggest } = context;
     await withHints(service.control.setTimeout(sandboxId, seconds, signal), {
@@ -34,7 +29,7 @@ export const setTimeoutTool = defineTool({
         "Past its maximum life: take a snapshot and start from it.",
       ),
     });
-    // The service clamps silently, so only it knows the time that counts.
+    // The service may clamp the timeout, so its expiry is read back.
     const detail = await service.control.get(sandboxId, signal);
     return recordReply({ sandbox_id: detail.sandboxID, expires_at: detail.endAt });
   },

@@ -1,10 +1,10 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
 import { z } from "../../common/schema.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { ADDITIVE, defineTool } from "../tool.ts";
 
 export const snapshot = defineTool({
   name: "snapshot",
@@ -30,12 +30,7 @@ export const snapshot = defineTool({
     next: z.string(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: false,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
+  annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
     const body = await context.service.control.snapshot(sandboxId, name, context.signal);
     return recordReply({

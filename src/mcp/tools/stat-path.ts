@@ -2,10 +2,10 @@
 
 import { z } from "../../common/schema.ts";
 import { pathHints, withHints } from "../error-hints.ts";
-import { expiryField } from "../expiry.ts";
+import { expiryField } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool } from "../tool.ts";
 
 export const statPath = defineTool({
   name: "stat_path",
@@ -31,12 +31,7 @@ export const statPath = defineTool({
     symlink_target: z.string().optional(),
     expires_at: z.string().optional(),
   }),
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
+  annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, path, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const looking = sandbox.filesystem.stat(path, { signal: context.signal, user });

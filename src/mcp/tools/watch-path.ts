@@ -5,13 +5,13 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { defineTool, type ToolContext } from "../tool.ts";
+import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 import type { Watcher } from "../watchers.ts";
 
-/** More events than that are told by the next call. */
+/** More events are left to the next call. */
 const MAX_EVENTS = 500;
 
 const input = z.strictObject({
@@ -29,7 +29,7 @@ const input = z.strictObject({
   user: userInput(),
 });
 
-type Wish = z.output<typeof input>;
+type Params = z.output<typeof input>;
 
 export const watchPath = defineTool({
   name: "watch_path",
@@ -42,37 +42,32 @@ export const watchPath = defineTool({
     "directory. End with close=true; a watcher that is not asked for 10 minutes ends by itself.",
   toolset: "core",
   input,
-  annotations: {
-    readOnlyHint: true,
-    destructiveHint: false,
-    idempotentHint: false,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    if ((wish.path === undefined) === (wish.watcher_id === undefined)) {
+  annotations: { ...READ_ONLY, idempotentHint: false },
+  async handler(params, context) {
+    if ((params.path === undefined) === (params.watcher_id === undefined)) {
       throw new SandboxError("invalid_argument", "give either path or watcher_id");
     }
-    const sandbox = await context.attach(wish.sandbox_id);
+    const sandbox = await context.attach(params.sandbox_id);
     const { watchers } = context.state;
-    const watcher = await find(sandbox, wish, context);
-    const polling = watchers.poll(watcher, wish.wait_seconds * 1_000, context.signal);
+    const watcher = await find(sandbox, params, context);
+    const polling = watchers.poll(watcher, params.wait_seconds * 1_000, context.signal);
     await withHints(polling, {
       not_found: "Call watch_path with path to start a new one.",
       internal: "Events were lost: list the directory, then start a new watch.",
     });
-    if (wish.close) await watchers.remove(watcher, context.signal);
-    return reply(watcher, wish, context);
+    if (params.close) await watchers.remove(watcher, context.signal);
+    return reply(watcher, params, context);
   },
 });
 
-async function find(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise<Watcher> {
+async function find(sandbox: Sandbox, params: Params, context: ToolContext): Promise<Watcher> {
   const { watchers } = context.state;
-  const { path, watcher_id: watcherId } = wish;
+  const { path, watcher_id: watcherId } = params;
   if (watcherId !== undefined) {
     return watchers.find(sandbox.id, watcherId) ?? watchers.adopt(sandbox, watcherId);
   }
   const target = path ?? ".";
-  const request = { path: target, isRecursive: wish.recursive, user: wish.user };
+  const request = { path: target, isRecursive: params.recursive, user: params.user };
   const hints = pathHints(target, context.suggest);
   return withHints(watchers.create(sandbox, request, context.signal), {
     ...hints,
@@ -80,7 +75,7 @@ async function find(sandbox: Sandbox, wish: Wish, context: ToolContext): Promise
   });
 }
 
-function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never> {
+function reply(watcher: Watcher, params: Params, context: ToolContext): Reply<never> {
   const events = watcher.held.splice(0, MAX_EVENTS);
   const rest = watcher.held.length;
   const facts = [
@@ -88,8 +83,8 @@ function reply(watcher: Watcher, wish: Wish, context: ToolContext): Reply<never>
     events.length === 0 ? "no change" : `${events.length} changes`,
     rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
     watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
-    wish.close ? "watcher ended" : undefined,
-    expiryFact(context, wish.sandbox_id),
+    params.close ? "watcher ended" : undefined,
+    expiryFact(context, params.sandbox_id),
   ];
   watcher.hasLost = false;
   const text = events.map(({ type, name }) => `${type} ${quoteName(name)}`).join("\n");

@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../expiry.ts";
+import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { defineTool } from "../tool.ts";
+import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_CONTENT_CHARACTERS = 3_000_000;
 const BASE64_PATTERN = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
@@ -27,14 +27,9 @@ export const writeFile = defineTool({
     encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How content is written."),
     user: userInput(),
   }),
-  annotations: {
-    readOnlyHint: false,
-    destructiveHint: true,
-    idempotentHint: true,
-    openWorldHint: false,
-  },
-  async handler(wish, context) {
-    const { sandbox_id: sandboxId, path, content, encoding, user } = wish;
+  annotations: IDEMPOTENT_DESTRUCTIVE,
+  async handler(params, context) {
+    const { sandbox_id: sandboxId, path, content, encoding, user } = params;
     if (encoding === "base64" && !BASE64_PATTERN.test(content)) {
       throw new SandboxError("invalid_argument", "content is not base64");
     }

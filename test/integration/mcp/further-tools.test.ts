@@ -61,7 +61,7 @@ test("templates are listed, and what is not there is no error to delete", async 
   expect([
     (await world.call("list_snapshots", { name: "absent" })).fields,
     (await world.call("delete_snapshot", deletion)).fields["outcome"],
-  ]).toEqual([{ snapshots: [] }, "was gone already"]);
+  ]).toEqual([{ snapshots: [] }, "already_gone"]);
 });
 
 test("an embedded service has no address for ports, and the tool says the ways on", async () => {

@@ -48,14 +48,7 @@ test("a sandbox is made, described, listed, extended, paused, resumed and killed
     (await world.call("kill_sandbox", sandbox)).fields["outcome"],
     (await world.call("kill_sandbox", sandbox)).fields["outcome"],
   ];
-  expect(outcomes).toEqual([
-    "paused",
-    "was paused already",
-    true,
-    false,
-    "killed",
-    "was gone already",
-  ]);
+  expect(outcomes).toEqual(["paused", "already_paused", true, false, "killed", "already_gone"]);
 });
 
 test.for([

@@ -186,7 +186,7 @@ test("a disk that takes nothing ends the spool, not the writer's work", async ()
     place,
     limits: LIMITS,
     makeFolder: async ({ folder }) => mkdir(folder),
-    room: async () => {
+    requestSpace: async () => {
       files += 1;
       return files <= 2 ? "free" : "none";
     },

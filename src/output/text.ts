@@ -1,4 +1,4 @@
-/** Untrusted bytes made fit to be read: terminal codes removed, cut where it hurts least. */
+/** Untrusted output as text: terminal codes removed, cut between lines or characters. */
 
 import { escapeUnsafe } from "../common/untrusted-text.ts";
 
@@ -17,12 +17,12 @@ const ANSI_PATTERN = new RegExp(
   "g",
 );
 
-/** Output of a program as a reader would see it on a screen; what could deceive is escaped. */
+/** Output of a program as a terminal would show it; unsafe characters are escaped. */
 export function cleanTerminal(text: string): string {
   return escapeUnsafe(collapseReturns(text.replaceAll(ANSI_PATTERN, "")));
 }
 
-/** Of a line that was written over itself, as progress bars are, what was written last. */
+/** Keeps the last text of a line that was overwritten, as progress bars do. */
 function collapseReturns(text: string): string {
   if (!text.includes("\r")) return text;
   const lines = text.replaceAll("\r\n", "\n").split("\n");
@@ -41,7 +41,7 @@ function characterCut(bytes: Uint8Array, position: number): number {
   const lowest = Math.max(0, position - 3);
   let cut = position;
   while (cut > lowest && isContinuation(bytes[cut])) cut -= 1;
-  // Four continuations in a row are no UTF-8: then one place is as good as another.
+  // Four continuation bytes in a row are no UTF-8.
   return isContinuation(bytes[cut]) ? position : cut;
 }
 

@@ -1,4 +1,4 @@
-/** A long text on the disk as a resource shows it: its newest part, or the part from a position on. */
+/** The text of a log as its resource shows it: the newest part, or the part from a position on. */
 
 import { measureSpool } from "../spool/reader.ts";
 import type { Piece } from "../spool/segment.ts";
@@ -13,11 +13,11 @@ const READ_BYTES = 100_000;
 export interface LogText {
   /** Position behind the last byte. */
   readonly end: number;
-  /** What is kept from a position on; it begins later where nothing is kept there. */
+  /** The kept bytes from a position on; they begin later where that position is in a gap. */
   read(from: number, maxBytes: number): Promise<{ readonly start: number; readonly bytes: Buffer }>;
 }
 
-/** All voices of the output of a process in order of arrival. */
+/** Both streams of a process in order of arrival. */
 export function textOf(source: OutputSource): LogText {
   return textOfPieces(source, ({ stream, bytes }) =>
     stream === "note" ? bytes : withoutNotes(bytes),
@@ -33,7 +33,7 @@ function textOfPieces(source: OutputSource, shown: (piece: Piece) => Uint8Array)
       const kept: Uint8Array[] = [];
       let at = start;
       for (const piece of pieces) {
-        // What follows a gap is for the next read, which says so.
+        // The next read begins behind the gap and says so.
         if (piece.start !== at) break;
         kept.push(shown(piece));
         at += piece.bytes.length;
@@ -43,13 +43,21 @@ function textOfPieces(source: OutputSource, shown: (piece: Piece) => Uint8Array)
   };
 }
 
-/** The text of the log of a sandbox, in which lines of this server stand as such already. */
+/** The text of the log of a sandbox; its spool holds the notes in their final form. */
 export async function textOfSpool(folder: string): Promise<LogText> {
   return textOfPieces(new StoredOutput(folder, await measureSpool(folder)), ({ bytes }) => bytes);
 }
 
+/** The newest part of a text, or the part from a position on. */
+export function formatLog(
+  text: LogText,
+  { from, address }: { readonly from: number | undefined; readonly address: string },
+): Promise<string> {
+  return from === undefined ? newestText(text, address) : textOfRange(text, from, address);
+}
+
 /** The newest part of a text, from the beginning of a line. */
-export async function newestText(text: LogText, address: string): Promise<string> {
+async function newestText(text: LogText, address: string): Promise<string> {
   if (text.end === 0) return "(no process has written anything to this server)\n";
   const { start, bytes } = await text.read(Math.max(0, text.end - READ_BYTES), READ_BYTES);
   const shown = start > 0 ? bytes.subarray(cutAfter(bytes, 1)) : bytes;
@@ -58,20 +66,17 @@ export async function newestText(text: LogText, address: string): Promise<string
   return quoteLog([...(omitted > 0 ? [{ note }] : []), ...toParts(shown)]);
 }
 
-/** What comes from a position on, with marks where something is missing and where it goes on. */
-export async function textOfRange(
-  text: LogText,
-  { from, address }: { readonly from: number; readonly address: string },
-): Promise<string> {
-  const wished = Math.min(from, text.end);
-  const { start, bytes } = await text.read(wished, READ_BYTES);
+/** The part from a position on, with marks for a gap and for the position of the next part. */
+async function textOfRange(text: LogText, from: number, address: string): Promise<string> {
+  const wanted = Math.min(from, text.end);
+  const { start, bytes } = await text.read(wanted, READ_BYTES);
   const isLast = start + bytes.length >= text.end;
   const shown = isLast ? bytes : bytes.subarray(0, cutBefore(bytes, bytes.length - 1));
   const next = start + shown.length;
-  const lost = { note: `[… ${formatBytes(start - wished)} no longer kept …]` };
+  const lost = { note: `[… ${formatBytes(start - wanted)} no longer kept …]` };
   const more = { note: `[… ${formatBytes(text.end - next)} more: ${address}/${next}]` };
   const body = toParts(shown);
-  return quoteLog([...(start > wished ? [lost] : []), ...body, ...(next < text.end ? [more] : [])]);
+  return quoteLog([...(start > wanted ? [lost] : []), ...body, ...(next < text.end ? [more] : [])]);
 }
 
 function quoteLog(parts: readonly QuotedPart[]): string {

@@ -1,4 +1,4 @@
-/** Which part of a process's output a reply shows, and from where the rest can be read. */
+/** The part of a process's output that a reply shows, and the position of the rest. */
 
 import type { OutputStream } from "../client/process.ts";
 import type { Piece } from "../spool/segment.ts";
@@ -6,7 +6,7 @@ import type { OutputSource } from "./process-output.ts";
 import { toParts, withoutNotes, type QuotedPart } from "./quote.ts";
 import { cutAfter, cutBefore, incompleteTail } from "./text.ts";
 
-/** The share of a cut text that is kept from its beginning; the end tells how it went. */
+/** The share of a cut text that is kept from its beginning; the rest is kept from its end. */
 const HEAD_SHARE = 0.25;
 
 /** One stream's text, whole or without its middle. */
@@ -16,13 +16,13 @@ export interface Excerpt {
   /** Absent when nothing was left out. */
   readonly cut?: {
     readonly omittedBytes: number;
-    /** From here on the left-out part can be read, as far as it is kept. */
+    /** The position of the omitted part. */
     readonly cursor: number;
     readonly tail: readonly QuotedPart[];
   };
 }
 
-/** The newest and the first part of an output, and how much there was in all. */
+/** The first and the newest part of an output, and how much each stream wrote. */
 export interface Recent {
   readonly pieces: readonly Piece[];
   readonly written: Readonly<Record<OutputStream, number>>;
@@ -35,7 +35,7 @@ export function excerptOutput(recent: Recent, maxBytes: number): readonly Excerp
   const { pieces, written } = recent;
   const sizes = { stdout: sizeOf(pieces, "stdout"), stderr: sizeOf(pieces, "stderr") };
   const half = Math.floor(maxBytes / 2);
-  // The smaller stream takes what it needs, the other one what is left.
+  // The smaller stream is shown whole if it fits in half; the other one gets the rest.
   const stderrBudget = Math.min(sizes.stderr, Math.max(half, maxBytes - sizes.stdout));
   const budgets = { stdout: maxBytes - stderrBudget, stderr: stderrBudget };
   return STREAMS.filter((stream) => sizes[stream] > 0 || written[stream] > 0).map((stream) =>
@@ -48,7 +48,7 @@ export function excerptOutput(recent: Recent, maxBytes: number): readonly Excerp
   );
 }
 
-/** What this server says itself stands in the text of this stream. */
+/** Whether a piece is shown in a stream; notes are shown in the first one. */
 function isOf(piece: Piece, stream: OutputStream, first: OutputStream): boolean {
   return piece.stream === stream || (piece.stream === "note" && stream === first);
 }
@@ -57,7 +57,7 @@ function ofStream(pieces: readonly Piece[], stream: OutputStream): readonly Piec
   return pieces.filter((piece) => isOf(piece, stream, "stdout")).map((piece) => shown(piece));
 }
 
-/** The same piece; only this server's own ones have lines of this server in them. */
+/** The same piece; only notes keep the marker of a note. */
 function shown(piece: Piece): Piece {
   return piece.stream === "note" ? piece : { ...piece, bytes: withoutNotes(piece.bytes) };
 }
@@ -71,7 +71,7 @@ function bytesOf(pieces: readonly Piece[], stream: OutputStream): number {
   return own.reduce((sum, piece) => sum + piece.bytes.length, 0);
 }
 
-/** Where the first part ends; the end of all where nothing is left out. */
+/** The end of the first part; of all pieces where there is no gap. */
 function gapStart(pieces: readonly Piece[]): number {
   const before = pieces.findIndex((piece, index) => {
     const next = pieces[index + 1];
@@ -80,7 +80,7 @@ function gapStart(pieces: readonly Piece[]): number {
   return endOf(pieces[before === -1 ? pieces.length - 1 : before]);
 }
 
-interface StreamWish {
+interface StreamBudget {
   readonly stream: OutputStream;
   readonly budget: number;
   /** Of this stream, in the gap between the first and the newest part. */
@@ -88,12 +88,12 @@ interface StreamWish {
   readonly gapStart: number;
 }
 
-function excerptStream(own: readonly Piece[], wish: StreamWish): Excerpt {
-  const { stream, budget, missingBytes } = wish;
+function excerptStream(own: readonly Piece[], options: StreamBudget): Excerpt {
+  const { stream, budget, missingBytes } = options;
   const bytes = Buffer.concat(own.map((piece) => piece.bytes));
   const isWhole = bytes.length <= budget;
   if (isWhole && missingBytes === 0) return { stream, head: toParts(bytes) };
-  const first = own.filter((piece) => piece.start < wish.gapStart);
+  const first = own.filter((piece) => piece.start < options.gapStart);
   const gapPlace = first.reduce((sum, piece) => sum + piece.bytes.length, 0);
   const headEnd = isWhole ? gapPlace : cutBefore(bytes, Math.floor(budget * HEAD_SHARE));
   const tailBytes = budget - Math.floor(budget * HEAD_SHARE);
@@ -103,7 +103,7 @@ function excerptStream(own: readonly Piece[], wish: StreamWish): Excerpt {
     head: toParts(bytes.subarray(0, headEnd)),
     cut: {
       omittedBytes: tailStart - headEnd + missingBytes,
-      cursor: isWhole ? wish.gapStart : positionOf(own, headEnd),
+      cursor: isWhole ? options.gapStart : positionOf(own, headEnd),
       tail: toParts(bytes.subarray(tailStart)),
     },
   };
@@ -126,9 +126,9 @@ function endOf(piece: Piece | undefined): number {
 /** The next part of an output. */
 export interface Page {
   readonly texts: readonly { readonly stream: OutputStream; readonly parts: QuotedPart[] }[];
-  /** Where to go on. */
+  /** The position behind this page. */
   readonly nextCursor: number;
-  /** The oldest position that could still be read, when the wished one could not. */
+  /** The first position that is kept, when that of the request is not. */
   readonly resumedAt?: number;
 }
 
@@ -136,26 +136,29 @@ export interface PageOptions {
   readonly cursor: number;
   readonly maxBytes: number;
   readonly streams: readonly OutputStream[];
-  /** Whether a character that is not complete yet can still be completed. */
+  /** Whether more output can complete an incomplete character. */
   readonly isRunning: boolean;
 }
 
-/** Taken from where it is kept at a time. */
+/** Read from the source at a time. */
 const READ_BYTES = 1024 * 1024;
-/** One page passes over this much of the other stream; the next one goes on from there. */
+/** The most of the other stream that one page skips; the next page continues there. */
 const MAX_PASSED_BYTES = 32 * 1024 * 1024;
 
-/** At most `maxBytes` of the wished streams from a cursor on. */
-export async function pageOutput(source: OutputSource, wish: PageOptions): Promise<Page> {
+/** At most `maxBytes` of the selected streams from a cursor on. */
+export async function pageOutput(source: OutputSource, options: PageOptions): Promise<Page> {
   const { totalBytes } = source;
-  const taken = await takePieces(source, wish, Math.min(wish.cursor, totalBytes));
+  const taken = await takePieces(source, options, Math.min(options.cursor, totalBytes));
   const isAtEnd = taken.stop === "end";
-  const mayGoOn = isAtEnd ? wish.isRunning : taken.stop === "full";
+  const mayGoOn = isAtEnd ? options.isRunning : taken.stop === "full";
   const last = taken.pieces.at(-1);
   const isOpen = mayGoOn && last !== undefined && endOf(last) === taken.at;
   const nextCursor = taken.at - (isOpen ? incompleteTail(last.bytes) : 0);
-  const texts = wish.streams
-    .map((stream) => ({ stream, parts: partsOf(taken.pieces, { stream, end: nextCursor, wish }) }))
+  const texts = options.streams
+    .map((stream) => ({
+      stream,
+      parts: partsOf(taken.pieces, { stream, end: nextCursor, options }),
+    }))
     .filter(({ parts }) => parts.length > 0);
   return {
     texts,
@@ -173,18 +176,22 @@ interface Taken {
   resumedAt: number | undefined;
 }
 
-async function takePieces(source: OutputSource, wish: PageOptions, from: number): Promise<Taken> {
+async function takePieces(
+  source: OutputSource,
+  options: PageOptions,
+  from: number,
+): Promise<Taken> {
   const { totalBytes } = source;
   const taken: Taken = { pieces: [], bytes: 0, at: from, stop: "end", resumedAt: undefined };
   while (taken.at < totalBytes && taken.stop === "end") {
-    // Where the next part begins shows only once this one is read.
+    // The position of the next part is known once this one is read.
     const pieces = await source.pieces(taken.at, READ_BYTES);
     if (pieces.length === 0) {
       taken.at = totalBytes;
       taken.resumedAt = totalBytes;
     }
     for (const piece of pieces) {
-      takePiece(taken, piece, { wish, from });
+      takePiece(taken, piece, { options, from });
       if (taken.stop !== "end") break;
     }
     if (taken.stop === "end" && taken.at - from >= MAX_PASSED_BYTES) taken.stop = "full";
@@ -195,29 +202,33 @@ async function takePieces(source: OutputSource, wish: PageOptions, from: number)
 function takePiece(
   taken: Taken,
   piece: Piece,
-  { wish, from }: { readonly wish: PageOptions; readonly from: number },
+  { options, from }: { readonly options: PageOptions; readonly from: number },
 ): void {
   if (piece.start > taken.at && taken.at > from) {
     taken.stop = "gap";
     return;
   }
   if (piece.start > taken.at) taken.resumedAt = piece.start;
-  const [first = "stdout"] = wish.streams;
-  const isWished = wish.streams.some((stream) => isOf(piece, stream, first));
-  const room = isWished ? wish.maxBytes - taken.bytes : piece.bytes.length;
-  const cut = piece.bytes.length <= room ? piece.bytes.length : cutBefore(piece.bytes, room);
+  const [first = "stdout"] = options.streams;
+  const isSelected = options.streams.some((stream) => isOf(piece, stream, first));
+  const left = isSelected ? options.maxBytes - taken.bytes : piece.bytes.length;
+  const cut = piece.bytes.length <= left ? piece.bytes.length : cutBefore(piece.bytes, left);
   taken.at = piece.start + cut;
   if (cut < piece.bytes.length) taken.stop = "full";
-  if (!isWished || cut === 0) return;
+  if (!isSelected || cut === 0) return;
   taken.pieces.push({ ...piece, bytes: piece.bytes.subarray(0, cut) });
   taken.bytes += cut;
 }
 
 function partsOf(
   pieces: readonly Piece[],
-  { stream, end, wish }: { readonly stream: OutputStream; end: number; readonly wish: PageOptions },
+  {
+    stream,
+    end,
+    options,
+  }: { readonly stream: OutputStream; end: number; readonly options: PageOptions },
 ): QuotedPart[] {
-  const [first = "stdout"] = wish.streams;
+  const [first = "stdout"] = options.streams;
   const own = pieces.filter((other) => isOf(other, stream, first)).map((piece) => shown(piece));
   const bytes = own.map((piece) => piece.bytes.subarray(0, Math.max(0, end - piece.start)));
   return toParts(Buffer.concat(bytes));

@@ -9,7 +9,7 @@ import {
   formatBytes,
   formatDuration,
   incompleteTail,
-} from "../../../src/mcp/text.ts";
+} from "../../../src/output/text.ts";
 
 test.for([
   { name: "plain text", raw: "a\tb\nc\n", clean: "a\tb\nc\n" },

@@ -1,12 +1,13 @@
-/** The output of a process wherever it is kept: the first and newest part here, all on the disk. */
+/** The output of a process: its first and newest part in memory, all of it in a spool. */
 
 import type { OutputStream } from "../client/process.ts";
 import { readPieces, measureSpool, type Extent } from "../spool/reader.ts";
 import type { Piece, SpoolStream } from "../spool/segment.ts";
-import type { SpoolLimits, SpoolWriter } from "../spool/writer.ts";
+import type { SpoolLimits } from "../spool/writer-files.ts";
+import type { SpoolWriter } from "../spool/writer.ts";
 import { OutputBuffer } from "./output-buffer.ts";
 
-/** The first part, where programs say what went wrong, and the newest, where they say how it went. */
+/** The first part often holds the first error, the newest one the result. */
 export const PROCESS_LIMITS: SpoolLimits = {
   fileBytes: 4 * 1024 * 1024,
   headBytes: 32 * 1024 * 1024,
@@ -17,7 +18,7 @@ export const PROCESS_LIMITS: SpoolLimits = {
 export interface OutputSource {
   /** How many bytes were written, kept or not. */
   readonly totalBytes: number;
-  /** The same by stream, without what this server says itself. */
+  /** The same by stream, without the notes of this server. */
   readonly written: Readonly<Record<OutputStream, number>>;
   /** How many bytes are kept nowhere. */
   readonly lostBytes: number;
@@ -31,7 +32,7 @@ export interface OutputSource {
 /** The output of a process that this server watches. */
 export class ProcessOutput implements OutputSource {
   readonly #spool: SpoolWriter | undefined;
-  /** What was there before this server watched; positions go on from there. */
+  /** What a spool that was taken over held; positions continue from its end. */
   readonly #before: Extent | undefined;
   readonly #base: number;
   readonly #recent = new OutputBuffer();
@@ -52,7 +53,7 @@ export class ProcessOutput implements OutputSource {
     return { stdout: stdout + (before?.stdout ?? 0), stderr: stderr + (before?.stderr ?? 0) };
   }
 
-  /** How much memory it takes. */
+  /** How many bytes are in memory. */
   get heldBytes(): number {
     return this.#recent.keptBytes;
   }
@@ -68,7 +69,7 @@ export class ProcessOutput implements OutputSource {
     return spool.gap.end - spool.gap.start + unwritten;
   }
 
-  /** Why the disk keeps nothing more; undefined while it does. */
+  /** Why nothing more is written to the disk; undefined while writing succeeds. */
   get failure(): unknown {
     return this.#spool?.failure?.error;
   }
@@ -78,13 +79,13 @@ export class ProcessOutput implements OutputSource {
     await this.#spool?.announced;
   }
 
-  /** Takes output; the promise, when there is one, must be awaited before more comes. */
+  /** Appends output; the promise, if any, must be awaited before the next call. */
   append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined {
     this.#recent.append(stream, bytes);
     return this.#spool?.append(stream, bytes);
   }
 
-  /** The first and the newest part, without a look at the disk. */
+  /** The first and the newest part, from memory. */
   recent(): readonly Piece[] {
     return this.#shifted(this.#recent.pieces(0));
   }
@@ -103,7 +104,7 @@ export class ProcessOutput implements OutputSource {
     return stored.length > 0 ? stored : this.#shifted(this.#recent.pieces(Math.max(0, start)));
   }
 
-  /** Writes the rest to the disk and lets it go; what may come later goes on from there. */
+  /** Writes the rest to the disk and closes the file; more output can follow. */
   async park(): Promise<void> {
     await this.#spool?.park();
   }
@@ -118,7 +119,7 @@ export class ProcessOutput implements OutputSource {
     if (spool === undefined) return [];
     const pieces = await readPieces(spool.place.folder, from, maxBytes);
     if (pieces.length > 0) return pieces;
-    // It may still be on its way to the disk.
+    // These bytes may not be written yet.
     await spool.flush();
     return readPieces(spool.place.folder, from, maxBytes);
   }
@@ -129,7 +130,7 @@ export class ProcessOutput implements OutputSource {
   }
 }
 
-/** Output that another server left on the disk, or is writing there. */
+/** Output in the spool of another server. */
 export class StoredOutput implements OutputSource {
   readonly #folder: string;
   #extent: Extent;
@@ -151,7 +152,7 @@ export class StoredOutput implements OutputSource {
     return this.#extent.gap.end - this.#extent.gap.start;
   }
 
-  /** Looks at how much there is now. */
+  /** Reads the current size. */
   async refresh(): Promise<void> {
     this.#extent = await measureSpool(this.#folder);
   }

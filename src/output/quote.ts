@@ -1,13 +1,13 @@
 /**
- * Quotations of a sandbox in a reply. The lines around and inside one carry a random word that is
- * new in each reply, so that nothing in a sandbox can write such a line.
+ * Quotes untrusted text in a reply. The lines around and inside a quotation carry a random word,
+ * new in each reply, which a program in a sandbox cannot guess.
  */
 
 import { randomBytes } from "node:crypto";
 import { oneLine } from "../common/untrusted-text.ts";
 import { cleanTerminal } from "./text.ts";
 
-/** A piece of a quotation: what the sandbox said, or a line of this server among it. */
+/** A piece of a quotation: untrusted text, or a note of this server. */
 export type QuotedPart = string | { readonly note: string };
 
 /** A part of a reply that quotes a sandbox. */
@@ -20,7 +20,7 @@ export interface Section {
 const MARK_BYTES = 5;
 const MARK_CHARACTERS = "abcdefghijklmnopqrstuvwxyz234567";
 
-/** The sections between lines of this server: one before each, one after the last. */
+/** The sections, each after a line that names it, and a line after the last one. */
 export function quoteSections(sections: readonly Section[]): string {
   const mark = freshMark(sections);
   const quoted = sections.map(({ name, parts }) => {
@@ -38,7 +38,7 @@ function withNewline(text: string): string {
   return text === "" || text.endsWith("\n") ? text : `${text}\n`;
 }
 
-/** A word that is nowhere in what is quoted; the second one is already as good as certain. */
+/** A word that the quoted text does not contain. */
 function freshMark(sections: readonly Section[]): string {
   const isTaken = (word: string) =>
     sections.some(({ parts }) =>
@@ -60,26 +60,26 @@ function randomMark(): string {
 }
 
 /**
- * Begins a line of this server among the bytes of an output, up to the next line feed. The byte
- * never occurs in UTF-8, and `withoutNotes` takes it out of what a sandbox says.
+ * Begins a note of this server among the bytes of an output; it ends at the next line feed. The
+ * byte never occurs in UTF-8, and `withoutNotes` replaces it in untrusted bytes.
  */
 const NOTE_BYTE = 0xff;
-/** Reads as the other one does: as a character that is no UTF-8. */
+/** Decodes as `NOTE_BYTE` does: to the replacement character. */
 const OTHER_INVALID_BYTE = 0xfe;
 const NEWLINE = 0x0a;
 
-/** A line of this server, for a place among the bytes of a sandbox. */
+/** A note of this server as bytes of an output. */
 export function toNote(text: string): Buffer {
   return Buffer.concat([Buffer.of(NOTE_BYTE), Buffer.from(`${oneLine(text)}\n`)]);
 }
 
-/** Bytes of a sandbox that hold no line of this server; their positions and text are the same. */
+/** Untrusted bytes in which nothing is a note; positions and decoded text are the same. */
 export function withoutNotes<T extends Uint8Array>(bytes: T): T | Buffer {
   if (!bytes.includes(NOTE_BYTE)) return bytes;
   return Buffer.from(bytes.map((byte) => (byte === NOTE_BYTE ? OTHER_INVALID_BYTE : byte)));
 }
 
-/** Bytes of a sandbox with lines of this server among them, as parts that can be shown. */
+/** The untrusted text and the notes of an output. */
 export function toParts(bytes: Buffer): QuotedPart[] {
   const parts: QuotedPart[] = [];
   for (let start = 0; start < bytes.length;) {

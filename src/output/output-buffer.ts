@@ -1,17 +1,17 @@
-/** What a process wrote, bounded: the first part and the newest part; what lay between is a gap. */
+/** The output of a process in memory: the first and the newest part, with a gap between them. */
 
 import assert from "node:assert/strict";
 import type { Piece, SpoolStream, StreamSizes } from "../spool/segment.ts";
 
-/** The first part of the output, where programs say what went wrong. */
+/** The first part of the output, which often holds the first error. */
 export const HEAD_BYTES = 256 * 1024;
 /** The newest part of the output, kept in a ring. */
 export const TAIL_BYTES = 768 * 1024;
-/** Changes between the two streams that are remembered; beyond it older output goes. */
+/** Recorded changes between the streams; beyond it the oldest output is dropped. */
 const MAX_RUNS = 16_384;
 const FIRST_ALLOCATION_BYTES = 4_096;
 
-/** The newest bytes of an endless sequence; positions count from its very beginning. */
+/** The newest bytes of a sequence; positions count from its beginning. */
 export class ByteRing {
   readonly #capacity: number;
   #bytes = Buffer.alloc(0);
@@ -55,12 +55,12 @@ export class ByteRing {
     return copy;
   }
 
-  /** Forgets everything before a position. */
+  /** Drops everything before a position. */
   dropBefore(position: number): void {
     this.#start = Math.min(this.#end, Math.max(this.#start, position));
   }
 
-  /** Until the ring is full positions and places are equal, so growing is copying. */
+  /** Grows by copying: positions equal offsets until the ring is full. */
   #grow(wanted: number): void {
     const needed = Math.min(wanted, this.#capacity);
     if (this.#bytes.length >= needed) return;
@@ -71,7 +71,7 @@ export class ByteRing {
   }
 }
 
-/** A ring that knows which stream wrote which of its bytes. */
+/** A ring that records which stream wrote its bytes. */
 class StreamRing {
   readonly bytes: ByteRing;
   #runs: { readonly stream: SpoolStream; readonly start: number }[] = [];
@@ -102,7 +102,7 @@ class StreamRing {
     });
   }
 
-  /** Runs whose bytes are gone; then, if that is not enough, the older half with its bytes. */
+  /** Drops runs without bytes; if there are still too many, the older half with its bytes. */
   #forgetRuns(): void {
     const kept = this.#runs.findLastIndex((run) => run.start <= this.bytes.start);
     this.#runs = this.#runs.slice(Math.max(kept, 0));
@@ -124,12 +124,12 @@ export class OutputBuffer {
     return this.#head.bytes.end + this.#tail.bytes.end;
   }
 
-  /** How many bytes each voice wrote, kept or not. */
+  /** How many bytes each stream wrote, kept or not. */
   get written(): Readonly<StreamSizes> {
     return this.#written;
   }
 
-  /** What is no longer kept; both ends are equal when nothing was lost. */
+  /** What is no longer kept; empty when everything is. */
   get gap(): { readonly start: number; readonly end: number } {
     const { end: start } = this.#head.bytes;
     return { start, end: start + this.#tail.bytes.start };
@@ -140,13 +140,13 @@ export class OutputBuffer {
     return this.totalBytes - this.#tail.bytes.start;
   }
 
-  /** Never refuses and never waits: what does not fit pushes older output out. */
+  /** Never fails and never waits: what does not fit replaces older output. */
   append(stream: SpoolStream, chunk: Uint8Array): void {
-    const room = this.#isHeadFull ? 0 : HEAD_BYTES - this.#head.bytes.end;
-    this.#head.append(stream, chunk.subarray(0, room));
-    this.#tail.append(stream, chunk.subarray(room));
-    // The head loses nothing once it is full, so it must be full before its runs are too many.
-    this.#isHeadFull ||= chunk.length >= room || this.#head.runCount >= MAX_RUNS;
+    const headLeft = this.#isHeadFull ? 0 : HEAD_BYTES - this.#head.bytes.end;
+    this.#head.append(stream, chunk.subarray(0, headLeft));
+    this.#tail.append(stream, chunk.subarray(headLeft));
+    // The head is full before it has too many runs: it must not drop bytes.
+    this.#isHeadFull ||= chunk.length >= headLeft || this.#head.runCount >= MAX_RUNS;
     this.#written[stream] += chunk.length;
   }
 

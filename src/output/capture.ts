@@ -1,22 +1,22 @@
-/** One process whose output this server takes, or of which another server left it on the disk. */
+/** A process whose output this server captures, or finds in a spool of another server. */
 
 import type { Sandbox } from "../client/envd.ts";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import type { SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { OutputSource, ProcessOutput } from "./process-output.ts";
 
 export type ProcessState =
   | { readonly kind: "running" }
-  /** `exitCode` is -1 or 128 + n after a signal; `reason` is the daemon's own word. */
+  /** `exitCode` is -1 or 128 + n after a signal; `reason` is the daemon's text. */
   | { readonly kind: "ended"; readonly exitCode: number; readonly reason: string }
   | { readonly kind: "timed_out" }
-  /** The stream broke: how the process fares is not known. */
+  /** The stream broke: the state of the process is unknown. */
   | { readonly kind: "lost"; readonly error: SandboxError }
-  /** It ended while no server watched it. */
+  /** The process ended while no server watched it. */
   | { readonly kind: "unwatched" };
 
-/** The name under which tools speak of a process; it counts only with its sandbox's id. */
+/** The name of a process in tool calls; unique within its sandbox. */
 export function formatProcessId(pid: number): string {
   return `p_${pid}`;
 }
@@ -27,9 +27,16 @@ export function parseProcessId(text: string): number | undefined {
   return digits === undefined ? undefined : Number(digits);
 }
 
+/** The pid of a process name. @throws SandboxError invalid_argument when it is malformed. */
+export function requirePid(processId: string): number {
+  const pid = parseProcessId(processId);
+  if (pid !== undefined) return pid;
+  throw new SandboxError("invalid_argument", `process_id ${processId} is malformed`);
+}
+
 export type OutputListener = (stream: OutputStream, bytes: Uint8Array) => void;
 
-/** What is known of a process, whoever watches it. */
+/** A process, whichever server watches it. */
 export interface ProcessView {
   readonly sandboxId: string;
   readonly processId: string;
@@ -37,10 +44,10 @@ export interface ProcessView {
   readonly startedAtMs: number;
   /** Unix milliseconds; undefined while the process runs. */
   readonly endedAtMs: number | undefined;
-  /** Whether output from before it was watched is missing. */
+  /** Whether output from before the attach is missing. */
   readonly isAttached: boolean;
   readonly output: OutputSource;
-  /** Resolves at the next output or at the end; when the signal fires, too. */
+  /** Resolves at the next output, at the end, or when the signal fires. */
   changed(signal: AbortSignal): Promise<void>;
 }
 
@@ -86,12 +93,12 @@ export class Capture implements ProcessView {
     return this.#endedAtMs;
   }
 
-  /** Takes output; the promise, when there is one, must be awaited before more comes. */
+  /** Appends output; the promise, if any, must be awaited before the next call. */
   append(stream: OutputStream, bytes: Uint8Array): Promise<void> | undefined {
-    const behind = this.output.append(stream, bytes);
+    const written = this.output.append(stream, bytes);
     for (const listener of this.listeners) listener(stream, bytes);
     this.#wake();
-    return behind;
+    return written;
   }
 
   finish(state: ProcessState, atMs: number): void {
@@ -101,7 +108,7 @@ export class Capture implements ProcessView {
     this.#wake();
   }
 
-  /** It is watched again; what it wrote meanwhile is missing. */
+  /** Marks a lost process as running, after a reconnect. */
   resume(): void {
     this.#state = { kind: "running" };
     this.#endedAtMs = undefined;
@@ -132,16 +139,16 @@ export class Capture implements ProcessView {
   }
 }
 
-/** A signal that fires after a while by the given clock. */
+/** A signal that fires after `ms` of the given clock. */
 export function timeLimit(clock: Clock, ms: number, signal: AbortSignal): AbortSignal {
   const controller = new AbortController();
   const fire = () => controller.abort();
-  // An aborted wait has nothing left to limit.
+  // The sleep rejects when the signal fires, which ends the limited wait too.
   void clock.sleep(ms, signal).then(fire, fire);
   return controller.signal;
 }
 
-/** The end of a process in words for the log of its sandbox. */
+/** The state of a process as a line of its sandbox's log. */
 export function describeEnd(state: ProcessState): string {
   switch (state.kind) {
     case "running":

@@ -1,4 +1,4 @@
-/** A process that another server watches or watched, as that server's spool shows it. */
+/** A process that another server watches or watched, read from its spool. */
 
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
@@ -8,8 +8,8 @@ import type { FoundSpool, Spools } from "../spool/spools.ts";
 import type { ProcessState, ProcessView } from "./capture.ts";
 import { StoredOutput } from "./process-output.ts";
 
-/** How often a spool is looked at that another server writes. */
-const LOOK_MS = 200;
+/** How often the spool of another server is polled. */
+const POLL_MS = 200;
 
 const stateSchema = z.union([
   z.object({ kind: z.literal("ended"), exitCode: z.number(), reason: z.string() }),
@@ -26,7 +26,7 @@ const processEndingSchema = z.object({
 
 type Ending = z.infer<typeof processEndingSchema>;
 
-/** How a process ended, as its spool keeps it. */
+/** The record of an end that a spool keeps. */
 export function toEnding(process: {
   readonly state: ProcessState;
   readonly endedAtMs: number;
@@ -44,7 +44,7 @@ export interface StoredOptions {
   readonly found: FoundSpool;
 }
 
-/** What is on the disk of a process. */
+/** The process of a spool. */
 export async function openStored(options: StoredOptions): Promise<StoredProcess> {
   const output = new StoredOutput(
     options.found.place.folder,
@@ -77,7 +77,7 @@ export class StoredProcess implements ProcessView {
     return this.#found.place.createdAtMs;
   }
 
-  /** Whether it goes on and nobody watches it. */
+  /** Whether its spool has no end and its server is dead. */
   get isOrphan(): boolean {
     return this.#found.ending === undefined && !this.#found.isLive;
   }
@@ -97,7 +97,7 @@ export class StoredProcess implements ProcessView {
     return this.#ending?.isAttached ?? false;
   }
 
-  /** Says how an orphan fares that cannot be watched again. */
+  /** Sets the state of an orphan that cannot be watched again. */
   giveUp(state: ProcessState): void {
     this.#fallback = state;
   }
@@ -108,12 +108,12 @@ export class StoredProcess implements ProcessView {
     const { totalBytes } = this.output;
     while (!signal.aborted && this.state.kind === "running" && !this.isOrphan) {
       try {
-        await clock.sleep(LOOK_MS, signal);
+        await clock.sleep(POLL_MS, signal);
       } catch {
-        // The time for waiting is over.
+        // The signal fired.
         return;
       }
-      // The end is looked at first: what came before it is on the disk then.
+      // The end is read first: all output before it is on the disk.
       const found = await spools.find({ sandboxId, name });
       if (found?.place.folder !== this.#found.place.folder) return;
       this.#found = found;

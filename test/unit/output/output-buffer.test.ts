@@ -1,7 +1,12 @@
 /** The bounded output of a process: first and newest part kept, positions never reused. */
 
 import { expect, test } from "vitest";
-import { ByteRing, HEAD_BYTES, OutputBuffer, TAIL_BYTES } from "../../../src/mcp/output-buffer.ts";
+import {
+  ByteRing,
+  HEAD_BYTES,
+  OutputBuffer,
+  TAIL_BYTES,
+} from "../../../src/output/output-buffer.ts";
 
 test("a ring keeps the newest bytes and counts from the beginning", () => {
   const ring = new ByteRing(8);

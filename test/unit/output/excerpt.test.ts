@@ -1,10 +1,10 @@
 /** What a reply shows of an output, and where the rest begins. */
 
 import { expect, test } from "vitest";
-import { excerptOutput, pageOutput } from "../../../src/mcp/excerpt.ts";
-import { HEAD_BYTES, TAIL_BYTES } from "../../../src/mcp/output-buffer.ts";
-import { ProcessOutput } from "../../../src/mcp/process-output.ts";
-import type { QuotedPart } from "../../../src/mcp/quote.ts";
+import { excerptOutput, pageOutput } from "../../../src/output/excerpt.ts";
+import { HEAD_BYTES, TAIL_BYTES } from "../../../src/output/output-buffer.ts";
+import { ProcessOutput } from "../../../src/output/process-output.ts";
+import type { QuotedPart } from "../../../src/output/quote.ts";
 
 function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
   const output = new ProcessOutput(undefined);

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
-import { SandboxLogs, logUri } from "../../../src/mcp/logs.ts";
+import { SandboxLogs, logUri } from "../../../src/output/logs.ts";
 import { startSpools } from "../../../src/spool/spools.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { withoutMark } from "../../support/marks.ts";

@@ -1,0 +1,99 @@
+/** What the control API said about the access to sandboxes, so that no call asks for it again. */
+
+import type { Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { SandboxBody } from "../wire/control.ts";
+import type { Access } from "./access.ts";
+import type { Control } from "./control.ts";
+
+/** Beyond it the access of the least recently used sandbox is dropped, and asked for again. */
+const MAX_KNOWN_SANDBOXES = 4_096;
+
+export interface AccessTable {
+  get(sandboxId: string): Access | undefined;
+  set(sandboxId: string, access: Access): void;
+  delete(sandboxId: string): void;
+}
+
+/** The access of the most recently used sandboxes. */
+export function createAccessTable(): AccessTable {
+  const table = new Map<string, Access>();
+  return {
+    get: (sandboxId) => table.get(sandboxId),
+    set(sandboxId, access) {
+      table.delete(sandboxId);
+      table.set(sandboxId, access);
+      const oldest = table.size > MAX_KNOWN_SANDBOXES ? table.keys().next().value : undefined;
+      if (oldest !== undefined) table.delete(oldest);
+    },
+    delete: (sandboxId) => void table.delete(sandboxId),
+  };
+}
+
+/** The control API. What its replies say about access is kept in the table. */
+export function rememberAccess(control: Control, known: AccessTable, clock: Clock): Control {
+  function remember(body: SandboxBody, timeoutSeconds: number | undefined): void {
+    const seconds = timeoutSeconds ?? 0;
+    const before = known.get(body.sandboxID)?.expiresAtMs ?? 0;
+    const after = clock.now() + seconds * 1_000;
+    known.set(body.sandboxID, {
+      token: body.envdAccessToken ?? undefined,
+      domain: body.domain ?? undefined,
+      // A connect never shortens a life.
+      expiresAtMs: timeoutSeconds === undefined ? undefined : Math.max(before, after),
+    });
+  }
+  function forgetExpiry(sandboxId: string): void {
+    const access = known.get(sandboxId);
+    if (access !== undefined) known.set(sandboxId, { ...access, expiresAtMs: undefined });
+  }
+  return {
+    ...control,
+    async create(request, signal) {
+      const body = await control.create(request, signal);
+      remember(body, request.timeout);
+      return body;
+    },
+    async connect(sandboxId, timeoutSeconds, signal) {
+      const reply = await control.connect(sandboxId, timeoutSeconds, signal);
+      remember(reply.sandbox, timeoutSeconds);
+      return reply;
+    },
+    async get(sandboxId, signal) {
+      const body = await control.get(sandboxId, signal).catch((error: unknown) => {
+        if (error instanceof SandboxError && error.code === "not_found") known.delete(sandboxId);
+        throw error;
+      });
+      const endAtMs = Date.parse(body.endAt);
+      known.set(body.sandboxID, {
+        token: body.envdAccessToken ?? undefined,
+        domain: body.domain ?? undefined,
+        // The life of a paused sandbox does not run out.
+        expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
+      });
+      return body;
+    },
+    async setTimeout(sandboxId, timeoutSeconds, signal) {
+      await control.setTimeout(sandboxId, timeoutSeconds, signal);
+      // The service may clamp the timeout.
+      forgetExpiry(sandboxId);
+    },
+    async pause(sandboxId, keepsMemory, signal) {
+      const wasRunning = await control.pause(sandboxId, keepsMemory, signal);
+      forgetExpiry(sandboxId);
+      return wasRunning;
+    },
+    async fork(sandboxId, request, signal) {
+      const results = await control.fork(sandboxId, request, signal);
+      for (const { sandbox } of results) {
+        if (sandbox !== undefined) remember(sandbox, request.timeout);
+      }
+      return results;
+    },
+    async kill(sandboxId, signal) {
+      const wasThere = await control.kill(sandboxId, signal);
+      known.delete(sandboxId);
+      return wasThere;
+    },
+  };
+}

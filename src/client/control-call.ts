@@ -1,0 +1,164 @@
+/** One call of the control API: its address, its repeats, its checked reply. */
+
+import { createBackoff } from "../common/backoff.ts";
+import { SandboxError } from "../common/errors.ts";
+import { faultsOf, type z } from "../common/schema.ts";
+import { API_KEY_HEADER, NEXT_TOKEN_HEADER } from "../wire/headers.ts";
+import {
+  exchange,
+  parseReply,
+  pause,
+  replyError,
+  type Connection,
+  type Exchange,
+  type HttpReply,
+} from "./http.ts";
+
+export interface ControlOptions {
+  readonly connection: Connection;
+  /** Base URL; a path in it is kept as prefix. */
+  readonly url: string;
+  readonly apiKey: string;
+}
+
+export type Call = Pick<Exchange, "method" | "signal" | "isIdempotent" | "subject"> & {
+  readonly path: string;
+  readonly json?: unknown;
+};
+
+export type Send = (call: Call) => Promise<HttpReply>;
+
+export interface ControlCaller {
+  /** The reply, whatever its status. */
+  readonly send: Send;
+  /** The body of a reply below 300. */
+  readonly read: <T>(call: ReadCall, schema: z.ZodType<T>) => Promise<T>;
+  /** As `read`, with the token of the next page. */
+  readonly readPage: <T>(
+    call: ReadCall,
+    schema: z.ZodType<T>,
+  ) => Promise<{ readonly body: T; readonly nextToken?: string }>;
+  /** Deletes; returns whether there was something to delete. */
+  readonly remove: (call: ReadCall) => Promise<boolean>;
+  /**
+   * The reply of a request that a sandbox in transition refuses with 409, which means that nothing
+   * was done: it is safe to repeat, whatever it is.
+   * @param isFinal whether a refusal has another reason and stands.
+   */
+  readonly sendUntilSettled: (call: Call, options?: SettleOptions) => Promise<HttpReply>;
+}
+
+type ReadCall = Pick<Call, "path" | "signal" | "subject">;
+
+interface SettleOptions {
+  readonly isFinal?: () => Promise<boolean>;
+  /** Instead of the caller's own. */
+  readonly send?: Send;
+}
+
+/** Ten thousand log records of the largest size allowed by contract do not occur in practice. */
+const MAX_REPLY_BYTES = 16 * 1024 * 1024;
+/** A state transition takes a second or two; after this time the refusal is returned. */
+const MAX_TRANSITION_MS = 10_000;
+const TRANSITION_RETRY_MS = { first: 250, longest: 2_000 } as const;
+const CONFLICT = 409;
+
+export const WRITING = { method: "POST", isIdempotent: false } as const;
+export const REPEATABLE = { method: "POST", isIdempotent: true } as const;
+const READING = { method: "GET", isIdempotent: true } as const;
+const DELETING = { method: "DELETE", isIdempotent: true } as const;
+
+export function createControlCaller(options: ControlOptions): ControlCaller {
+  const base = options.url.replace(/\/+$/, "");
+  const { clock } = options.connection;
+
+  const send: Send = ({ path, json, ...call }) =>
+    exchange(options.connection, {
+      ...call,
+      url: `${base}${path}`,
+      headers: {
+        [API_KEY_HEADER]: options.apiKey,
+        ...(json !== undefined && { "content-type": "application/json" }),
+      },
+      ...(json !== undefined && { body: JSON.stringify(json) }),
+      maxBytes: MAX_REPLY_BYTES,
+    });
+
+  return {
+    send,
+    async read(call, schema) {
+      return parseBody(await send({ ...READING, ...call }), schema, call.subject);
+    },
+    async readPage(call, schema) {
+      const reply = await send({ ...READING, ...call });
+      const token = reply.headers[NEXT_TOKEN_HEADER];
+      const body = parseBody(reply, schema, call.subject);
+      return { body, ...(typeof token === "string" && token !== "" && { nextToken: token }) };
+    },
+    async remove(call) {
+      const reply = await send({ ...DELETING, ...call });
+      if (reply.status === 404) return false;
+      requireAccepted(reply, call.subject);
+      return true;
+    },
+    async sendUntilSettled(call, { isFinal, send: sendOnce = send } = {}) {
+      const deadlineMs = clock.now() + MAX_TRANSITION_MS;
+      const backoff = createBackoff(TRANSITION_RETRY_MS.first, TRANSITION_RETRY_MS.longest);
+      for (;;) {
+        const reply = await sendOnce(call);
+        if (reply.status !== CONFLICT || (await isFinal?.()) === true) return reply;
+        if (clock.now() >= deadlineMs) throw transitionError(call.subject, reply);
+        await pause(clock, backoff.next(), call);
+      }
+    },
+  };
+}
+
+function transitionError(subject: string, reply: HttpReply): SandboxError {
+  const error = replyError(subject, reply);
+  const hint = "It is changing its state: repeat this call in a few seconds.";
+  return new SandboxError(error.code, error.message, { cause: error, hint });
+}
+
+/** Answers of a service for a path that it does not know; 404 also for a missing object. */
+const UNKNOWN_STATUSES: ReadonlySet<number> = new Set([404, 405, 501]);
+
+/**
+ * Sends to a route that has two versions, of which a service may know only one. The version that
+ * was accepted is asked first from then on. Where both are refused, the older one's reply counts.
+ */
+export function createVersionedSend(send: Send): Send {
+  let known: "older" | "newer" = "older";
+  return async (call) => {
+    const versions = { older: call, newer: { ...call, path: `/v2${call.path}` } };
+    const other = known === "older" ? "newer" : "older";
+    const first = await send(versions[known]);
+    if (!UNKNOWN_STATUSES.has(first.status)) return first;
+    const second = await send(versions[other]);
+    if (UNKNOWN_STATUSES.has(second.status)) return known === "older" ? first : second;
+    known = other;
+    return second;
+  };
+}
+
+/** The query of a path; empty without a value. */
+export function queryOf(values: Readonly<Record<string, string | number | undefined>>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    if (value !== undefined) query.set(name, String(value));
+  }
+  return query.size === 0 ? "" : `?${query.toString()}`;
+}
+
+/** @throws SandboxError for a reply of 300 and above. */
+export function requireAccepted(reply: HttpReply, subject: string): void {
+  if (reply.status >= 300) throw replyError(subject, reply);
+}
+
+/** The body of an accepted reply. @throws SandboxError internal for an unexpected body. */
+export function parseBody<T>(reply: HttpReply, schema: z.ZodType<T>, subject: string): T {
+  requireAccepted(reply, subject);
+  const parsed = schema.safeParse(parseReply(reply.body, subject));
+  if (parsed.success) return parsed.data;
+  throw new SandboxError("internal", `${subject}: unexpected reply: ${faultsOf(parsed.error)}`);
+}

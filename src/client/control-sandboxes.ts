@@ -1,0 +1,183 @@
+/** The routes of sandboxes in the control API. */
+
+import { z } from "../common/schema.ts";
+import {
+  forkResultSchema,
+  listedSandboxSchema,
+  logsSchema,
+  metricSchema,
+  sandboxDetailSchema,
+  sandboxSchema,
+  type CreateRequest,
+  type ForkResultBody,
+  type ListedSandboxBody,
+  type LogsBody,
+  type MetricBody,
+  type SandboxBody,
+  type SandboxDetailBody,
+} from "../wire/control.ts";
+import {
+  createVersionedSend,
+  parseBody,
+  queryOf,
+  REPEATABLE,
+  requireAccepted,
+  WRITING,
+  type ControlCaller,
+} from "./control-call.ts";
+
+export interface ListFilter {
+  readonly states?: readonly ("running" | "paused")[];
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly limit?: number;
+  readonly nextToken?: string;
+}
+
+export interface ListPage {
+  readonly sandboxes: readonly ListedSandboxBody[];
+  /** Absent on the last page. */
+  readonly nextToken?: string;
+}
+
+/** Every operation throws SandboxError with the code that the reply's status stands for. */
+export interface SandboxRoutes {
+  create(request: CreateRequest, signal: AbortSignal): Promise<SandboxBody>;
+  list(filter: ListFilter, signal: AbortSignal): Promise<ListPage>;
+  get(sandboxId: string, signal: AbortSignal): Promise<SandboxDetailBody>;
+  /** Returns whether there was something to end. */
+  kill(sandboxId: string, signal: AbortSignal): Promise<boolean>;
+  setTimeout(sandboxId: string, timeoutSeconds: number, signal: AbortSignal): Promise<void>;
+  /** Resumes a paused sandbox, or extends the life of a running one. */
+  connect(
+    sandboxId: string,
+    timeoutSeconds: number,
+    signal: AbortSignal,
+  ): Promise<{ readonly sandbox: SandboxBody; readonly wasResumed: boolean }>;
+  /** Returns whether the sandbox was running; false when it was paused already. */
+  pause(sandboxId: string, keepsMemory: boolean, signal: AbortSignal): Promise<boolean>;
+  /** One result for each copy that was asked for. */
+  fork(
+    sandboxId: string,
+    request: { readonly count: number; readonly timeout: number },
+    signal: AbortSignal,
+  ): Promise<readonly ForkResultBody[]>;
+  logs(
+    sandboxId: string,
+    query: { readonly start?: number; readonly limit?: number },
+    signal: AbortSignal,
+  ): Promise<LogsBody>;
+  /** Samples between two times in Unix seconds, oldest first. */
+  metrics(
+    sandboxId: string,
+    range: { readonly start: number; readonly end: number },
+    signal: AbortSignal,
+  ): Promise<readonly MetricBody[]>;
+}
+
+export function sandboxPath(sandboxId: string): string {
+  return `/sandboxes/${encodeURIComponent(sandboxId)}`;
+}
+
+type Transitions = Pick<SandboxRoutes, "setTimeout" | "connect" | "pause" | "fork">;
+
+export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
+  const { read, readPage, remove } = caller;
+  const sendCreate = createVersionedSend(caller.send);
+  return {
+    ...createTransitions(caller),
+
+    async create(request, signal) {
+      const subject = `create from ${request.templateID}`;
+      const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject };
+      return parseBody(await sendCreate(call), sandboxSchema, subject);
+    },
+
+    async list(filter, signal) {
+      const call = { path: `/v2/sandboxes${listQuery(filter)}`, signal, subject: "list sandboxes" };
+      const { body: sandboxes, ...rest } = await readPage(call, z.array(listedSandboxSchema));
+      return { sandboxes, ...rest };
+    },
+
+    get: (sandboxId, signal) =>
+      read(
+        { path: sandboxPath(sandboxId), signal, subject: `get ${sandboxId}` },
+        sandboxDetailSchema,
+      ),
+
+    kill: (sandboxId, signal) =>
+      remove({ path: sandboxPath(sandboxId), signal, subject: `kill ${sandboxId}` }),
+
+    async logs(sandboxId, query, signal) {
+      const path = `${sandboxPath(sandboxId)}/logs${queryOf(query)}`;
+      return read({ path, signal, subject: `logs of ${sandboxId}` }, logsSchema);
+    },
+
+    async metrics(sandboxId, range, signal) {
+      const path = `${sandboxPath(sandboxId)}/metrics${queryOf(range)}`;
+      return read({ path, signal, subject: `metrics of ${sandboxId}` }, z.array(metricSchema));
+    },
+  };
+}
+
+/** The routes that a sandbox refuses while its state changes. */
+function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitions {
+  const sendConnect = createVersionedSend(send);
+  /** A paused sandbox refuses with the same status, for good. */
+  const isPaused = async (sandboxId: string, signal: AbortSignal, subject: string) => {
+    const call = { method: "GET", isIdempotent: true, signal, subject } as const;
+    const reply = await send({ ...call, path: sandboxPath(sandboxId) });
+    return reply.status < 300 && parseBody(reply, sandboxDetailSchema, subject).state === "paused";
+  };
+  return {
+    async setTimeout(sandboxId, timeoutSeconds, signal) {
+      const subject = `set timeout of ${sandboxId}`;
+      const path = `${sandboxPath(sandboxId)}/timeout`;
+      const json = { timeout: timeoutSeconds };
+      const reply = await sendUntilSettled({ ...REPEATABLE, path, json, signal, subject });
+      requireAccepted(reply, subject);
+    },
+
+    async connect(sandboxId, timeoutSeconds, signal) {
+      const subject = `connect ${sandboxId}`;
+      const path = `${sandboxPath(sandboxId)}/connect`;
+      const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
+      const reply = await sendUntilSettled(call, { send: sendConnect });
+      const sandbox = parseBody(reply, sandboxSchema, subject);
+      return { sandbox, wasResumed: reply.status === 201 };
+    },
+
+    async pause(sandboxId, keepsMemory, signal) {
+      const subject = `pause ${sandboxId}`;
+      const path = `${sandboxPath(sandboxId)}/pause`;
+      const call = { ...REPEATABLE, path, json: { memory: keepsMemory }, signal, subject };
+      const isFinal = () => isPaused(sandboxId, signal, subject);
+      const reply = await sendUntilSettled(call, { isFinal });
+      if (reply.status === 409) return false;
+      requireAccepted(reply, subject);
+      return true;
+    },
+
+    async fork(sandboxId, request, signal) {
+      const subject = `fork ${sandboxId}`;
+      const path = `${sandboxPath(sandboxId)}/fork`;
+      const call = { ...WRITING, path, json: request, signal, subject };
+      const isFinal = () => isPaused(sandboxId, signal, subject);
+      const reply = await sendUntilSettled(call, { isFinal });
+      return parseBody(reply, z.array(forkResultSchema), subject);
+    },
+  };
+}
+
+/** The filter as the wire has it: states joined by commas, metadata encoded three times in all. */
+function listQuery(filter: ListFilter): string {
+  const pairs = new URLSearchParams();
+  for (const [name, value] of Object.entries(filter.metadata ?? {})) {
+    pairs.set(encodeURIComponent(name), encodeURIComponent(value));
+  }
+  return queryOf({
+    state: filter.states?.join(","),
+    metadata: pairs.size === 0 ? undefined : pairs.toString(),
+    limit: filter.limit,
+    nextToken: filter.nextToken,
+  });
+}

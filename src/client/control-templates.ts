@@ -1,0 +1,87 @@
+/** The routes of templates and snapshots in the control API; a snapshot is a template too. */
+
+import { z } from "../common/schema.ts";
+import {
+  listedTemplateSchema,
+  snapshotSchema,
+  templateSchema,
+  type ListedTemplateBody,
+  type SnapshotBody,
+  type TemplateBody,
+} from "../wire/control.ts";
+import { parseBody, queryOf, WRITING, type ControlCaller } from "./control-call.ts";
+import { sandboxPath } from "./control-sandboxes.ts";
+
+export interface PageQuery {
+  readonly limit?: number;
+  readonly nextToken?: string;
+}
+
+export interface SnapshotFilter extends PageQuery {
+  /** Only those taken from this sandbox. */
+  readonly sandboxID?: string;
+  readonly name?: string;
+}
+
+export interface SnapshotPage {
+  readonly snapshots: readonly SnapshotBody[];
+  readonly nextToken?: string;
+}
+
+export interface TemplatePage {
+  readonly template: TemplateBody;
+  readonly nextToken?: string;
+}
+
+/** Every operation throws SandboxError with the code that the reply's status stands for. */
+export interface TemplateRoutes {
+  template(templateId: string, query: PageQuery, signal: AbortSignal): Promise<TemplatePage>;
+  templates(signal: AbortSignal): Promise<readonly ListedTemplateBody[]>;
+  /** Returns whether there was something to delete. */
+  deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean>;
+  snapshot(sandboxId: string, name: string | undefined, signal: AbortSignal): Promise<SnapshotBody>;
+  snapshots(filter: SnapshotFilter, signal: AbortSignal): Promise<SnapshotPage>;
+}
+
+export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
+  const { read, readPage, remove, sendUntilSettled } = caller;
+  return {
+    async template(templateId, query, signal) {
+      const path = `${pathOf(templateId)}${queryOf({ ...query })}`;
+      const call = { path, signal, subject: `get template ${templateId}` };
+      const { body: template, ...rest } = await readPage(call, templateSchema);
+      return { template, ...rest };
+    },
+
+    templates: (signal) =>
+      read(
+        { path: "/templates", signal, subject: "list templates" },
+        z.array(listedTemplateSchema),
+      ),
+
+    deleteTemplate: (templateId, signal) =>
+      remove({ path: pathOf(templateId), signal, subject: `delete ${templateId}` }),
+
+    async snapshot(sandboxId, name, signal) {
+      const subject = `snapshot ${sandboxId}`;
+      const path = `${sandboxPath(sandboxId)}/snapshots`;
+      const json = name === undefined ? {} : { name };
+      const reply = await sendUntilSettled({ ...WRITING, path, json, signal, subject });
+      return parseBody(reply, snapshotSchema, subject);
+    },
+
+    async snapshots(filter, signal) {
+      const call = {
+        path: `/snapshots${queryOf({ ...filter })}`,
+        signal,
+        subject: "list snapshots",
+      };
+      const { body: snapshots, ...rest } = await readPage(call, z.array(snapshotSchema));
+      return { snapshots, ...rest };
+    },
+  };
+}
+
+function pathOf(templateId: string): string {
+  return `/templates/${encodeURIComponent(templateId)}`;
+}

@@ -1,0 +1,5 @@
+/** The levels of the records that a service keeps of a sandbox, the lowest first. */
+
+export const RECORD_LEVELS = ["debug", "info", "warn", "error"] as const;
+
+export type RecordLevel = (typeof RECORD_LEVELS)[number];

@@ -1,0 +1,98 @@
+/** The facts that a reply states about a sandbox and its processes. */
+
+import type { ProcessState, ProcessView } from "../output/capture.ts";
+import type { Excerpt } from "../output/excerpt.ts";
+import { logUri } from "../output/logs.ts";
+import type { Section } from "../output/quote.ts";
+import { formatBytes } from "../output/text.ts";
+import type { ToolContext } from "./tool.ts";
+
+type ExpirySource = Pick<ToolContext, "service" | "clock">;
+
+/** With less time left every reply says so. */
+const SHORT_LIFE_MS = 120_000;
+
+/** The time left, for the header of a reply; undefined when it is unknown. */
+export function expiryFact(context: ExpirySource, sandboxId: string): string | undefined {
+  const atMs = context.service.expiresAtMs(sandboxId);
+  if (atMs === undefined) return undefined;
+  return `sandbox expires in ${secondsUntil(atMs, context)}s`;
+}
+
+/** The expiry, as a field of a record. */
+export function expiryField(
+  context: ExpirySource,
+  sandboxId: string,
+): { readonly expires_at?: string } {
+  const atMs = context.service.expiresAtMs(sandboxId);
+  return atMs === undefined ? {} : { expires_at: new Date(atMs).toISOString() };
+}
+
+/** A warning about a sandbox that ends soon; undefined for any other. */
+export function timeLeft(
+  context: ExpirySource & Pick<ToolContext, "suggest">,
+  sandboxId: string,
+): string | undefined {
+  const atMs = context.service.expiresAtMs(sandboxId);
+  if (atMs === undefined) return undefined;
+  const leftMs = atMs - context.clock.now();
+  if (leftMs <= 0 || leftMs >= SHORT_LIFE_MS) return undefined;
+  const hint = context.suggest("set_timeout", "; call set_timeout if it is needed for longer");
+  return `sandbox ${sandboxId} ends in ${secondsUntil(atMs, context)}s${hint}`;
+}
+
+function secondsUntil(atMs: number, { clock }: ExpirySource): number {
+  return Math.max(0, Math.round((atMs - clock.now()) / 1_000));
+}
+
+/** The state of a process. */
+export function stateFact(state: ProcessState): string {
+  switch (state.kind) {
+    case "running":
+      return "status: running";
+    case "ended":
+      return `exit_code: ${state.exitCode}${signalOf(state)}`;
+    case "timed_out":
+      return "status: killed at timeout_seconds";
+    case "lost":
+      return `status: connection lost (${state.error.code})`;
+    case "unwatched":
+      return "status: ended while no server watched it; its exit code is not known";
+    default:
+      return state satisfies never;
+  }
+}
+
+/** Services report a death by signal as -1 or 128 + n, and name the signal in the reason. */
+function signalOf(state: { readonly exitCode: number; readonly reason: string }): string {
+  const name = /^signal: ([a-z0-9 ]{1,32})/.exec(state.reason)?.[1];
+  return name === undefined ? "" : ` (ended by signal: ${name})`;
+}
+
+/** How much each stream wrote. */
+export function volumeFact(capture: ProcessView): string {
+  const { stdout, stderr } = capture.output.written;
+  return `stdout ${formatBytes(stdout)}, stderr ${formatBytes(stderr)}`;
+}
+
+/** How much output is kept nowhere; undefined for none. */
+export function lossFact(capture: ProcessView): string | undefined {
+  const { lostBytes } = capture.output;
+  return lostBytes === 0 ? undefined : `${formatBytes(lostBytes)} in the middle no longer kept`;
+}
+
+/** Excerpts as sections; a cut names the address of the omitted part. */
+export function excerptSections(
+  capture: Pick<ProcessView, "sandboxId" | "processId">,
+  excerpts: readonly Excerpt[],
+  canPage: boolean,
+): Section[] {
+  return excerpts.map(({ stream, head, cut }) => {
+    if (cut === undefined) return { name: stream, parts: head };
+    const page = `get_process_output(process_id="${capture.processId}", cursor=${cut.cursor})`;
+    const alternative = canPage ? `, or ${page}` : "";
+    const where = `newest part: ${logUri(capture.sandboxId)}${alternative}`;
+    const note = `[… ${formatBytes(cut.omittedBytes)} omitted; ${where}]`;
+    return { name: stream, parts: [...head, { note }, ...cut.tail] };
+  });
+}

@@ -1,0 +1,235 @@
+/** The captures of a server. Output is taken as it arrives: a slow host never blocks a process. */
+
+import type { Sandbox } from "../client/envd.ts";
+import type { ProcessRequest } from "../client/process.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Spools } from "../spool/spools.ts";
+import { Capture, formatProcessId, timeLimit } from "./capture.ts";
+import {
+  followProcess,
+  markMissing,
+  readPid,
+  type FollowOptions,
+  type ProcessEvents,
+} from "./follow-process.ts";
+import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
+import { openStored, toEnding, type StoredProcess } from "./stored-process.ts";
+
+/** Processes captured at once; each holds a connection and up to 1.3 MiB. */
+const MAX_RUNNING = 128;
+/** How long the output of an ended process is kept. */
+const RETENTION_MS = 15 * 60_000;
+const MAX_ENDED = 256;
+/** In memory; the disk keeps more. */
+const MAX_ENDED_BYTES = 8 * 1024 * 1024;
+/** How long a cancelled start may take to tell the pid that must be ended. */
+const ORPHAN_WAIT_MS = 5_000;
+/** Between SIGTERM and SIGKILL. */
+const GRACE_MS = 2_000;
+
+export interface CapturesOptions extends Omit<FollowOptions, "signal"> {
+  readonly spools: Spools;
+}
+
+export interface StartRequest {
+  /** The command as its caller wrote it. */
+  readonly label: string;
+  readonly request: ProcessRequest;
+  readonly user: string | undefined;
+  readonly timeoutMs: number | undefined;
+  /** Ends the wait for the start, and the process with it; not the process once it runs. */
+  readonly signal: AbortSignal;
+}
+
+/** The processes that this server watches, and those that ended within the retention time. */
+export class Captures implements AsyncDisposable {
+  readonly #options: CapturesOptions;
+  readonly #table = new Map<string, Capture>();
+  readonly #stop = new AbortController();
+  readonly #work = new Set<Promise<void>>();
+  readonly #attaching = new Map<string, Promise<Capture>>();
+
+  constructor(options: CapturesOptions) {
+    this.#options = options;
+  }
+
+  /** The capture of a process that runs or ended within the retention time. */
+  find(sandboxId: string, pid: number): Capture | undefined {
+    this.#expire();
+    return this.#table.get(keyOf(sandboxId, pid));
+  }
+
+  /** The spool of a process, whichever server wrote it; undefined when there is none. */
+  async recall(sandboxId: string, pid: number): Promise<StoredProcess | undefined> {
+    const { spools, clock } = this.#options;
+    const found = await spools.find({ sandboxId, name: formatProcessId(pid) });
+    return found && openStored({ spools, clock, found });
+  }
+
+  /**
+   * Starts a process and takes its output until its end.
+   * @throws SandboxError what the daemon refused, canceled, resource_exhausted for too many.
+   */
+  async start(sandbox: Sandbox, start: StartRequest): Promise<Capture> {
+    this.#requireSlot();
+    const { signal } = this.#stop;
+    const { label, request, user, timeoutMs } = start;
+    const events = sandbox.process.start(request, { signal, user, timeoutMs });
+    const startedAtMs = this.#options.clock.now();
+    const pid = await this.#pidOrCanceled(readPid(events), sandbox, start.signal);
+    this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
+    const output = this.#newOutput(sandbox.id, pid);
+    const capture = new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
+    return this.#follow(events, capture);
+  }
+
+  /**
+   * Captures a process that runs already, from now on; continues the spool of a dead server.
+   * @throws SandboxError not_found when there is no such process.
+   */
+  async attach(sandbox: Sandbox, pid: number): Promise<Capture> {
+    this.#requireSlot();
+    const key = keyOf(sandbox.id, pid);
+    const attaching = this.#attaching.get(key) ?? this.#attach(sandbox, pid);
+    this.#attaching.set(key, attaching);
+    try {
+      return await attaching;
+    } finally {
+      this.#attaching.delete(key);
+    }
+  }
+
+  /** Ends a process: SIGTERM, a grace period, SIGKILL. Its children can survive. */
+  async terminate(capture: Capture): Promise<void> {
+    const { clock } = this.#options;
+    const { signal } = this.#stop;
+    await this.#signal(capture.sandbox, capture.pid, "SIGTERM");
+    const deadline = AbortSignal.any([signal, timeLimit(clock, GRACE_MS, signal)]);
+    await capture.ended(deadline);
+    if (capture.state.kind === "running" && !signal.aborted) {
+      await this.#signal(capture.sandbox, capture.pid, "SIGKILL");
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await Promise.all(this.#work);
+  }
+
+  #newOutput(sandboxId: string, pid: number): ProcessOutput {
+    const key = { sandboxId, name: formatProcessId(pid) };
+    return new ProcessOutput(this.#options.spools.create(key, PROCESS_LIMITS));
+  }
+
+  async #attach(sandbox: Sandbox, pid: number): Promise<Capture> {
+    const events = sandbox.process.connect(pid, this.#stop.signal);
+    await readPid(events);
+    const { clock, logs } = this.#options;
+    const known = this.#table.get(keyOf(sandbox.id, pid)) ?? (await this.#takeOver(sandbox, pid));
+    if (known !== undefined) {
+      known.resume();
+      markMissing(known, logs);
+      return this.#follow(events, known);
+    }
+    logs.note(sandbox.id, formatProcessId(pid), "was running already");
+    const output = this.#newOutput(sandbox.id, pid);
+    const start = { sandbox, pid, startedAtMs: clock.now(), isAttached: true, output };
+    return this.#follow(events, new Capture(start));
+  }
+
+  /** Takes over the spool of a dead server for a process that still runs. */
+  async #takeOver(sandbox: Sandbox, pid: number): Promise<Capture | undefined> {
+    const { spools } = this.#options;
+    const found = await spools.find({ sandboxId: sandbox.id, name: formatProcessId(pid) });
+    if (found === undefined || found.ending !== undefined || found.isLive) return undefined;
+    const taken = await spools.takeOver(found.place, PROCESS_LIMITS);
+    if (taken === undefined) return undefined;
+    const output = new ProcessOutput(taken.writer, taken.extent);
+    const startedAtMs = found.place.createdAtMs;
+    return new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
+  }
+
+  #requireSlot(): void {
+    this.#expire();
+    const running = [...this.#table.values()].filter(({ state }) => state.kind === "running");
+    if (running.length < MAX_RUNNING) return;
+    throw new SandboxError("resource_exhausted", `${running.length} processes run, the limit`);
+  }
+
+  #expire(): void {
+    const now = this.#options.clock.now();
+    const ended = [...this.#table.entries()]
+      .flatMap(([key, capture]) => {
+        const { endedAtMs } = capture;
+        return endedAtMs === undefined ? [] : [{ key, capture, endedAtMs }];
+      })
+      .toSorted((left, right) => right.endedAtMs - left.endedAtMs);
+    let bytes = 0;
+    for (const [index, { key, capture, endedAtMs }] of ended.entries()) {
+      bytes += capture.output.heldBytes;
+      const isOld = now - endedAtMs > RETENTION_MS;
+      if (!isOld && index < MAX_ENDED && bytes <= MAX_ENDED_BYTES) continue;
+      this.#table.delete(key);
+      const { state, isAttached, output } = capture;
+      // A lost capture that expires is not watched again.
+      if (state.kind === "lost") {
+        this.#track(output.close(toEnding({ state, endedAtMs, isAttached })));
+      }
+    }
+  }
+
+  /** The pid. Where the call is cancelled before it is known, the process is killed. */
+  async #pidOrCanceled(
+    first: Promise<number>,
+    sandbox: Sandbox,
+    signal: AbortSignal,
+  ): Promise<number> {
+    const { promise: cancelled, reject } = Promise.withResolvers<never>();
+    const cancel = () => reject(new SandboxError("canceled", "the call was cancelled"));
+    if (signal.aborted) cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    try {
+      return await Promise.race([first, cancelled]);
+    } catch (error) {
+      if (signal.aborted) this.#track(this.#endOrphan(first, sandbox));
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", cancel);
+    }
+  }
+
+  async #endOrphan(first: Promise<number>, sandbox: Sandbox): Promise<void> {
+    const { clock, log } = this.#options;
+    const late = clock.sleep(ORPHAN_WAIT_MS, this.#stop.signal).then(() => undefined);
+    try {
+      const pid = await Promise.race([first, late]);
+      if (pid !== undefined) await this.#signal(sandbox, pid, "SIGKILL");
+    } catch (error) {
+      log.debug({ op: "process.orphan", sandboxId: sandbox.id, err: error });
+    }
+  }
+
+  async #signal(sandbox: Sandbox, pid: number, name: "SIGTERM" | "SIGKILL"): Promise<void> {
+    try {
+      await sandbox.process.sendSignal(pid, name, this.#stop.signal);
+    } catch (error) {
+      // The process may have ended meanwhile, or its sandbox.
+      this.#options.log.debug({ op: "process.end", sandboxId: sandbox.id, err: error });
+    }
+  }
+
+  #follow(events: ProcessEvents, capture: Capture): Capture {
+    this.#table.set(keyOf(capture.sandboxId, capture.pid), capture);
+    this.#track(followProcess(events, capture, { ...this.#options, signal: this.#stop.signal }));
+    return capture;
+  }
+
+  #track(work: Promise<void>): void {
+    this.#work.add(work);
+    void work.finally(() => this.#work.delete(work));
+  }
+}
+
+function keyOf(sandboxId: string, pid: number): string {
+  return `${sandboxId}/${pid}`;
+}

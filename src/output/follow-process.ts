@@ -1,0 +1,140 @@
+/** Takes the output of one process until its end, over as many streams as that needs. */
+
+import type { ProcessEvent } from "../client/process.ts";
+import type { Clock } from "../common/clock.ts";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import { describeEnd, type Capture, type ProcessState } from "./capture.ts";
+import type { SandboxLogs } from "./logs.ts";
+import { toNote } from "./quote.ts";
+import { toEnding } from "./stored-process.ts";
+
+/** Delays before the attempts to reconnect a broken stream. */
+const RECONNECT_DELAYS_MS: readonly number[] = [50, 500, 2_000];
+/** Marks the place in the output where bytes may be missing. */
+const MISSING = "[… what it wrote while its stream was broken is missing …]";
+
+/** The events of one stream; the first one is `start`. */
+export type ProcessEvents = AsyncGenerator<ProcessEvent, void>;
+
+export interface FollowOptions {
+  readonly clock: Clock;
+  readonly logs: SandboxLogs;
+  readonly log: Logger;
+  /** Whether a sandbox runs. Asked before a reconnect, which would wake a paused sandbox. */
+  isRunning(sandboxId: string, signal: AbortSignal): Promise<boolean>;
+  /** Fires when the server ends. */
+  readonly signal: AbortSignal;
+}
+
+/** Appends the events of a process to its capture, reconnects broken streams, records the end. */
+export async function followProcess(
+  events: ProcessEvents,
+  capture: Capture,
+  options: FollowOptions,
+): Promise<void> {
+  let state = await take(events, capture, options);
+  while (state.kind === "lost" && !options.signal.aborted) {
+    const again = await reconnect(capture, options);
+    if (again === undefined) break;
+    markMissing(capture, options.logs);
+    state = await take(again, capture, options);
+  }
+  await finish(capture, state, options);
+}
+
+/** The pid of the first event. @throws SandboxError unavailable for a stream without one. */
+export async function readPid(events: ProcessEvents): Promise<number> {
+  const { value, done } = await events.next();
+  if (done !== true && value.type === "start") return value.pid;
+  await events.return();
+  throw new SandboxError("unavailable", "the process stream did not begin with a start");
+}
+
+/** Notes in the output and in the log that output may be missing here. */
+export function markMissing({ output, sandboxId, processId }: Capture, logs: SandboxLogs): void {
+  // The mark is short, and the next append waits for the disk.
+  void output.append("note", toNote(MISSING));
+  logs.note(sandboxId, processId, "watched again; some output may be missing");
+}
+
+/** Takes one stream to its end; returns the state of the process after it. */
+async function take(
+  events: ProcessEvents,
+  capture: Capture,
+  { logs }: FollowOptions,
+): Promise<ProcessState> {
+  let state: ProcessState | undefined;
+  try {
+    for await (const event of events) {
+      if (event.type === "data") {
+        logs.output(capture.sandboxId, capture.processId, event);
+        await capture.append(event.stream, event.bytes);
+      } else if (event.type === "end") {
+        state = { kind: "ended", exitCode: event.exitCode, reason: event.status };
+      }
+    }
+  } catch (error) {
+    state ??= brokenState(error);
+  }
+  return state ?? brokenState(new SandboxError("unavailable", "the stream ended too soon"));
+}
+
+/** Another stream of a process; undefined when it ended or cannot be reached. */
+async function reconnect(
+  { sandbox, pid }: Capture,
+  options: FollowOptions,
+): Promise<ProcessEvents | undefined> {
+  const { clock, signal } = options;
+  for (const delayMs of RECONNECT_DELAYS_MS) {
+    try {
+      await clock.sleep(delayMs, signal);
+      if (!(await options.isRunning(sandbox.id, signal))) return undefined;
+      const events = sandbox.process.connect(pid, signal);
+      await readPid(events);
+      return events;
+    } catch (error) {
+      if (signal.aborted || toSandboxError(error, "reconnect").code !== "unavailable") {
+        return undefined;
+      }
+    }
+  }
+  return undefined;
+}
+
+async function finish(
+  capture: Capture,
+  state: ProcessState,
+  options: FollowOptions,
+): Promise<void> {
+  const { logs, clock, log } = options;
+  const { sandboxId, processId, isAttached, output } = capture;
+  const endedAtMs = clock.now();
+  capture.finish(state, endedAtMs);
+  logs.note(sandboxId, processId, describeEnd(state));
+  logs.finish(sandboxId, processId);
+  if (output.failure !== undefined) {
+    log.warn({ op: "spool.write", sandboxId, err: output.failure });
+  }
+  // A lost process of a sandbox that lives can be watched again, by this server or another one.
+  if (state.kind === "lost" && !(await isGone(sandboxId, options))) await output.park();
+  else await output.close(toEnding({ state, endedAtMs, isAttached }));
+}
+
+async function isGone(sandboxId: string, options: FollowOptions): Promise<boolean> {
+  try {
+    await options.isRunning(sandboxId, options.signal);
+    return false;
+  } catch (error) {
+    // A service that does not answer may still have the sandbox.
+    return error instanceof SandboxError && error.code === "not_found";
+  }
+}
+
+/** The daemon ends a stream at the time limit of its process, and the process with it. */
+function brokenState(error: unknown): ProcessState {
+  const failure = toSandboxError(error, "process stream");
+  return failure.code === "deadline_exceeded"
+    ? { kind: "timed_out" }
+    : { kind: "lost", error: failure };
+}

@@ -1,0 +1,148 @@
+/** The files that one writer makes: the first ones stay, the others go from the oldest on. */
+
+import { open, rm, writeFile, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { headName, segmentName, type SpoolLocation } from "./folders.ts";
+import type { Extent } from "./reader.ts";
+import { encodeHeader, HEADER_BYTES, totalOf, type StreamSizes } from "./segment.ts";
+
+/** How much of a spool is kept. */
+export interface SpoolLimits {
+  /** Of one file; what is dropped is dropped by whole files. */
+  readonly fileBytes: number;
+  readonly headBytes: number;
+  readonly tailBytes: number;
+}
+
+/** Whether a spool may grow, must drop as much as it adds, or must stop. */
+export type SpaceGrant = "free" | "tight" | "none";
+
+export interface WriterFilesOptions {
+  readonly place: SpoolLocation;
+  readonly limits: SpoolLimits;
+  /** What is there already when a spool is taken over; absent for a new one. */
+  readonly extent?: Extent;
+  readonly files?: readonly SpoolFile[];
+  /** Called once. Rejects when nothing can be written at all. */
+  makeFolder(place: SpoolLocation): Promise<void>;
+  /** Asked before each new file. */
+  requestSpace(place: SpoolLocation, bytes: number): Promise<SpaceGrant>;
+}
+
+/** A file of a spool, by the position of its first byte of output. */
+export interface SpoolFile {
+  readonly start: number;
+  /** On the disk. */
+  readonly bytes: number;
+}
+
+interface OpenFile {
+  readonly handle: FileHandle;
+  readonly start: number;
+  bytes: number;
+}
+
+export class WriterFiles {
+  readonly #options: WriterFilesOptions;
+  #gap: Extent["gap"];
+  #file: OpenFile | undefined;
+  #making: Promise<void> | undefined;
+  /** The files of the newest part. */
+  #tail: SpoolFile[] = [];
+  #headBytes = 0;
+
+  constructor(options: WriterFilesOptions) {
+    this.#options = options;
+    this.#gap = options.extent?.gap ?? { start: 0, end: 0 };
+    for (const file of options.files ?? []) this.#keep(file);
+  }
+
+  get gap(): Extent["gap"] {
+    return this.#gap;
+  }
+
+  /** Whether the folder was asked for. */
+  get isMade(): boolean {
+    return this.#making !== undefined;
+  }
+
+  async makeFolder(): Promise<void> {
+    this.#making ??= this.#options.makeFolder(this.#options.place);
+    await this.#making;
+  }
+
+  /** Appends frames; `before` is how much each stream wrote before them. */
+  async append(frames: Buffer, before: StreamSizes): Promise<void> {
+    const file = await this.#fileFor(before, frames.length);
+    await file.handle.appendFile(frames);
+    file.bytes += frames.length;
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file;
+    if (file === undefined) return;
+    this.#file = undefined;
+    await file.handle.close();
+    this.#keep(file);
+  }
+
+  /** Lets go of the file after a failure. */
+  async abandon(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    try {
+      await file?.handle.close();
+    } catch {
+      // The failure that led here is the one that is reported.
+    }
+  }
+
+  async #fileFor(before: StreamSizes, bytes: number): Promise<OpenFile> {
+    const { place, limits } = this.#options;
+    if (this.#file !== undefined && this.#file.bytes + bytes <= limits.fileBytes) return this.#file;
+    await this.close();
+    await this.makeFolder();
+    const grant = await this.#options.requestSpace(place, limits.fileBytes);
+    if (grant === "none") throw new Error("the disk is nearly full");
+    await this.#drop(grant);
+    const start = totalOf(before);
+    const handle = await open(join(place.folder, segmentName(start)), "ax", 0o600);
+    this.#file = { handle, start, bytes: HEADER_BYTES };
+    await handle.appendFile(encodeHeader(before));
+    return this.#file;
+  }
+
+  #keep({ start, bytes }: SpoolFile): void {
+    const isFirst = this.#tail.length === 0 && this.#gap.start === this.#gap.end;
+    const fits = this.#headBytes + bytes <= this.#options.limits.headBytes;
+    if (isFirst && fits) this.#headBytes += bytes;
+    else if (start >= this.#gap.end) this.#tail.push({ start, bytes });
+  }
+
+  /** Drops the oldest files of the newest part until one more fits. */
+  async #drop(grant: SpaceGrant): Promise<void> {
+    const { fileBytes, tailBytes } = this.#options.limits;
+    let kept = this.#tail.reduce((sum, { bytes }) => sum + bytes, 0);
+    let mayGrow = grant === "free";
+    for (;;) {
+      const [oldest, next] = this.#tail;
+      if (oldest === undefined || (mayGrow && kept + fileBytes <= tailBytes)) return;
+      // The newest file always stays: it has the last output.
+      if (next === undefined) return;
+      this.#tail.shift();
+      await this.#remove(oldest.start, next.start);
+      kept -= oldest.bytes;
+      mayGrow = true;
+    }
+  }
+
+  async #remove(start: number, next: number): Promise<void> {
+    const { folder } = this.#options.place;
+    if (this.#gap.start === this.#gap.end) {
+      this.#gap = { start, end: start };
+      await writeFile(join(folder, headName(start)), "", { mode: 0o600 });
+    }
+    await rm(join(folder, segmentName(start)), { force: true });
+    this.#gap = { start: this.#gap.start, end: next };
+  }
+}
