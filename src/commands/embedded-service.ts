@@ -11,8 +11,8 @@ import { readIfThere, writeWhole } from "../common/files.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { createRateLimit } from "../control/access.ts";
 import { createControl } from "../control/handler.ts";
-import { createRateLimit } from "../control/rate-limit.ts";
 import { createServiceMetrics } from "../control/service-metrics.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { holdLock } from "../engine/host/lock.ts";
@@ -30,8 +30,7 @@ import {
 } from "../sandboxes/reclaim.ts";
 import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
-import type { Store } from "../store/store.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { forgetAddress } from "./serve-address.ts";
 
 const INSTANCE_BYTES = 4;

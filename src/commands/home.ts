@@ -7,7 +7,7 @@ import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { hasParts } from "../common/files.ts";
 import type { Config } from "../config.ts";
 import type { Layer } from "../engine/engine.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM } from "../store/store.ts";
 
 /**
  * Unix socket paths end at 107 bytes; what lies between the home and a container's socket takes

@@ -11,7 +11,7 @@ import { selectTools } from "../mcp/selection.ts";
 import { startMcpState } from "../mcp/state.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM } from "../store/store.ts";
 import { VERSION } from "./command.ts";
 import type { McpHandler, PrivateListener } from "./embedded-service.ts";
 import { localSpoolFolder } from "./home.ts";

@@ -74,3 +74,25 @@ export function createGate(limit: number): Gate {
     },
   };
 }
+
+/** Runs work that its owner waits for when it closes. */
+export type Track = <T>(work: Promise<T>) => Promise<T>;
+
+/** Tracks work that is under way. */
+export function createTrack(): {
+  readonly pending: ReadonlySet<Promise<unknown>>;
+  readonly track: Track;
+} {
+  const pending = new Set<Promise<unknown>>();
+  return {
+    pending,
+    async track(work) {
+      pending.add(work);
+      try {
+        return await work;
+      } finally {
+        pending.delete(work);
+      }
+    },
+  };
+}

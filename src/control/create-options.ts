@@ -1,4 +1,4 @@
-/** From the body of a create request to what the room of sandboxes is asked for. */
+/** From the body of a create request to the options of the sandbox registry. */
 
 import { SandboxError } from "../common/errors.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";

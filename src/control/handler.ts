@@ -15,9 +15,8 @@ import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
-import { requireKey } from "./auth.ts";
+import { RATE_LIMIT_BURST, requireKey, type RateLimit } from "./access.ts";
 import { matchRoute, type Match } from "./match.ts";
-import { RATE_LIMIT, type RateLimit } from "./rate-limit.ts";
 import { toFault } from "./reply.ts";
 import type { RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
@@ -36,7 +35,7 @@ export interface ControlOptions {
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly rateLimit: RateLimit;
-  /** Told of every call, where somebody asks for metrics. */
+  /** Counts every call, where metrics are served. */
   readonly metrics?: Pick<ServiceMetrics, "record"> | undefined;
 }
 
@@ -46,7 +45,7 @@ interface Answer {
   /** The pattern that matched; never what the client sent. */
   readonly path: string;
   readonly sandboxId?: string | undefined;
-  /** Undefined for whoever has no key. */
+  /** Undefined without a key. */
   readonly team?: string;
   readonly reply: Omit<RouteReply, "status"> & { readonly status: number };
   readonly error?: unknown;
@@ -107,7 +106,7 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
       ? { path: "(unknown)" }
       : { path: match.route.path, sandboxId: parseSandboxId(match.params["sandboxID"] ?? "") };
   try {
-    // The key comes before everything: whoever has none learns nothing about paths or bodies.
+    // The key comes before everything: a caller without one learns nothing about paths or bodies.
     const team = requireKey(request.headers, options.keys);
     facts = { ...facts, team };
     if (match instanceof SandboxError) throw match;
@@ -124,7 +123,7 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
       body,
       contentType: request.headers["content-type"],
     });
-    const waitSeconds = options.rateLimit.take(team, match.route.makes?.(parsed.body) ?? 0);
+    const waitSeconds = options.rateLimit.take(team, match.route.creates?.(parsed.body) ?? 0);
     if (waitSeconds > 0) return { ...facts, reply: toRateReply(waitSeconds) };
     const context = { sandboxes: options.sandboxes.of(team), log: options.log };
     return { ...facts, reply: await match.route.handle({ ...parsed, signal }, context) };
@@ -146,7 +145,7 @@ function toRateReply(waitSeconds: number): Answer["reply"] {
   const reply = toBusyReply(waitSeconds, "Rate limit exceeded");
   const headers = {
     ...reply.headers,
-    "ratelimit-limit": String(RATE_LIMIT),
+    "ratelimit-limit": String(RATE_LIMIT_BURST),
     "ratelimit-remaining": "0",
     "ratelimit-reset": String(waitSeconds),
   };
@@ -199,7 +198,8 @@ function parseRequest({ route, params }: Match, raw: RawRequest) {
   };
 }
 
-function parsePart<T>(part: string, schema: z.ZodType<T>, value: unknown): T {
+function parsePart(part: string, schema: z.ZodType | undefined, value: unknown): unknown {
+  if (schema === undefined) return undefined;
   const result = schema.safeParse(value);
   if (result.success) return result.data;
   throw new SandboxError(

@@ -1,16 +1,12 @@
 /** Checks of the network object of a request. */
 
-import { isIP, isIPv4 } from "node:net";
 import { SandboxError } from "../common/errors.ts";
-import { MAX_NETWORK_ENTRIES } from "../wire/bounds.ts";
+import { checkEgress } from "../sandboxes/egress.ts";
 import type { Network } from "../wire/control.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 
 const MAX_HTTPS_PORTS = 128;
 const MAX_PORT = 65_535;
-const ALL_TRAFFIC = "0.0.0.0/0";
-/** An address of zeros, in every spelling. */
-const ZEROS_PATTERN = /^[0:.]+$/;
 const HOST_PATTERN = /^[a-z0-9.${}_-]{1,253}(?::(?:[0-9]{1,5}|\$\{PORT\}))?$/i;
 // eslint-disable-next-line no-control-regex -- the range is the definition of ASCII
 const ASCII_PATTERN = /^[\x00-\x7F]*$/;
@@ -39,38 +35,7 @@ export function checkEgressRules(
       `Egress proxy (${proxyField}) is not enabled for this team.`,
     );
   }
-  checkEgress(rules.allowOut ?? [], rules.denyOut ?? []);
-}
-
-function checkEgress(allowed: readonly string[], denied: readonly string[]): void {
-  const amount = allowed.length + denied.length;
-  if (amount > MAX_NETWORK_ENTRIES) {
-    refuse(
-      `allowOut and denyOut can have at most ${MAX_NETWORK_ENTRIES} entries together, not ${amount}`,
-    );
-  }
-  for (const entry of denied) if (!isAddressOrCidr(entry)) refuse(`invalid denied CIDR ${entry}`);
-  for (const entry of allowed) {
-    if (isUnspecified(entry)) refuse(`invalid allowed address ${entry}`);
-  }
-  const hasDomain = allowed.some((entry) => !isAddressOrCidr(entry));
-  if (hasDomain && !denied.includes(ALL_TRAFFIC)) {
-    refuse(
-      "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.",
-    );
-  }
-}
-
-function isUnspecified(entry: string): boolean {
-  const [address = ""] = entry.split("/");
-  return entry !== ALL_TRAFFIC && isAddressOrCidr(entry) && ZEROS_PATTERN.test(address);
-}
-
-function isAddressOrCidr(entry: string): boolean {
-  const [address = "", prefix, ...rest] = entry.split("/");
-  if (rest.length > 0 || isIP(address) === 0) return false;
-  if (prefix === undefined) return true;
-  return /^[0-9]{1,3}$/.test(prefix) && Number(prefix) <= (isIPv4(address) ? 32 : 128);
+  checkEgress(rules);
 }
 
 function checkHttpsPorts(ports: readonly number[]): void {

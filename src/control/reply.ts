@@ -1,4 +1,4 @@
-/** From what the rooms say to what the wire says. */
+/** From records and descriptions to bodies of the wire. */
 
 import { causeCode, type ErrorCode, hidePaths, SandboxError } from "../common/errors.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";

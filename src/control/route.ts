@@ -1,8 +1,19 @@
-/** One operation of the control API, as a row of the table of routes. */
+/** One operation of the control API, as a row of the table of routes, and what several rows share. */
 
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import type { z } from "../common/schema.ts";
+import { z } from "../common/schema.ts";
 import type { TeamSandboxes } from "../sandboxes/sandboxes.ts";
+import { parseSandboxId } from "../wire/address.ts";
+import { NEXT_TOKEN_HEADER } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
+
+const MAX_INT32 = 2_147_483_647;
+const MAX_PAGE_SIZE = 100;
+
+/** Default time to live of the first and the second generation of the API. */
+export const DEFAULT_TIMEOUT_SECONDS = 15;
+export const DEFAULT_TIMEOUT_V2_SECONDS = 300;
 
 export interface RouteRequest<Params, Query, Body> {
   /** Decoded, each from its own segment of the path. */
@@ -30,13 +41,17 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Segments in braces are parameters; a last segment `*` takes any rest. */
   readonly path: string;
-  readonly auth: "key";
-  /** How many sandboxes it makes; keys may make only so many in a time. */
-  makes?(body: Body): number;
-  readonly params: z.ZodType<Params>;
-  readonly query: z.ZodType<Query>;
-  /** An absent or empty body is undefined here; the schema says whether that will do. */
-  readonly body: z.ZodType<Body>;
+  /** How many sandboxes it creates: the rate limit counts them. */
+  creates?(body: Body): number;
+  /** Absent: the handler reads none of them. */
+  readonly params?: z.ZodType<Params>;
+  readonly query?: z.ZodType<Query>;
+  /** Gets undefined for an absent or empty body; the schema says whether that will do. */
+  readonly body?: z.ZodType<Body>;
+  /** Statuses of success with the schema of their body; null for none. */
+  readonly replies: Readonly<Partial<Record<RouteReply["status"], z.ZodType | null>>>;
+  /** The refusals that a client may have to tell apart, besides 401 and 413. */
+  readonly faults: readonly number[];
   handle(request: RouteRequest<Params, Query, Body>, context: ControlContext): Promise<RouteReply>;
 }
 
@@ -45,4 +60,42 @@ export function defineRoute<Params, Query, Body>(
   route: Route<Params, Query, Body>,
 ): Route<Params, Query, Body> {
   return route;
+}
+
+export const sandboxParams = z.object({ sandboxID: z.string() });
+export const templateParams = z.object({ templateID: z.string() });
+
+/** @throws SandboxError invalid_argument when it cannot be an identifier. */
+export function readSandboxId(params: { readonly sandboxID: string }): string {
+  const sandboxId = parseSandboxId(params.sandboxID);
+  if (sandboxId === undefined) {
+    throw new SandboxError("invalid_argument", MESSAGES.invalidSandboxId);
+  }
+  return sandboxId;
+}
+
+/** A whole number in a query. */
+export function wholeNumber(min: number, max: number = MAX_INT32) {
+  return z
+    .string()
+    .regex(/^[0-9]{1,16}$/, "expected a whole number")
+    .transform(Number)
+    .pipe(z.number().min(min).max(max));
+}
+
+/** Of lists in pages. */
+export const pageQuery = z.object({
+  limit: wholeNumber(1, MAX_PAGE_SIZE).default(MAX_PAGE_SIZE),
+  nextToken: z.string().optional(),
+});
+
+/** The header that names the next page; none on the last one. */
+export function nextPageHeader(nextToken: string | undefined): Record<string, string> {
+  return nextToken === undefined ? {} : { [NEXT_TOKEN_HEADER]: nextToken };
+}
+
+/** @throws SandboxError invalid_argument unless it is above 0. */
+export function requirePositive(seconds: number): number {
+  if (seconds <= 0) throw new SandboxError("invalid_argument", MESSAGES.timeoutNotPositive);
+  return seconds;
 }

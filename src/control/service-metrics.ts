@@ -1,4 +1,4 @@
-/** Figures of the service for a monitor, in the text form that Prometheus reads. */
+/** Metrics of the service for a monitor, in the text form that Prometheus reads. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { sendJson } from "../common/http.ts";

@@ -1,11 +1,17 @@
-/** Whether a request may enter a sandbox, and which one: the checks in the wire's order. */
+/** Whether a request may enter a sandbox, and which one: the checks in the order of the wire. */
 
 import type { IncomingMessage } from "node:http";
+import { posix } from "node:path";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { SandboxAddress } from "../wire/address.ts";
-import { ACCESS_TOKEN_HEADER, ENVD_PORT, TRAFFIC_TOKEN_HEADER } from "../wire/headers.ts";
+import {
+  ACCESS_TOKEN_HEADER,
+  ENVD_PORT,
+  TRAFFIC_TOKEN_HEADER,
+  CONTROL_PATHS,
+} from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import {
@@ -16,9 +22,12 @@ import {
   trafficToken,
   type Refusal,
 } from "./refusal.ts";
-import { findReservedPath } from "./reserved-path.ts";
-import type { SignatureAttempts } from "./signature-attempts.ts";
-import { findSignedSandbox, isWrongSignature, signatureOf } from "./signed-file-url.ts";
+import {
+  type SignatureAttempts,
+  findSignedSandbox,
+  isWrongSignature,
+  signatureOf,
+} from "./signed-file-url.ts";
 
 /** Where a request goes. */
 export interface Admission {
@@ -26,8 +35,8 @@ export interface Admission {
   readonly port: number;
 }
 
-/** What the gateway asks the room of sandboxes. */
-export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "sleepers">;
+/** What the gateway asks the sandbox registry. */
+export type SandboxLookup = Pick<Sandboxes, "locate" | "endpoints" | "wake" | "wakeable">;
 
 /** What the decision depends on besides the request. */
 export interface AuthorizeContext {
@@ -102,9 +111,9 @@ async function admitAddressed(
 function admitSigned(request: IncomingMessage, sandboxes: SandboxLookup): Admission | Refusal {
   const endpoint = findSignedSandbox(request, sandboxes.endpoints());
   if (!("status" in endpoint)) return { endpoint, port: ENVD_PORT };
-  const sleeper = findSignedSandbox(request, sandboxes.sleepers());
-  if ("status" in sleeper || sleeper.accessToken === undefined) return endpoint;
-  return cannotWake(sleeper.sandboxId, 403, MESSAGES.wakeRefused);
+  const wakeable = findSignedSandbox(request, sandboxes.wakeable());
+  if ("status" in wakeable || wakeable.accessToken === undefined) return endpoint;
+  return cannotWake(wakeable.sandboxId, 403, MESSAGES.wakeRefused);
 }
 
 async function find(
@@ -143,4 +152,21 @@ function toRefusal(sandboxId: string, error: unknown): Refusal {
 function onlyValue(request: IncomingMessage, name: string): string | undefined {
   const values = request.headersDistinct[name];
   return values?.length === 1 ? values[0] : undefined;
+}
+
+/** The path reserved for the host that a target means once it is decoded and cleaned; undefined for others. */
+export function findReservedPath(target: string): string | undefined {
+  const [path = ""] = target.split("?", 1);
+  const cleaned = posix.normalize(`/${decode(path)}`).replace(/(?<=.)\/+$/, "");
+  return CONTROL_PATHS.find((candidate) => cleaned === candidate);
+}
+
+function decode(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch (error) {
+    // What does not decode is no path of the daemon either.
+    if (error instanceof URIError) return path;
+    throw error;
+  }
 }

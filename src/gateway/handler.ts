@@ -7,14 +7,13 @@ import type { Logger } from "../common/log.ts";
 import type { Endpoint } from "../sandboxes/run.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { authorize, type Admission, type SandboxLookup } from "./authorize.ts";
-import { dialPort } from "./dial.ts";
+import { dialPort, openTls } from "./dial.ts";
 import { isSecretInTarget } from "./headers.ts";
 import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, secretInTarget, sendRefusal, type Refusal } from "./refusal.ts";
 import type { PlatformKeys } from "./secret-finder.ts";
-import { createSignatureAttempts } from "./signature-attempts.ts";
+import { createSignatureAttempts } from "./signed-file-url.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
-import { openTls } from "./upstream-tls.ts";
 
 /** More than the pools of one client; beyond it one sandbox would starve the others of files. */
 const MAX_CONNECTIONS_PER_SANDBOX = 512;

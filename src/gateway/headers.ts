@@ -21,7 +21,7 @@ const FORWARDING: ReadonlySet<string> = new Set(FORWARDING_HEADERS);
 
 /**
  * Without it a body would be read as the next message, whatever a `Connection` header says and even
- * if its digits are a key that somebody gave.
+ * if its digits are a configured key.
  */
 const LENGTH = "content-length";
 

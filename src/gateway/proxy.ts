@@ -10,7 +10,8 @@ import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import { limitDaemonWait } from "./daemon-timeout.ts";
+import { ENVD_PORT } from "../wire/headers.ts";
+import { MESSAGES } from "../wire/messages.ts";
 import {
   toClientHeaders,
   toClientPhrase,
@@ -57,7 +58,7 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
   limitDaemonWait(exchange, upstream);
   upstream.on("response", (reply) => relay(reply, exchange));
   upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
-  // Nobody asked for it: such an answer would leave the client waiting for another one.
+  // The client did not ask for it: such an answer would leave the client waiting for another one.
   upstream.on("upgrade", (_reply, inner) => {
     inner.destroy();
     refuseUnlessBegun(exchange, new Error("the service switched protocols by itself"));
@@ -138,4 +139,30 @@ function toRefusal({ endpoint, port }: Passage, error: unknown): Refusal {
   if (ended.aborted) return notRunning(sandboxId);
   const isSilent = error instanceof SandboxError && error.code === "deadline_exceeded";
   return isSilent ? silent({ sandboxId, port }) : portClosed({ sandboxId, port });
+}
+
+/** The daemon itself ends a call at its time limit; the gateway does so this much later. */
+const GRACE_MS = 1_000;
+/** A timer of the platform holds no more; it is 24 days. */
+const MAX_TIMEOUT_MS = 2_147_000_000;
+const RPC_PATH = /^\/(?:process\.Process|filesystem\.Filesystem)\//;
+const TIMEOUT_HEADER = "connect-timeout-ms";
+
+/**
+ * Ends the exchange when no reply has begun and the daemon does not answer its host either, and an
+ * RPC with a time limit of its own, reply and all, when that has passed.
+ */
+export function limitDaemonWait(exchange: Exchange, upstream: ClientRequest): void {
+  const { request, response, passage } = exchange;
+  const stop = passage.endpoint.watch.wait((error) => void upstream.destroy(error));
+  upstream.once("response", stop).once("upgrade", stop).once("close", stop);
+  const { headers, url = "" } = request;
+  const limit = headers[TIMEOUT_HEADER];
+  if (passage.port !== ENVD_PORT || !RPC_PATH.test(url)) return;
+  if (typeof limit !== "string" || !/^[0-9]{1,10}$/.test(limit)) return;
+  const limitMs = Math.min(Number(limit) + GRACE_MS, MAX_TIMEOUT_MS);
+  const timer = setTimeout(() => {
+    upstream.destroy(new SandboxError("deadline_exceeded", MESSAGES.daemonSilent));
+  }, limitMs);
+  response.once("close", () => clearTimeout(timer));
 }

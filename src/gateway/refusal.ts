@@ -1,10 +1,9 @@
-/** Why the gateway does not pass a request on, with the wire's bodies. */
+/** Why the gateway does not pass a request on: the wire's bodies for programs, a page for a person. */
 
-import type { ServerResponse } from "node:http";
+import type { ServerResponse, IncomingHttpHeaders } from "node:http";
 import { sendJson } from "../common/http.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
-import { toErrorPage, wantsErrorPage } from "./error-page.ts";
 
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;
@@ -88,4 +87,42 @@ function refuse(
   body: Readonly<Record<string, string | number>>,
 ): Refusal {
   return { status, body: { ...body, code: status } };
+}
+
+const BROWSER_PATTERN = /^Mozilla\/5\.0 \(/;
+const SCRIPT_MODES: ReadonlySet<string> = new Set(["cors", "no-cors", "same-origin", "websocket"]);
+
+/** Whether a browser has asked for something to show. */
+export function wantsErrorPage(headers: IncomingHttpHeaders): boolean {
+  const { "sec-fetch-mode": mode = "" } = headers;
+  if (!BROWSER_PATTERN.test(headers["user-agent"] ?? "")) return false;
+  const { accept = "" } = headers;
+  if (accept.includes("json") && !accept.includes("text/html")) return false;
+  if (mode === "navigate") return true;
+  return !SCRIPT_MODES.has(mode) && headers["x-requested-with"] === undefined;
+}
+
+/** The page; nothing in it is loaded or run. */
+export function toErrorPage(status: number, message: string): string {
+  const text = escape(message);
+  return [
+    "<!doctype html>",
+    '<html lang="en">',
+    `<head><meta charset="utf-8"><title>${status}</title></head>`,
+    `<body><h1>${status}</h1><p>${text}</p></body>`,
+    "</html>",
+    "",
+  ].join("\n");
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+
+function escape(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? "");
 }

@@ -3,9 +3,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { limitDaemonWait } from "./daemon-timeout.ts";
 import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
-import { openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
+import { limitDaemonWait, openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
 
 /** The client's raw connection, with what was read beyond the head. */
 export interface Connection {

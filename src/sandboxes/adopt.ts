@@ -5,68 +5,74 @@ import { join } from "node:path";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
+import type { SandboxContext, Services, Folders, History, Registry } from "./context.ts";
 import { discard, removeTraces } from "./discard.ts";
-import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
-import { admitMember, followMember } from "./registry-entry.ts";
+import { addEntry, followEntry } from "./registry.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
-export async function adoptSandboxes(domain: Domain): Promise<void> {
-  for (const record of domain.store.sandboxes.ofOwner(domain.owner)) {
-    if (!(await adopt(domain, record))) await discardOrLater(domain, record);
+export async function adoptSandboxes(context: SandboxContext): Promise<void> {
+  for (const record of context.store.sandboxes.ofOwner(context.owner)) {
+    if (!(await adopt(context, record))) await discardOrLater(context, record);
   }
-  const known = new Set(domain.store.sandboxes.ofOwner(domain.owner).map((row) => row.sandboxId));
-  for (const name of await readdir(domain.directory)) {
+  const known = new Set(context.store.sandboxes.ofOwner(context.owner).map((row) => row.sandboxId));
+  for (const name of await readdir(context.directory)) {
     // A database that was restored knows less than the machine.
     if (known.has(name)) continue;
-    await cleanUpOrRetry(domain, `traces of ${name}`, () => removeTraces(domain, name));
+    await cleanUpOrRetry(context, `traces of ${name}`, () => removeTraces(context, name));
   }
 }
 
 /** One that cannot be removed now must not keep the others from being found. */
-async function discardOrLater(domain: Domain, record: SandboxRecord): Promise<void> {
+async function discardOrLater(
+  context: Services & Folders & History & Registry,
+  record: SandboxRecord,
+): Promise<void> {
   const { sandboxId } = record;
   try {
-    await discard(domain, record, "host_restart");
+    await discard(context, record, "host_restart");
   } catch (error) {
-    domain.log.error({ op: "sandbox.discard", sandboxId, err: error }, "sandbox left traces");
-    domain.retry(`end of ${sandboxId}`, () => discard(domain, record, "host_restart"));
+    context.log.error({ op: "sandbox.discard", sandboxId, err: error }, "sandbox left traces");
+    context.retry(`end of ${sandboxId}`, () => discard(context, record, "host_restart"));
   }
 }
 
-async function adopt(domain: Domain, record: SandboxRecord): Promise<boolean> {
+async function adopt(
+  context: Services & Folders & History & Registry,
+  record: SandboxRecord,
+): Promise<boolean> {
   const { sandboxId, state } = record;
   if (state !== "running" && state !== "paused") return false;
-  const directory = join(domain.directory, sandboxId);
-  const container = await domain.engine.adopt(sandboxId, directory);
+  const directory = join(context.directory, sandboxId);
+  const container = await context.engine.adopt(sandboxId, directory);
   if (container === undefined) return false;
   await step("adopt.found");
-  const found = await settle(domain, container, record);
-  const member = admitMember(domain, container, found);
-  if (found.state === "running") followMember(domain, member, { isInitialized: false });
-  domain.log.info({ op: "sandbox.adopt", sandboxId, outcome: "ok" }, "sandbox.adopt ok");
+  const found = await settle(context, container, record);
+  const entry = addEntry(context, container, found);
+  if (found.state === "running") followEntry(context, entry, { isInitialized: false });
+  context.log.info({ op: "sandbox.adopt", sandboxId, outcome: "ok" }, "sandbox.adopt ok");
   return true;
 }
 
 /** The process that left may have died between act and record: the record decides if it can. */
 async function settle(
-  domain: Domain,
+  context: Services,
   container: Container,
   record: SandboxRecord,
 ): Promise<SandboxRecord> {
   if (container.isHalted) {
     if (record.state === "paused" && !record.hasMemory) return record;
     const paused = { ...record, state: "paused" as const, hasMemory: false };
-    const found = { ...paused, endAtMs: Math.min(record.endAtMs, domain.clock.now()) };
-    domain.store.sandboxes.put(found);
+    const found = { ...paused, endAtMs: Math.min(record.endAtMs, context.clock.now()) };
+    context.store.sandboxes.put(found);
     return found;
   }
   if (record.state === "paused" && !record.hasMemory) {
     await container.halt();
     return record;
   }
-  await restoreNames(domain, container, record);
+  await restoreNames(context, container, record);
   if (record.state === "running") await container.resume();
   else await container.pause();
   return record;
@@ -77,7 +83,7 @@ async function settle(
  * it what is sent to such names is refused, so a fault here is told and ends nothing.
  */
 async function restoreNames(
-  domain: Domain,
+  context: Services,
   container: Container,
   record: SandboxRecord,
 ): Promise<void> {
@@ -87,7 +93,7 @@ async function restoreNames(
     await container.setEgress(egress);
   } catch (error) {
     const { sandboxId } = record;
-    const entry = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
-    domain.log.error(entry, "names of hosts are out of reach");
+    const fields = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
+    context.log.error(fields, "names of hosts are out of reach");
   }
 }

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
+import type { Folders, Services } from "./context.ts";
 import { callDaemon } from "./daemon-call.ts";
-import type { Domain } from "./domain.ts";
 import { egressOf } from "./egress.ts";
 import { toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
@@ -19,16 +19,16 @@ const INIT_TIMEOUT_MS = 40_000;
 const HEALTH_TIMEOUT_MS = 20_000;
 
 /** The container of a sandbox. */
-export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord): ContainerSpec {
+export function toSpec(context: Folders, record: SandboxRecord, build: BuildRecord): ContainerSpec {
   const { sandboxId, limits } = record;
   const binds = record.volumeMounts.map(({ path, volumeId }) => ({
-    source: volumeDirectory(domain, volumeId),
+    source: volumeDirectory(context, volumeId),
     path,
   }));
   return {
     id: sandboxId,
-    directory: join(domain.directory, sandboxId),
-    layers: toLayers(domain.layersDirectory, build),
+    directory: join(context.directory, sandboxId),
+    layers: toLayers(context.layersDirectory, build),
     limits,
     hostname: sandboxId,
     // A folder comes before what is mounted below it.
@@ -38,11 +38,11 @@ export function toSpec(domain: Domain, record: SandboxRecord, build: BuildRecord
 }
 
 /** What the daemon of a sandbox is told, at its start and again whenever it starts anew. */
-export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord): InitRequest {
+export function toInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
   const { sandboxId, templateId, isSecured, sealedEnvironment, bootId } = record;
-  const environment = openEnvironment(domain.secrets, sealedEnvironment);
+  const environment = openEnvironment(context.secrets, sealedEnvironment);
   return {
-    ...(isSecured && { accessToken: domain.secrets.accessToken(sandboxId) }),
+    ...(isSecured && { accessToken: context.secrets.accessToken(sandboxId) }),
     envVars: {
       ...environment,
       E2B_SANDBOX: "true",
@@ -52,7 +52,7 @@ export function toInit(domain: Domain, record: SandboxRecord, build: BuildRecord
     },
     defaultUser: build.defaultUser,
     defaultWorkdir: build.defaultWorkdir,
-    timestamp: new Date(domain.clock.now()).toISOString(),
+    timestamp: new Date(context.clock.now()).toISOString(),
   };
 }
 

@@ -5,8 +5,7 @@ import { relative } from "node:path";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Layer } from "../engine/engine.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
 import type { CleanupRetries } from "./retry-cleanup.ts";
 

@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
-import type { Domain } from "./domain.ts";
+import type { Services, Tenant, Limits } from "./context.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
 import type { CreateOptions } from "./sandbox.ts";
 
@@ -23,13 +23,16 @@ export interface CreateInput {
 }
 
 /** The row of a sandbox that is about to be started. */
-export function toIntent(domain: Domain, plan: CreatePlan): SandboxRecord {
+export function toStartingRecord(
+  context: Services & Tenant & Limits,
+  plan: CreatePlan,
+): SandboxRecord {
   const { options, resolved } = plan;
-  const nowMs = domain.clock.now();
+  const nowMs = context.clock.now();
   return {
     sandboxId: newSandboxId(),
-    owner: domain.owner,
-    team: domain.team,
+    owner: context.owner,
+    team: context.team,
     templateId: resolved.template.templateId,
     buildId: resolved.build.buildId,
     alias: resolved.template.name?.split("/").at(-1) ?? null,
@@ -44,12 +47,12 @@ export function toIntent(domain: Domain, plan: CreatePlan): SandboxRecord {
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,
-    limits: domain.limits,
+    limits: context.limits,
     allowsInternet: options.allowsInternet ?? null,
     network: options.network ?? null,
     metadata: options.metadata ?? null,
     volumeMounts: plan.mounts,
     mcpServers: [...(options.mcpServers ?? [])],
-    sealedEnvironment: domain.secrets.seal(JSON.stringify(options.environment)),
+    sealedEnvironment: context.secrets.seal(JSON.stringify(options.environment)),
   };
 }

@@ -7,15 +7,18 @@ import { isBindFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
-import { toIntent, type CreatePlan, type CreateInput } from "./create-plan.ts";
+import type { SandboxContext, Services, Folders } from "./context.ts";
+import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
-import type { Domain } from "./domain.ts";
-import { admitMember, followMember } from "./registry-entry.ts";
+import type { Pool } from "./pool.ts";
+import { addEntry, followEntry } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
+
+export type CreateContext = SandboxContext & { readonly pool: Pick<Pool, "take"> };
 
 /**
  * Starts a sandbox; it answers when this resolves. After a fault nothing of it is left.
@@ -23,18 +26,18 @@ import { resolveMounts } from "./volumes.ts";
  * many, invalid_argument for a faulty option, unavailable when it cannot be started.
  */
 export async function createSandbox(
-  domain: Domain,
+  context: CreateContext,
   options: CreateOptions,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  const bounded = AbortSignal.any([signal, domain.closing]);
-  const resolved = await domain.templates.resolve(options.template, bounded);
+  const bounded = AbortSignal.any([signal, context.closing]);
+  const resolved = await context.templates.resolve(options.template, bounded);
   checkTimeout(options.timeoutSeconds);
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
-  const mounts = resolveMounts(domain, options.volumeMounts);
-  return startSandbox(domain, { options, resolved, mounts }, bounded);
+  const mounts = resolveMounts(context, options.volumeMounts);
+  return startSandbox(context, { options, resolved, mounts }, bounded);
 }
 
 /**
@@ -42,59 +45,63 @@ export async function createSandbox(
  * @throws SandboxError resource_exhausted when there are too many, unavailable when it fails.
  */
 async function startSandbox(
-  domain: Domain,
+  context: CreateContext,
   plan: CreatePlan,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  using place = domain.places.take(domain.team);
-  return await startInPlace(domain, plan, { place, signal });
+  using reservation = context.quota.take(context.team);
+  return await startReserved(context, plan, { reservation, signal });
 }
 
-/** Where a start has its place, and what ends it before it is over. */
-interface StartTerms {
-  readonly place: Reservation;
+/** The reservation that a start counts by, and what aborts it. */
+interface StartOptions {
+  readonly reservation: Reservation;
   readonly signal: AbortSignal;
 }
 
 /**
- * As `startSandbox`, in a place that was taken before. The place is freed when the sandbox counts by
- * itself; after a fault the caller frees it.
+ * As `startSandbox`, with a reservation that was made before. It is released when the sandbox counts by
+ * itself; after a fault the caller releases it.
  */
-export async function startInPlace(
-  domain: Domain,
+export async function startReserved(
+  context: CreateContext,
   plan: CreatePlan,
-  terms: StartTerms,
+  terms: StartOptions,
 ): Promise<Sandbox> {
   const beganMs = performance.now();
-  await requireDiskSpace(domain.directory);
-  const sandbox = await start(domain, plan, terms);
+  await requireDiskSpace(context.directory);
+  const sandbox = await start(context, plan, terms);
   const { sandboxId } = sandbox;
   const durationMs = Math.round(performance.now() - beganMs);
-  const entry = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
-  domain.log.info(entry, "sandbox.create ok");
+  const fields = { op: "sandbox.create", sandboxId, durationMs, outcome: "ok" };
+  context.log.info(fields, "sandbox.create ok");
   return sandbox;
 }
 
-async function start(domain: Domain, plan: CreatePlan, terms: StartTerms): Promise<Sandbox> {
-  const { place, signal } = terms;
-  const intent = toIntent(domain, plan);
-  const wish: CreateInput = { plan, intent, spec: toSpec(domain, intent, plan.resolved.build) };
+async function start(
+  context: CreateContext,
+  plan: CreatePlan,
+  terms: StartOptions,
+): Promise<Sandbox> {
+  const { reservation, signal } = terms;
+  const intent = toStartingRecord(context, plan);
+  const input: CreateInput = { plan, intent, spec: toSpec(context, intent, plan.resolved.build) };
   const started =
-    (await startWarm(domain, wish, signal)) ?? (await startCold(domain, wish, signal));
+    (await startWarm(context, input, signal)) ?? (await startCold(context, input, signal));
   const { container } = started;
-  const record = await commitOrUndo(domain, plan, started);
-  const member = admitMember(domain, container, record);
-  place[Symbol.dispose]();
-  followMember(domain, member, { isInitialized: true });
+  const record = await commitOrUndo(context, plan, started);
+  const entry = addEntry(context, container, record);
+  reservation[Symbol.dispose]();
+  followEntry(context, entry, { isInitialized: true });
   const { mcpServers } = record;
   const fields = mcpServers.length === 0 ? {} : { mcp_servers: mcpServers.join(",") };
-  domain.logBook.note(record, "Sandbox created", fields);
+  context.logBook.note(record, "Sandbox created", fields);
   if (record.allowsInternet !== intent.allowsInternet) {
-    domain.logBook.note(record, "This machine gives sandboxes no way to the internet");
+    context.logBook.note(record, "This machine gives sandboxes no way to the internet");
   }
-  domain.noteExpiry();
+  context.rescheduleExpiry();
   await step("create.committed");
-  return toSandbox({ record, container }, domain.secrets);
+  return toSandbox({ record, container }, context.secrets);
 }
 
 /** A container whose daemon answers, and what is on record of it until it is committed. */
@@ -104,25 +111,25 @@ interface Started {
 }
 
 async function startCold(
-  domain: Domain,
+  context: Services & Folders,
   { plan, intent, spec }: CreateInput,
   signal: AbortSignal,
 ): Promise<Started> {
-  domain.store.sandboxes.put(intent);
+  context.store.sandboxes.put(intent);
   let container: Container | undefined;
   try {
     await step("create.intent");
-    container = await domain.engine.create(spec, signal);
+    container = await context.engine.create(spec, signal);
     await step("create.started");
-    await initDaemon(container, toInit(domain, intent, plan.resolved.build), signal);
+    await initDaemon(container, toInit(context, intent, plan.resolved.build), signal);
     await step("create.told");
     await awaitHealth(container, signal);
     await step("create.healthy");
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
-    const fault = await toDiskFault(error, domain.directory);
-    await undoStart(domain, intent, container);
+    const fault = await toDiskFault(error, context.directory);
+    await undoStart(context, intent, container);
     throw toStartFault(fault);
   }
 }
@@ -132,42 +139,42 @@ async function startCold(
  * works. Its row is the intent: until the start is committed, a crash removes what carries its name.
  */
 async function startWarm(
-  domain: Domain,
-  wish: CreateInput,
+  context: CreateContext,
+  input: CreateInput,
   signal: AbortSignal,
 ): Promise<Started | undefined> {
-  const warm = domain.takeWarm(wish);
+  const warm = context.pool.take(input);
   if (warm === undefined) return undefined;
   const { container } = warm;
-  const intent = { ...wish.intent, sandboxId: warm.record.sandboxId };
+  const intent = { ...input.intent, sandboxId: warm.record.sandboxId };
   try {
     await step("claim.taken");
     await container.resume();
     await step("claim.thawed");
-    await initDaemon(container, toInit(domain, intent, wish.plan.resolved.build), signal);
+    await initDaemon(container, toInit(context, intent, input.plan.resolved.build), signal);
     // The reply comes after the daemon listens to clients.
     await step("claim.healthy");
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
-    await undoStart(domain, intent, container);
+    await undoStart(context, intent, container);
     signal.throwIfAborted();
     const { sandboxId } = intent;
-    domain.log.warn({ op: "pool.claim", sandboxId, err: error }, "warm sandbox did not answer");
+    context.log.warn({ op: "pool.claim", sandboxId, err: error }, "warm sandbox did not answer");
     return undefined;
   }
 }
 
 /** The row of a start is its end, too: should it not be written, nothing of the start is left. */
 async function commitOrUndo(
-  domain: Domain,
+  context: Services & Folders,
   plan: CreatePlan,
   { container, intent }: Started,
 ): Promise<SandboxRecord> {
   try {
-    return commitStart(domain, plan, describeNetwork(intent, container));
+    return commitStart(context, plan, describeNetwork(intent, container));
   } catch (error) {
-    await undoStart(domain, intent, container);
+    await undoStart(context, intent, container);
     throw error;
   }
 }
@@ -177,18 +184,18 @@ function describeNetwork(intent: SandboxRecord, container: Container): SandboxRe
   return container.network === "loopback" ? { ...intent, allowsInternet: false } : intent;
 }
 
-/** Whether the container was made or not: nothing of it is left, now or a little later. */
+/** Whether the container was made or not: removes what there is of it, by a retry if need be. */
 async function undoStart(
-  domain: Domain,
+  context: Services & Folders,
   { sandboxId }: SandboxRecord,
   container: Container | undefined,
 ): Promise<void> {
   try {
     await container?.[Symbol.asyncDispose]();
-    await removeTraces(domain, sandboxId);
+    await removeTraces(context, sandboxId);
   } catch (error) {
-    domain.log.error({ op: "sandbox.create", sandboxId, err: error }, "start left traces");
-    domain.retry(`start of ${sandboxId}`, () => removeTraces(domain, sandboxId));
+    context.log.error({ op: "sandbox.create", sandboxId, err: error }, "start left traces");
+    context.retry(`start of ${sandboxId}`, () => removeTraces(context, sandboxId));
   }
 }
 
@@ -208,15 +215,15 @@ const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
 ]);
 
 /** The sandbox runs: from here on it is found again after a crash. */
-function commitStart(domain: Domain, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
-  const startedAtMs = domain.clock.now();
-  const endAtMs = expiryAfter(domain, plan.options.timeoutSeconds, startedAtMs);
+function commitStart(context: Services, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
+  const startedAtMs = context.clock.now();
+  const endAtMs = expiryAfter(context, plan.options.timeoutSeconds, startedAtMs);
   const record: SandboxRecord = { ...intent, state: "running", startedAtMs, endAtMs };
-  domain.store.transaction(() => {
-    domain.store.sandboxes.put(record);
-    const template = domain.store.templates.get(record.templateId);
+  context.store.transaction(() => {
+    context.store.sandboxes.put(record);
+    const template = context.store.templates.get(record.templateId);
     if (template === undefined) return;
-    domain.store.templates.put({
+    context.store.templates.put({
       ...template,
       spawnCount: template.spawnCount + 1,
       lastSpawnedAtMs: startedAtMs,

@@ -7,11 +7,11 @@ import { join } from "node:path";
 import { step } from "../common/steps.ts";
 import type { Engine } from "../engine/engine.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
-import type { Domain } from "./domain.ts";
-import { releaseForkBuild } from "./fork-builds.ts";
+import { releaseForkBuild } from "./builds.ts";
+import type { Services, Folders, History, Registry } from "./context.ts";
 
 /** Where the containers' folders of an instance are, and what knows how to remove them. */
-export interface Place {
+export interface TraceLocation {
   readonly engine: Engine;
   readonly store: Store;
   /** Folder of the containers' folders. */
@@ -19,21 +19,25 @@ export interface Place {
 }
 
 /** First everything on the machine, then the row that names it. Idempotent. */
-export async function removeTraces(place: Place, sandboxId: string): Promise<void> {
-  const { engine, store, directory } = place;
+export async function removeTraces(location: TraceLocation, sandboxId: string): Promise<void> {
+  const { engine, store, directory } = location;
   await engine.remove(sandboxId, join(directory, sandboxId));
   await step("discard.removed");
   store.sandboxes.remove(sandboxId);
 }
 
-/** Ends a sandbox that nobody can reach any more, with what only it stood on. */
-export async function discard(domain: Domain, record: SandboxRecord, reason: string) {
+/** Removes a sandbox that cannot be reached any more, and the fork build that only it used. */
+export async function discard(
+  context: Services & Folders & History & Registry,
+  record: SandboxRecord,
+  reason: string,
+) {
   const { sandboxId } = record;
-  await removeTraces(domain, sandboxId);
-  await releaseForkBuild(domain, record.buildId);
-  // Nobody was ever told of a pooled one: it has no log.
+  await removeTraces(context, sandboxId);
+  await releaseForkBuild(context, record.buildId);
+  // No client ever knew a pooled one: it has no log.
   if (record.state !== "pooled") {
-    domain.logBook.note(record, "Sandbox stopped", { kill_reason: reason });
+    context.logBook.note(record, "Sandbox stopped", { kill_reason: reason });
   }
-  domain.log.info({ op: "sandbox.discard", sandboxId, reason, outcome: "ok" }, "discarded");
+  context.log.info({ op: "sandbox.discard", sandboxId, reason, outcome: "ok" }, "discarded");
 }

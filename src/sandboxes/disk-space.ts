@@ -1,4 +1,4 @@
-/** Whether the disk of the home still has room for something new. */
+/** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
 import { diskFullError } from "../common/errors.ts";

@@ -1,7 +1,7 @@
 /**
- * Holds the daemon's log open; when it breaks, the daemon has started anew and is told again. Lines
- * are numbered: those that a broken connection swallowed come again, and of those that are gone a
- * mark is left. No more is read than the sandbox's pace allows, whoever answers in there.
+ * Holds the log of a daemon open; when the connection breaks, the daemon has started anew and gets
+ * its init request again. Lines are numbered: those that a broken connection lost come again, and
+ * those that are gone leave a mark. No more is read than the sandbox's pace allows.
  */
 
 import { createBackoff } from "../common/backoff.ts";
@@ -11,12 +11,11 @@ import type { Container } from "../engine/engine.ts";
 import type { InitRequest } from "../wire/files.ts";
 import { DAEMON_ID_HEADER } from "../wire/headers.ts";
 import { initDaemon } from "./boot.ts";
+import type { SandboxContext } from "./context.ts";
 import { callDaemon } from "./daemon-call.ts";
-import type { Domain } from "./domain.ts";
 import type { LogSubject } from "./log-batch.ts";
-import type { LogPace } from "./log-pace.ts";
-import { createLogReader } from "./log-reader.ts";
-import { paceSocket } from "./paced-socket.ts";
+import type { LogBook } from "./log-book.ts";
+import { type LogPace, paceSocket } from "./log-pace.ts";
 
 /** Waits between attempts grow up to this; a sandbox may break its daemon as often as it likes. */
 const FIRST_RETRY_MS = 25;
@@ -35,14 +34,14 @@ export interface FollowOptions {
   readonly isInitialized: boolean;
 }
 
-/** What following needs of the domain. */
-export type FollowedDomain = Pick<Domain, "clock" | "log" | "logBook">;
+/** What following needs of the context. */
+export type FollowedDomain = Pick<SandboxContext, "clock" | "log" | "logBook">;
 
 /** Follows until disposed. */
-export function followDaemon(domain: FollowedDomain, options: FollowOptions): Disposable {
+export function followDaemon(context: FollowedDomain, options: FollowOptions): Disposable {
   const { container, subject } = options;
   const end = new AbortController();
-  const pace = domain.logBook.openPace();
+  const pace = context.logBook.openPace();
 
   const state = { isInitialized: options.isInitialized };
   const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
@@ -52,11 +51,11 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
     await pace.take({ connections: 1 }, signal);
     if (!state.isInitialized) {
       await initDaemon(container, options.init(), signal);
-      domain.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
+      context.log.info({ op: "daemon.init", sandboxId: subject.sandboxId }, "daemon told again");
     }
     state.isInitialized = false;
     const socket = await container.dialControl(signal);
-    const reader = createLogReader(domain.logBook, subject);
+    const reader = createLogReader(context.logBook, subject);
     const call = { method: "GET", path: reader.path } as const;
     const reply = await callDaemon(paceSocket(socket, pace, signal), call, signal);
     backoff.reset();
@@ -72,7 +71,7 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
         await asOperation("daemon.follow", () => read(signal));
       } catch (error) {
         if (end.signal.aborted) return;
-        domain.log.debug(
+        context.log.debug(
           { op: "daemon.follow", sandboxId: subject.sandboxId, err: error },
           "daemon's log broke",
         );
@@ -80,18 +79,18 @@ export function followDaemon(domain: FollowedDomain, options: FollowOptions): Di
         // Whatever ended it, its connection ends too.
         broken.abort();
       }
-      await pause(domain, backoff.next(), end.signal);
+      await pause(context, backoff.next(), end.signal);
     }
   }
 
-  // Every fault is caught inside; nobody waits for it because the signal ends its connection.
+  // Every fault is caught inside; the signal ends its connection, so disposal need not wait for it.
   void follow();
   return { [Symbol.dispose]: () => end.abort() };
 }
 
-async function pause(domain: FollowedDomain, ms: number, signal: AbortSignal): Promise<void> {
+async function pause(context: FollowedDomain, ms: number, signal: AbortSignal): Promise<void> {
   try {
-    await domain.clock.sleep(ms, signal);
+    await context.clock.sleep(ms, signal);
   } catch (error) {
     if (!signal.aborted) throw error;
   }
@@ -123,4 +122,49 @@ async function* splitLines(
     if (start === 0) await pace.take({ lines: 1 }, signal);
     keep(chunk.subarray(start));
   }
+}
+
+export interface LogReader {
+  /** What to ask the daemon for: the lines behind those that are in the book. */
+  readonly path: string;
+  /** The daemon named itself; whatever else it says is not to be trusted either. */
+  begin(daemonId: string | string[] | undefined): void;
+  /** A line as it came; undefined for one that was too long. */
+  take(line: string | undefined): void;
+}
+
+const ID_PATTERN = /^[0-9a-f-]{1,64}$/;
+const CURSOR_PATTERN = /^([0-9a-f-]{1,64}) ([0-9]{1,15})$/;
+const LINE_PATTERN = /^([0-9]{1,15}) ([^]*)$/;
+
+/** A reader that goes on where the book ends. */
+export function createLogReader(book: LogBook, subject: LogSubject): LogReader {
+  const [, knownId = "", known = "0"] = CURSOR_PATTERN.exec(book.cursor(subject.sandboxId)) ?? [];
+  let daemonId = "";
+  let last = 0;
+
+  return {
+    path: knownId === "" ? "/logs" : `/logs?daemon=${knownId}&after=${known}`,
+    begin(id) {
+      daemonId = typeof id === "string" && ID_PATTERN.test(id) ? id : "";
+      last = daemonId === knownId ? Number(known) : 0;
+      if (knownId === "" || daemonId === knownId) return;
+      book.mark(subject, "the daemon started anew; its last log lines may be lost");
+    },
+    take(line) {
+      if (line === undefined) {
+        last += 1;
+        book.mark(subject, "a log line was too long and is lost");
+        return;
+      }
+      const [, text = "", rest = line] = LINE_PATTERN.exec(line) ?? [];
+      const number = text === "" ? last : Number(text);
+      // A line that came before the connection broke comes again.
+      if (text !== "" && number <= last) return;
+      const lost = Math.max(0, number - last - 1);
+      last = number;
+      const cursor = daemonId === "" ? undefined : `${daemonId} ${last}`;
+      book.take(subject, rest, { cursor, lost });
+    },
+  };
 }

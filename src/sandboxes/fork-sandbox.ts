@@ -13,15 +13,22 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
+import { releaseForkBuild, writeBuild } from "./builds.ts";
+import type {
+  SandboxContext,
+  SandboxEntry,
+  Tenant,
+  Limits,
+  Registry,
+  Services,
+} from "./context.ts";
 import type { CreatePlan } from "./create-plan.ts";
-import { startInPlace } from "./create-sandbox.ts";
-import { changeState, findMember, type Domain, type Member } from "./domain.ts";
-import { releaseForkBuild } from "./fork-builds.ts";
+import { startReserved, type CreateContext } from "./create-sandbox.ts";
+import { changeState, findEntry } from "./registry.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout } from "./timeout.ts";
-import { writeBuild } from "./write-build.ts";
 
 const MAX_FORKS = 100;
 
@@ -44,33 +51,33 @@ export type ForkResult = { readonly sandbox: Sandbox } | { readonly error: unkno
  * runs and rests.
  */
 export async function forkSandbox(
-  domain: Domain,
+  context: CreateContext,
   sandboxId: string,
   options: ForkOptions,
 ): Promise<ForkResult[]> {
-  checkOptions(domain, options);
-  const member = requireForkable(domain, sandboxId);
-  const source = member.record;
+  checkOptions(context, options);
+  const entry = requireForkable(context, sandboxId);
+  const source = entry.record;
   // All at once and before anything is copied, so that no other create takes one meanwhile.
-  using taken = takePlaces(domain, options.count);
-  const { places, refusals } = taken;
-  if (places.length === 0) return refusals;
-  const build = await copyFiles(domain, member);
+  using taken = reserve(context, options.count);
+  const { reservations, refusals } = taken;
+  if (reservations.length === 0) return refusals;
+  const build = await copyFiles(context, entry);
   const { buildId } = build;
   const gate = createGate(STARTS_AT_ONCE);
-  const signal = domain.closing;
+  const signal = context.closing;
   try {
     await step("fork.copied");
-    const plan = toPlan(domain, source, { build, timeoutSeconds: options.timeoutSeconds });
-    const starts = places.map((place) =>
+    const plan = toPlan(context, source, { build, timeoutSeconds: options.timeoutSeconds });
+    const starts = reservations.map((reservation) =>
       gate.run(async () => {
-        using own = place;
-        return await startInPlace(domain, plan, { place: own, signal });
+        using own = reservation;
+        return await startReserved(context, plan, { reservation: own, signal });
       }),
     );
     const results = await Promise.allSettled(starts);
     await step("fork.started");
-    domain.log.info(
+    context.log.info(
       { op: "sandbox.fork", sandboxId, count: options.count, outcome: "ok" },
       "sandbox.fork ok",
     );
@@ -79,29 +86,29 @@ export async function forkSandbox(
     );
     return [...outcomes, ...refusals];
   } finally {
-    domain.forking.delete(buildId);
-    await releaseForkBuild(domain, buildId);
+    context.activeForkBuilds.delete(buildId);
+    await releaseForkBuild(context, buildId);
     await step("fork.released");
   }
 }
 
-/** As many places as there are, and a refusal for each of the others. */
-function takePlaces({ places: all, team }: Domain, count: number) {
+/** As many reservations as there are, and a refusal for each of the others. */
+function reserve({ quota: all, team }: Tenant & Limits, count: number) {
   const stack = new DisposableStack();
-  const places: Reservation[] = [];
+  const reservations: Reservation[] = [];
   const refusals: ForkResult[] = [];
   for (let index = 0; index < count; index += 1) {
     try {
-      places.push(stack.use(all.take(team)));
+      reservations.push(stack.use(all.take(team)));
     } catch (error) {
       refusals.push({ error });
     }
   }
-  return { places, refusals, [Symbol.dispose]: () => stack.dispose() };
+  return { reservations, refusals, [Symbol.dispose]: () => stack.dispose() };
 }
 
-function checkOptions(domain: Domain, { count, timeoutSeconds }: ForkOptions): void {
-  const { limit } = domain.places.sharesOf(domain.team);
+function checkOptions(context: Tenant & Limits, { count, timeoutSeconds }: ForkOptions): void {
+  const { limit } = context.quota.sharesOf(context.team);
   checkTimeout(timeoutSeconds);
   if (count < 1) throw refuse(MESSAGES.forkTooFew);
   if (count > MAX_FORKS) throw refuse(`Count cannot be greater than ${MAX_FORKS}`);
@@ -112,43 +119,43 @@ function refuse(message: string): SandboxError {
   return new SandboxError("invalid_argument", message);
 }
 
-function requireForkable(domain: Domain, sandboxId: string): Member {
-  const member = findMember(domain, sandboxId);
-  if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
-  const state = member.ending === undefined ? member.phase : "killing";
-  if (state === "running") return member;
+function requireForkable(context: Tenant & Registry, sandboxId: string): SandboxEntry {
+  const entry = findEntry(context, sandboxId);
+  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  const state = entry.ending === undefined ? entry.phase : "killing";
+  if (state === "running") return entry;
   throw new SandboxError(
     "failed_precondition",
     state === "paused" ? sandboxPausedFork(sandboxId) : sandboxCannotBe("forked", sandboxId, state),
   );
 }
 
-async function copyFiles(domain: Domain, member: Member): Promise<BuildRecord> {
-  domain.logBook.note(member.record, "Forking sandbox");
+async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<BuildRecord> {
+  context.logBook.note(entry.record, "Forking sandbox");
   const { promise, resolve: done } = Promise.withResolvers<BuildRecord>();
-  await changeState(member, "snapshotting", async () => {
-    const build = await writeBuild(domain, member, {
+  await changeState(entry, "snapshotting", async () => {
+    const build = await writeBuild(context, entry, {
       // No template has this identifier: the build is the forks' alone.
       templateId: randomId(),
       commit(ready) {
-        domain.forking.add(ready.buildId);
-        domain.store.builds.put(ready);
+        context.activeForkBuilds.add(ready.buildId);
+        context.store.builds.put(ready);
         return ready;
       },
     });
     done(build);
     return "running";
   });
-  domain.noteExpiry();
+  context.rescheduleExpiry();
   return promise;
 }
 
 function toPlan(
-  domain: Domain,
+  context: Services,
   source: SandboxRecord,
   { build, timeoutSeconds }: { readonly build: BuildRecord; readonly timeoutSeconds: number },
 ): CreatePlan {
-  const template = domain.store.templates.get(source.templateId);
+  const template = context.store.templates.get(source.templateId);
   if (template === undefined) {
     throw new SandboxError("internal", `template ${source.templateId} is gone`);
   }
@@ -167,7 +174,7 @@ function toPlan(
       metadata: source.metadata ?? undefined,
       volumeMounts: source.volumeMounts,
       mcpServers: source.mcpServers,
-      environment: openEnvironment(domain.secrets, source.sealedEnvironment),
+      environment: openEnvironment(context.secrets, source.sealedEnvironment),
     },
   };
 }

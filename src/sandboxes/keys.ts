@@ -3,8 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
-import type { KeyRecord, Store } from "../store/store.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM, type KeyRecord, type Store } from "../store/store.ts";
 
 const KEY_PREFIX = "e2b_";
 const KEY_BYTES = 20;

@@ -1,8 +1,9 @@
 /** The folders of layers that builds stand on, and those that nothing stands on any more. */
 
-import { isAbsolute, resolve, sep } from "node:path";
+import { isAbsolute, join, resolve, sep } from "node:path";
+import { removeTree } from "../common/remove-tree.ts";
 import type { Layer } from "../engine/engine.ts";
-import type { BuildRecord } from "../store/store.ts";
+import type { BuildRecord, Store } from "../store/store.ts";
 
 /** The layers of a build, bottom first, with absolute paths. */
 export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
@@ -13,7 +14,7 @@ export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
 }
 
 /** The folders of a build below the folder of layers. */
-export function layerFolders(build: BuildRecord): string[] {
+function layerFolders(build: BuildRecord): string[] {
   return build.layers
     .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
     .filter((path) => !isAbsolute(path))
@@ -39,4 +40,20 @@ export function findOrphans(folders: readonly string[], builds: readonly BuildRe
     const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
     return id !== undefined && !named.has(id);
   });
+}
+
+/** Of the folders of these builds, which are no rows any more, those that no other build names. */
+export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
+  const kept = new Set(store.builds.all().flatMap(layerFolders));
+  return removed.flatMap(layerFolders).filter((folder) => !kept.has(folder));
+}
+
+/** Removes folders of layers. */
+export async function removeLayers(
+  layersDirectory: string,
+  folders: readonly string[],
+): Promise<void> {
+  for (const folder of folders) {
+    await removeTree(join(layersDirectory, folder));
+  }
 }

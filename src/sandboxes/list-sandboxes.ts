@@ -1,8 +1,8 @@
-/** Lists the sandboxes of a team, filtered and in pages. */
+/** Lists and counts sandboxes; a list is filtered and in pages. */
 
 import type { SandboxRecord } from "../store/store.ts";
 import { findSizeFault, METADATA_BOUNDS } from "../wire/bounds.ts";
-import type { Domain, Member } from "./domain.ts";
+import type { SandboxEntry, Services, Tenant, Registry, Limits } from "./context.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 
@@ -25,10 +25,13 @@ export interface SandboxList extends Page<Sandbox> {
  * Only what is on the page is described, as that takes a hundred times as long as to choose it.
  * @throws SandboxError invalid_argument when the token of the page is not ours.
  */
-export function listSandboxes(domain: Domain, query: ListQuery): SandboxList {
-  const found = [...domain.members.values()].filter(
-    (member) =>
-      member.ending === undefined && member.record.team === domain.team && matches(member, query),
+export function listSandboxes(
+  context: Services & Tenant & Registry,
+  query: ListQuery,
+): SandboxList {
+  const found = [...context.entries.values()].filter(
+    (entry) =>
+      entry.ending === undefined && entry.record.team === context.team && matches(entry, query),
   );
   const page = paginate(
     found,
@@ -38,8 +41,8 @@ export function listSandboxes(domain: Domain, query: ListQuery): SandboxList {
     },
     query.page,
   );
-  const totalRunning = found.filter((member) => stateOf(member) === "running").length;
-  const items = page.items.map((member) => withListedMetadata(describeMember(domain, member)));
+  const totalRunning = found.filter((entry) => stateOf(entry) === "running").length;
+  const items = page.items.map((entry) => withListedMetadata(describeEntry(context, entry)));
   return { ...page, items, totalRunning };
 }
 
@@ -52,7 +55,7 @@ function weightOf({ metadata, volumeMounts }: SandboxRecord): number {
   return PLAIN_BYTES + Buffer.byteLength(JSON.stringify([listed, volumeMounts]));
 }
 
-/** A sandbox of an older home can have more metadata than a list has room for: its detail tells it. */
+/** A sandbox of an older home can have more metadata than a list may hold: only its detail has all of it. */
 function withListedMetadata(sandbox: Sandbox): Sandbox {
   const { metadata } = sandbox;
   return metadata === undefined || isListed(metadata) ? sandbox : { ...sandbox, metadata: {} };
@@ -62,22 +65,45 @@ function isListed(metadata: Readonly<Record<string, string>>): boolean {
   return findSizeFault(Object.entries(metadata), METADATA_BOUNDS) === undefined;
 }
 
-/** What is told of a member. */
-export function describeMember(domain: Domain, member: Member): Sandbox {
-  return { ...toSandbox(member, domain.secrets), state: stateOf(member) };
+/** What is told of a entry. */
+export function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
+  return { ...toSandbox(entry, context.secrets), state: stateOf(entry) };
 }
 
 /** One that is being paused counts as paused. */
-function stateOf({ phase, record }: Member): Sandbox["state"] {
+function stateOf({ phase, record }: SandboxEntry): Sandbox["state"] {
   return phase === "pausing" || record.state === "paused" ? "paused" : "running";
 }
 
-function matches(member: Member, query: ListQuery): boolean {
-  const { startedAtMs, templateId, metadata } = member.record;
-  if (!query.states.includes(stateOf(member))) return false;
+function matches(entry: SandboxEntry, query: ListQuery): boolean {
+  const { startedAtMs, templateId, metadata } = entry.record;
+  if (!query.states.includes(stateOf(entry))) return false;
   if (query.startedAfterMs !== undefined && startedAtMs < query.startedAfterMs) return false;
   if (query.templateId !== undefined && templateId !== query.templateId) return false;
   return [...query.metadata].every(
     ([key, value]) => metadata !== null && Object.hasOwn(metadata, key) && metadata[key] === value,
   );
+}
+
+export interface SandboxCount {
+  readonly running: number;
+  readonly paused: number;
+  readonly starting: number;
+}
+
+/** Of all teams. */
+export function countSandboxes({ entries, quota: places }: Registry & Limits): SandboxCount {
+  const running = [...entries.values()].filter(({ run }) => run !== undefined).length;
+  return { running, paused: entries.size - running, starting: places.starting };
+}
+
+/** Those that were started, paused ones included; a team without any is absent. */
+export function countByTeam(
+  entries: ReadonlyMap<string, SandboxEntry>,
+): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { record } of entries.values()) {
+    counts.set(record.team, (counts.get(record.team) ?? 0) + 1);
+  }
+  return counts;
 }

@@ -21,7 +21,7 @@ interface Waiting {
 }
 
 /** Sandboxes of which lines could not be written; more are forgotten together. */
-const MAX_LOSERS = 4_096;
+const MAX_SANDBOXES_WITH_LOSS = 4_096;
 
 /** What a reader finds in place of lines that had to go. */
 const LOST = { level: "warn", message: "log lines lost", logger: "sandboxes" } as const;
@@ -70,7 +70,7 @@ export function createLogBatch(options: {
       store.logs.append(subject, [...gap, ...lines], { toMark, cursor });
       lostLines.delete(sandboxId);
     } catch (error) {
-      if (lostLines.size >= MAX_LOSERS) lostLines.clear();
+      if (lostLines.size >= MAX_SANDBOXES_WITH_LOSS) lostLines.clear();
       lostLines.set(sandboxId, (lost ?? 0) + lines.length);
       log.error({ op: "logs.append", sandboxId, err: error }, "log lines were lost");
     }

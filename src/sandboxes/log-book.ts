@@ -41,7 +41,7 @@ export interface LogBook extends Disposable {
 
 /** Where a line stands among those of its daemon. */
 export interface LinePosition {
-  /** Kept with the line, so that whoever follows next goes on behind it. */
+  /** Kept with the line, so that the next follower continues behind it. */
   readonly cursor: string | undefined;
   /** How many before it are missing. */
   readonly lost: number;

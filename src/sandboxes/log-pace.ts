@@ -1,9 +1,11 @@
 /**
  * How fast the service reads the logs of sandboxes. A program that took the place of a daemon may
- * send as much as it likes: what is over the rate stays in its socket until its time has come, and
- * a daemon that is told to wait drops its own oldest lines, which leaves a mark with their number.
+ * send as much as it likes: what is over the rate stays in its socket, and a daemon that has to wait
+ * drops its own oldest lines, which leaves a mark with their number.
  */
 
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Clock } from "../common/clock.ts";
 
@@ -106,7 +108,7 @@ function createBudget(clock: Clock, { lines, bytes, connections }: LogRates): Bu
   };
 }
 
-/** What is taken may be more than there is; whoever comes next waits until it is paid for. */
+/** The level may become negative: the next caller waits until it is above zero again. */
 function createBucket(clock: Clock, { perSecond, burst }: LogRate) {
   let level = burst;
   let filledAtMs = clock.now();
@@ -126,4 +128,63 @@ function createBucket(clock: Clock, { perSecond, burst }: LogRate) {
     }
     level -= amount;
   };
+}
+
+/** Read at once; a reply in pieces of one byte each makes a thousand of it. */
+const PIECE_BYTES = 8 * 1024;
+
+/**
+ * A connection of which no more is read than its pace allows: what is over it stays in the kernel's
+ * buffer and then with the peer. All bytes count, the framing of HTTP included. It ends with the
+ * signal, or when it is destroyed.
+ */
+export function paceSocket(socket: Socket, pace: LogPace, signal: AbortSignal): Duplex {
+  const pieces = readPieces(socket, pace, signal);
+  let isReading = false;
+  const paced = new Duplex({
+    readableHighWaterMark: PIECE_BYTES,
+    read() {
+      if (isReading) return;
+      isReading = true;
+      // Every fault ends the connection with itself.
+      void advance();
+    },
+    write: (chunk: Buffer, _encoding, done) => void socket.write(chunk, done),
+    final: (done) => void socket.end(done),
+    destroy(error, done) {
+      socket.destroy();
+      done(error);
+    },
+  });
+
+  // A socket that is not read reports its end by this event alone.
+  socket.on("error", (error) => paced.destroy(error));
+
+  async function advance(): Promise<void> {
+    try {
+      const { done, value } = await pieces.next();
+      isReading = false;
+      if (!paced.destroyed) paced.push(done === true ? null : value);
+    } catch (error) {
+      paced.destroy(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  return paced;
+}
+
+async function* readPieces(
+  socket: Socket,
+  pace: LogPace,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer, undefined> {
+  for await (const chunk of socket) {
+    if (!Buffer.isBuffer(chunk)) continue;
+    for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
+      const piece = chunk.subarray(start, start + PIECE_BYTES);
+      await pace.take({ bytes: piece.length }, signal);
+      yield piece;
+    }
+  }
+  return undefined;
 }

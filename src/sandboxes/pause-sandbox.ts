@@ -1,44 +1,51 @@
 /**
- * Pauses a sandbox: connections break, and either every process stands still with its memory or
+ * Pauses a sandbox: connections break, and either every process is frozen with its memory or
  * all end and only the files stay.
  */
 
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import type {
+  SandboxContext,
+  SandboxEntry,
+  Services,
+  Folders,
+  History,
+  Registry,
+} from "./context.ts";
 import {
   changeState,
-  findMember,
+  findEntry,
   noteRecord,
   openRun,
-  whenSettled,
+  whenIdle,
   updateRecord,
-  type Domain,
-  type Member,
-} from "./domain.ts";
-import { endMember, followMember } from "./registry-entry.ts";
+  endEntry,
+  followEntry,
+} from "./registry.ts";
 
 /**
  * Resolves when it is paused. Calls that come while it is being paused join.
  * @throws SandboxError not_found, or failed_precondition when it is paused already or ending.
  */
 export async function pauseSandbox(
-  domain: Domain,
+  context: SandboxContext,
   sandboxId: string,
   keepsMemory: boolean,
 ): Promise<void> {
-  const member = findMember(domain, sandboxId);
-  if (member === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
-  const isJoining = member.phase === "pausing";
-  await whenSettled(member, async () => {
-    if (member.ending !== undefined) {
+  const entry = findEntry(context, sandboxId);
+  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  const isJoining = entry.phase === "pausing";
+  await whenIdle(entry, async () => {
+    if (entry.ending !== undefined) {
       throw new SandboxError(
         "failed_precondition",
         sandboxCannotBe("paused", sandboxId, "killing"),
       );
     }
-    if (member.phase !== "paused")
-      return pauseMember(domain, member, { reason: "request", keepsMemory });
+    if (entry.phase !== "paused")
+      return pauseEntry(context, entry, { reason: "request", keepsMemory });
     if (!isJoining) {
       throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
     }
@@ -51,59 +58,66 @@ export interface Pause {
   readonly keepsMemory: boolean;
 }
 
-/** Pauses a running member; only for callers that found no change under way. */
-export async function pauseMember(domain: Domain, member: Member, pause: Pause): Promise<void> {
+/** Pauses a running entry; only for callers that found no change under way. */
+export async function pauseEntry(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+  pause: Pause,
+): Promise<void> {
   const { reason, keepsMemory } = pause;
-  domain.logBook.note(member.record, "Pausing sandbox", { pause_reason: reason });
-  await changeState(member, "pausing", async () => {
-    member.run?.end();
-    member.run = undefined;
-    if (keepsMemory) await freeze(domain, member);
-    else await halt(domain, member);
+  context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
+  await changeState(entry, "pausing", async () => {
+    entry.run?.end();
+    entry.run = undefined;
+    if (keepsMemory) await freeze(context, entry);
+    else await halt(context, entry);
     return "paused";
   });
   await step("pause.committed");
-  const { sandboxId } = member.record;
-  domain.log.info(
+  const { sandboxId } = entry.record;
+  context.log.info(
     { op: "sandbox.pause", sandboxId, reason, keepsMemory, outcome: "ok" },
     "sandbox.pause ok",
   );
 }
 
-async function freeze(domain: Domain, member: Member): Promise<void> {
+async function freeze(context: Services & History, entry: SandboxEntry): Promise<void> {
   try {
     await step("pause.cut");
-    await member.container.pause();
+    await entry.container.pause();
     await step("pause.frozen");
-    const endAtMs = domain.clock.now();
-    updateRecord(domain, member, { state: "paused", hasMemory: true, endAtMs });
+    const endAtMs = context.clock.now();
+    updateRecord(context, entry, { state: "paused", hasMemory: true, endAtMs });
   } catch (error) {
-    await member.container.resume();
-    member.run = openRun(domain, member.container, member.record);
+    await entry.container.resume();
+    entry.run = openRun(context, entry.container, entry.record);
     throw error;
   }
 }
 
 /** Once begun there is no way back: should it fail half way, the sandbox ends. */
-async function halt(domain: Domain, member: Member): Promise<void> {
-  member.follower?.[Symbol.dispose]();
-  member.follower = undefined;
+async function halt(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+): Promise<void> {
+  entry.follower?.[Symbol.dispose]();
+  entry.follower = undefined;
   try {
-    await member.container.halt();
+    await entry.container.halt();
     await step("pause.halted");
   } catch (error) {
-    if (!member.container.isHalted) {
-      member.run = openRun(domain, member.container, member.record);
-      followMember(domain, member, { isInitialized: true });
+    if (!entry.container.isHalted) {
+      entry.run = openRun(context, entry.container, entry.record);
+      followEntry(context, entry, { isInitialized: true });
       throw error;
     }
     // It waits for this change to be over.
-    void endMember(domain, member, "pause failed").catch((fault: unknown) => {
-      const { sandboxId } = member.record;
-      domain.log.error({ op: "sandbox.end", sandboxId, err: fault }, "sandbox left traces");
+    void endEntry(context, entry, "pause failed").catch((fault: unknown) => {
+      const { sandboxId } = entry.record;
+      context.log.error({ op: "sandbox.end", sandboxId, err: fault }, "sandbox left traces");
     });
     throw error;
   }
-  const endAtMs = domain.clock.now();
-  noteRecord(domain, member, { state: "paused", hasMemory: false, endAtMs });
+  const endAtMs = context.clock.now();
+  noteRecord(context, entry, { state: "paused", hasMemory: false, endAtMs });
 }

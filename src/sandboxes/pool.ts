@@ -1,6 +1,6 @@
 /**
- * Sandboxes that are started and frozen before anybody asks for them. A create takes one over, thaws
- * it and tells its daemon who it serves. Until then it is nobody's: not listed, not adopted, and
+ * Sandboxes that are started and frozen before a create asks for them. A create takes one over, thaws
+ * it and tells its daemon who it serves. Until then no team has it: not listed, not adopted, and
  * after a crash removed like everything that was only intended.
  */
 
@@ -10,16 +10,16 @@ import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { idleDaemon, toSpec } from "./boot.ts";
-import { toIntent, type CreatePlan, type CreateInput } from "./create-plan.ts";
+import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
+import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
-import type { Domain } from "./domain.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** What a create without a template gets. */
 const TEMPLATE = "base";
 
-/** A new one is begun after this much time in which nobody waited for a start or for a sandbox. */
+/** A new one is begun after this much time without a start and without a look-up of a sandbox. */
 const QUIET_MS = 100;
 /** Sandboxes at work put it off too, so that it takes no processor from them, but only so long. */
 const MAX_PATIENCE_MS = 2000;
@@ -40,11 +40,11 @@ export interface Pool extends AsyncDisposable {
    * One whose container is exactly what this start asks for; the caller's from then on, also to end
    * it. Undefined when there is none.
    */
-  take(wish: CreateInput): PooledContainer | undefined;
+  take(input: CreateInput): PooledContainer | undefined;
 }
 
 /** Keeps `size` sandboxes of the template `base` started. */
-export function startPool(domain: Domain, size: number): Pool {
+export function startPool(context: SandboxContext, size: number): Pool {
   const waiting = new Set<PooledContainer>();
   const ends = new Set<Promise<void>>();
   let filling: Promise<void> | undefined;
@@ -52,18 +52,18 @@ export function startPool(domain: Domain, size: number): Pool {
 
   async function fill(): Promise<void> {
     let pauseMs = QUIET_MS;
-    let patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;
-    while (waiting.size < size && (await wait(domain, pauseMs))) {
+    let patientUntilMs = context.clock.now() + MAX_PATIENCE_MS;
+    while (waiting.size < size && (await wait(context, pauseMs))) {
       pauseMs = QUIET_MS;
-      const nowMs = domain.clock.now();
-      const isQuiet = nowMs - domain.used.atMs >= QUIET_MS;
-      if (domain.places.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
+      const nowMs = context.clock.now();
+      const isQuiet = nowMs - context.lastUse.atMs >= QUIET_MS;
+      if (context.quota.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
-        admit(await asChange("pool.fill", () => startOne(domain)));
-        patientUntilMs = domain.clock.now() + MAX_PATIENCE_MS;
+        admit(await asChange("pool.fill", () => startOne(context)));
+        patientUntilMs = context.clock.now() + MAX_PATIENCE_MS;
       } catch (error) {
-        if (domain.closing.aborted) break;
-        domain.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");
+        if (context.closing.aborted) break;
+        context.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");
         pauseMs = backoff.next();
       }
     }
@@ -72,7 +72,7 @@ export function startPool(domain: Domain, size: number): Pool {
 
   function refill(): void {
     // Its faults are caught inside.
-    if (!domain.closing.aborted) filling ??= fill();
+    if (!context.closing.aborted) filling ??= fill();
   }
 
   function admit(warm: PooledContainer): void {
@@ -84,7 +84,7 @@ export function startPool(domain: Domain, size: number): Pool {
   /** Ends one that is no use any more, in the background; the end of the pool waits for it. */
   function discard(warm: PooledContainer): void {
     if (!waiting.delete(warm)) return;
-    const end = endWarm(domain, warm).finally(() => ends.delete(end));
+    const end = endWarm(context, warm).finally(() => ends.delete(end));
     ends.add(end);
     refill();
   }
@@ -113,37 +113,40 @@ export function startPool(domain: Domain, size: number): Pool {
   };
 }
 
-/** Ends one with everything that it has on disk and on record; what fails is done later. */
-async function endWarm(domain: Domain, { container, record }: PooledContainer): Promise<void> {
+/** Ends one with everything that it has on disk and on record; a failure is retried. */
+async function endWarm(
+  context: Services & Folders,
+  { container, record }: PooledContainer,
+): Promise<void> {
   const { sandboxId } = record;
-  await cleanUpOrRetry(domain, `warm ${sandboxId}`, async () => {
+  await cleanUpOrRetry(context, `warm ${sandboxId}`, async () => {
     await container[Symbol.asyncDispose]();
-    await removeTraces(domain, sandboxId);
+    await removeTraces(context, sandboxId);
   });
 }
 
-/** False when the room closes first. */
-async function wait(domain: Domain, ms: number): Promise<boolean> {
+/** False when the registry closes first. */
+async function wait(context: Services, ms: number): Promise<boolean> {
   try {
-    await domain.clock.sleep(ms, domain.closing);
+    await context.clock.sleep(ms, context.closing);
     return true;
   } catch (error) {
-    if (domain.closing.aborted) return false;
+    if (context.closing.aborted) return false;
     throw error;
   }
 }
 
-async function startOne(domain: Domain): Promise<PooledContainer> {
-  const { closing: signal, store } = domain;
-  await requireDiskSpace(domain.directory);
-  const resolved = await domain.templates.resolve(TEMPLATE, signal);
-  const plan: CreatePlan = { resolved, mounts: [], options: NO_WISHES };
-  const record: SandboxRecord = { ...toIntent(domain, plan), state: "pooled" };
+async function startOne(context: Services & Tenant & Folders & Limits): Promise<PooledContainer> {
+  const { closing: signal, store } = context;
+  await requireDiskSpace(context.directory);
+  const resolved = await context.templates.resolve(TEMPLATE, signal);
+  const plan: CreatePlan = { resolved, mounts: [], options: PLAIN_OPTIONS };
+  const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
   store.sandboxes.put(record);
   let container: Container | undefined;
   try {
-    const spec = toSpec(domain, record, resolved.build);
-    container = await domain.engine.create(spec, signal);
+    const spec = toSpec(context, record, resolved.build);
+    container = await context.engine.create(spec, signal);
     await idleDaemon(container, signal);
     await container.pause();
     await step("pool.frozen");
@@ -151,16 +154,16 @@ async function startOne(domain: Domain): Promise<PooledContainer> {
     return { container, record, kind: kindOf(spec) };
   } catch (error) {
     const { sandboxId } = record;
-    await cleanUpOrRetry(domain, `warm ${sandboxId}`, async () => {
+    await cleanUpOrRetry(context, `warm ${sandboxId}`, async () => {
       await container?.[Symbol.asyncDispose]();
-      await removeTraces(domain, sandboxId);
+      await removeTraces(context, sandboxId);
     });
     throw error;
   }
 }
 
 /** What a create that says nothing asks for; all of it is set anew when one is taken. */
-const NO_WISHES = {
+const PLAIN_OPTIONS = {
   template: TEMPLATE,
   timeoutSeconds: 0,
   isSecured: true,

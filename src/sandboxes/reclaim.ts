@@ -10,8 +10,8 @@ import type { Engine } from "../engine/engine.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
+import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
-import { forgetForkBuilds, forgetOwnForkBuilds } from "./fork-builds.ts";
 import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
@@ -65,19 +65,19 @@ export function listContainers(home: string, instance: string): Promise<string[]
   return listFolder(containersDirectory(home, instance));
 }
 
-/** The private door of an instance: whoever connects proves that the instance lives. */
+/** The control socket of an instance; it takes connections as long as the instance runs. */
 export function controlSocketPath(home: string, instance: string): string {
   return join(instanceDirectory(home, instance), "door.sock");
 }
 
-/** Whether an instance answers at its private door. */
+/** Whether an instance answers at its control socket. */
 export function isAlive(home: string, instance: string): Promise<boolean> {
   return isListening(controlSocketPath(home, instance));
 }
 
 /**
  * Removes the containers, folders and rows of every dead instance; says what there was. An
- * instance that answers at its door is never touched. What fails is told and keeps nothing else.
+ * instance that answers at its control socket is never touched. A failure is reported and stops nothing else.
  * One process of a home does so at a time.
  */
 export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
@@ -137,7 +137,7 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
   if (await isAlive(home, instance)) return true;
-  // The door is the first thing that an instance opens: without one it has no sandboxes yet.
+  // An instance opens its control socket first: without one it has no sandboxes yet.
   const names = await listFolder(instanceDirectory(home, instance));
   if (names.includes("door.sock") || (await listContainers(home, instance)).length > 0) {
     return false;

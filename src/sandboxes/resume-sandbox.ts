@@ -1,4 +1,4 @@
-/** Brings a paused sandbox back to life, or makes sure that a running one lives long enough. */
+/** Resumes a paused sandbox, or extends the expiry of a running one. */
 
 import { randomUUID } from "node:crypto";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
@@ -6,18 +6,27 @@ import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { sandboxAlreadyRunning, sandboxMissing, tooManySandboxes } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
+import type {
+  SandboxContext,
+  SandboxEntry,
+  Services,
+  History,
+  Folders,
+  Tenant,
+  Registry,
+  Limits,
+} from "./context.ts";
 import {
   changeState,
   openRun,
-  requireLiving,
-  requireMember,
+  requireNotEnding,
+  requireEntry,
   inTransition,
-  whenSettled,
+  whenIdle,
   updateRecord,
-  type Domain,
-  type Member,
-} from "./domain.ts";
-import { followMember, requireBuild } from "./registry-entry.ts";
+  followEntry,
+  requireBuild,
+} from "./registry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { checkTimeout, expiryAfter } from "./timeout.ts";
 
@@ -40,26 +49,26 @@ export interface Connected {
  * @throws SandboxError not_found, or failed_precondition while it is being killed.
  */
 export async function connectSandbox(
-  domain: Domain,
+  context: SandboxContext,
   sandboxId: string,
   options: ResumeOptions,
 ): Promise<Connected> {
   checkTimeout(options.timeoutSeconds);
-  const member = requireLiving(domain, sandboxId);
-  return whenSettled(member, async () => {
+  const entry = requireNotEnding(context, sandboxId);
+  return whenIdle(entry, async () => {
     // It may have been ended, by request or by its time, while this call waited.
-    if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
-    const wasResumed = member.phase === "paused";
-    if (wasResumed) await resumeMember(domain, member, options);
-    else extend(domain, member, options.timeoutSeconds);
-    return { sandbox: toSandbox(member, domain.secrets), wasResumed };
+    if (entry.ending !== undefined) throw inTransition(sandboxId, "killing");
+    const wasResumed = entry.phase === "paused";
+    if (wasResumed) await resumeEntry(context, entry, options);
+    else extend(context, entry, options.timeoutSeconds);
+    return { sandbox: toSandbox(entry, context.secrets), wasResumed };
   });
 }
 
-function extend(domain: Domain, member: Member, seconds: number): void {
-  const { startedAtMs, endAtMs } = member.record;
-  const wantedMs = expiryAfter(domain, seconds, startedAtMs);
-  if (wantedMs > endAtMs) updateRecord(domain, member, { endAtMs: wantedMs });
+function extend(context: Services, entry: SandboxEntry, seconds: number): void {
+  const { startedAtMs, endAtMs } = entry.record;
+  const wantedMs = expiryAfter(context, seconds, startedAtMs);
+  if (wantedMs > endAtMs) updateRecord(context, entry, { endAtMs: wantedMs });
 }
 
 /**
@@ -67,83 +76,91 @@ function extend(domain: Domain, member: Member, seconds: number): void {
  * @throws SandboxError not_found, or failed_precondition when it runs.
  */
 export async function resumeSandbox(
-  domain: Domain,
+  context: SandboxContext,
   sandboxId: string,
   options: ResumeOptions,
 ): Promise<Sandbox> {
   checkTimeout(options.timeoutSeconds);
-  const member = requireMember(domain, sandboxId);
-  if (member.phase === "snapshotting") {
+  const entry = requireEntry(context, sandboxId);
+  if (entry.phase === "snapshotting") {
     throw new SandboxError(
       "failed_precondition",
       `Sandbox snapshot is currently being created for sandbox '${sandboxId}'`,
     );
   }
-  return whenSettled(member, async () => {
-    if (member.ending !== undefined) {
+  return whenIdle(entry, async () => {
+    if (entry.ending !== undefined) {
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
-    if (member.phase !== "paused") {
+    if (entry.phase !== "paused") {
       throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
     }
-    await resumeMember(domain, member, options);
-    return toSandbox(member, domain.secrets);
+    await resumeEntry(context, entry, options);
+    return toSandbox(entry, context.secrets);
   });
 }
 
-/** Resumes a paused member; only for callers that found no change under way. */
-export async function resumeMember(
-  domain: Domain,
-  member: Member,
+/** Resumes a paused entry; only for callers that found no change under way. */
+export async function resumeEntry(
+  context: SandboxContext,
+  entry: SandboxEntry,
   options: ResumeOptions,
 ): Promise<void> {
-  const { sandboxId } = member.record;
-  requireRoom(domain);
-  await changeState(member, "resuming", async () => {
-    if (member.record.hasMemory && options.keepsMemory) await thaw(domain, member, options);
-    else await bootMember(domain, member, options);
-    member.run = openRun(domain, member.container, member.record);
+  const { sandboxId } = entry.record;
+  requireQuota(context);
+  await changeState(entry, "resuming", async () => {
+    if (entry.record.hasMemory && options.keepsMemory) await thaw(context, entry, options);
+    else await bootEntry(context, entry, options);
+    entry.run = openRun(context, entry.container, entry.record);
     return "running";
   });
-  domain.logBook.note(member.record, "Sandbox resumed");
+  context.logBook.note(entry.record, "Sandbox resumed");
   await step("resume.committed");
-  domain.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
-  domain.noteExpiry();
+  context.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
+  context.rescheduleExpiry();
 }
 
-async function thaw(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
-  await member.container.resume();
+async function thaw(
+  context: Services & History,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  await entry.container.resume();
   try {
     await step("resume.thawed");
-    updateRecord(domain, member, toRunning(domain, member, options));
+    updateRecord(context, entry, toRunning(context, entry, options));
   } catch (error) {
-    await member.container.pause();
+    await entry.container.pause();
     throw error;
   }
-  followMember(domain, member, { isInitialized: false });
+  followEntry(context, entry, { isInitialized: false });
 }
 
 /** A fresh start on the files; should it fail, the files are still there. */
-async function bootMember(domain: Domain, member: Member, options: ResumeOptions): Promise<void> {
-  const { container } = member;
+async function bootEntry(
+  context: Services & Folders & History,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  const { container } = entry;
   if (!container.isHalted) {
-    member.follower?.[Symbol.dispose]();
-    member.follower = undefined;
+    entry.follower?.[Symbol.dispose]();
+    entry.follower = undefined;
     await container.halt();
-    updateRecord(domain, member, { hasMemory: false });
+    updateRecord(context, entry, { hasMemory: false });
   }
-  const build = requireBuild(domain, member.record);
-  const record = { ...member.record, bootId: randomUUID() };
+  const build = requireBuild(context, entry.record);
+  const record = { ...entry.record, bootId: randomUUID() };
   try {
-    await container.boot(toSpec(domain, record, build), domain.closing);
+    await container.boot(toSpec(context, record, build), context.closing);
     await step("boot.started");
-    await initDaemon(container, toInit(domain, record, build), domain.closing);
+    await initDaemon(container, toInit(context, record, build), context.closing);
     await step("boot.told");
-    await awaitHealth(container, domain.closing);
+    await awaitHealth(container, context.closing);
     await step("boot.healthy");
     const { bootId } = record;
-    updateRecord(domain, member, {
-      ...toRunning(domain, member, options),
+    updateRecord(context, entry, {
+      ...toRunning(context, entry, options),
       hasMemory: true,
       bootId,
     });
@@ -151,7 +168,7 @@ async function bootMember(domain: Domain, member: Member, options: ResumeOptions
     await container.halt();
     throw toBootFault(error);
   }
-  followMember(domain, member, { isInitialized: true });
+  followEntry(context, entry, { isInitialized: true });
 }
 
 /** What its programs made of its files is the reason, not what the client asked for. */
@@ -162,19 +179,28 @@ function toBootFault(error: unknown): SandboxError {
   return new SandboxError("failed_precondition", message, { cause: fault, hasSandboxPaths: true });
 }
 
-function toRunning(domain: Domain, member: Member, options: ResumeOptions): Partial<SandboxRecord> {
-  const startedAtMs = domain.clock.now();
+function toRunning(
+  context: Services,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Partial<SandboxRecord> {
+  const startedAtMs = context.clock.now();
   return {
     state: "running",
     startedAtMs,
-    endAtMs: expiryAfter(domain, options.timeoutSeconds, startedAtMs),
-    pausesAtTimeout: options.pausesAtTimeout ?? member.record.pausesAtTimeout,
+    endAtMs: expiryAfter(context, options.timeoutSeconds, startedAtMs),
+    pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
   };
 }
 
 /** Paused ones count at creation already; a service started anew may allow fewer. */
-function requireRoom({ members, maxSandboxes, places, team }: Domain): void {
-  const running = [...members.values()].filter(({ run }) => run !== undefined);
+function requireQuota({
+  entries,
+  maxSandboxes,
+  quota: places,
+  team,
+}: Tenant & Registry & Limits): void {
+  const running = [...entries.values()].filter(({ run }) => run !== undefined);
   if (running.length < maxSandboxes) return;
   const own = running.filter(({ record }) => record.team === team).length;
   const message = tooManySandboxes({ ...places.sharesOf(team), own, maxSandboxes });

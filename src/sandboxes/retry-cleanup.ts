@@ -1,4 +1,4 @@
-/** What failed and must be done all the same is tried again until it succeeds or the room closes. */
+/** Retries failed cleanup until it succeeds or the registry closes. */
 
 import { createBackoff } from "../common/backoff.ts";
 import type { Clock } from "../common/clock.ts";
@@ -9,33 +9,35 @@ import { asChange } from "../common/operation.ts";
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
-/** Takes work over. */
 export interface CleanupRetries {
   retry(subject: string, work: () => Promise<void>): void;
 }
 
-/** Does now what only cleans up after a change that counts already; what fails is done later. */
+/** Cleans up after a change that counts already; a failure is retried in the background. */
 export async function cleanUpOrRetry(
-  room: CleanupRetries & { readonly log: Logger },
+  context: CleanupRetries & { readonly log: Logger },
   subject: string,
   work: () => Promise<void>,
 ): Promise<void> {
   try {
     await work();
   } catch (error) {
-    room.log.error({ op: "later", subject, err: error }, "to be tried again");
-    room.retry(subject, work);
+    context.log.error(
+      { op: "cleanup.retry", subject, err: error },
+      "cleanup failed: it is retried",
+    );
+    context.retry(subject, work);
   }
 }
 
 export interface CleanupRetriesOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Fires when the room closes; what is still open then is found by the next start, or by `gc`. */
+  /** Fires when the registry closes; the next start, or `gc`, finds what is still open then. */
   readonly closing: AbortSignal;
 }
 
-/** Does the work at once or later; resolves when it is done or given up. Never rejects. */
+/** Retries with backoff; resolves when the work is done or the registry closes. Never rejects. */
 export async function createCleanupRetries(
   { clock, log, closing }: CleanupRetriesOptions,
   subject: string,
@@ -45,12 +47,12 @@ export async function createCleanupRetries(
   for (;;) {
     try {
       await clock.sleep(backoff.next(), closing);
-      await asChange("later", work);
-      log.info({ op: "later", subject, outcome: "ok" }, "done later");
+      await asChange("cleanup.retry", work);
+      log.info({ op: "cleanup.retry", subject, outcome: "ok" }, "cleanup.retry ok");
       return;
     } catch (error) {
       if (closing.aborted) return;
-      log.error({ op: "later", subject, err: error }, "to be tried again");
+      log.error({ op: "cleanup.retry", subject, err: error }, "cleanup failed: it is retried");
     }
   }
 }

@@ -5,8 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Container } from "../engine/engine.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import { callDaemon } from "./daemon-call.ts";
-import { createDaemonWatch, type DaemonWatch } from "./daemon-watch.ts";
+import { callDaemon, createDaemonWatch, type DaemonWatch } from "./daemon-call.ts";
 
 /** What the gateway may know of a running sandbox. One object per run: it ends with the run. */
 export interface Endpoint {
@@ -59,7 +58,7 @@ export function beginRun(
       throw new SandboxError("unavailable", MESSAGES.sandboxUnreachable);
     }
     sockets.add(socket);
-    // Whoever reads it sees the fault; a socket that nobody reads yet must not end the service.
+    // The reader gets the fault itself; without a listener, one before the first read would end the service.
     socket.on("error", () => undefined);
     socket.once("close", () => sockets.delete(socket));
     return socket;

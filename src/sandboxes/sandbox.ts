@@ -1,4 +1,4 @@
-/** What the room says about a sandbox, and what it is asked for. */
+/** The description of a sandbox, and the options of a create. */
 
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
@@ -19,7 +19,7 @@ export interface Sandbox {
   readonly limits: ContainerLimits;
   /** What the kernel told when its present run began. */
   readonly isolation: IsolationLevel;
-  /** Undefined for a sandbox whose daemon is open to whoever reaches it. */
+  /** Undefined for a sandbox whose daemon takes calls without a token. */
   readonly accessToken: string | undefined;
   /** Undefined where every port may be reached without a token. */
   readonly trafficToken: string | undefined;
@@ -50,14 +50,14 @@ export interface CreateOptions {
   readonly mcpServers?: readonly string[];
 }
 
-/** What lives, as far as it is described. */
-export interface Living {
+/** The parts of an entry that its description needs. */
+export interface DescribedEntry {
   readonly record: SandboxRecord;
   readonly container: { readonly level: IsolationLevel };
 }
 
-/** The public description of a sandbox that lives. */
-export function toSandbox({ record, container }: Living, secrets: Secrets): Sandbox {
+/** The public description of a sandbox. */
+export function toSandbox({ record, container }: DescribedEntry, secrets: Secrets): Sandbox {
   const { sandboxId } = record;
   return {
     sandboxId,

@@ -1,38 +1,38 @@
-/** The room of sandboxes: what control and gateway may ask, and what must end with it. */
+/** The sandbox registry: what control and gateway may ask, and what must end with it. */
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
-import { createGate } from "../common/concurrency.ts";
+import { createGate, createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
-import type { LogLine, Store } from "../store/store.ts";
-import { DEFAULT_TEAM } from "../store/team.ts";
+import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
-import { countByTeam, countMembers, type SandboxCount } from "./count.ts";
-import { createSandbox } from "./create-sandbox.ts";
-import { findMember, requireMember, type Domain, type Member } from "./domain.ts";
-import { expireDue, nextExpiry } from "./expire-sandboxes.ts";
+import type { SandboxEntry, Services, Folders, History, Registry } from "./context.ts";
+import { createSandbox, type CreateContext } from "./create-sandbox.ts";
+import type { EgressRequest } from "./egress.ts";
+import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
-import { killSandbox } from "./kill-sandbox.ts";
 import {
-  describeMember,
+  countByTeam,
+  countSandboxes,
+  type SandboxCount,
+  describeEntry,
   listSandboxes,
   type ListQuery,
   type SandboxList,
 } from "./list-sandboxes.ts";
-import { endpoints, locate } from "./locate.ts";
 import { startLogBook, type LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { startPool } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
-import { endMember } from "./registry-entry.ts";
+import { findEntry, requireEntry, endEntry } from "./registry.ts";
 import {
   connectSandbox,
   resumeSandbox,
@@ -47,7 +47,7 @@ import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from
 import { createTeamQuota } from "./team-quota.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
-import { updateNetwork, type EgressRules } from "./update-network.ts";
+import { updateNetwork } from "./update-network.ts";
 import { startUsageMeter, type Sample, type SampleRange } from "./usage-meter.ts";
 import {
   createVolume,
@@ -57,9 +57,16 @@ import {
   removeVolume,
   type Volume,
 } from "./volumes.ts";
-import { wakeableSandboxes, wakeSandbox, type WakeRequest, type WakeableSandbox } from "./wake.ts";
+import {
+  endpoints,
+  locate,
+  wakeableSandboxes,
+  wakeSandbox,
+  type WakeRequest,
+  type WakeableSandbox,
+} from "./wake.ts";
 
-/** Sandboxes ended at once when the room closes; each is a few processes and mounts. */
+/** Sandboxes ended at once when the registry closes; each is a few processes and mounts. */
 const ENDS_AT_ONCE = 8;
 
 export interface SandboxesOptions {
@@ -69,7 +76,7 @@ export interface SandboxesOptions {
   readonly log: Logger;
   /** Absolute path of the home. */
   readonly home: string;
-  /** Name of this instance; no other living one of the home has it. */
+  /** Name of this instance; no other running one of the home has it. */
   readonly owner: string;
   /** Of each sandbox. */
   readonly limits: ContainerLimits;
@@ -84,7 +91,7 @@ export interface SandboxesOptions {
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
   readonly withheld: readonly string[];
-  /** What happens to the sandboxes when the room closes. */
+  /** What happens to the sandboxes when the registry closes. */
   readonly onExit: "kill" | "leave";
 }
 
@@ -103,7 +110,7 @@ export interface TeamSandboxes {
   pause(sandboxId: string, keepsMemory: boolean): Promise<void>;
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
-  updateNetwork(sandboxId: string, rules: EgressRules): Promise<void>;
+  updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
   /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
   createVolume(name: string): Promise<Volume>;
   listVolumes(): Volume[];
@@ -122,7 +129,7 @@ export interface TeamSandboxes {
   latestMetric(sandboxId: string): Sample | undefined;
 }
 
-/** The room of sandboxes: itself as the first team sees it, and what the gateway asks. */
+/** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   of(team: string): TeamSandboxes;
   /** Of all teams. */
@@ -131,17 +138,18 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   locate(sandboxId: string): Endpoint | undefined;
   endpoints(): Endpoint[];
   /**
-   * The sandbox that a request wants to enter, woken for it where its creator wished so.
+   * The endpoint that a request is for; a sandbox created with auto-resume is resumed for it.
    * @throws SandboxError not_found unless it may be woken, permission_denied without the right
    * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
    */
-  wake(knock: WakeRequest): Promise<Endpoint>;
+  wake(request: WakeRequest): Promise<Endpoint>;
   /** Those that traffic may wake. */
-  sleepers(): WakeableSandbox[];
+  wakeable(): WakeableSandbox[];
 }
 
 /**
- * Adopts what this instance left running, then reclaims in the background what dead ones left.
+ * Opens the registry: adopts what this instance left running, then reclaims in the background what
+ * dead ones left.
  */
 export async function startSandboxes(options: SandboxesOptions): Promise<Sandboxes> {
   const { store, home, owner, clock, log, engine } = options;
@@ -152,149 +160,134 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const directory = containersDirectory(home, owner);
   await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const members = new Map<string, Member>();
+  const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
-  /** It never rejects; the end of the room waits for an attempt under way. */
-  const later = (subject: string, work: () => Promise<void>) =>
+  /** It never rejects; closing waits for an attempt under way. */
+  const retry = (subject: string, work: () => Promise<void>) =>
     void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
 
   const team = DEFAULT_TEAM;
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, retry: later, layersDirectory, team };
+  const templateOptions = { ...options, retry, layersDirectory, team };
   await registerBuiltIns(templateOptions);
-  const domain: Domain = {
+  const context: CreateContext = {
     ...options,
     team,
-    meter: startUsageMeter({ clock, log, members }),
+    meter: startUsageMeter({ clock, log, entries }),
     logBook: startLogBook({ store, clock, log }),
     secrets: await openSecrets(home, store),
     templates: createTemplates(templateOptions),
     directory,
     layersDirectory,
     volumesDirectory,
-    members,
+    entries,
     closing: closing.signal,
-    noteExpiry: () => expiry.note(),
-    takeWarm: (wish) => pool.take(wish),
-    retry: later,
-    places: createTeamQuota({ ...options, teams, count: () => countByTeam(members) }),
-    used: { atMs: 0 },
-    forking: new Set(),
+    rescheduleExpiry: () => expiry.note(),
+    pool: { take: (input) => pool.take(input) },
+    retry,
+    quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
+    lastUse: { atMs: 0 },
+    activeForkBuilds: new Set(),
   };
   forgetUnfinished(store, owner);
-  await adoptSandboxes(domain);
-  await finishVolumes(domain);
+  await adoptSandboxes(context);
+  await finishVolumes(context);
   const expiry = startExpiry({
     clock,
     log,
-    next: () => nextExpiry(domain),
-    expire: () => expireDue(domain),
+    next: () => nextExpiry(context),
+    expire: () => expireDue(context),
   });
-  const pool = startPool(domain, options.poolSize);
-  // Its faults are logged inside; it is tracked, so the end of the room waits for it.
+  const pool = startPool(context, options.poolSize);
+  // Its faults are logged inside; it is tracked, so closing waits for it.
   const onFailure = ({ kind, name, error }: CleanUpFailure) =>
     log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
   const { signal } = closing;
   const leftovers = { engine, store, home, self: owner, takesKept: false, onFailure, signal };
-  void track(reclaimAtStart(domain, leftovers));
+  void track(reclaimAtStart(context, leftovers));
 
   return {
-    ...toOperations(domain, track),
-    of: (name) => toOperations(asTeam(domain, templateOptions, name), track),
-    count: () => countMembers(domain),
-    locate: (sandboxId) => locate(domain, sandboxId),
-    endpoints: () => endpoints(domain),
-    wake: (knock) => track(wakeSandbox(domain, knock)),
-    sleepers: () => wakeableSandboxes(domain),
+    ...toOperations(context, track),
+    of: (name) => toOperations(asTeam(context, templateOptions, name), track),
+    count: () => countSandboxes(context),
+    locate: (sandboxId) => locate(context, sandboxId),
+    endpoints: () => endpoints(context),
+    wake: (request) => track(wakeSandbox(context, request)),
+    wakeable: () => wakeableSandboxes(context),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
-      await domain.meter[Symbol.asyncDispose]();
+      await context.meter[Symbol.asyncDispose]();
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();
-      await closeMembers(domain, options.onExit);
-      domain.logBook[Symbol.dispose]();
+      await closeEntries(context, options.onExit);
+      context.logBook[Symbol.dispose]();
     },
   };
 }
 
-/** The room on behalf of a team. */
-function asTeam(domain: Domain, options: TemplatesOptions, team: string): Domain {
-  return { ...domain, team, templates: createTemplates({ ...options, team }) };
+/** The same on behalf of a team. */
+function asTeam(context: CreateContext, options: TemplatesOptions, team: string): CreateContext {
+  return { ...context, team, templates: createTemplates({ ...options, team }) };
 }
 
-/** Runs work that must be over before the room is. */
-type Track = <T>(work: Promise<T>) => Promise<T>;
-
-function createTrack(): { readonly pending: ReadonlySet<Promise<unknown>>; readonly track: Track } {
-  const pending = new Set<Promise<unknown>>();
+function toOperations(context: CreateContext, track: Track): TeamSandboxes {
+  const { team } = context;
   return {
-    pending,
-    async track(work) {
-      pending.add(work);
-      try {
-        return await work;
-      } finally {
-        pending.delete(work);
-      }
-    },
-  };
-}
-
-function toOperations(domain: Domain, track: Track): TeamSandboxes {
-  const { team } = domain;
-  return {
-    templates: domain.templates,
-    create: (request, signal) => track(createSandbox(domain, request, signal)),
-    get: (sandboxId) => describeMember(domain, requireMember(domain, sandboxId)),
-    list: (query) => listSandboxes(domain, query),
-    kill: (sandboxId) => killSandbox(domain, sandboxId),
-    setTimeout: (sandboxId, seconds) => setTimeoutOf(domain, sandboxId, seconds),
-    refresh: (sandboxId, seconds) => refresh(domain, sandboxId, seconds),
-    connect: (sandboxId, request) => track(connectSandbox(domain, sandboxId, request)),
-    resume: (sandboxId, request) => track(resumeSandbox(domain, sandboxId, request)),
-    pause: (sandboxId, keepsMemory) => track(pauseSandbox(domain, sandboxId, keepsMemory)),
-    snapshot: (sandboxId, name) => track(createSnapshot(domain, sandboxId, name)),
-    fork: (sandboxId, request) => track(forkSandbox(domain, sandboxId, request)),
-    updateNetwork: (sandboxId, rules) => updateNetwork(domain, sandboxId, rules),
-    createVolume: (name) => track(createVolume(domain, name)),
-    listVolumes: () => listVolumes(domain),
-    getVolume: (volumeId) => getVolume(domain, volumeId),
-    removeVolume: (volumeId) => track(removeVolume(domain, volumeId)),
-    listSnapshots: (query) => listSnapshots(domain, query),
-    logs: (query) => domain.logBook.read({ ...query, team }),
+    templates: context.templates,
+    create: (request, signal) => track(createSandbox(context, request, signal)),
+    get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
+    list: (query) => listSandboxes(context, query),
+    kill: (sandboxId) => killSandbox(context, sandboxId),
+    setTimeout: (sandboxId, seconds) => setTimeoutOf(context, sandboxId, seconds),
+    refresh: (sandboxId, seconds) => refresh(context, sandboxId, seconds),
+    connect: (sandboxId, request) => track(connectSandbox(context, sandboxId, request)),
+    resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
+    pause: (sandboxId, keepsMemory) => track(pauseSandbox(context, sandboxId, keepsMemory)),
+    snapshot: (sandboxId, name) => track(createSnapshot(context, sandboxId, name)),
+    fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
+    updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
+    createVolume: (name) => track(createVolume(context, name)),
+    listVolumes: () => listVolumes(context),
+    getVolume: (volumeId) => getVolume(context, volumeId),
+    removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
+    listSnapshots: (query) => listSnapshots(context, query),
+    logs: (query) => context.logBook.read({ ...query, team }),
     metrics(sandboxId, range) {
-      domain.logBook.requireKnown({ sandboxId, team });
-      return domain.meter.read(sandboxId, range);
+      context.logBook.requireKnown({ sandboxId, team });
+      return context.meter.read(sandboxId, range);
     },
-    latestMetric: (sandboxId) => findMember(domain, sandboxId) && domain.meter.latest(sandboxId),
+    latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
   };
 }
 
-async function reclaimAtStart(domain: Domain, options: ReclaimOptions): Promise<void> {
+async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
   try {
     const reclaimed = await asOperation("reclaim", () => reclaim(options));
-    if (reclaimed.length > 0) domain.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
+    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
   } catch (error) {
-    if (domain.closing.aborted) return;
-    domain.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
+    if (context.closing.aborted) return;
+    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
   }
 }
 
-async function closeMembers(domain: Domain, onExit: "kill" | "leave"): Promise<void> {
-  const members = [...domain.members.values()];
+async function closeEntries(
+  context: Services & Folders & History & Registry,
+  onExit: "kill" | "leave",
+): Promise<void> {
+  const entries = [...context.entries.values()];
   if (onExit === "leave") {
-    for (const member of members) {
-      member.run?.end();
-      member.follower?.[Symbol.dispose]();
+    for (const entry of entries) {
+      entry.run?.end();
+      entry.follower?.[Symbol.dispose]();
     }
     return;
   }
   const gate = createGate(ENDS_AT_ONCE);
-  const ends = members.map((member) => gate.run(() => endMember(domain, member, "service end")));
+  const ends = entries.map((entry) => gate.run(() => endEntry(context, entry, "service end")));
   for (const end of await Promise.allSettled(ends)) {
     if (end.status === "rejected") {
-      domain.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
+      context.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
     }
   }
 }

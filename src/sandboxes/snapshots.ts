@@ -5,11 +5,12 @@ import { step } from "../common/steps.ts";
 import type { BuildRecord, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, randomId } from "../wire/address.ts";
 import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import { writeBuild } from "./builds.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
-import { changeState, findMember, type Domain, type Member } from "./domain.ts";
+import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "./context.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
+import { changeState, findEntry } from "./registry.ts";
 import { requireTagPlace } from "./template-tags.ts";
-import { writeBuild } from "./write-build.ts";
 
 export interface Snapshot {
   /** What `create` takes as a template. */
@@ -35,53 +36,57 @@ interface SnapshotName {
  * failed_precondition during another change.
  */
 export async function createSnapshot(
-  domain: Domain,
+  context: SandboxContext,
   sandboxId: string,
   name: string | undefined,
 ): Promise<Snapshot> {
-  const parsed = parseName(domain, name);
-  const member = findMember(domain, sandboxId);
-  if (member === undefined || member.phase === "paused") {
+  const parsed = parseName(context, name);
+  const entry = findEntry(context, sandboxId);
+  if (entry === undefined || entry.phase === "paused") {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
   }
-  const state = member.ending === undefined ? member.phase : "killing";
+  const state = entry.ending === undefined ? entry.phase : "killing";
   if (state !== "running") {
     throw new SandboxError("failed_precondition", sandboxCannotBe("snapshotted", sandboxId, state));
   }
-  domain.logBook.note(member.record, "Checkpointing sandbox");
+  context.logBook.note(entry.record, "Checkpointing sandbox");
   const { promise, resolve } = Promise.withResolvers<Snapshot>();
-  await changeState(member, "snapshotting", async () => {
-    resolve(await take(domain, member, parsed));
+  await changeState(entry, "snapshotting", async () => {
+    resolve(await take(context, entry, parsed));
     return "running";
   });
   await step("snapshot.committed");
-  domain.noteExpiry();
-  domain.log.info({ op: "sandbox.snapshot", sandboxId, outcome: "ok" }, "sandbox.snapshot ok");
+  context.rescheduleExpiry();
+  context.log.info({ op: "sandbox.snapshot", sandboxId, outcome: "ok" }, "sandbox.snapshot ok");
   return promise;
 }
 
-async function take(domain: Domain, member: Member, name: SnapshotName): Promise<Snapshot> {
-  const known = ownTemplate(domain, name);
+async function take(
+  context: Services & Tenant & Folders,
+  entry: SandboxEntry,
+  name: SnapshotName,
+): Promise<Snapshot> {
+  const known = ownTemplate(context, name);
   // Before anything is copied, and again when it becomes known.
-  if (known !== undefined) requireTagPlace(domain, known.templateId, [name.tag]);
-  return writeBuild(domain, member, {
+  if (known !== undefined) requireTagPlace(context, known.templateId, [name.tag]);
+  return writeBuild(context, entry, {
     templateId: known?.templateId ?? randomId(),
-    commit: (build) => commit(domain, build, name),
+    commit: (build) => commit(context, build, name),
   });
 }
 
 /** Build, tag and template appear together. */
-function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapshot {
-  const { store, clock } = domain;
+function commit(context: Services & Tenant, build: BuildRecord, name: SnapshotName): Snapshot {
+  const { store, clock } = context;
   return store.transaction(() => {
     const nowMs = clock.now();
     // Another snapshot may have taken the name while this one was written.
-    const known = ownTemplate(domain, name);
+    const known = ownTemplate(context, name);
     const template: TemplateRecord = known ?? {
       templateId: build.templateId,
       kind: "snapshot",
-      team: domain.team,
-      name: name.alias === undefined ? null : `${domain.team}/${name.alias}`,
+      team: context.team,
+      name: name.alias === undefined ? null : `${context.team}/${name.alias}`,
       isPublic: false,
       createdAtMs: nowMs,
       updatedAtMs: nowMs,
@@ -90,7 +95,7 @@ function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapsho
     };
     const { templateId } = template;
     const { buildId } = build;
-    requireTagPlace(domain, templateId, [name.tag]);
+    requireTagPlace(context, templateId, [name.tag]);
     store.templates.put({ ...template, updatedAtMs: nowMs });
     store.builds.put({ ...build, templateId });
     store.builds.tag({ templateId, tag: name.tag, buildId, createdAtMs: nowMs });
@@ -98,9 +103,9 @@ function commit(domain: Domain, build: BuildRecord, name: SnapshotName): Snapsho
   });
 }
 
-function ownTemplate(domain: Domain, name: SnapshotName): TemplateRecord | undefined {
+function ownTemplate(context: Services & Tenant, name: SnapshotName): TemplateRecord | undefined {
   if (name.alias === undefined) return undefined;
-  return domain.store.templates.getByName(`${domain.team}/${name.alias}`);
+  return context.store.templates.getByName(`${context.team}/${name.alias}`);
 }
 
 function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
@@ -109,7 +114,7 @@ function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
   return { snapshotId, names: [snapshotId] };
 }
 
-function parseName({ team }: Domain, name: string | undefined): SnapshotName {
+function parseName({ team }: Tenant, name: string | undefined): SnapshotName {
   if (name === undefined) return { alias: undefined, tag: DEFAULT_TAG };
   const parsed = parseTemplateReference(name);
   if (parsed === undefined) {
@@ -125,16 +130,16 @@ function parseName({ team }: Domain, name: string | undefined): SnapshotName {
  * Snapshots, newest first, one entry for each template: its newest build, or that of a named tag.
  * @throws SandboxError invalid_argument for a malformed name or token.
  */
-export function listSnapshots(domain: Domain, query: SnapshotQuery): Page<Snapshot> {
+export function listSnapshots(context: Services & Tenant, query: SnapshotQuery): Page<Snapshot> {
   const wanted = query.name === undefined ? undefined : parseTemplateReference(query.name);
   if (query.name !== undefined && wanted === undefined) {
     throw new SandboxError("invalid_argument", `Invalid name: ${query.name.slice(0, 200)}`);
   }
-  const entries = domain.store.templates
+  const entries = context.store.templates
     .all()
-    .filter((template) => template.kind === "snapshot" && template.team === domain.team)
+    .filter((template) => template.kind === "snapshot" && template.team === context.team)
     .filter((template) => wanted === undefined || isNamed(template, wanted))
-    .flatMap((template) => newestEntry(domain, template, wanted?.tag))
+    .flatMap((template) => newestEntry(context, template, wanted?.tag))
     .filter(({ sources }) => query.sandboxId === undefined || sources.includes(query.sandboxId));
   const page = paginate(
     entries,
@@ -152,12 +157,12 @@ function isNamed(
   return template.name === `${namespace ?? template.team}/${alias}`;
 }
 
-function newestEntry(domain: Domain, template: TemplateRecord, tag: string | undefined) {
+function newestEntry(context: Services, template: TemplateRecord, tag: string | undefined) {
   const { templateId } = template;
-  const tags = domain.store.builds
+  const tags = context.store.builds
     .tags(templateId)
     .filter((candidate) => tag === undefined || candidate.tag === tag);
-  const builds = domain.store.builds.ofTemplate(templateId);
+  const builds = context.store.builds.ofTemplate(templateId);
   const newest = builds.find(
     (build) =>
       build.status === "ready" && tags.some((candidate) => candidate.buildId === build.buildId),

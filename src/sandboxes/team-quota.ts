@@ -20,13 +20,13 @@ export interface Shares {
   readonly guaranteed: number;
 }
 
-/** The place of a sandbox that is being started, until it counts by itself. Freed once. */
+/** Counts a sandbox that is being started until it counts by itself. Released once. */
 export type Reservation = Disposable;
 
 export interface TeamQuota {
   /** How many are being started, for all teams. */
   readonly starting: number;
-  /** Takes one place, before anything is awaited. @throws SandboxError resource_exhausted */
+  /** Reserves one, before anything is awaited. @throws SandboxError resource_exhausted */
   take(team: string): Reservation;
   sharesOf(team: string): Shares;
 }
@@ -67,8 +67,8 @@ export function createTeamQuota(options: TeamQuotaOptions): TeamQuota {
 }
 
 /**
- * Half of all places are shared out, so that an active team can use what idle ones leave. A team
- * alone has all of them; where there are more teams than places, none has more than half.
+ * Half of all sandboxes are shared out, so that an active team can use what idle ones leave. A team
+ * alone has all of them; where there are more teams than sandboxes, none has more than half.
  */
 export function toShares(rules: QuotaRules, teams: number): Shares {
   const { maxSandboxes, maxSandboxesPerTeam = maxSandboxes } = rules;

@@ -10,6 +10,7 @@ import {
   type StoredLayer,
   type TemplatesOptions,
 } from "./built-ins.ts";
+import { removeLayers, unnamedFolders } from "./layer-folders.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import {
   lookUp,
@@ -26,9 +27,8 @@ import {
   requireOwnTemplate,
   type AssignedTags,
 } from "./template-tags.ts";
-import { removeLayers, unnamedFolders } from "./write-build.ts";
 
-/** A template and a build, as other rooms may see them. */
+/** A template and a build, as other modules may see them. */
 export type Template = TemplateRecord;
 export type Build = BuildRecord;
 export type Tag = BuildTag;

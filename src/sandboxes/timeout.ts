@@ -2,7 +2,8 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES, sandboxMissing, timeoutTooLong } from "../wire/messages.ts";
-import { inTransition, requireLiving, whenSettled, updateRecord, type Domain } from "./domain.ts";
+import type { Services, Tenant, Registry } from "./context.ts";
+import { inTransition, requireNotEnding, whenIdle, updateRecord } from "./registry.ts";
 
 const SECONDS_PER_HOUR = 3600;
 
@@ -22,8 +23,8 @@ export function checkTimeout(seconds: number): void {
 }
 
 /** The expiry `seconds` from now, cut at the longest run. */
-export function expiryAfter(domain: Domain, seconds: number, startedAtMs: number): number {
-  return Math.min(domain.clock.now() + seconds * 1000, startedAtMs + MAX_RUN_MS);
+export function expiryAfter(context: Services, seconds: number, startedAtMs: number): number {
+  return Math.min(context.clock.now() + seconds * 1000, startedAtMs + MAX_RUN_MS);
 }
 
 /**
@@ -31,42 +32,46 @@ export function expiryAfter(domain: Domain, seconds: number, startedAtMs: number
  * @throws SandboxError not_found when unknown or paused, failed_precondition during a change.
  */
 export async function setTimeoutOf(
-  domain: Domain,
+  context: Services & Tenant & Registry,
   sandboxId: string,
   seconds: number,
 ): Promise<void> {
-  await moveExpiry(domain, sandboxId, (_endAtMs, startedAtMs) =>
-    expiryAfter(domain, seconds, startedAtMs),
+  await moveExpiry(context, sandboxId, (_endAtMs, startedAtMs) =>
+    expiryAfter(context, seconds, startedAtMs),
   );
 }
 
 /** Like `setTimeoutOf`, but never sooner than it was. */
-export async function refresh(domain: Domain, sandboxId: string, seconds: number): Promise<void> {
-  await moveExpiry(domain, sandboxId, (endAtMs, startedAtMs) => {
+export async function refresh(
+  context: Services & Tenant & Registry,
+  sandboxId: string,
+  seconds: number,
+): Promise<void> {
+  await moveExpiry(context, sandboxId, (endAtMs, startedAtMs) => {
     const wanted = Math.max(seconds, MIN_REFRESH_SECONDS);
-    return Math.max(endAtMs, expiryAfter(domain, wanted, startedAtMs));
+    return Math.max(endAtMs, expiryAfter(context, wanted, startedAtMs));
   });
 }
 
 async function moveExpiry(
-  domain: Domain,
+  context: Services & Tenant & Registry,
   sandboxId: string,
   toEndAtMs: (endAtMs: number, startedAtMs: number) => number,
 ): Promise<void> {
-  const member = requireLiving(domain, sandboxId);
-  if (member.phase === "pausing" || member.phase === "snapshotting") {
-    throw inTransition(sandboxId, member.phase);
+  const entry = requireNotEnding(context, sandboxId);
+  if (entry.phase === "pausing" || entry.phase === "snapshotting") {
+    throw inTransition(sandboxId, entry.phase);
   }
-  await whenSettled(member, () => {
-    if (member.ending !== undefined) throw inTransition(sandboxId, "killing");
-    if (member.phase !== "running") {
+  await whenIdle(entry, () => {
+    if (entry.ending !== undefined) throw inTransition(sandboxId, "killing");
+    if (entry.phase !== "running") {
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
-    const { endAtMs, startedAtMs } = member.record;
-    if (domain.clock.now() > startedAtMs + MAX_RUN_MS) {
+    const { endAtMs, startedAtMs } = entry.record;
+    if (context.clock.now() > startedAtMs + MAX_RUN_MS) {
       throw new SandboxError("invalid_argument", MESSAGES.lifetimeExceeded);
     }
-    updateRecord(domain, member, { endAtMs: toEndAtMs(endAtMs, startedAtMs) });
-    domain.noteExpiry();
+    updateRecord(context, entry, { endAtMs: toEndAtMs(endAtMs, startedAtMs) });
+    context.rescheduleExpiry();
   });
 }

@@ -56,8 +56,8 @@ export interface UsageMeter extends AsyncDisposable {
   forget(sandboxId: string): void;
 }
 
-/** A member, as far as it is measured: while it has a run. */
-interface Metered {
+/** A entry, as far as it is measured: while it has a run. */
+interface MeteredEntry {
   readonly container: Pick<Container, "readUsage">;
   readonly record: Pick<SandboxRecord, "sandboxId" | "limits">;
   readonly run: unknown;
@@ -69,21 +69,21 @@ interface History {
   cpuMs: number;
 }
 
-/** Measures members that run, every 5 seconds, for as long as there are any. */
+/** Measures entries that run, every 5 seconds, for as long as there are any. */
 export function startUsageMeter(options: {
   readonly clock: Clock;
   readonly log: Logger;
-  readonly members: ReadonlyMap<string, Metered>;
+  readonly entries: ReadonlyMap<string, MeteredEntry>;
 }): UsageMeter {
-  const { clock, log, members } = options;
+  const { clock, log, entries } = options;
   const histories = new Map<string, History>();
   const end = new AbortController();
   let watching: Promise<void> | undefined;
 
-  const running = () => [...members.values()].filter(({ run }) => run !== undefined);
+  const running = () => [...entries.values()].filter(({ run }) => run !== undefined);
 
   async function watch(): Promise<void> {
-    // Whoever notes a run is just about to put its member in place.
+    // A caller of `note` adds its entry in the same turn, after this call.
     await Promise.resolve();
     try {
       while (!end.signal.aborted && running().length > 0) {
@@ -96,22 +96,22 @@ export function startUsageMeter(options: {
   }
 
   async function measureAll(): Promise<void> {
-    for (const [index, member] of running().entries()) {
-      await measure(member);
+    for (const [index, entry] of running().entries()) {
+      await measure(entry);
       // A look waits for nothing, so that all of them at once would hold up every call.
       if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
     }
   }
 
-  async function measure(member: Metered): Promise<void> {
-    const { sandboxId } = member.record;
+  async function measure(entry: MeteredEntry): Promise<void> {
+    const { sandboxId } = entry.record;
     try {
-      const usage = await asOperation("sandbox.measure", () => member.container.readUsage());
+      const usage = await asOperation("sandbox.measure", () => entry.container.readUsage());
       // It may have ended meanwhile; nothing may be remembered of it then.
-      if (members.get(sandboxId) !== member) return;
+      if (entries.get(sandboxId) !== entry) return;
       const history = histories.get(sandboxId) ?? { recent: [], old: [], cpuMs: usage.cpuMs };
       histories.set(sandboxId, history);
-      const { limits } = member.record;
+      const { limits } = entry.record;
       add(history, {
         atMs: clock.now(),
         cpuCount: limits.cpus,

@@ -11,8 +11,8 @@ import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-pa
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
+import type { Folders, Services, Tenant } from "./context.ts";
 import { requireDiskSpace } from "./disk-space.ts";
-import type { Domain } from "./domain.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** Of a team; a list tells all of them at once. */
@@ -36,8 +36,8 @@ export interface MountRequest {
 }
 
 /** Where a volume is on the host. */
-export function volumeDirectory(domain: Domain, volumeId: string): string {
-  return join(domain.volumesDirectory, volumeId);
+export function volumeDirectory(context: Folders, volumeId: string): string {
+  return join(context.volumesDirectory, volumeId);
 }
 
 /**
@@ -45,12 +45,15 @@ export function volumeDirectory(domain: Domain, volumeId: string): string {
  * @throws SandboxError invalid_argument for a bad name, or one that is taken, resource_exhausted
  * when the team has as many as it may.
  */
-export async function createVolume(domain: Domain, name: string): Promise<Volume> {
-  const { store, clock, team } = domain;
+export async function createVolume(
+  context: Services & Tenant & Folders,
+  name: string,
+): Promise<Volume> {
+  const { store, clock, team } = context;
   if (!NAME_PATTERN.test(name)) {
     throw new SandboxError("invalid_argument", MESSAGES.volumeNameWrong);
   }
-  await requireDiskSpace(domain.volumesDirectory);
+  await requireDiskSpace(context.volumesDirectory);
   const volume = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
   store.transaction(() => {
     if (store.volumes.getByName(team, name) !== undefined) {
@@ -65,80 +68,83 @@ export async function createVolume(domain: Domain, name: string): Promise<Volume
   });
   try {
     await step("volume.recorded");
-    await makeFolder(domain, volume.volumeId);
+    await makeFolder(context, volume.volumeId);
   } catch (error) {
-    await cleanUpOrRetry(domain, `volume ${name}`, async () =>
+    await cleanUpOrRetry(context, `volume ${name}`, async () =>
       store.volumes.remove(volume.volumeId),
     );
     throw toSandboxError(error, "volume");
   }
   await step("volume.made");
-  return withToken(domain, volume);
+  return withToken(context, volume);
 }
 
 /** Makes the folders that a service had no time for when it died. */
-export async function finishVolumes(domain: Domain): Promise<void> {
-  const there = new Set(await readdir(domain.volumesDirectory));
-  for (const { volumeId } of domain.store.volumes.all()) {
-    if (!there.has(volumeId)) await makeFolder(domain, volumeId);
+export async function finishVolumes(context: Services & Folders): Promise<void> {
+  const there = new Set(await readdir(context.volumesDirectory));
+  for (const { volumeId } of context.store.volumes.all()) {
+    if (!there.has(volumeId)) await makeFolder(context, volumeId);
   }
 }
 
 /** Oldest first. */
-export function listVolumes(domain: Domain): Volume[] {
-  return domain.store.volumes
+export function listVolumes(context: Services & Tenant): Volume[] {
+  return context.store.volumes
     .all()
-    .filter(({ team }) => team === domain.team)
+    .filter(({ team }) => team === context.team)
     .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
-    .map((volume) => withToken(domain, volume));
+    .map((volume) => withToken(context, volume));
 }
 
 /** @throws SandboxError invalid_argument for no identifier, not_found when there is none. */
-export function getVolume(domain: Domain, volumeId: string): Volume {
+export function getVolume(context: Services & Tenant, volumeId: string): Volume {
   if (!ID_PATTERN.test(volumeId)) {
     throw new SandboxError("invalid_argument", MESSAGES.volumeIdWrong);
   }
-  const volume = domain.store.volumes.get(volumeId);
-  if (volume?.team !== domain.team) {
+  const volume = context.store.volumes.get(volumeId);
+  if (volume?.team !== context.team) {
     throw new SandboxError("not_found", MESSAGES.volumeMissing);
   }
-  return withToken(domain, volume);
+  return withToken(context, volume);
 }
 
 /**
  * Removes a volume with everything in it.
  * @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it.
  */
-export async function removeVolume(domain: Domain, volumeId: string): Promise<void> {
-  const { store } = domain;
+export async function removeVolume(
+  context: Services & Tenant & Folders,
+  volumeId: string,
+): Promise<void> {
+  const { store } = context;
   store.transaction(() => {
-    getVolume(domain, volumeId);
+    getVolume(context, volumeId);
     if (store.volumes.countMounts(volumeId) > 0) {
       throw new SandboxError("failed_precondition", "Volume is mounted in a sandbox");
     }
     store.volumes.remove(volumeId);
   });
-  await cleanUpOrRetry(domain, `volume ${volumeId}`, async () => {
+  await cleanUpOrRetry(context, `volume ${volumeId}`, async () => {
     await step("volume.erased");
-    await removeTree(volumeDirectory(domain, volumeId));
+    await removeTree(volumeDirectory(context, volumeId));
   });
 }
 
 /**
- * The volumes that are wished for.
+ * The volumes that a create asks for.
  * @throws SandboxError invalid_argument with every fault of the list.
  */
 export function resolveMounts(
-  domain: Domain,
-  wishes: readonly MountRequest[],
+  context: Services & Tenant,
+  requests: readonly MountRequest[],
 ): SandboxRecord["volumeMounts"] {
-  if (wishes.length > MAX_MOUNTS) {
+  if (requests.length > MAX_MOUNTS) {
     throw new SandboxError("invalid_argument", `at most ${MAX_MOUNTS} volumes can be mounted`);
   }
   const paths = new Set<string>();
   const faults: string[] = [];
-  const mounts = wishes.flatMap(({ name, path }, index) => {
-    const volume = domain.store.volumes.getByName(domain.team, name);
+  const mounts = requests.flatMap(({ name, path }, index) => {
+    const volume = context.store.volumes.getByName(context.team, name);
     const clean = cleanBindPath(path);
     const reason =
       volume === undefined
@@ -159,8 +165,8 @@ function overlapText(path: string, other: string | undefined): string | undefine
     : `path '${path}' and path '${other}' lie one inside the other`;
 }
 
-async function makeFolder(domain: Domain, volumeId: string): Promise<void> {
-  const directory = volumeDirectory(domain, volumeId);
+async function makeFolder(context: Folders, volumeId: string): Promise<void> {
+  const directory = volumeDirectory(context, volumeId);
   const draft = `${directory}.part`;
   await mkdir(draft, { recursive: true, mode: 0o755 });
   // Without the right to give files away there is no engine that maps their owners either.
@@ -169,6 +175,6 @@ async function makeFolder(domain: Domain, volumeId: string): Promise<void> {
   await rename(draft, directory);
 }
 
-function withToken({ secrets }: Domain, volume: VolumeRecord): Volume {
+function withToken({ secrets }: Services, volume: VolumeRecord): Volume {
   return { ...volume, token: secrets.volumeToken(volume.volumeId) };
 }

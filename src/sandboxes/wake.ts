@@ -1,13 +1,28 @@
-/** A paused sandbox that traffic brings back to life, where its creator wished so. */
+/** What the gateway asks: the endpoint of a running sandbox, and the wake-up of a paused one. */
 
 import { SandboxError } from "../common/errors.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
-import { whenSettled, type Domain, type Member } from "./domain.ts";
-import { resumeMember } from "./resume-sandbox.ts";
+import type { SandboxContext, SandboxEntry, Services, Registry } from "./context.ts";
+import { whenIdle } from "./registry.ts";
+import { resumeEntry } from "./resume-sandbox.ts";
 import type { Endpoint } from "./run.ts";
 import { MAX_RUN_SECONDS } from "./timeout.ts";
+
+/** Undefined unless it runs here and now. */
+export function locate(context: Services & Registry, sandboxId: string): Endpoint | undefined {
+  context.lastUse.atMs = context.clock.now();
+  const entry = context.entries.get(sandboxId);
+  return entry?.ending === undefined ? entry?.run?.endpoint : undefined;
+}
+
+/** Every running sandbox, for requests that name none. */
+export function endpoints(context: Registry): Endpoint[] {
+  return [...context.entries.values()].flatMap((entry) =>
+    entry.ending === undefined && entry.run !== undefined ? [entry.run.endpoint] : [],
+  );
+}
 
 /** A request must not give less than a client needs to notice, whatever creation asked for. */
 const MIN_WOKEN_SECONDS = 300;
@@ -15,7 +30,7 @@ const MIN_WOKEN_SECONDS = 300;
 /** A pause or resume that takes longer is no reason to hold a request any more. */
 const MAX_WAIT_MS = 60_000;
 
-/** A request at the door of a sandbox that does not run. */
+/** A request for a sandbox that does not run. */
 export interface WakeRequest {
   readonly sandboxId: string;
   readonly port: number;
@@ -33,64 +48,67 @@ export type WakeableSandbox = Pick<Endpoint, "sandboxId" | "accessToken">;
  * @throws SandboxError not_found unless it may be woken, permission_denied without the right
  * token, failed_precondition when it does not come to rest, resource_exhausted when too many run.
  */
-export async function wakeSandbox(domain: Domain, knock: WakeRequest): Promise<Endpoint> {
-  const member = domain.members.get(knock.sandboxId);
-  if (member === undefined || !isWakeable(member)) throw notFound();
-  if (!mayWake(domain, member, knock)) {
+export async function wakeSandbox(
+  context: SandboxContext,
+  request: WakeRequest,
+): Promise<Endpoint> {
+  const entry = context.entries.get(request.sandboxId);
+  if (entry === undefined || !isWakeable(entry)) throw notFound();
+  if (!mayWake(context, entry, request)) {
     throw new SandboxError("permission_denied", MESSAGES.wakeRefused);
   }
   let isLate = false;
   const over = new AbortController();
-  const woken = whenSettled(member, async () => {
-    if (!isLate && member.phase === "paused" && isWakeable(member)) {
-      await resumeMember(domain, member, { timeoutSeconds: toSeconds(member), keepsMemory: true });
+  const woken = whenIdle(entry, async () => {
+    if (!isLate && entry.phase === "paused" && isWakeable(entry)) {
+      await resumeEntry(context, entry, { timeoutSeconds: toSeconds(entry), keepsMemory: true });
     }
-    if (member.ending !== undefined || member.run === undefined) throw notFound();
-    return member.run.endpoint;
+    if (entry.ending !== undefined || entry.run === undefined) throw notFound();
+    return entry.run.endpoint;
   });
-  const late = domain.clock.sleep(MAX_WAIT_MS, over.signal).then((): never => {
+  const late = context.clock.sleep(MAX_WAIT_MS, over.signal).then((): never => {
     isLate = true;
     throw new SandboxError("failed_precondition", MESSAGES.stillChanging);
   });
   try {
     return await Promise.race([woken, late]);
   } finally {
-    // Whichever comes second has nobody to tell.
+    // The outcome of the slower one is not used.
     over.abort();
     void Promise.allSettled([woken, late]);
   }
 }
 
 /** Those that traffic may wake now. */
-export function wakeableSandboxes(domain: Domain): WakeableSandbox[] {
-  return [...domain.members.values()]
-    .filter((member) => member.run === undefined && isWakeable(member))
+export function wakeableSandboxes(context: Services & Registry): WakeableSandbox[] {
+  return [...context.entries.values()]
+    .filter((entry) => entry.run === undefined && isWakeable(entry))
     .map(({ record: { sandboxId, isSecured } }) => ({
       sandboxId,
-      accessToken: isSecured ? domain.secrets.accessToken(sandboxId) : undefined,
+      accessToken: isSecured ? context.secrets.accessToken(sandboxId) : undefined,
     }));
 }
 
 /** A boot from disk may take long and run programs anew: that is for its owner to ask for. */
-function isWakeable({ record, ending, phase }: Member): boolean {
+function isWakeable({ record, ending, phase }: SandboxEntry): boolean {
   if (ending !== undefined || !record.resumesOnTraffic) return false;
   return phase !== "paused" || record.hasMemory;
 }
 
 /** Only who could enter the running sandbox may wake it. */
-function mayWake({ secrets }: Domain, { record }: Member, knock: WakeRequest): boolean {
+function mayWake({ secrets }: Services, { record }: SandboxEntry, request: WakeRequest): boolean {
   const { sandboxId, isSecured, isPrivate } = record;
-  if (knock.port === ENVD_PORT) {
-    return !isSecured || isEqual(knock.accessToken, secrets.accessToken(sandboxId));
+  if (request.port === ENVD_PORT) {
+    return !isSecured || isEqual(request.accessToken, secrets.accessToken(sandboxId));
   }
-  return !isPrivate || isEqual(knock.trafficToken, secrets.trafficToken(sandboxId));
+  return !isPrivate || isEqual(request.trafficToken, secrets.trafficToken(sandboxId));
 }
 
 function isEqual(given: string | undefined, expected: string): boolean {
   return given !== undefined && equalSecrets(given, expected);
 }
 
-function toSeconds({ record }: Member): number {
+function toSeconds({ record }: SandboxEntry): number {
   return Math.min(Math.max(record.timeoutSeconds, MIN_WOKEN_SECONDS), MAX_RUN_SECONDS);
 }
 

@@ -3,10 +3,8 @@
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
-import { openLogs } from "./logs.ts";
+import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
-import { inTransaction, isBusy, translate } from "./statement.ts";
-import type { Store } from "./store.ts";
 import {
   openBuilds,
   openKeys,
@@ -14,7 +12,9 @@ import {
   openTemplates,
   openValues,
   openVolumes,
-} from "./tables.ts";
+} from "./state-tables.ts";
+import { inTransaction, isBusy, translate } from "./statement.ts";
+import type { Store } from "./store.ts";
 
 const MEMORY = ":memory:";
 
@@ -85,19 +85,18 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
  */
 function enterWal(database: DatabaseSync): void {
   const untilMs = performance.now() + BUSY_TIMEOUT_MS;
+  // It never changes, so that a wait for it is a synchronous sleep.
+  const cell = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   for (;;) {
     try {
       database.exec("PRAGMA journal_mode = WAL");
       return;
     } catch (error) {
       if (!isBusy(error) || performance.now() > untilMs) throw error;
-      Atomics.wait(pauses, 0, 0, BUSY_PAUSE_MS);
+      Atomics.wait(cell, 0, 0, BUSY_PAUSE_MS);
     }
   }
 }
-
-/** Nobody changes it: to wait for it is to sleep. */
-const pauses = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
 
 /** Takes the steps that are still missing, all in one transaction. */
 function takeSteps(database: DatabaseSync, path: string, steps: readonly string[]): void {

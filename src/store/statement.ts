@@ -1,11 +1,7 @@
-/**
- * Prepared statements and transactions whose faults are ours, and rows that hold one record as JSON:
- * written as text, checked by its schema when read.
- */
+/** Prepared statements and transactions, whose faults are SandboxErrors. */
 
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { diskFullError, SandboxError } from "../common/errors.ts";
-import type { z } from "../common/schema.ts";
 
 export type Row = Readonly<Record<string, SQLOutputValue>>;
 
@@ -53,20 +49,6 @@ export function isBusy(error: unknown): boolean {
 function primaryCode(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("errcode" in error)) return undefined;
   return typeof error.errcode === "number" ? error.errcode & PRIMARY_CODE_MASK : undefined;
-}
-
-/** The record of a row; undefined when there is no row. */
-export function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
-  return row === undefined ? undefined : readRecord(schema, row);
-}
-
-/** The records of many rows, in their order. */
-export function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
-  return rows.map((row) => readRecord(schema, row));
-}
-
-function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
-  return schema.parse(JSON.parse(String(row["record"])));
 }
 
 /** Runs the work as one transaction that begins by taking the right to write. */

@@ -6,7 +6,9 @@
 
 import type { RecordLevel } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
-import { DEFAULT_TEAM } from "./team.ts";
+
+/** The team of a key that names none, and of records that were written before there were teams. */
+export const DEFAULT_TEAM = "local";
 
 const atMs = z.number();
 const stringMap = z.record(z.string(), z.string());

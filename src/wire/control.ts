@@ -86,7 +86,7 @@ export const sandboxSchema = z.object({
   domain: z.string().nullish(),
   /** Ours alone: how strongly it is separated from its host. */
   isolation: z.string().optional(),
-  /** Ours alone: what the detail says too, so that nobody has to ask for that. */
+  /** Ours alone: as in the detail, so that a client need not fetch that. */
   allowInternetAccess: z.boolean().nullish(),
 });
 

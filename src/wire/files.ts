@@ -22,7 +22,7 @@ export type FileRecord = z.infer<typeof fileRecordSchema>;
 
 /** Body of `POST /init`, on the host's own channel only. */
 export const initRequestSchema = z.object({
-  /** Absent: the sandbox is open to whoever reaches it. */
+  /** Absent: the sandbox takes calls without a token. */
   accessToken: z.string().min(1).optional(),
   envVars: z.record(z.string(), z.string()).optional(),
   defaultUser: z.string().optional(),

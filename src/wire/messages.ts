@@ -83,9 +83,9 @@ export interface SandboxCounts {
   readonly maxSandboxes: number;
 }
 
-/** With the figures of the team, and without those of the others. */
-export function tooManySandboxes(figures: SandboxCounts): string {
-  const { own, limit, guaranteed, maxSandboxes } = figures;
+/** With the counts of the team, and without those of the others. */
+export function tooManySandboxes(counts: SandboxCounts): string {
+  const { own, limit, guaranteed, maxSandboxes } = counts;
   const isOwn = own >= limit && limit < maxSandboxes;
   const reached = isOwn ? limit : maxSandboxes;
   const setting = isOwn ? "--max-sandboxes-per-team" : "--max-sandboxes";

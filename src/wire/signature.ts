@@ -12,7 +12,7 @@ export interface SignedFile {
   readonly expiration?: number | undefined;
 }
 
-/** The signature that grants one operation on one path to whoever holds the URL. */
+/** The signature that grants one operation on one path to each holder of the URL. */
 export function signFile(file: SignedFile, token: string): string {
   const parts = [file.path, file.operation, file.username, token];
   if (file.expiration !== undefined) parts.push(String(file.expiration));

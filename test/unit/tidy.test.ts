@@ -70,7 +70,6 @@ const E2B_WORDS =
   /e2b|envd|connectrpc|connect-protocol|connect\+|protobuf|49_?983|\w+\.(?:Process|Filesystem)\/|["`']\/(?:init|rest|files|envs|metrics)\b/gi;
 /** A file in the folder of each container; those of an earlier version are adopted by this name. */
 const KNOWN_TO_ENGINE: ReadonlySet<string> = new Set(['"envd.sock"']);
-
 const IMPORT_PATTERN = /(?:\bfrom\s+|\bimport\s*\(\s*|^import\s+)"([^"]+)"/gm;
 
 interface SourceFile {
@@ -156,6 +155,52 @@ test.for([
 ])("knowledge of E2B is found in an engine: %s", (text) => {
   expect(knowledgeOfE2b({ path: "engine/x.ts", text })).toHaveLength(1);
   expect(knowledgeOfE2b({ path: "envd/x.ts", text })).toEqual([]);
+});
+
+/** The relative imports of each file, types included. */
+function importsOf(files: readonly SourceFile[]): ReadonlyMap<string, readonly string[]> {
+  const paths = new Set(files.map(({ path }) => path));
+  const entries = files.map(({ path, text }) => {
+    const specifiers = [...text.matchAll(IMPORT_PATTERN)].map(([, specifier = ""]) => specifier);
+    const targets = specifiers
+      .filter((specifier) => specifier.startsWith("."))
+      .map((specifier) => relative(SOURCE, resolve(SOURCE, dirname(path), specifier)));
+    return [path, targets.filter((target) => paths.has(target))] as const;
+  });
+  return new Map(entries);
+}
+
+/** The files that reach themselves by their imports. */
+function filesInLoops(files: readonly SourceFile[]): string[] {
+  const imports = importsOf(files);
+  const isInLoop = (start: string) => {
+    const seen = new Set<string>();
+    const open = [...(imports.get(start) ?? [])];
+    for (let path = open.pop(); path !== undefined; path = open.pop()) {
+      if (path === start) return true;
+      if (seen.has(path)) continue;
+      seen.add(path);
+      open.push(...(imports.get(path) ?? []));
+    }
+    return false;
+  };
+  return [...imports.keys()].filter(isInLoop).toSorted();
+}
+
+test("no two files import each other in a loop, types included", async () => {
+  const files = await readSources();
+  expect(files.length).toBeGreaterThan(MIN_FILES);
+  expect(filesInLoops(files)).toEqual([]);
+});
+
+test("a loop is found, types included", () => {
+  const files = [
+    { path: "wire/a.ts", text: 'import type { B } from "./b.ts";' },
+    { path: "wire/b.ts", text: 'import { c } from "./c.ts";' },
+    { path: "wire/c.ts", text: 'const a = await import("./a.ts");' },
+    { path: "wire/d.ts", text: 'import { c } from "./c.ts";' },
+  ];
+  expect(filesInLoops(files)).toEqual(["wire/a.ts", "wire/b.ts", "wire/c.ts"]);
 });
 
 test("every file but generated code begins with a header comment", async () => {

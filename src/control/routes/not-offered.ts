@@ -1,7 +1,6 @@
 /** Operations of the wire that this service does not offer: each answers so, with its name. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { ignored } from "../parameters.ts";
 import { defineRoute, type Route } from "../route.ts";
 
 /** Method, path, and what is not available. A last segment `*` takes any rest. */
@@ -45,10 +44,8 @@ export const notOfferedRoutes: readonly Route[] = ROWS.map(([method, path, subje
   defineRoute({
     method,
     path,
-    auth: "key",
-    params: ignored,
-    query: ignored,
-    body: ignored,
+    replies: {},
+    faults: [501],
     async handle() {
       throw new SandboxError("unimplemented", `not available in this service: ${subject}`);
     },

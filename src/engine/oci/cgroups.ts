@@ -11,7 +11,7 @@ import { readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import type { Usage } from "../engine.ts";
 import { readMounts, type MountEntry } from "../host/mount-table.ts";
-import { openProcessGroup } from "./process-group.ts";
+import { openProcessGroup, type Cgroup } from "./process-group.ts";
 
 /** The folder in every hierarchy in which all our containers lie. */
 const PARENT = "sandbox-mcp";
@@ -31,32 +31,6 @@ export interface CgroupHost {
   readonly legacy: readonly { readonly controllers: readonly string[]; readonly path: string }[];
   /** Whether the kernel counts swap; where it does not, a runtime fails to limit it. */
   readonly hasSwapLimit: boolean;
-}
-
-/** The cgroups of one container, one in each tree. */
-export interface Cgroup {
-  /** As the OCI configuration names it. */
-  readonly path: string;
-  /** Its folder in the unified tree. */
-  readonly unified: string | undefined;
-  /** Makes the folders, so that no other instance can take their parent away. */
-  make(): Promise<void>;
-  /** @throws SandboxError deadline_exceeded when a process does not come to a stop. */
-  freeze(): Promise<void>;
-  thaw(): Promise<void>;
-  isFrozen(): Promise<boolean>;
-  /** Whether any process is left. */
-  isPopulated(): Promise<boolean>;
-  /** Ends every process, frozen or not, and waits until none is left. */
-  kill(): Promise<void>;
-  /** The limit that the kernel holds, in bytes; undefined when there is none. */
-  readMemoryLimit(): Promise<number | undefined>;
-  /** How often the kernel ended a process here for want of memory. */
-  countOutOfMemory(): Promise<number>;
-  /** Processor time in milliseconds and memory in bytes. */
-  readUsage(): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">>;
-  /** Removes the folders; the parent too when it is empty. Idempotent. */
-  remove(): Promise<void>;
 }
 
 /** Finds the trees of this machine; none that would not take orders from us. */

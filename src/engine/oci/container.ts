@@ -9,8 +9,8 @@ import type { HostNetwork, Routers } from "../network/router.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
-import type { Cgroup } from "./cgroups.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
+import type { Cgroup } from "./process-group.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
 
 /** The kernel tells of the end at once where it can, and then this is for what it did not tell. */

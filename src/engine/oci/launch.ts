@@ -24,11 +24,12 @@ import {
 import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "../storage/rootfs.ts";
 import { bindFault } from "./bind-paths.ts";
 import { createBundle, limitSteps } from "./bundle.ts";
-import { hasCgroups, isHybrid, openCgroup, type Cgroup, type CgroupHost } from "./cgroups.ts";
+import { hasCgroups, isHybrid, openCgroup, type CgroupHost } from "./cgroups.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
 import { openContainer } from "./container.ts";
 import { launcherCommand, type LauncherStep } from "./launcher.ts";
+import type { Cgroup } from "./process-group.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./remove-container.ts";
 import type { SeccompCache } from "./seccomp.ts";
 import { readLevel, requireLevel, verifyMounts } from "./verify-container.ts";

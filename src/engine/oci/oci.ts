@@ -17,7 +17,8 @@ import { readRecord, readStartTicks } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
-import { probeMachine, type ProbeOptions, type ProbeResult } from "./probe.ts";
+import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
+import { probeMachine } from "./probe.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
 import { createSeccompCache } from "./seccomp.ts";
 

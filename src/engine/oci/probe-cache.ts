@@ -10,9 +10,27 @@ import { join } from "node:path";
 import { causeCode } from "../../common/errors.ts";
 import { draftOf, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
-import { ISOLATION_LEVELS } from "../engine.ts";
+import type { DaemonSources } from "../daemon/daemon.ts";
+import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import type { ProbeOptions, ProbeResult } from "./probe.ts";
+import type { RuntimeChoice } from "./launch.ts";
+
+export interface ProbeOptions {
+  readonly home: string;
+  /** `auto`, the name of a runtime, or its path. */
+  readonly runtime: string;
+  readonly daemon: DaemonSources;
+  /** Why an ordinary user has no namespace for containers. */
+  readonly namespaceFault: string | undefined;
+  /** A weaker machine is not used. */
+  readonly requireLevel: IsolationLevel;
+}
+
+export interface ProbeResult {
+  readonly report: EngineReport;
+  /** Undefined when nothing passed. */
+  readonly choice: RuntimeChoice | undefined;
+}
 
 /** A change of what the probe looks at makes older results void. */
 const PROBE_VERSION = 3;

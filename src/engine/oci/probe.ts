@@ -7,12 +7,11 @@ import { join } from "node:path";
 import { withDeadline } from "../../common/clock.ts";
 import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
-import { prepareDaemon, type DaemonSources } from "../daemon/daemon.ts";
+import { prepareDaemon } from "../daemon/daemon.ts";
 import {
   ISOLATION_LEVELS,
   type Container,
   type EngineCheck,
-  type EngineReport,
   type IsolationLevel,
 } from "../engine.ts";
 import { holdLock } from "../host/lock.ts";
@@ -22,7 +21,14 @@ import { createBlankDisks } from "../storage/disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
-import { findCandidates, probeKey, readProbe, writeProbe } from "./probe-cache.ts";
+import {
+  findCandidates,
+  probeKey,
+  readProbe,
+  writeProbe,
+  type ProbeOptions,
+  type ProbeResult,
+} from "./probe-cache.ts";
 import { checkRequirements, INSTALL } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
@@ -32,22 +38,6 @@ const PROBE_MEMORY_MB = 64;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
 const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
-export interface ProbeOptions {
-  readonly home: string;
-  /** `auto`, the name of a runtime, or its path. */
-  readonly runtime: string;
-  readonly daemon: DaemonSources;
-  /** Why an ordinary user has no namespace for containers. */
-  readonly namespaceFault: string | undefined;
-  /** A weaker machine is not used. */
-  readonly requireLevel: IsolationLevel;
-}
-
-export interface ProbeResult {
-  readonly report: EngineReport;
-  /** Undefined when nothing passed. */
-  readonly choice: RuntimeChoice | undefined;
-}
 
 /**
  * Looks at this machine. A success is remembered in the home until the machine, its kernel or the

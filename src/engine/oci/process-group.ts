@@ -10,8 +10,33 @@ import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile } from "../../common/files.ts";
 import type { Usage } from "../engine.ts";
-import type { Cgroup } from "./cgroups.ts";
 import { readRecord, readStat } from "./container-record.ts";
+
+/** The cgroups of one container, one in each tree. */
+export interface Cgroup {
+  /** As the OCI configuration names it. */
+  readonly path: string;
+  /** Its folder in the unified tree. */
+  readonly unified: string | undefined;
+  /** Makes the folders, so that no other instance can take their parent away. */
+  make(): Promise<void>;
+  /** @throws SandboxError deadline_exceeded when a process does not come to a stop. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
+  isFrozen(): Promise<boolean>;
+  /** Whether any process is left. */
+  isPopulated(): Promise<boolean>;
+  /** Ends every process, frozen or not, and waits until none is left. */
+  kill(): Promise<void>;
+  /** The limit that the kernel holds, in bytes; undefined when there is none. */
+  readMemoryLimit(): Promise<number | undefined>;
+  /** How often the kernel ended a process here for want of memory. */
+  countOutOfMemory(): Promise<number>;
+  /** Processor time in milliseconds and memory in bytes. */
+  readUsage(): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">>;
+  /** Removes the folders; the parent too when it is empty. Idempotent. */
+  remove(): Promise<void>;
+}
 
 const TIMEOUT_MS = 5_000;
 const POLL_MS = 2;

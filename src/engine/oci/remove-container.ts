@@ -9,8 +9,8 @@ import { releaseIds } from "../host/id-ranges.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import type { Routers } from "../network/router.ts";
 import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
-import type { Cgroup } from "./cgroups.ts";
 import { PROCESS_NAME, RECORD_NAME } from "./container-record.ts";
+import type { Cgroup } from "./process-group.ts";
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {

@@ -11,8 +11,8 @@ import { step } from "../../common/steps.ts";
 import { RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
-import type { Cgroup } from "../oci/cgroups.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import type { Cgroup } from "../oci/process-group.ts";
 import { DISK_NAMES, STACKS } from "./disk.ts";
 import { TREES } from "./layers.ts";
 

@@ -1,7 +1,7 @@
 /** The metadata filter, as three encodings leave it after the first is removed. */
 
 import { expect, test } from "vitest";
-import { parseMetadataFilter } from "../../../src/control/metadata-filter.ts";
+import { parseMetadataFilter } from "../../../src/control/routes/sandbox-lists.ts";
 
 function parse(query: string): Record<string, string> {
   const filter = new URLSearchParams(query).get("metadata") ?? undefined;

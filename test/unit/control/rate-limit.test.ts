@@ -1,7 +1,7 @@
 /** A key that makes sandboxes in a loop is slowed down, and no other key is. */
 
 import { expect, test } from "vitest";
-import { createRateLimit } from "../../../src/control/rate-limit.ts";
+import { createRateLimit } from "../../../src/control/access.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
 test("a burst passes, then as many as time gives back", async () => {

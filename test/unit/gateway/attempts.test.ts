@@ -1,7 +1,7 @@
 /** Wrong signatures of an address are counted and slowed; right ones come through in their turn. */
 
 import { expect, test } from "vitest";
-import { createSignatureAttempts, toNetwork } from "../../../src/gateway/signature-attempts.ts";
+import { createSignatureAttempts, toNetwork } from "../../../src/gateway/signed-file-url.ts";
 import { tellCells } from "../../support/cells.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";

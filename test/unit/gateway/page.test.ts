@@ -1,7 +1,7 @@
 /** Who is shown a page instead of JSON, and that a page is only text. */
 
 import { expect, test } from "vitest";
-import { toErrorPage, wantsErrorPage } from "../../../src/gateway/error-page.ts";
+import { toErrorPage, wantsErrorPage } from "../../../src/gateway/refusal.ts";
 
 const FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
 const SHOWN = { "user-agent": FIREFOX, accept: "text/html,application/xhtml+xml,*/*;q=0.8" };

@@ -1,7 +1,7 @@
 /** Paths of the daemon that only the host may call, in every spelling. */
 
 import { expect, test } from "vitest";
-import { findReservedPath } from "../../../src/gateway/reserved-path.ts";
+import { findReservedPath } from "../../../src/gateway/authorize.ts";
 
 test.for([
   { target: "/init", expected: "/init" },

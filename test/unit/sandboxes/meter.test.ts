@@ -21,10 +21,10 @@ function setUp() {
     },
   };
   const record = { sandboxId: "ia", limits: { cpus: 2, memoryMb: 512, diskMb: 1, pids: 1 } };
-  const member = { container, record, run: {} };
-  const members = new Map([["ia", member]]);
-  const meter = startUsageMeter({ clock, log: createSilentLog(), members });
-  return { clock, meter, members, member, looks: () => looks };
+  const entry = { container, record, run: {} };
+  const entries = new Map([["ia", entry]]);
+  const meter = startUsageMeter({ clock, log: createSilentLog(), entries });
+  return { clock, meter, entries, entry, looks: () => looks };
 }
 
 test("a sandbox that runs is measured every 5 s", async () => {
@@ -49,13 +49,13 @@ test("a sandbox that runs is measured every 5 s", async () => {
 });
 
 test("nothing is looked at while nothing runs", async () => {
-  const { clock, meter, member, looks } = setUp();
+  const { clock, meter, entry, looks } = setUp();
   meter.note();
   await clock.advance(SECOND);
-  Object.assign(member, { run: undefined });
+  Object.assign(entry, { run: undefined });
   await clock.advance(HOUR);
   expect(looks()).toBe(1);
-  Object.assign(member, { run: {} });
+  Object.assign(entry, { run: {} });
   meter.note();
   await clock.advance(SECOND);
   expect(looks()).toBe(2);
@@ -63,7 +63,7 @@ test("nothing is looked at while nothing runs", async () => {
 });
 
 test("old samples thin out, and long ranges are told in long steps", async () => {
-  const { clock, meter, members } = setUp();
+  const { clock, meter, entries } = setUp();
   meter.note();
   await clock.advance(3 * HOUR);
   const whole = meter.read("ia", ALL);
@@ -71,7 +71,7 @@ test("old samples thin out, and long ranges are told in long steps", async () =>
   expect(whole.length).toBeLessThan(400);
   const lastMinute = { startMs: 3 * HOUR - 60 * SECOND, endMs: undefined };
   expect(meter.read("ia", lastMinute).length).toBeGreaterThanOrEqual(12);
-  members.clear();
+  entries.clear();
   meter.forget("ia");
   expect(meter.read("ia", ALL)).toEqual([]);
   await meter[Symbol.asyncDispose]();

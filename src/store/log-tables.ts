@@ -61,7 +61,7 @@ export function openLogs(database: DatabaseSync): LogTable {
     book.bytes += bytes;
   }
 
-  /** Makes room for what was added; returns the time of the newest line that had to go. */
+  /** Drops the oldest lines beyond the bounds; returns the time of the newest line that had to go. */
   function makeRoom(sandboxId: string, book: Book): number | undefined {
     let goneMs: number | undefined;
     while (book.lines > MAX_SANDBOX_LOG_LINES || book.bytes > MAX_SANDBOX_LOG_BYTES) {

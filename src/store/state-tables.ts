@@ -1,22 +1,23 @@
-/** The tables of the durable database, one function each. Keys are kept as hashes only. */
+/** The tables of the state database. A row holds its record as JSON, checked by its schema when read. */
 
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
-import { prepare, toRecord, toRecords } from "./statement.ts";
+import type { z } from "../common/schema.ts";
+import { prepare, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
-  type BuildTable,
+  DEFAULT_TEAM,
   keyRecordSchema,
-  type KeyTable,
   sandboxRecordSchema,
-  type SandboxTable,
   templateRecordSchema,
+  volumeRecordSchema,
+  type BuildTable,
+  type KeyTable,
+  type SandboxTable,
   type TemplateTable,
   type ValueTable,
-  volumeRecordSchema,
   type VolumeTable,
 } from "./store.ts";
-import { DEFAULT_TEAM } from "./team.ts";
 
 export function openSandboxes(database: DatabaseSync): SandboxTable {
   const select = prepare(database, "SELECT record FROM sandboxes WHERE sandbox_id = ?");
@@ -76,6 +77,7 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
   };
 }
 
+/** Builds, and the tags that name them. */
 export function openBuilds(database: DatabaseSync): BuildTable {
   const select = prepare(database, "SELECT record FROM builds WHERE build_id = ?");
   const selectTemplate = prepare(
@@ -173,6 +175,7 @@ function toKey(team: string, name: string): string {
   return team === DEFAULT_TEAM ? name : `${team}/${name}`;
 }
 
+/** API keys, as hashes only. */
 export function openKeys(database: DatabaseSync): KeyTable {
   const insert = prepare(
     database,
@@ -198,6 +201,7 @@ export function openKeys(database: DatabaseSync): KeyTable {
   };
 }
 
+/** Single values by name. */
 export function openValues(database: DatabaseSync): ValueTable {
   const select = prepare(database, "SELECT value FROM facts WHERE name = ?");
   const upsert = prepare(
@@ -213,4 +217,18 @@ export function openValues(database: DatabaseSync): ValueTable {
       upsert.run(name, value);
     },
   };
+}
+
+/** The record of a row; undefined when there is no row. */
+function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
+  return row === undefined ? undefined : readRecord(schema, row);
+}
+
+/** The records of many rows, in their order. */
+function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
+  return rows.map((row) => readRecord(schema, row));
+}
+
+function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
+  return schema.parse(JSON.parse(String(row["record"])));
 }

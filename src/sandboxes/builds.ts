@@ -1,0 +1,137 @@
+/** Builds made from a sandbox's writable layer, and those that only forks start from. */
+
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { step } from "../common/steps.ts";
+import type { Layer } from "../engine/engine.ts";
+import type { BuildRecord, Store } from "../store/store.ts";
+import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
+import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { countBuiltIn, toLayers, removeLayers, unnamedFolders } from "./layer-folders.ts";
+import { cleanUpOrRetry } from "./retry-cleanup.ts";
+
+/**
+ * Each snapshot of a snapshot adds a layer, which makes every look for a name that is not there
+ * longer; a mount takes 128. One that would be longer than this becomes one layer upon the template.
+ */
+const MAX_LAYERS = 24;
+
+/**
+ * Writes a build of what the sandbox holds now. `commit` gets it ready, makes it known and returns
+ * what the caller wants; after a fault nothing of it is left.
+ * @throws SandboxError resource_exhausted when the disk is too full.
+ */
+export async function writeBuild<T>(
+  context: Services & Tenant & Folders,
+  entry: SandboxEntry,
+  plan: { readonly templateId: string; commit(build: BuildRecord): T },
+): Promise<T> {
+  const { store, clock } = context;
+  await requireDiskSpace(context.layersDirectory);
+  const parent = store.builds.get(entry.record.buildId);
+  if (parent === undefined) {
+    throw new SandboxError("internal", `build ${entry.record.buildId} is gone`);
+  }
+  const startedAtMs = clock.now();
+  const buildId = randomUUID();
+  const intent: BuildRecord = {
+    ...parent,
+    buildId,
+    templateId: plan.templateId,
+    owner: context.owner,
+    status: "building",
+    sourceSandboxId: entry.record.sandboxId,
+    createdAtMs: startedAtMs,
+    updatedAtMs: startedAtMs,
+    finishedAtMs: null,
+    limits: entry.record.limits,
+  };
+  store.builds.put(intent);
+  const directory = join(context.layersDirectory, buildId);
+  try {
+    await step("snapshot.intent");
+    const layers = await writeLayers(context, entry, { parent, directory });
+    const nowMs = clock.now();
+    const build = { ...intent, layers, updatedAtMs: nowMs, finishedAtMs: nowMs };
+    return plan.commit({ ...build, status: "ready" });
+  } catch (error) {
+    const fault = await toDiskFault(error, context.layersDirectory);
+    await cleanUpOrRetry(context, `layer ${buildId}`, async () => {
+      for (const path of [directory, topOf(directory)]) {
+        await removeTree(path);
+      }
+      store.builds.remove(buildId);
+    });
+    throw toSandboxError(fault, "snapshot");
+  }
+}
+
+/** Where the newest layer lies until it has become one with those below it. */
+function topOf(directory: string): string {
+  return `${directory}.top`;
+}
+
+/** The layers of the parent and a new one in `directory`, or that one alone upon the template. */
+async function writeLayers(
+  context: Services & Tenant & Folders,
+  { container }: SandboxEntry,
+  plan: { readonly parent: BuildRecord; readonly directory: string },
+): Promise<BuildRecord["layers"]> {
+  const { parent, directory } = plan;
+  const toStored = (layer: Layer) => context.templates.toStored(layer);
+  if (parent.layers.length < MAX_LAYERS) {
+    return [...parent.layers, toStored(await container.snapshot(directory))];
+  }
+  const top = await container.snapshot(topOf(directory));
+  await step("squash.begun");
+  const kept = countBuiltIn(parent);
+  const layers = [...toLayers(context.layersDirectory, parent), top];
+  const squashed = await context.engine.squash(layers, kept, directory);
+  await removeTree(topOf(directory));
+  await step("squash.done");
+  return [...parent.layers.slice(0, kept), toStored(squashed)];
+}
+
+/** Another instance may still be starting the forks of a build this young. */
+const MIN_AGE_MS = 10 * 60_000;
+
+/** Forgets a build if only forks stood on it and none is left; any other one stays. */
+export async function releaseForkBuild(
+  context: Services & Folders & Registry,
+  buildId: string,
+): Promise<void> {
+  const { store, layersDirectory, activeForkBuilds: forking } = context;
+  if (forking.has(buildId)) return;
+  const build = store.builds.get(buildId);
+  if (build === undefined) return;
+  const folders = store.transaction(() => forget(store, build));
+  await cleanUpOrRetry(context, `layers of ${buildId}`, () =>
+    removeLayers(layersDirectory, folders),
+  );
+}
+
+/** Forgets what forks of dead instances left; their layers are orphans then. */
+export function forgetForkBuilds(store: Store, nowMs: number): void {
+  for (const build of store.builds.all()) {
+    if ((build.finishedAtMs ?? nowMs) > nowMs - MIN_AGE_MS) continue;
+    store.transaction(() => forget(store, build));
+  }
+}
+
+/** As `forgetForkBuilds`, for an instance that starts or is gone: none of its forks is under way. */
+export function forgetOwnForkBuilds(store: Store, owner: string): void {
+  for (const build of store.builds.all()) {
+    if (build.owner === owner) store.transaction(() => forget(store, build));
+  }
+}
+
+/** Returns the folders that nothing names any more. */
+function forget(store: Store, build: BuildRecord): string[] {
+  const { buildId, templateId, status } = build;
+  if (status !== "ready" || store.templates.get(templateId) !== undefined) return [];
+  if (store.sandboxes.countOfBuild(buildId) > 0) return [];
+  store.builds.remove(buildId);
+  return unnamedFolders(store, [build]);
+}

@@ -1,0 +1,88 @@
+/**
+ * What operations on sandboxes work with, in parts: each operation names the parts that it needs.
+ */
+
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
+import type { SandboxRecord, Store } from "../store/store.ts";
+import type { Transition } from "../wire/messages.ts";
+import type { LogBook } from "./log-book.ts";
+import type { CleanupRetries } from "./retry-cleanup.ts";
+import type { Run } from "./run.ts";
+import type { Secrets } from "./secrets.ts";
+import type { TeamQuota } from "./team-quota.ts";
+import type { Templates } from "./templates.ts";
+import type { UsageMeter } from "./usage-meter.ts";
+
+/** The modules and handles below the registry. */
+export interface Services extends CleanupRetries {
+  readonly engine: Engine;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly secrets: Secrets;
+  /** Fires when the registry closes. */
+  readonly closing: AbortSignal;
+}
+
+/** On whose behalf an operation runs. */
+export interface Tenant {
+  /** Another team's sandboxes, templates and volumes are not found. */
+  readonly team: string;
+  /** The name under which rows and folders belong to this instance. */
+  readonly owner: string;
+  /** As the team sees them. */
+  readonly templates: Templates;
+}
+
+/** Absolute paths. */
+export interface Folders {
+  /** Folder of the containers' folders. */
+  readonly directory: string;
+  /** Folder of template and snapshot layers. */
+  readonly layersDirectory: string;
+  readonly volumesDirectory: string;
+}
+
+/** What is recorded about sandboxes over time. */
+export interface History {
+  readonly logBook: LogBook;
+  readonly meter: UsageMeter;
+}
+
+/** The sandboxes of this instance. */
+export interface Registry {
+  readonly entries: Map<string, SandboxEntry>;
+  /** Tells that an expiry may now be nearer than before. */
+  rescheduleExpiry(): void;
+  /** When a request last looked up a running sandbox, in Unix milliseconds. */
+  readonly lastUse: { atMs: number };
+  /** Builds whose forks are being started: they are not released meanwhile. */
+  readonly activeForkBuilds: Set<string>;
+}
+
+/** How many sandboxes there may be, and how large each one. */
+export interface Limits {
+  readonly limits: ContainerLimits;
+  /** Sandboxes at once, the paused ones included: they keep their memory. */
+  readonly maxSandboxes: number;
+  /** Who may have one more, for all teams. */
+  readonly quota: TeamQuota;
+}
+
+export type SandboxContext = Services & Tenant & Folders & History & Registry & Limits;
+
+/** A sandbox of this instance. Its fields change only inside `changeState` and `endMember`. */
+export interface SandboxEntry {
+  readonly container: Container;
+  record: SandboxRecord;
+  phase: "running" | "paused" | Transition;
+  /** Settles, without a fault, when the change under way is over. */
+  change: Promise<void> | undefined;
+  /** Set once its end was decided; it is then gone for everyone but those who wait for the end. */
+  ending: Promise<void> | undefined;
+  run: Run | undefined;
+  /** Reads the daemon's log; undefined until it was first needed. */
+  follower: Disposable | undefined;
+}

@@ -1,0 +1,76 @@
+/** Ends sandboxes on request, and ends or pauses them at their timeout. */
+
+import { SandboxError } from "../common/errors.ts";
+import { sandboxMissing } from "../wire/messages.ts";
+import type {
+  SandboxContext,
+  SandboxEntry,
+  Registry,
+  Services,
+  Folders,
+  History,
+} from "./context.ts";
+import { pauseEntry } from "./pause-sandbox.ts";
+import { findEntry, endEntry } from "./registry.ts";
+
+/**
+ * Ends it and resolves when nothing of it is left; it is gone for others at once.
+ * @throws SandboxError not_found when there is none.
+ */
+export async function killSandbox(context: SandboxContext, sandboxId: string): Promise<void> {
+  const entry = findEntry(context, sandboxId);
+  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  if (entry.ending === undefined) context.logBook.note(entry.record, "Killing sandbox");
+  await endEntry(context, entry, "request");
+}
+
+/** The nearest expiry; undefined when nothing expires. */
+export function nextExpiry(context: Registry): number | undefined {
+  return expiringEntries(context).reduce<number | undefined>(
+    (nearest, { record }) => Math.min(nearest ?? Infinity, record.endAtMs),
+    undefined,
+  );
+}
+
+/** Ends or pauses whatever is due; none of it is due any more when this returns. */
+export function expireDue(context: Services & Folders & History & Registry): void {
+  const nowMs = context.clock.now();
+  for (const entry of expiringEntries(context)) {
+    // Its faults are logged inside.
+    if (entry.record.endAtMs <= nowMs) void expireEntry(context, entry);
+  }
+}
+
+/** Running entries: those that have an expiry which is not being acted on already. */
+function expiringEntries(context: Registry): SandboxEntry[] {
+  return [...context.entries.values()].filter(
+    ({ phase, ending }) => phase === "running" && ending === undefined,
+  );
+}
+
+async function expireEntry(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+): Promise<void> {
+  const { sandboxId, pausesAtTimeout, keepsMemory } = entry.record;
+  try {
+    if (pausesAtTimeout) await pauseEntry(context, entry, { reason: "timeout", keepsMemory });
+    else await endEntry(context, entry, "timeout");
+  } catch (error) {
+    context.log.error({ op: "sandbox.expire", sandboxId, err: error }, "expiry failed");
+    // A sandbox that cannot be paused must not outlive its time.
+    if (pausesAtTimeout) await endAfterFault(context, entry);
+  }
+}
+
+async function endAfterFault(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+): Promise<void> {
+  try {
+    await endEntry(context, entry, "timeout");
+  } catch (error) {
+    const { sandboxId } = entry.record;
+    context.log.error({ op: "sandbox.end", sandboxId, err: error }, "end failed");
+  }
+}
