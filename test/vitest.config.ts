@@ -2,21 +2,59 @@
 
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { TIMED_FILES } from "./support/timed-files.ts";
 
-function level(name: string, testTimeout: number, parallel: boolean) {
+interface Level {
+  readonly name: string;
+  readonly testTimeout: number;
+  readonly globalSetup?: string[];
+}
+
+function level({ name, testTimeout, globalSetup = [] }: Level) {
   return {
     test: {
       name,
       include: [`test/${name}/**/*.test.ts`],
       testTimeout,
       hookTimeout: testTimeout,
+      globalSetup,
       // The runner's own choice leaves one core free: on a machine with two, half of it.
-      ...(parallel ? { maxWorkers: availableParallelism() } : { fileParallelism: false }),
+      maxWorkers: availableParallelism(),
       // A machine under load is slow, not wrong: what is waited for has time to come.
       expect: { poll: { timeout: 10_000 } },
     },
   };
 }
+
+/** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
+const MAX_SERVICES = Math.min(2, availableParallelism());
+
+/** A level in two parts: its files, and one after the other those that measure times. */
+function levelOfServices(wanted: Level) {
+  const { test } = level(wanted);
+  const own = (file: string) => file.startsWith(`test/${wanted.name}/`);
+  return [
+    {
+      test: {
+        ...test,
+        exclude: [...TIMED_FILES],
+        maxWorkers: MAX_SERVICES,
+        // A group has one number of workers; files that run one by one come after all groups.
+        sequence: { groupOrder: 1 },
+      },
+    },
+    {
+      test: {
+        ...test,
+        name: `${wanted.name}-timed`,
+        include: TIMED_FILES.filter(own),
+        ...ONE_BY_ONE,
+      },
+    },
+  ];
+}
+
+const ONE_BY_ONE = { maxWorkers: 1, fileParallelism: false } as const;
 
 /**
  * What the whole run of `npm run security` takes of other levels: who may enter, faults, ends, and
@@ -38,25 +76,26 @@ const BESIDES = [
   "test/unit/listener/dispatch.test.ts",
   "test/unit/log-calls.test.ts",
 ];
-const security = level("security", 120_000, false).test;
+const SECURITY: Level = {
+  name: "security",
+  testTimeout: 120_000,
+  globalSetup: ["test/support/whole-run.ts"],
+};
+
+/** One project, one file after the other: its report tells figures of all of them. */
+function wholeSecurity() {
+  const { test } = level(SECURITY);
+  return [{ test: { ...test, include: [...test.include, ...BESIDES], ...ONE_BY_ONE } }];
+}
 
 export default defineConfig({
   test: {
     projects: [
-      level("unit", 10_000, true),
-      level("contract", 20_000, true),
-      level("integration", 30_000, true),
-      level("e2e", 120_000, false),
-      {
-        test: {
-          ...security,
-          include: [
-            ...security.include,
-            ...(process.env["SECURITY_RUN"] === "whole" ? BESIDES : []),
-          ],
-          globalSetup: ["test/support/whole-run.ts"],
-        },
-      },
+      level({ name: "unit", testTimeout: 10_000 }),
+      level({ name: "contract", testTimeout: 20_000 }),
+      level({ name: "integration", testTimeout: 30_000 }),
+      ...levelOfServices({ name: "e2e", testTimeout: 120_000 }),
+      ...(process.env["SECURITY_RUN"] === "whole" ? wholeSecurity() : levelOfServices(SECURITY)),
     ],
     coverage: { provider: "v8", include: ["src/**"], exclude: ["src/gen/**"] },
   },

@@ -15,7 +15,7 @@ import type { Pool } from "./pool.ts";
 import { addEntry, followEntry } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import type { Reservation } from "./team-quota.ts";
-import { checkTimeout, expiryAfter } from "./timeout.ts";
+import { checkTimeout, expiryOfRun } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
 
 export type CreateContext = SandboxContext & { readonly pool: Pick<Pool, "take"> };
@@ -217,7 +217,7 @@ const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
 /** The sandbox runs: from here on it is found again after a crash. */
 function commitStart(context: Services, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
   const startedAtMs = context.clock.now();
-  const endAtMs = expiryAfter(context, plan.options.timeoutSeconds, startedAtMs);
+  const endAtMs = expiryOfRun(plan.options.timeoutSeconds, startedAtMs);
   const record: SandboxRecord = { ...intent, state: "running", startedAtMs, endAtMs };
   context.store.transaction(() => {
     context.store.sandboxes.put(record);

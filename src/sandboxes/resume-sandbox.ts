@@ -28,7 +28,7 @@ import {
   requireBuild,
 } from "./registry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
-import { checkTimeout, expiryAfter } from "./timeout.ts";
+import { checkTimeout, expiryAfter, expiryOfRun } from "./timeout.ts";
 
 export interface ResumeOptions {
   readonly timeoutSeconds: number;
@@ -188,7 +188,7 @@ function toRunning(
   return {
     state: "running",
     startedAtMs,
-    endAtMs: expiryAfter(context, options.timeoutSeconds, startedAtMs),
+    endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
     pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
   };
 }

@@ -22,6 +22,11 @@ export function checkTimeout(seconds: number): void {
   }
 }
 
+/** The expiry of a run that starts at this reading of the clock, cut at the longest run. */
+export function expiryOfRun(seconds: number, startedAtMs: number): number {
+  return startedAtMs + Math.min(seconds * 1000, MAX_RUN_MS);
+}
+
 /** The expiry `seconds` from now, cut at the longest run. */
 export function expiryAfter(context: Services, seconds: number, startedAtMs: number): number {
   return Math.min(context.clock.now() + seconds * 1000, startedAtMs + MAX_RUN_MS);

@@ -1,16 +1,19 @@
 /** The demo: the main job of the product, step by step, by an independent MCP client. */
 
 import { isDeepStrictEqual } from "node:util";
-import { takeCensus } from "../support/census.ts";
+import { leftOver, takeCensus } from "../support/census.ts";
+import { openTestHome } from "../support/home.ts";
 import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
 import { mainJob } from "./main-job.ts";
 import { createSteps } from "./steps.ts";
 
 const before = await takeCensus();
+// The machine's own home is also that of whoever uses the product on it.
+const home = await openTestHome();
 const steps = createSteps();
 let client: TestClient | undefined;
 await steps.run("start the server over stdio", async () => {
-  client = await startMcpClient(["--toolsets", "all"]);
+  client = await startMcpClient(["--home", home.path, "--toolsets", "all"]);
 });
 if (client !== undefined) {
   const connected = client;
@@ -18,12 +21,9 @@ if (client !== undefined) {
   await steps.run("end the session", async () => connected[Symbol.asyncDispose]());
 }
 await steps.run("nothing is left on the machine", async () => {
-  const after = await takeCensus();
+  await home[Symbol.asyncDispose]();
+  const after = await takeCensus(home.path);
   if (isDeepStrictEqual(after, before)) return;
-  const known = new Set(Object.values(before).flat());
-  const left = Object.values(after)
-    .flat()
-    .filter((entry) => !known.has(entry));
-  throw new Error(`left: ${left.join(", ")}`);
+  throw new Error(`left: ${leftOver(before, after).join(", ")}`);
 });
 process.exitCode = steps.report();

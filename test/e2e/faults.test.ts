@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await serve[Symbol.asyncDispose]();
-  assert.deepEqual(await takeCensus(), before);
+  assert.deepEqual(await takeCensus(serve.home), before);
 });
 
 /** The first process of a sandbox, as the host counts. */

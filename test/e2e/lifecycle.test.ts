@@ -18,7 +18,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await serve[Symbol.asyncDispose]();
-  assert.deepEqual(await takeCensus(), before);
+  assert.deepEqual(await takeCensus(serve.home), before);
 });
 
 test("forks have the files of the source at that moment, not its processes", async () => {

@@ -122,7 +122,7 @@ test("a server is killed while its process writes; the next one reads on, and ma
   ]);
   await first[Symbol.asyncDispose]();
   await second[Symbol.asyncDispose]();
-  const { sockets } = await takeCensus({ home: join(serve.home, "spool") });
+  const { sockets } = await takeCensus(join(serve.home, "spool"));
   expect(sockets).toEqual([]);
   expect(await readdir(join(serve.home, "spool"))).toEqual(["local"]);
 });

@@ -80,7 +80,7 @@ test("a service that was killed finds its sandboxes again, each in its state", a
     .toMatch(/not found/);
   await Promise.all([found.kill(), resumed.kill(), booted.kill()]);
   await program[Symbol.asyncDispose]();
-  const { processes, mounts, loopDevices, sockets } = await takeCensus({ home: home.path });
+  const { processes, mounts, loopDevices, sockets } = await takeCensus(home.path);
   expect({ processes, mounts, loopDevices, sockets }).toEqual({
     processes: [],
     mounts: [],

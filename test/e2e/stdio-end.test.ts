@@ -45,7 +45,7 @@ test.for<{ name: string; end: (session: Session) => void }>([
   expect(performance.now() - startedAt).toBeLessThan(END_LIMIT_MS);
   expect(raw.strays).toEqual([]);
   await home[Symbol.asyncDispose]();
-  expect(await takeCensus()).toEqual(before);
+  expect(await takeCensus(home.path)).toEqual(before);
 });
 
 test("R1 a vanished parent ends the server although its pipes stay open", async () => {
@@ -77,7 +77,7 @@ test("R1 a vanished parent ends the server although its pipes stay open", async 
   stdin.destroy();
   stdout.destroy();
   await home[Symbol.asyncDispose]();
-  expect(await takeCensus()).toEqual(before);
+  expect(await takeCensus(home.path)).toEqual(before);
 });
 
 test("R1 stdin that ends before the first message ends the server", async () => {
@@ -108,5 +108,5 @@ test("R1 gc removes what a killed server left, and only that", async () => {
   living.child.stdin.end();
   await living.exited();
   await home[Symbol.asyncDispose]();
-  expect(await takeCensus()).toEqual(before);
+  expect(await takeCensus(home.path)).toEqual(before);
 });

@@ -24,7 +24,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await sandbox.kill();
   await serve[Symbol.asyncDispose]();
-  assert.deepEqual(await takeCensus(), before);
+  assert.deepEqual(await takeCensus(serve.home), before);
 });
 
 const SIZE = { cols: 80, rows: 24 };

@@ -1,6 +1,7 @@
 /** Paused sandboxes that traffic brings back, and whom they stay closed to. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createSystemClock } from "../../src/common/clock.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { signFile } from "../../src/wire/signature.ts";
 import { startEchoServer, type EchoServer } from "../support/echo.ts";
@@ -97,6 +98,26 @@ test.for([
   await service.enter(sandbox, withToken(sandbox));
   const { startedAtMs, endAtMs } = service.embedded.sandboxes.get(sandbox.sandboxID);
   expect((endAtMs - startedAtMs) / 1000).toBe(expected);
+});
+
+test("start and expiry of a run are of one reading of the clock", async () => {
+  const system = createSystemClock();
+  let readings = 0;
+  const now = () => system.now() + (readings += 1);
+  await using later = await startTestService({ clock: { ...system, now } });
+  const { sandboxID } = await later.create({ timeout: 30 });
+  const lifeMs = () => {
+    const { startedAtMs, endAtMs } = later.embedded.sandboxes.get(sandboxID);
+    return endAtMs - startedAtMs;
+  };
+  expect(lifeMs()).toBe(30_000);
+  await later.embedded.sandboxes.pause(sandboxID, true);
+  await later.call({
+    method: "POST",
+    path: `/sandboxes/${sandboxID}/connect`,
+    body: { timeout: 60 },
+  });
+  expect(lifeMs()).toBe(60_000);
 });
 
 test("a request during the pause waits for its end", async () => {

@@ -70,7 +70,7 @@ async function lookAt(home: FaultHome, ids: readonly string[]): Promise<Bystande
     ids.map(async (id) => {
       const { state = "", endAt = "" } = listed.find(({ sandboxID }) => sandboxID === id) ?? {};
       // Without memory it has no processes.
-      return { id, state, endAt, processes: await processesOf(id) };
+      return { id, state, endAt, processes: await processesOf(home.path, id) };
     }),
   );
 }

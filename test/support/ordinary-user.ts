@@ -30,10 +30,10 @@ export interface OrdinaryUser extends AsyncDisposable {
 export async function openOrdinaryUser(options: { readonly ids: boolean }): Promise<OrdinaryUser> {
   const name = `smcp${randomBytes(4).toString("hex")}`;
   const home = await mkdtemp(join(tmpdir(), "smcp-user-"));
-  await run("useradd", ["--home-dir", home, "--no-create-home", "--shell", "/bin/sh", name]);
-  if (!options.ids) {
-    await run("sed", ["-i", `/^${name}:/d`, "/etc/subuid", "/etc/subgid"]);
-  }
+  // Taken out of the files afterwards, they could take what another run adds meanwhile with them.
+  const noIds = ["-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0"];
+  const flags = ["--home-dir", home, "--no-create-home", "--shell", "/bin/sh"];
+  await run("useradd", [...(options.ids ? [] : noIds), ...flags, name]);
   const uid = Number((await run("id", ["-u", name])).stdout);
   const gid = Number((await run("id", ["-g", name])).stdout);
   const idBase = findRange(await readFile("/etc/subuid", "utf8"), [name]);

@@ -62,7 +62,7 @@ export function useSdkServe(flags: readonly string[] = []): Omit<SdkServe, keyof
   });
   afterAll(async () => {
     await started?.[Symbol.asyncDispose]();
-    assert.deepEqual(await takeCensus(), before);
+    assert.deepEqual(await takeCensus(started?.serve.home), before);
   });
   const current = () => {
     assert(started !== undefined, "a service is there only while tests run");

@@ -107,7 +107,7 @@ export async function soak(serve: MeasuredServe, options: SoakOptions): Promise<
 
 async function takeHoldings({ program, home }: TestServe): Promise<Holdings> {
   const { pid } = program.child;
-  const census = await takeCensus({ home });
+  const census = await takeCensus(home);
   return {
     descriptors: (await readdir(`/proc/${pid}/fd`)).length,
     mounts: (await readFile(`/proc/${pid}/mountinfo`, "utf8")).split("\n").length,

@@ -92,7 +92,7 @@ async function readTruth(
 
 /** Whether a sandbox waits, frozen, to be taken. */
 export async function hasPooled(home: string): Promise<boolean> {
-  const { cgroups } = await takeCensus({ home });
+  const { cgroups } = await takeCensus(home);
   const pooled = readStore(home).rows.filter(({ state }) => state === "pooled");
   const paths = cgroups.filter((path) =>
     pooled.some(({ sandboxId }) => basename(path) === sandboxId),
@@ -140,7 +140,7 @@ function checkIntegrity(database: DatabaseSync): string {
 }
 
 async function lookAround(home: string, before: Census): Promise<Omit<Truth, "integrity">> {
-  const census = await takeCensus({ home });
+  const census = await takeCensus(home);
   const cgroups = census.cgroups.filter((path) => !before.cgroups.includes(path));
   const ids = [...new Set(cgroups.map((path) => basename(path)))].toSorted();
   const inside = await populatedOf(cgroups);
@@ -178,9 +178,9 @@ async function populatedOf(cgroups: readonly string[]): Promise<ReadonlySet<stri
   return found;
 }
 
-/** The processes of a sandbox, as the host counts, with the time at which each one began. */
-export async function processesOf(sandboxId: string): Promise<readonly string[]> {
-  const census = await takeCensus();
+/** The processes of a home's sandbox, as the host counts, with the time at which each one began. */
+export async function processesOf(home: string, sandboxId: string): Promise<readonly string[]> {
+  const census = await takeCensus(home);
   const path = census.cgroups.find((candidate) => basename(candidate) === sandboxId);
   if (path === undefined) return [];
   const pids = (await readFile(join(path, "cgroup.procs"), "utf8")).trim().split("\n");

@@ -5,11 +5,11 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
-import { availableParallelism, release } from "node:os";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { availableParallelism, release, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual, promisify } from "node:util";
-import { takeCensus, type Census } from "./census.ts";
+import { leftOver, takeCensus, type Census } from "./census.ts";
 import { startOciHost } from "./oci-host.ts";
 import { attackedRuntimes, installedRuntimes, IS_WHOLE_RUN } from "./runtimes.ts";
 
@@ -35,13 +35,33 @@ export interface Facts {
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
   if (!IS_WHOLE_RUN) return undefined;
   const facts = { ...(await describeCode()), ...(await describeMachine()) };
-  const before = await takeCensus();
+  const homes = await makeHomesFolder();
+  const before = await look(homes);
   return async () => {
-    const after = await takeCensus();
+    const after = await look(homes);
     const isCensusEqual = isDeepStrictEqual(after, before);
     await writeFacts({ ...facts, isCensusEqual });
-    assert.deepEqual(after, before, `the run left something: ${leftOver(before, after)}`);
+    assert.deepEqual(
+      after,
+      before,
+      `the run left something: ${leftOver(before, after).join("; ")}`,
+    );
+    await rm(homes, { recursive: true, force: true });
   };
+}
+
+/** Where every home and folder of this run lies; workers take over the environment. */
+async function makeHomesFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "run-"));
+  // Accounts without any rights have homes below it.
+  await chmod(folder, 0o711);
+  process.env["TMPDIR"] = folder;
+  return folder;
+}
+
+/** A folder that a test left holds nothing of a sandbox. */
+async function look(homes: string): Promise<Census> {
+  return { ...(await takeCensus(homes)), folders: [] };
 }
 
 async function describeCode(): Promise<Pick<Facts, "commit" | "isCommitted">> {
@@ -73,12 +93,4 @@ async function describeMachine(): Promise<Omit<Facts, "commit" | "isCommitted" |
 async function writeFacts(facts: Facts): Promise<void> {
   await mkdir(FOLDER, { recursive: true });
   await writeFile(join(FOLDER, "facts.json"), JSON.stringify(facts, undefined, 2));
-}
-
-function leftOver(before: Census, after: Census): string {
-  const known = new Set(Object.values(before).flat());
-  return Object.values(after)
-    .flat()
-    .filter((entry: string) => !known.has(entry))
-    .join("; ");
 }

@@ -172,18 +172,17 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
   });
 
   test("nothing is left after the end, however often it is asked for", async () => {
-    const scope = { home: host.home, idPrefix: host.idPrefix };
-    const before = await takeCensus(scope);
+    const before = await takeCensus(host.home);
     const container = await host.create({ layers: base });
     await initDaemon(container);
     await container.pause();
-    const during = await takeCensus(scope);
+    const during = await takeCensus(host.home);
     expect(during.processes.length).toBeGreaterThan(0);
     expect(during.loopDevices).toHaveLength(1);
     await container[Symbol.asyncDispose]();
     await container[Symbol.asyncDispose]();
     expect(await container.exit).toEqual({ reason: "killed" });
-    expect(await takeCensus(scope)).toEqual(before);
+    expect(await takeCensus(host.home)).toEqual(before);
   });
 
   test("a later process finds the container, and one that is gone it does not", async () => {
@@ -199,8 +198,7 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
   });
 
   test("another process removes it by its folder and id, and what is not ours stays", async () => {
-    const scope = { home: host.home, idPrefix: host.idPrefix };
-    const before = await takeCensus(scope);
+    const before = await takeCensus(host.home);
     const container = await host.create();
     const directory = host.directoryOf(container.id);
     await container.pause();
@@ -212,30 +210,28 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     await rm(join(directory, "foreign"));
     await host.engine.remove(container.id, directory);
     await host.engine.remove(container.id, directory);
-    expect(await takeCensus(scope)).toEqual(before);
+    expect(await takeCensus(host.home)).toEqual(before);
   });
 
   test("a template whose /dev leads out of it is refused before a runtime sees it", async () => {
-    const scope = { home: host.home, idPrefix: host.idPrefix };
-    const before = await takeCensus(scope);
+    const before = await takeCensus(host.home);
     await using decoy = await makeTempFolder();
     await using layer = await makeTempFolder();
     await symlink(decoy.path, join(layer.path, "dev"));
     const refused = host.create({ layers: [{ root: layer.path }] });
     await expect(refused).rejects.toMatchObject({ code: "invalid_argument" });
     expect(await readdir(decoy.path)).toEqual([]);
-    expect(await takeCensus(scope)).toEqual(before);
+    expect(await takeCensus(host.home)).toEqual(before);
   });
 
   test("a start that is canceled leaves nothing", async () => {
-    const scope = { home: host.home, idPrefix: host.idPrefix };
-    const before = await takeCensus(scope);
+    const before = await takeCensus(host.home);
     for (const afterMs of [0, 5, 10, 15, 20, 25, 30, 35, 40, 50]) {
       const signal = AbortSignal.timeout(afterMs);
       const container = await host.create({ layers: base, signal }).catch(() => undefined);
       await container?.[Symbol.asyncDispose]();
     }
-    expect(await takeCensus(scope)).toEqual(before);
+    expect(await takeCensus(host.home)).toEqual(before);
   });
 
   test("a root without any file is enough for the daemon", async () => {

@@ -250,10 +250,7 @@ test("E52 a service ends beside a stopped daemon, and gc takes its sandbox away"
   expect(performance.now() - startedMs).toBeLessThan(OWN_LIMIT_MS + GRACE_MS);
   await using gc = startProgram(["gc", "--home", serve.home]);
   expect(await gc.exited()).toBe(0);
-  const { processes, mounts, idClaims } = await takeCensus({
-    home: serve.home,
-    idPrefix: sandbox.sandboxId,
-  });
+  const { processes, mounts, idClaims } = await takeCensus(serve.home);
   expect({ processes, mounts, idClaims }).toEqual({ processes: [], mounts: [], idClaims: [] });
 });
 

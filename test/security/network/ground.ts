@@ -169,6 +169,9 @@ async function routerOf(home: string): Promise<string> {
 
 async function routersOf(home: string): Promise<string[]> {
   const slots = (await readdir(ROUTERS)).filter((name) => /^\d+$/.test(name));
-  const owners = await Promise.all(slots.map(async (slot) => readlink(join(ROUTERS, slot))));
+  const owners = await Promise.all(
+    // Another service's may go between the two looks.
+    slots.map(async (slot) => readlink(join(ROUTERS, slot)).catch(() => "")),
+  );
   return slots.filter((_slot, index) => owners[index]?.startsWith(`${home}/`));
 }

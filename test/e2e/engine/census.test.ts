@@ -1,0 +1,29 @@
+/** What a census of one home counts, and what of others on the same machine it does not. */
+
+import { expect, test } from "vitest";
+import { takeCensus } from "../../support/census.ts";
+import { startOciHost } from "../../support/oci-host.ts";
+
+test("a census counts a home's own traces, and those of another home never", async () => {
+  await using own = await startOciHost("auto");
+  await using other = await startOciHost("auto");
+  const container = await own.create();
+  const before = await takeCensus(own.home);
+  const bystander = await other.create();
+  const [ours, theirs] = [await takeCensus(own.home), await takeCensus(other.home)];
+  expect(ours).toEqual(before);
+  for (const [census, { id }] of [
+    [ours, container],
+    [theirs, bystander],
+  ] as const) {
+    expect(census.processes.length).toBeGreaterThan(0);
+    expect(census.networks).toHaveLength(1);
+    expect(census.loopDevices).toHaveLength(1);
+    expect(census.idClaims).toEqual([expect.stringContaining(id)]);
+    expect(census.mounts).toEqual([expect.stringContaining(id)]);
+    expect(census.cgroups.filter((path) => path.endsWith(`/${id}`)).length).toBeGreaterThan(0);
+  }
+  expect(theirs.cgroups.filter((path) => ours.cgroups.includes(path))).toEqual([]);
+  await bystander[Symbol.asyncDispose]();
+  expect(await takeCensus(other.home)).toMatchObject({ processes: [], loopDevices: [] });
+});

@@ -1,0 +1,46 @@
+/** A test of the levels e2e and security that compares a duration with a bound runs alone. */
+
+import { readdir, readFile } from "node:fs/promises";
+import { dirname, join, matchesGlob, relative, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { TIMED_FILES } from "../support/timed-files.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+/** They bound a wait or a run, or stamp for a report: no test compares what they read. */
+const UNCOMPARED = ["demo/steps", "support/fault-home", "support/fuzz", "support/step-listener"];
+
+test("who reads the timer runs alone", async () => {
+  const files = [...(await listTests("e2e")), ...(await listTests("security"))];
+  const timed = files.filter((file) => TIMED_FILES.some((pattern) => matchesGlob(file, pattern)));
+  expect(timed.length).toBeGreaterThan(10);
+  const late: string[] = [];
+  for (const file of files.filter((one) => !timed.includes(one))) {
+    if (await readsTimer(file, new Set())) late.push(file);
+  }
+  expect(late).toEqual([]);
+});
+
+test("every pattern names a file", async () => {
+  const files = [...(await listTests("e2e")), ...(await listTests("security"))];
+  const idle = TIMED_FILES.filter((pattern) => !files.some((file) => matchesGlob(file, pattern)));
+  expect(idle).toEqual([]);
+});
+
+async function listTests(level: string): Promise<string[]> {
+  const names = await readdir(join(ROOT, "test", level), { recursive: true });
+  return names.filter((name) => name.endsWith(".test.ts")).map((name) => `test/${level}/${name}`);
+}
+
+/** Whether a file, or one of the tests' own that it imports, reads it. */
+async function readsTimer(file: string, seen: Set<string>): Promise<boolean> {
+  if (seen.has(file) || !file.startsWith("test/")) return false;
+  seen.add(file);
+  const text = await readFile(join(ROOT, file), "utf8");
+  const isCompared = !UNCOMPARED.some((name) => file === `test/${name}.ts`);
+  if (isCompared && text.includes("performance.now(")) return true;
+  for (const [, path = ""] of text.matchAll(/ from "(\.[^"]+\.ts)"/g)) {
+    const target = relative(ROOT, resolve(ROOT, dirname(file), path));
+    if (await readsTimer(target, seen)) return true;
+  }
+  return false;
+}
