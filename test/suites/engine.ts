@@ -7,7 +7,6 @@ import type { Container, ContainerSpec, Engine } from "../../src/engine/engine.t
 import { initDaemon, runInside } from "../support/run-inside.ts";
 
 const LIMIT_MS = 30_000;
-const DAEMON_PORT = 49_983;
 const HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /** An engine in a home of its own; its end removes every container that a test left. */
@@ -99,7 +98,7 @@ function describeSockets(host: () => EngineHost): void {
     expect(await health(container)).toMatch(/^HTTP\/1\.1 204 /);
     await container.pause();
     await container.pause();
-    const socket = await container.dial(DAEMON_PORT, AbortSignal.timeout(LIMIT_MS));
+    const socket = await container.dialPublic(AbortSignal.timeout(LIMIT_MS));
     socket.write(HEALTH);
     const reply = text(socket);
     const silence = new Promise((resolve) => setTimeout(resolve, 200, "silent"));
@@ -142,7 +141,7 @@ async function createOpen(host: EngineHost): Promise<Container> {
 }
 
 async function health(container: Container): Promise<string> {
-  const socket = await container.dial(DAEMON_PORT, AbortSignal.timeout(LIMIT_MS));
+  const socket = await container.dialPublic(AbortSignal.timeout(LIMIT_MS));
   socket.write(HEALTH);
   return text(socket);
 }
