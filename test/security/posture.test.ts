@@ -203,7 +203,7 @@ function isProgram({ command }: ProcessPosture): boolean {
 }
 
 function isDaemon(command: string): boolean {
-  return command.includes("/run/sandbox-mcp/node") && /\/envd\.\w+$/.test(command);
+  return command.includes("/run/sandbox-mcp/node") && command.endsWith("/daemon.compiled");
 }
 
 async function posturesOf(id: string): Promise<ProcessPosture[]> {

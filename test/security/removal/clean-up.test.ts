@@ -23,6 +23,8 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const run = promisify(execFile);
 const CASES = IS_WHOLE_RUN ? 1_000 : 60;
+/** Each case reclaims a home twice, a lock and some twenty removals each time. */
+const CASES_TIMEOUT_MS = 10 * 60_000;
 /** Enough for a path that is longer than 4,096 bytes. */
 const LEVELS = IS_WHOLE_RUN ? 3_200 : 800;
 const ROUTERS = "/run/sandbox-mcp/routers";
@@ -40,34 +42,38 @@ test("E45 a volume with a deep tree is gone when its removal is answered", async
   expect(await readdir(volumes)).toEqual([]);
 });
 
-test("E45 whichever things fail, all others are removed, and each failure is told", async (context) => {
-  const seed = chooseSeed();
-  for (let count = 0; count < CASES; count += 1) {
-    await using home = await makeTempFolder();
-    using store = openStore({ path: ":memory:" });
-    const random = createRandom(seed + count);
-    const failures: CleanUpFailure[] = [];
-    const { stuck, engine, expected } = await makeLeftovers(home.path, random);
-    const onFailure = (failure: CleanUpFailure) => void failures.push(failure);
-    const options: ReclaimOptions = {
-      engine,
-      store,
-      home: home.path,
-      self: undefined,
-      takesKept: true,
-      onFailure,
-    };
-    await reclaim(options);
-    const told = failures.map(({ name }) => name).toSorted();
-    const left = await namesLeft(home.path);
-    expect({ seed: seed + count, told, left }).toEqual({ seed: seed + count, ...expected });
-    stuck.clear();
-    failures.length = 0;
-    await reclaim(options);
-    expect({ failures, left: await namesLeft(home.path) }).toEqual({ failures: [], left: [] });
-  }
-  tellCells(context, CASES);
-});
+test(
+  "E45 whichever things fail, all others are removed, and each failure is told",
+  { timeout: CASES_TIMEOUT_MS },
+  async (context) => {
+    const seed = chooseSeed();
+    for (let count = 0; count < CASES; count += 1) {
+      await using home = await makeTempFolder();
+      using store = openStore({ path: ":memory:" });
+      const random = createRandom(seed + count);
+      const failures: CleanUpFailure[] = [];
+      const { stuck, engine, expected } = await makeLeftovers(home.path, random);
+      const onFailure = (failure: CleanUpFailure) => void failures.push(failure);
+      const options: ReclaimOptions = {
+        engine,
+        store,
+        home: home.path,
+        self: undefined,
+        takesKept: true,
+        onFailure,
+      };
+      await reclaim(options);
+      const told = failures.map(({ name }) => name).toSorted();
+      const left = await namesLeft(home.path);
+      expect({ seed: seed + count, told, left }).toEqual({ seed: seed + count, ...expected });
+      stuck.clear();
+      failures.length = 0;
+      await reclaim(options);
+      expect({ failures, left: await namesLeft(home.path) }).toEqual({ failures: [], left: [] });
+    }
+    tellCells(context, CASES);
+  },
+);
 
 test.runIf(process.getuid?.() === 0)(
   "E45 gc removes all that it can, names the rest and ends with 75",
