@@ -61,6 +61,7 @@ export async function renewAccess(
   if (options.user === undefined) throw error;
   // The token is unchanged, so the daemon refused the user.
   throw new SandboxError("invalid_argument", `no user ${options.user} in ${source.sandboxId}`, {
+    hint: "Leave user out for the default user, or use root.",
     cause: error,
   });
 }

@@ -62,8 +62,10 @@ export function pathHints(path: string, suggest: Suggest): Hints {
 
 /** Hints for an operation on a process. */
 export function processHints(suggest: Suggest): Hints {
-  const run = suggest("run_process", "Run it again with run_process.");
-  return { not_found: sentences(["It ended and its output is no longer kept.", run]) };
+  const list = suggest("list_processes", "Call list_processes to see what runs.");
+  const gone =
+    "No process of this id runs: there never was one, or it ended more than 15 minutes ago.";
+  return { not_found: sentences([gone, list || suggest("run_process", "Use run_process.")]) };
 }
 
 /** The directory that holds a path, as a caller would write it. */

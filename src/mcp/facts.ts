@@ -28,6 +28,34 @@ export function expiryField(
   return atMs === undefined ? {} : { expires_at: new Date(atMs).toISOString() };
 }
 
+/** The rest of its life, as a field of a record. */
+export function lifeField(
+  context: ExpirySource,
+  sandboxId: string,
+): { readonly time_to_live_seconds?: number } {
+  const atMs = context.service.expiresAtMs(sandboxId);
+  return atMs === undefined ? {} : { time_to_live_seconds: secondsUntil(atMs, context) };
+}
+
+/** What a sandbox can use, as fields of a record. */
+export function sizeFields(detail: {
+  readonly cpuCount: number;
+  readonly memoryMB: number;
+  readonly diskSizeMB: number;
+}) {
+  return { cpus: detail.cpuCount, memory_mb: detail.memoryMB, disk_mb: detail.diskSizeMB };
+}
+
+/** What its programs can reach, in one word. */
+export function networkWord(
+  isAllowed: boolean,
+  network: { readonly allowOut?: unknown; readonly denyOut?: unknown } | undefined,
+): "internet" | "filtered" | "none" {
+  if (!isAllowed) return "none";
+  const isFiltered = network?.allowOut !== undefined || network?.denyOut !== undefined;
+  return isFiltered ? "filtered" : "internet";
+}
+
 /** A warning about a sandbox that ends soon; undefined for any other. */
 export function timeLeft(
   context: ExpirySource & Pick<ToolContext, "suggest">,

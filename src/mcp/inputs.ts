@@ -1,5 +1,6 @@
 /** Fields that several tools share. Each call makes a schema of its own: schemas are listed flat. */
 
+import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { checkPairs, type PairBounds } from "../wire/bounds.ts";
 
@@ -13,6 +14,24 @@ export function sandboxIdInput() {
     .max(128)
     .regex(/^[a-z0-9]+(-[a-z0-9]+)?$/)
     .describe("Id of the sandbox, from create_sandbox.");
+}
+
+const BASE64_PATTERN = /^[A-Za-z0-9+/]*={0,2}$/;
+
+/**
+ * Content as bytes.
+ * @throws SandboxError invalid_argument for text that is not base64 though it should be.
+ */
+export function decodeContent(field: string, text: string, encoding: "utf8" | "base64"): Buffer {
+  if (encoding === "base64") {
+    const plain = text.replaceAll(/\s/g, "");
+    // A last group of one character stands for no whole byte.
+    if (!BASE64_PATTERN.test(plain) || plain.replace(/=+$/, "").length % 4 === 1) {
+      const hint = "Encode it again, or send it as it is with encoding=utf8.";
+      throw new SandboxError("invalid_argument", `${field} is not base64`, { hint });
+    }
+  }
+  return Buffer.from(text, encoding);
 }
 
 /** A path is never empty: on the wire an empty one would mean the home directory. */

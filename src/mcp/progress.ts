@@ -1,10 +1,9 @@
-/** Progress notifications about a running process: its last line, at most once a second. */
+/** Progress notifications about a running process: its new output, at most once a second. */
 
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
-import { oneLine, sliceText } from "../common/untrusted-text.ts";
-import { cleanTerminal } from "../output/text.ts";
+import { cleanOutput, formatBytes } from "../output/text.ts";
 
 /** Sends one notification; the numbers of one request must increase. */
 export type SendProgress = (progress: number, message: string) => Promise<void>;
@@ -20,21 +19,28 @@ export interface ProgressOptions {
 const INTERVAL_MS = 1_000;
 /** Hosts give up on a silent call after half a minute at the earliest. */
 const HEARTBEAT_MS = 10_000;
-const MAX_MESSAGE_CHARACTERS = 200;
-/** Of an unfinished line only the newest part is kept. */
-const MAX_PENDING_CHARACTERS = 4_096;
+/** Of one message, its marks included. */
+const MAX_MESSAGE_BYTES = 4_096;
+/** What is left for output beside `output: ` and a mark. */
+const MAX_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 128;
+/** A terminal code at the end that is not whole yet, or a return whose line feed may follow. */
+const UNFINISHED_PATTERN = new RegExp(
+  `(?:${String.fromCodePoint(0x1b)}(?:\\[[0-?]{0,32}[ -/]{0,8})?|\\r)$`,
+);
 
-/** The progress of one call. Lines can be dropped; the result has them. */
+/** The progress of one call. Older output can be cut, and says so; the result has it. */
 export class Progress implements AsyncDisposable {
   readonly #options: ProgressOptions;
   readonly #decoders = { stdout: new StringDecoder("utf8"), stderr: new StringDecoder("utf8") };
-  readonly #pending: Record<OutputStream, string> = { stdout: "", stderr: "" };
+  /** Not sent yet, the newest part of both streams in order of arrival. */
+  #pending = "";
+  /** Bytes that came before `#pending` and will not be sent. */
+  #omittedBytes = 0;
   readonly #stop = new AbortController();
   readonly #ticking: Promise<void>;
   #bytes = 0;
   #heartbeats = 0;
   #sentAtMs: number;
-  #line: string | undefined;
   #isSending = false;
 
   constructor(options: ProgressOptions) {
@@ -48,15 +54,23 @@ export class Progress implements AsyncDisposable {
     this.#emit(`started pid ${pid}`);
   }
 
-  /** Counts output and keeps its last line. */
+  /** Takes new output; of what no message can hold only the newest part is kept. */
   output(stream: OutputStream, bytes: Uint8Array): void {
     this.#bytes += bytes.length;
     if (this.#options.send === undefined) return;
-    const text = this.#pending[stream] + this.#decoders[stream].write(Buffer.from(bytes));
-    const lines = text.split("\n");
-    this.#pending[stream] = (lines.at(-1) ?? "").slice(-MAX_PENDING_CHARACTERS);
-    this.#line = lastLine(lines) ?? this.#line;
+    const skipped = Math.max(0, bytes.length - MAX_MESSAGE_BYTES);
+    const decoder = this.#decoders[stream];
+    if (skipped > 0) this.#omit(decoder.end().length);
+    const newest = Buffer.from(bytes).subarray(skipped);
+    const joined = this.#pending + decoder.write(skipped > 0 ? fromCharacter(newest) : newest);
+    this.#pending = joined.slice(-MAX_MESSAGE_BYTES);
+    const cut = joined.slice(0, joined.length - this.#pending.length);
+    this.#omit(skipped + Buffer.byteLength(cut, "utf8"));
     if (this.#options.clock.now() - this.#sentAtMs >= INTERVAL_MS) this.#flush();
+  }
+
+  #omit(bytes: number): void {
+    this.#omittedBytes += bytes;
   }
 
   /** Ends it: nothing is sent after the reply. */
@@ -80,19 +94,36 @@ export class Progress implements AsyncDisposable {
   }
 
   #flush(): void {
-    if (this.#line !== undefined) {
-      this.#emit(this.#line);
+    if (this.#isSending) return;
+    const message = this.#takeOutput();
+    if (message !== undefined) {
+      this.#emit(message);
     } else if (this.#options.clock.now() - this.#sentAtMs >= HEARTBEAT_MS) {
       this.#heartbeats += 1;
       this.#emit("still running");
     }
   }
 
+  /** The new output as a message; undefined while there is none that can be seen. */
+  #takeOutput(): string | undefined {
+    const unfinished = UNFINISHED_PATTERN.exec(this.#pending)?.[0] ?? "";
+    const raw = this.#pending.slice(0, this.#pending.length - unfinished.length);
+    const { text, overwritten } = cleanOutput(raw);
+    const clean = text.replace(/\s+$/, "");
+    if (clean === "") return undefined;
+    const bytes = Buffer.from(clean, "utf8");
+    const shown = fromCharacter(bytes.subarray(Math.max(0, bytes.length - MAX_OUTPUT_BYTES)));
+    const omitted = this.#omittedBytes + overwritten.bytes + bytes.length - shown.length;
+    this.#pending = unfinished;
+    this.#omittedBytes = 0;
+    const mark = omitted > 0 ? `[… ${formatBytes(omitted)} of older output omitted …]\n` : "";
+    return `output: ${mark}${shown.toString("utf8")}`;
+  }
+
   #emit(message: string): void {
     const { send, clock } = this.#options;
     // Dropped while the host has not taken the last message.
     if (send === undefined || this.#isSending || this.#stop.signal.aborted) return;
-    this.#line = undefined;
     this.#sentAtMs = clock.now();
     this.#isSending = true;
     // `#send` never rejects.
@@ -110,10 +141,8 @@ export class Progress implements AsyncDisposable {
   }
 }
 
-/** The last line that is not empty, as a message. */
-function lastLine(lines: readonly string[]): string | undefined {
-  const line = lines.findLast((text) => text.trim() !== "");
-  if (line === undefined) return undefined;
-  const clean = cleanTerminal(line).trim();
-  return clean === "" ? undefined : `output: ${sliceText(oneLine(clean), MAX_MESSAGE_CHARACTERS)}`;
+/** Bytes without the rest of a character whose beginning was cut off. */
+function fromCharacter(bytes: Buffer): Buffer {
+  const first = bytes.subarray(0, 4).findIndex((byte) => (byte & 0xc0) !== 0x80);
+  return bytes.subarray(Math.max(0, first));
 }

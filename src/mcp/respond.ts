@@ -9,23 +9,18 @@ export interface Reply<Fields = Record<string, unknown>> {
   readonly text: string;
   readonly fields?: Fields;
   readonly image?: { readonly base64: string; readonly mimeType: string };
-  /** A resource that the text names, for hosts that can open one. */
-  readonly link?: ResourceLink;
   /** The operation failed; the text is its partial result. */
   readonly error?: SandboxError;
 }
 
-export interface ResourceLink {
-  readonly uri: string;
-  readonly name: string;
-}
-
-/** What the protocol carries. */
+/**
+ * What the protocol carries. No `resource_link` blocks: adapters of several model providers refuse
+ * a result that has one, so a resource is named by its URI in the text.
+ */
 export interface CallReply {
   readonly content: (
     | { readonly type: "text"; readonly text: string }
     | { readonly type: "image"; readonly data: string; readonly mimeType: string }
-    | ({ readonly type: "resource_link"; readonly mimeType: string } & ResourceLink)
   )[];
   readonly structuredContent?: Record<string, unknown>;
   readonly isError?: true;
@@ -67,24 +62,14 @@ export function imageReply(
   return { ...textReply(facts), image };
 }
 
-export interface CallForm {
-  /** Structured only for tools that promise it. */
-  readonly isRecord: boolean;
-  /** Whether the host knows links to resources, which came in a later revision. */
-  readonly knowsLinks: boolean;
-}
-
-/** A reply in the protocol's form. */
-export function toCallReply(reply: Reply, form: CallForm): CallReply {
-  const { image, link } = reply;
+/** A reply in the protocol's form; structured only for tools that promise it. */
+export function toCallReply(reply: Reply, isRecord: boolean): CallReply {
+  const { image } = reply;
   const content: CallReply["content"] = [{ type: "text", text: reply.text }];
   if (image !== undefined) {
     content.push({ type: "image", data: image.base64, mimeType: image.mimeType });
   }
-  if (link !== undefined && form.knowsLinks) {
-    content.push({ type: "resource_link", mimeType: "text/plain", ...link });
-  }
-  return { content, ...(form.isRecord && { structuredContent: { ...reply.fields } }) };
+  return { content, ...(isRecord && { structuredContent: { ...reply.fields } }) };
 }
 
 /** Whether the message of an error is shown; that of internal faults is only logged. */

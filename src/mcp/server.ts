@@ -5,11 +5,13 @@ import { SandboxError, errorText } from "../common/errors.ts";
 import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { acceptArguments } from "./arguments.ts";
 import { explain, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
 import { readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
+import { reword } from "./reword.ts";
 import type { McpState } from "./state.ts";
 import { listedOutput, type Suggest, type Tool, type ToolContext } from "./tool.ts";
 
@@ -87,27 +89,16 @@ export function createMcpServer(options: McpServerOptions): McpServer {
 function registerTool(server: McpServer, tool: Tool, options: McpServerOptions): void {
   const { name, title, description, input, annotations } = tool;
   const output = listedOutput(tool);
-  const config = { title, description, inputSchema: toListedSchema(input), annotations };
+  const config = { title, description, inputSchema: acceptArguments(input), annotations };
   const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
-    callTool({ tool, knowsLinks: knowsLinks(server, options) }, input_, toContext(ctx, options));
+    callTool(tool, input_, toContext(ctx, options));
   if (output === undefined) server.registerTool(name, config, call);
   else server.registerTool(name, { ...config, outputSchema: toListedSchema(output) }, call);
 }
 
-/** Links to resources came with this revision; hosts of an older one refuse what they do not know. */
-const FIRST_WITH_LINKS = "2025-06-18";
-
-function knowsLinks({ server }: McpServer, { era }: McpServerOptions): boolean {
-  if (era === "modern") return true;
-  // The older era has no other source for it.
-  // oxlint-disable-next-line typescript/no-deprecated
-  const revision = server.getNegotiatedProtocolVersion();
-  return revision !== undefined && revision >= FIRST_WITH_LINKS;
-}
-
 /** Runs a tool; every failure becomes a reply, and every call one line of the log. */
 async function callTool(
-  { tool, knowsLinks: isLinked }: { readonly tool: Tool; readonly knowsLinks: boolean },
+  tool: Tool,
   input: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallReply> {
@@ -128,8 +119,7 @@ async function callTool(
     if (reply.error === undefined) {
       finish("ok");
       const note = noteFor(context, sandboxId ?? madeBy(reply));
-      const form = { isRecord: tool.output !== undefined, knowsLinks: isLinked };
-      return toCallReply(withTimeLeft(reply, note), form);
+      return toCallReply(withTimeLeft(reply, note), tool.output !== undefined);
     }
     finish("error", reply.error);
     const explained = await explain(reply.error, sandboxId, context);
@@ -154,7 +144,7 @@ function madeBy({ fields }: Reply): string | undefined {
 
 /** What a handler threw, as SandboxError; any other error is an internal fault. */
 function toFailure(error: unknown, signal: AbortSignal): SandboxError {
-  if (error instanceof SandboxError) return error;
+  if (error instanceof SandboxError) return reword(error);
   if (signal.aborted)
     return new SandboxError("canceled", "the call was cancelled", { cause: error });
   return new SandboxError("internal", `unexpected: ${errorText(error)}`, { cause: error });

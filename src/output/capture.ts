@@ -59,6 +59,8 @@ export class Capture implements ProcessView {
   readonly isAttached: boolean;
   readonly output: ProcessOutput;
   readonly listeners = new Set<OutputListener>();
+  /** Whether this server sent it SIGKILL, so that its end by that signal needs no other cause. */
+  isKillSent = false;
   #state: ProcessState = { kind: "running" };
   #endedAtMs: number | undefined;
   #waiters: (() => void)[] = [];

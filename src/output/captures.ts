@@ -107,6 +107,7 @@ export class Captures implements AsyncDisposable {
     const deadline = AbortSignal.any([signal, timeLimit(clock, GRACE_MS, signal)]);
     await capture.ended(deadline);
     if (capture.state.kind === "running" && !signal.aborted) {
+      capture.isKillSent = true;
       await this.#signal(capture.sandbox, capture.pid, "SIGKILL");
     }
   }

@@ -5,7 +5,7 @@
 
 import { randomBytes } from "node:crypto";
 import { oneLine } from "../common/untrusted-text.ts";
-import { cleanTerminal } from "./text.ts";
+import { cleanOutput, formatBytes } from "./text.ts";
 
 /** A piece of a quotation: untrusted text, or a note of this server. */
 export type QuotedPart = string | { readonly note: string };
@@ -82,15 +82,25 @@ export function withoutNotes<T extends Uint8Array>(bytes: T): T | Buffer {
 /** The untrusted text and the notes of an output. */
 export function toParts(bytes: Buffer): QuotedPart[] {
   const parts: QuotedPart[] = [];
+  const hidden = { count: 0, bytes: 0 };
   for (let start = 0; start < bytes.length;) {
     const note = bytes.indexOf(NOTE_BYTE, start);
     const dataEnd = note === -1 ? bytes.length : note;
-    if (dataEnd > start) parts.push(cleanTerminal(bytes.toString("utf8", start, dataEnd)));
+    if (dataEnd > start) {
+      const { text, overwritten } = cleanOutput(bytes.toString("utf8", start, dataEnd));
+      parts.push(text);
+      hidden.count += overwritten.count;
+      hidden.bytes += overwritten.bytes;
+    }
     if (note === -1) break;
     const newline = bytes.indexOf(NEWLINE, note);
     const noteEnd = newline === -1 ? bytes.length : newline;
     parts.push({ note: bytes.toString("utf8", note + 1, noteEnd) });
     start = noteEnd + 1;
+  }
+  if (hidden.count > 0) {
+    const size = formatBytes(hidden.bytes);
+    parts.push({ note: `[… ${hidden.count} texts that a \\r overwrote are not shown: ${size} …]` });
   }
   return parts;
 }

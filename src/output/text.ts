@@ -17,17 +17,37 @@ const ANSI_PATTERN = new RegExp(
   "g",
 );
 
-/** Output of a program as a terminal would show it; unsafe characters are escaped. */
-export function cleanTerminal(text: string): string {
-  return escapeUnsafe(collapseReturns(text.replaceAll(ANSI_PATTERN, "")));
+/** Output of a program as a screen shows it. */
+export interface Cleaned {
+  readonly text: string;
+  /** Texts that a carriage return overwrote, as progress bars do, and their size. */
+  readonly overwritten: { readonly count: number; readonly bytes: number };
 }
 
-/** Keeps the last text of a line that was overwritten, as progress bars do. */
-function collapseReturns(text: string): string {
-  if (!text.includes("\r")) return text;
-  const lines = text.replaceAll("\r\n", "\n").split("\n");
-  return lines.map((line) => line.split("\r").findLast((part) => part !== "") ?? "").join("\n");
+/** Output as a screen shows it, with deceptive characters escaped. */
+export function cleanTerminal(text: string): string {
+  return cleanOutput(text).text;
 }
+
+/** The same, with what the screen no longer shows counted. */
+export function cleanOutput(raw: string): Cleaned {
+  const text = raw.replaceAll(ANSI_PATTERN, "");
+  if (!text.includes("\r")) return { text: escapeUnsafe(text), overwritten: NOTHING };
+  const overwritten = { ...NOTHING };
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
+  const shown = lines.map((line) => {
+    if (!line.includes("\r")) return line;
+    const texts = line.split("\r").filter((part) => part !== "");
+    for (const part of texts.slice(0, -1)) {
+      overwritten.count += 1;
+      overwritten.bytes += Buffer.byteLength(part, "utf8");
+    }
+    return texts.at(-1) ?? "";
+  });
+  return { text: escapeUnsafe(shown.join("\n")), overwritten };
+}
+
+const NOTHING = { count: 0, bytes: 0 };
 
 const NEWLINE = 0x0a;
 

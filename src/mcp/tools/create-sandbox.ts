@@ -3,9 +3,9 @@
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
-import type { SandboxBody } from "../../wire/control.ts";
+import type { SandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { freeHint, withHints } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
+import { expiryField, lifeField, networkWord, sizeFields } from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -49,6 +49,11 @@ const output = z.object({
   template: z.string(),
   state: z.literal("running"),
   expires_at: z.string().optional(),
+  time_to_live_seconds: z.number().optional(),
+  cpus: z.number().optional(),
+  memory_mb: z.number().optional(),
+  disk_mb: z.number().optional(),
+  network: z.enum(["internet", "filtered", "none"]).optional(),
   isolation: z.string().optional(),
   port_host: z.string().optional(),
   log: z.string(),
@@ -75,38 +80,44 @@ export const createSandbox = defineTool({
       resource_exhausted: freeHint(suggest),
     });
     const { sandboxID: sandboxId } = body;
+    const detail = await describe(sandboxId, context);
+    const isAllowed =
+      body.allowInternetAccess ?? detail?.allowInternetAccess ?? params.allow_internet;
     const template = body.alias ?? body.templateID;
     const host = context.service.portHost(sandboxId, "{port}");
     const isOther = params.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
     const notes = [
       ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
-      ...(params.allow_internet && (await isOffline(body, context)) ? [OFFLINE] : []),
+      ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
     ];
-    const log = logUri(sandboxId);
-    const record = recordReply({
+    return recordReply({
       sandbox_id: sandboxId,
       template,
       state: "running" as const,
       ...expiryField(context, sandboxId),
+      ...lifeField(context, sandboxId),
+      ...(detail !== undefined && sizeFields(detail)),
+      network: networkWord(isAllowed, detail?.network),
       ...(body.isolation !== undefined && { isolation: body.isolation }),
       ...(host !== undefined && { port_host: host }),
-      log,
+      log: logUri(sandboxId),
       ...(notes.length > 0 && { note: notes.join("; ") }),
     });
-    return { ...record, link: { uri: log, name: `log of ${sandboxId}` } };
   },
 });
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 
-/** Whether the sandbox lacks the internet access that was asked for. */
-async function isOffline(body: SandboxBody, { service, signal }: ToolContext): Promise<boolean> {
-  if (body.allowInternetAccess !== undefined) return body.allowInternetAccess === false;
+/** What the service says of it; undefined when it does not: the sandbox exists all the same. */
+async function describe(
+  sandboxId: string,
+  { service, signal }: ToolContext,
+): Promise<SandboxDetailBody | undefined> {
   try {
-    return (await service.control.get(body.sandboxID, signal)).allowInternetAccess === false;
+    return await service.control.get(sandboxId, signal);
   } catch {
-    // The sandbox exists; a fault shows at its first use.
-    return false;
+    // A fault shows at its first use.
+    return undefined;
   }
 }
 

@@ -6,7 +6,9 @@ import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
+import { encodingGuess, guessEncoding } from "../file-text.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { replaceText } from "../replace-text.ts";
 import { textReply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
@@ -32,23 +34,22 @@ export const editFile = defineTool({
   description:
     "Replaces old_string by new_string in a text file of the sandbox. The string must occur " +
     "exactly once, including white space, unless replace_all is set; add surrounding lines to " +
-    "make it unique. Use it for small changes; to write a whole file use write_file. There is " +
+    "make it unique. Line ends match whatever the file has, and are kept. Use it for small changes; to write a whole file use write_file. There is " +
     "no lock: a change that a program makes at the same moment is lost.",
   toolset: "core",
   input,
   annotations: DESTRUCTIVE,
   async handler(params, context) {
     const sandbox = await context.attach(params.sandbox_id);
-    const before = await readText(sandbox, params, context);
-    const parts = before.split(params.old_string);
-    const count = parts.length - 1;
+    const edit = replaceText(await readText(sandbox, params, context), params);
+    const { count, after } = edit;
     checkCount(count, params);
-    const after = parts.join(params.new_string);
     const options = { signal: context.signal, user: params.user };
     await sandbox.files.write(params.path, Buffer.from(after, "utf8"), options);
     return textReply([
       `replaced ${count} of ${count} occurrences in ${quoteName(params.path)}`,
-      `lines: ${changedLines(parts, params.new_string)}`,
+      `lines: ${formatLines(edit.lines)}`,
+      edit.fact,
       expiryFact(context, params.sandbox_id),
     ]);
   },
@@ -67,9 +68,11 @@ async function readText(sandbox: Sandbox, params: Params, context: ToolContext):
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (error) {
-    throw new SandboxError("invalid_argument", `${quoteName(path)} is not UTF-8 text`, {
-      cause: error,
-    });
+    const encoding = guessEncoding({ bytes, offset: 0, isCut: false });
+    const guess = encoding === undefined ? "it is binary" : encodingGuess(encoding);
+    const message = `${quoteName(path)} is not UTF-8 text: ${guess}`;
+    const hint = context.suggest("run_process", "Convert it with iconv by run_process first.");
+    throw new SandboxError("invalid_argument", message, { cause: error, hint });
   }
 }
 
@@ -88,14 +91,7 @@ function checkCount(count: number, params: Params): void {
 }
 
 /** Where the new text begins, in lines of the new file. */
-function changedLines(parts: readonly string[], newString: string): string {
-  const lines: number[] = [];
-  let line = 1;
-  for (const part of parts.slice(0, -1)) {
-    line += part.split("\n").length - 1;
-    lines.push(line);
-    line += newString.split("\n").length - 1;
-  }
+function formatLines(lines: readonly number[]): string {
   const more = lines.length - MAX_LINES_TOLD;
   return lines.slice(0, MAX_LINES_TOLD).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

@@ -9,6 +9,7 @@ import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { stateFact, volumeFact } from "../facts.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
+import { memoryFact } from "../memory-end.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
@@ -60,6 +61,7 @@ export const getProcessOutput = defineTool({
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
       stateFact(state),
+      await memoryFact(capture, context),
       `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
       `process_id: ${params.process_id}`,
       `next_cursor: ${page.nextCursor}`,

@@ -2,6 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { goneHint, withHints } from "../error-hints.ts";
+import { lifeField, networkWord, sizeFields } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
@@ -21,9 +22,11 @@ export const getSandbox = defineTool({
     template: z.string(),
     started_at: z.string(),
     expires_at: z.string(),
+    time_to_live_seconds: z.number().optional(),
     cpus: z.number(),
     memory_mb: z.number(),
     disk_mb: z.number(),
+    network: z.enum(["internet", "filtered", "none"]),
     isolation: z.string().optional(),
     allow_internet: z.boolean().optional(),
     on_timeout: z.enum(["kill", "pause"]).optional(),
@@ -33,7 +36,8 @@ export const getSandbox = defineTool({
     port_host: z.string().optional(),
   }),
   annotations: READ_ONLY,
-  async handler({ sandbox_id: sandboxId }, { service, signal, suggest }) {
+  async handler({ sandbox_id: sandboxId }, context) {
+    const { service, signal, suggest } = context;
     const getting = service.control.get(sandboxId, signal);
     const detail = await withHints(getting, { not_found: goneHint(suggest) });
     const { metadata = {}, network, lifecycle, allowInternetAccess } = detail;
@@ -44,9 +48,9 @@ export const getSandbox = defineTool({
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
       expires_at: detail.endAt,
-      cpus: detail.cpuCount,
-      memory_mb: detail.memoryMB,
-      disk_mb: detail.diskSizeMB,
+      ...lifeField(context, detail.sandboxID),
+      ...sizeFields(detail),
+      network: networkWord(allowInternetAccess !== false, network),
       ...(detail.isolation !== undefined && { isolation: detail.isolation }),
       ...(typeof allowInternetAccess === "boolean" && { allow_internet: allowInternetAccess }),
       ...(lifecycle?.onTimeout !== undefined && { on_timeout: lifecycle.onTimeout }),

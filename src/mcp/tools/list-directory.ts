@@ -6,6 +6,7 @@ import { quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { listTree, type ListDirectory } from "../list-tree.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
@@ -32,8 +33,9 @@ export const listDirectory = defineTool({
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, path, depth, offset, limit, user }, context) {
     const sandbox = await context.attach(sandboxId);
-    const listing = sandbox.filesystem.listDir(path, depth, { signal: context.signal, user });
-    const entries = await withHints(listing, {
+    const options = { signal: context.signal, user };
+    const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
+    const { entries, unreadable, isCut } = await withHints(listTree(list, path, depth), {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
     });
@@ -42,12 +44,24 @@ export const listDirectory = defineTool({
     const facts = [
       `${entries.length} entries`,
       rest > 0 ? `${rest} more: offset=${offset + shown.length}` : undefined,
+      isCut ? "deeper entries are missing: list a directory further down" : undefined,
+      unreadableFact(unreadable),
       expiryFact(context, sandboxId),
     ];
     const text = shown.map((entry) => formatEntry(entry)).join("\n");
     return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", parts: [text] }]);
   },
 });
+
+const MAX_NAMES_TOLD = 20;
+
+function unreadableFact(paths: readonly string[]): string | undefined {
+  if (paths.length === 0) return undefined;
+  const names = paths.slice(0, MAX_NAMES_TOLD).map((path) => quoteName(path));
+  const more = paths.length - names.length;
+  const rest = more > 0 ? ` and ${more} more` : "";
+  return `${paths.length} directories could not be read: ${names.join(", ")}${rest}`;
+}
 
 const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const satisfies Record<
   Entry["type"],

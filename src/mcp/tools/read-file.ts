@@ -8,16 +8,26 @@ import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-tex
 import { cutBefore, formatBytes } from "../../output/text.ts";
 import { hinted, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
+import {
+  decodePart,
+  encodingFact,
+  guessEncoding,
+  readLines,
+  type Encoding,
+  type Part,
+} from "../file-text.ts";
+import { imageType, readImage } from "../image.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { imageReply, textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;
-/** Larger images are more than hosts accept. */
-const MAX_IMAGE_BYTES = 1_000_000;
+/** Providers refuse larger images: 5 MB of base64, sides of 8,000 pixels. */
+const MAX_IMAGE_BASE64 = 5_000_000;
+const MAX_IMAGE_BYTES = (MAX_IMAGE_BASE64 / 4) * 3;
+const MAX_IMAGE_SIDE = 8_000;
 const MAX_OFFSET = Number.MAX_SAFE_INTEGER - MAX_IMAGE_BYTES;
-const IMAGE_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/webp"]);
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -37,7 +47,7 @@ export const readFile = defineTool({
   name: "read_file",
   title: "Read a file",
   description:
-    "Reads a file of the sandbox: text as it is, png, jpeg and webp as an image, other bytes on " +
+    "Reads a file of the sandbox: text as it is, png, jpeg, gif and webp as an image, other bytes on " +
     "request as base64. Returns at most limit bytes; the first line contains the size and, if " +
     "there is more, the next_offset to continue with. For a directory use list_directory. To " +
     "search in large files, run grep with run_process instead of reading them whole.",
@@ -47,15 +57,15 @@ export const readFile = defineTool({
   async handler(params, context) {
     const sandbox = await context.attach(params.sandbox_id);
     const slice = await read(sandbox, params, context);
-    const mimeType = mimeTypeOf(slice);
-    if (params.encoding === "auto" && params.offset === 0 && isImage(slice, mimeType)) {
-      return readImage({ sandbox, params, context, slice, mimeType });
-    }
     if (params.encoding === "base64") return base64Reply(params, slice, context);
-    if (isBinary(slice.bytes)) {
-      if (params.encoding === "auto") throw binaryError(params, slice, context);
-    }
-    return contentReply(params, slice, context);
+    const isWhole = params.encoding === "auto" && params.offset === 0;
+    const picture = isWhole ? await readPicture({ sandbox, params, context, slice }) : undefined;
+    if (typeof picture === "object") return picture;
+    const part = toPart(params, slice);
+    const encoding = guessEncoding(part);
+    if (encoding !== undefined) return textOf({ params, context, slice, part, encoding });
+    if (params.encoding === "auto") throw binaryError({ params, context, slice, picture });
+    return textOf({ params, context, slice, part, encoding: { kind: "utf-8" } });
   },
 });
 
@@ -68,7 +78,9 @@ async function read(sandbox: Sandbox, params: Params, context: ToolContext): Pro
   } catch (error) {
     if (!(error instanceof SandboxError) || error.code !== "invalid_argument") throw error;
     const entry = await sandbox.filesystem.stat(path, options);
-    if (entry.type !== "directory") throw error;
+    if (entry.type !== "directory") {
+      throw hinted(error, context.suggest("run_process", "Read a device with run_process."));
+    }
     const hint = context.suggest("list_directory", "Use list_directory.");
     throw hinted(
       new SandboxError(error.code, `${quoteName(path)} is a directory`, { cause: error }),
@@ -81,36 +93,51 @@ function mimeTypeOf(slice: FileSlice): string {
   return slice.contentType.split(";")[0]?.trim().toLowerCase() ?? "";
 }
 
-function isImage(slice: FileSlice, mimeType: string): boolean {
-  const { sizeBytes } = slice;
-  return IMAGE_TYPES.has(mimeType) && sizeBytes !== undefined && sizeBytes <= MAX_IMAGE_BYTES;
-}
-
-async function readImage(found: {
-  readonly sandbox: Sandbox;
+interface Found {
   readonly params: Params;
   readonly context: ToolContext;
   readonly slice: FileSlice;
-  readonly mimeType: string;
-}): Promise<Reply<never>> {
-  const { sandbox, params, context, slice, mimeType } = found;
-  const sizeBytes = slice.sizeBytes ?? 0;
+}
+
+/**
+ * The reply for a picture that every provider takes; a string says why bytes that begin as a
+ * picture are not shown as one, undefined that they are something else.
+ */
+async function readPicture(
+  found: Found & { readonly sandbox: Sandbox },
+): Promise<Reply<never> | string | undefined> {
+  const { sandbox, params, context, slice } = found;
+  const type = imageType(slice.bytes);
+  if (type === undefined) return undefined;
+  const { sizeBytes } = slice;
+  if (sizeBytes === undefined) return `${type} of unknown size`;
+  if (sizeBytes > MAX_IMAGE_BYTES) {
+    return `${type} of more than ${formatBytes(MAX_IMAGE_BYTES)}, too large to be shown`;
+  }
+  const options = { signal: context.signal, user: params.user };
+  const range = { offset: 0, limit: MAX_IMAGE_BYTES };
   const whole =
-    slice.bytes.length >= sizeBytes
-      ? slice
-      : await sandbox.files.read(params.path, { offset: 0, limit: sizeBytes }, context);
-  const facts = [`${sizeBytes} bytes`, quoteName(mimeType), expiryFact(context, params.sandbox_id)];
+    slice.bytes.length >= sizeBytes ? slice : await sandbox.files.read(params.path, range, options);
+  const image = readImage(whole.bytes);
+  if (image === undefined) return `begins as ${type}, but its header is broken`;
+  const { width, height, mimeType } = image;
+  if (Math.max(width, height) > MAX_IMAGE_SIDE) {
+    return `${mimeType} of ${width} x ${height} pixels; only sides up to ${MAX_IMAGE_SIDE} are shown`;
+  }
+  const facts = [
+    `${whole.bytes.length} bytes`,
+    mimeType,
+    `${width} x ${height} pixels`,
+    expiryFact(context, params.sandbox_id),
+  ];
   return imageReply(facts, { base64: whole.bytes.toString("base64"), mimeType });
 }
 
-/** A file with a zero byte is no text; what is not UTF-8 is shown with replacements. */
-function isBinary(bytes: Buffer): boolean {
-  return bytes.includes(0);
-}
-
-function binaryError(params: Params, slice: FileSlice, context: ToolContext): SandboxError {
+function binaryError(found: Found & { readonly picture: string | undefined }): SandboxError {
+  const { params, context, slice, picture } = found;
   const size = slice.sizeBytes === undefined ? "" : `${formatBytes(slice.sizeBytes)}, `;
-  const message = `${quoteName(params.path)} is binary (${size}${quoteName(mimeTypeOf(slice) || "unknown type")})`;
+  const type = picture ?? quoteName(mimeTypeOf(slice) || "unknown type");
+  const message = `${quoteName(params.path)} is binary (${size}${type})`;
   const download = context.suggest("download_url", ", or use download_url");
   const hint = `Repeat with encoding=base64${download}.`;
   return new SandboxError("invalid_argument", message, { hint });
@@ -125,19 +152,43 @@ function base64Reply(params: Params, slice: FileSlice, context: ToolContext): Re
   );
 }
 
-function contentReply(params: Params, slice: FileSlice, context: ToolContext): Reply<never> {
-  const { bytes } = slice;
-  const isCut = (slice.sizeBytes ?? 0) > params.offset + bytes.length;
-  // Only a cut end is moved: to the end of a line, or of a character.
-  const length = isCut ? cutBefore(Buffer.concat([bytes, FILLER]), bytes.length) : bytes.length;
-  const text = bytes.subarray(0, length).toString("utf8");
+/** What is shown of a slice: the end of a cut one is moved to the end of a line or a character. */
+function toPart(params: Params, slice: FileSlice): Part {
+  const { offset } = params;
+  const isCut = (slice.sizeBytes ?? 0) > offset + slice.bytes.length;
+  return { bytes: slice.bytes, offset, isCut };
+}
+
+function shownLength({ bytes, offset, isCut }: Part, encoding: Encoding): number {
+  if (!isCut) return bytes.length;
+  if (encoding.kind === "utf-16le" || encoding.kind === "utf-16be") {
+    return Math.max(1, bytes.length - ((offset + bytes.length) % 2));
+  }
+  return cutBefore(Buffer.concat([bytes, FILLER]), bytes.length);
+}
+
+function textOf(found: Found & { readonly part: Part; readonly encoding: Encoding }): Reply<never> {
+  const { params, context, slice, part, encoding } = found;
+  const length = shownLength(part, encoding);
+  const shown = { ...part, bytes: part.bytes.subarray(0, length) };
+  const lines = readLines(decodePart(shown, encoding));
   const facts = [
     ...rangeFacts(params, slice, length),
-    quoteName(mimeTypeOf(slice)),
-    escapeFact(text),
+    typeFact(slice),
+    encodingFact(encoding),
+    lines.fact,
+    escapeFact(lines.text),
     expiryFact(context, params.sandbox_id),
   ];
-  return textReply(facts, [{ name: "content", parts: [escapeUnsafe(text)] }]);
+  return textReply(facts, [{ name: "content", parts: [escapeUnsafe(lines.text)] }]);
+}
+
+/** A type that is only the name's word is told as such when the content is no picture. */
+function typeFact(slice: FileSlice): string {
+  const mimeType = mimeTypeOf(slice);
+  return mimeType.startsWith("image/") && mimeType !== "image/svg+xml"
+    ? `text, though its name says ${quoteName(mimeType)}`
+    : quoteName(mimeType);
 }
 
 /** Notes that the shown content differs from the file, for an edit that must match it. */

@@ -8,7 +8,6 @@ import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
-import { logUri } from "../../output/logs.ts";
 import { formatDuration } from "../../output/text.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { withHints } from "../error-hints.ts";
@@ -23,6 +22,7 @@ import {
   userInput,
   waitInput,
 } from "../inputs.ts";
+import { memoryFact } from "../memory-end.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -43,7 +43,7 @@ const input = z.strictObject({
     .array(z.string().max(MAX_COMMAND_CHARACTERS))
     .max(MAX_ARGUMENTS)
     .optional()
-    .describe("Arguments, passed literally; without them cmd is run by bash -l -c."),
+    .describe("Arguments, passed literally; without any cmd is run by bash -l -c."),
   cwd: pathInput("Working directory; default: the user's home.").optional(),
   user: userInput(),
   env: pairsInput("Environment variables of this process, 96 KiB in all.", ENVIRONMENT_BOUNDS),
@@ -111,7 +111,7 @@ export const runProcess = defineTool({
     if (signal.aborted) await cancel(capture, params, context);
     // The process id can be used with another server of this home.
     if (capture.state.kind === "running") await capture.output.announced();
-    return reply(capture, params, context);
+    return reply({ capture, params, context, cause: await memoryFact(capture, context) });
   },
 });
 
@@ -168,12 +168,19 @@ async function cancel(capture: Capture, params: Params, context: ToolContext): P
   throw new SandboxError("canceled", `run_process was cancelled; ${capture.processId} was ended`);
 }
 
-function reply(capture: Capture, params: Params, context: ToolContext): Reply<never> {
+function reply(ended: {
+  readonly capture: Capture;
+  readonly params: Params;
+  readonly context: ToolContext;
+  readonly cause: string | undefined;
+}): Reply<never> {
+  const { capture, params, context, cause } = ended;
   const { state, output, processId } = capture;
   const isRunning = state.kind === "running";
   const cursor = isRunning ? output.totalBytes : undefined;
   const facts = [
     stateFact(state),
+    cause,
     `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
     `process_id: ${processId}`,
     cursor === undefined ? undefined : `next_cursor: ${cursor}`,
@@ -190,12 +197,6 @@ function reply(capture: Capture, params: Params, context: ToolContext): Reply<ne
   const recent = { pieces: output.recent(), written: output.written };
   const excerpts = excerptOutput(recent, params.max_output_bytes);
   const sections = excerptSections(capture, excerpts, more !== "");
-  const isCut = excerpts.some(({ cut }) => cut !== undefined);
-  const text = {
-    ...textReply([...facts, isRunning ? nextStep : undefined], sections),
-    ...(isCut && {
-      link: { uri: logUri(params.sandbox_id), name: `log of ${params.sandbox_id}` },
-    }),
-  };
+  const text = textReply([...facts, isRunning ? nextStep : undefined], sections);
   return state.kind === "lost" ? { ...text, error: state.error } : text;
 }

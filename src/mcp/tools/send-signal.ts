@@ -34,6 +34,7 @@ export const sendSignal = defineTool({
       return textReply([`${processId} had ended already`, stateFact(capture.state)]);
     }
     const sandbox = await context.attach(sandboxId);
+    if (capture !== undefined && name === "SIGKILL") capture.isKillSent = true;
     const sending = sandbox.process.sendSignal(pid, name, context.signal);
     await withHints(sending, processHints(context.suggest));
     await capture?.ended(timeLimit(context.clock, EFFECT_WAIT_MS, context.signal));

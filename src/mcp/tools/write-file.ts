@@ -1,16 +1,14 @@
 /** Tool: creates or replaces a file. */
 
-import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
-import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
+import { decodeContent, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
 import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 const MAX_CONTENT_CHARACTERS = 3_000_000;
-const BASE64_PATTERN = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
 
 export const writeFile = defineTool({
   name: "write_file",
@@ -30,11 +28,8 @@ export const writeFile = defineTool({
   annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler(params, context) {
     const { sandbox_id: sandboxId, path, content, encoding, user } = params;
-    if (encoding === "base64" && !BASE64_PATTERN.test(content)) {
-      throw new SandboxError("invalid_argument", "content is not base64");
-    }
+    const bytes = decodeContent("content", content, encoding);
     const sandbox = await context.attach(sandboxId);
-    const bytes = Buffer.from(content, encoding);
     const options = { signal: context.signal, user };
     const record = await withHints(sandbox.files.write(path, bytes, options), {
       invalid_argument: "Give the path of a file, not of a directory.",

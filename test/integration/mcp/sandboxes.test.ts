@@ -19,6 +19,11 @@ test("a sandbox is made, described, listed, extended, paused, resumed and killed
   });
   const id = String(created.fields["sandbox_id"]);
   expect(created.fields).toEqual({
+    cpus: 2,
+    disk_mb: 2048,
+    memory_mb: 512,
+    network: "internet",
+    time_to_live_seconds: expect.any(Number),
     sandbox_id: id,
     template: "base",
     state: "running",

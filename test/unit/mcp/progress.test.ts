@@ -12,7 +12,7 @@ function startProgress() {
   return { clock, sent, progress: new Progress({ send, clock, signal }) };
 }
 
-test("the start is told at once, then the last line of each second", async () => {
+test("the start is told at once, then the output of each second", async () => {
   const { clock, sent, progress } = startProgress();
   await using _ = progress;
   progress.started(7);
@@ -24,7 +24,7 @@ test("the start is told at once, then the last line of each second", async () =>
   await clock.advance(1_000);
   expect(sent).toEqual([
     [0, "started pid 7"],
-    [14, "output: three"],
+    [14, "output: one\ntwo\nthree"],
     [20, "output: four"],
   ]);
 });
@@ -44,12 +44,64 @@ test("a silent process is told of every ten seconds, with rising numbers", async
   ]);
 });
 
-test("a line that is not finished is told, cleaned and cut", async () => {
+test("a line that is not finished is told, cleaned, with what it overwrote counted", async () => {
   const { clock, sent, progress } = startProgress();
   await using _ = progress;
   progress.output("stdout", Buffer.from(`\u001b[32m10%\r${"9".repeat(300)}`));
   await clock.advance(2_000);
-  expect(sent.map(([, message]) => message)).toEqual([`output: ${"9".repeat(200)}`]);
+  expect(sent.map(([, message]) => message)).toEqual([
+    `output: [… 3 B of older output omitted …]\n${"9".repeat(300)}`,
+  ]);
+});
+
+test("terminal codes and line ends in two chunks are none of the output", async () => {
+  const { clock, sent, progress } = startProgress();
+  await using _ = progress;
+  progress.output("stdout", Buffer.from("a\r"));
+  await clock.advance(1_000);
+  progress.output("stdout", Buffer.from("\nb\u001b[3"));
+  await clock.advance(1_000);
+  progress.output("stdout", Buffer.from("1mc"));
+  await clock.advance(1_000);
+  expect(sent.map(([, message]) => message)).toEqual(["output: a", "output: \nb", "output: c"]);
+});
+
+test.for([
+  { name: "one chunk", chunks: [`${"é".repeat(50_000)}\nend`] },
+  { name: "many chunks", chunks: Array.from({ length: 5_000 }, (_, index) => `line ${index}\n`) },
+  { name: "characters that are escaped", chunks: ["\u0001".repeat(3_000), "end"] },
+])("of much output in $name the newest 4 KiB are told, marked as cut", async ({ chunks }) => {
+  const { clock, sent, progress } = startProgress();
+  await using _ = progress;
+  for (const chunk of chunks) progress.output("stdout", Buffer.from(chunk));
+  await clock.advance(2_000);
+  const [[, message] = [0, ""]] = sent;
+  expect(sent).toHaveLength(1);
+  expect(message).toMatch(
+    /^output: \[… [0-9.]+ KB of older output omitted …\]\n[^\ufffd]*(end|4999)$/,
+  );
+  const size = Buffer.byteLength(message, "utf8");
+  expect([size <= 4_096, size > 3_800]).toEqual([true, true]);
+});
+
+test("what a busy host could not take comes with the next message", async () => {
+  const clock = createFakeClock();
+  const sent: string[] = [];
+  const busy: (() => void)[] = [];
+  const send = (_: number, message: string) => {
+    sent.push(message);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    busy.push(resolve);
+    return promise;
+  };
+  await using progress = new Progress({ send, clock, signal: new AbortController().signal });
+  progress.started(7);
+  progress.output("stdout", Buffer.from("a\n"));
+  await clock.advance(5_000);
+  progress.output("stderr", Buffer.from("b\n"));
+  busy[0]?.();
+  await clock.advance(1_000);
+  expect(sent).toEqual(["started pid 7", "output: a\nb"]);
 });
 
 test("a character in two chunks is told whole", async () => {

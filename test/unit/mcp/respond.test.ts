@@ -11,27 +11,17 @@ test("a text reply has its facts in one line and quotes what a sandbox said", ()
     [{ name: "stdout", parts: ["hi"] }],
   );
   const plain = { ...reply, text: withoutMark(reply.text) };
-  expect(toCallReply(plain, { isRecord: false, knowsLinks: true })).toEqual({
+  expect(toCallReply(plain, false)).toEqual({
     content: [{ type: "text", text: "exit_code: 0 | x\n--- stdout\nhi\n--- end" }],
   });
 });
 
 test("a record states its facts twice, and either form is enough", () => {
   const reply = recordReply({ sandbox_id: "i1", names: ["a"], note: undefined });
-  expect(toCallReply(reply, { isRecord: true, knowsLinks: true })).toEqual({
+  expect(toCallReply(reply, true)).toEqual({
     content: [{ type: "text", text: 'sandbox_id: i1\nnames: ["a"]' }],
     structuredContent: { sandbox_id: "i1", names: ["a"] },
   });
-});
-
-test("a link to a resource is for hosts that know links", () => {
-  const reply = { ...textReply(["made"]), link: { uri: "sandbox:///i1/log", name: "log of i1" } };
-  const text = { type: "text", text: "made" };
-  const link = { type: "resource_link", mimeType: "text/plain", ...reply.link };
-  expect([
-    toCallReply(reply, { isRecord: false, knowsLinks: true }).content,
-    toCallReply(reply, { isRecord: false, knowsLinks: false }).content,
-  ]).toEqual([[text, link], [text]]);
 });
 
 test("no value forges a line of its own", () => {

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { escapeUnsafe } from "../../../src/common/untrusted-text.ts";
 import {
+  cleanOutput,
   cleanTerminal,
   cutAfter,
   cutBefore,
@@ -73,4 +74,11 @@ test("sizes and durations are short", () => {
     "5.2 MB",
   ]);
   expect([7, 2_440, 120_000].map((ms) => formatDuration(ms))).toEqual(["7ms", "2.4s", "120s"]);
+});
+
+test("what a carriage return overwrote is counted", () => {
+  expect(cleanOutput("10%\r50%\r\u001b[1m100%\r\nx\r\n\ra\r").overwritten).toEqual({
+    count: 2,
+    bytes: 6,
+  });
 });

@@ -1,0 +1,54 @@
+/**
+ * Arguments as models send them. The listed schemas stay portable and strict; what a model writes
+ * for "not given" is taken as that, and a map as the pairs that it stands for.
+ */
+
+import { toListedSchema, z } from "../common/schema.ts";
+
+/** Lists of these fields, when empty, say the same as their absence. */
+const EMPTY_LISTS: ReadonlySet<string> = new Set(["args"]);
+
+/** The arguments of a call without what stands for nothing; everything else is left to the schema. */
+export function normalizeArguments(schema: z.ZodObject, given: unknown): unknown {
+  if (given === undefined || given === null) return {};
+  if (typeof given !== "object" || Array.isArray(given)) return given;
+  const kept = Object.entries(given).flatMap(([name, value]) => {
+    const field = Object.hasOwn(schema.shape, name) ? schema.shape[name] : undefined;
+    if (!(field instanceof z.ZodType)) return [[name, value] as const];
+    if (isAbsent(name, value) && field.safeParse(undefined).success) return [];
+    return [[name, isMap(value) && takesPairs(field) ? toPairs(value) : value] as const];
+  });
+  return Object.fromEntries(kept);
+}
+
+function isAbsent(name: string, value: unknown): boolean {
+  if (value === null || value === "") return true;
+  return EMPTY_LISTS.has(name) && Array.isArray(value) && value.length === 0;
+}
+
+function isMap(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A value that every pairs field accepts and no other list does. */
+const SAMPLE_PAIRS = [{ name: "a", value: "" }];
+
+function takesPairs(field: z.ZodType): boolean {
+  return field.safeParse(SAMPLE_PAIRS).success;
+}
+
+/** Numbers and booleans become text; what is neither is left for the schema to refuse. */
+function toPairs(map: object): unknown[] {
+  return Object.entries(map).map(([name, value]) => ({ name, value: toText(value) }));
+}
+
+function toText(value: unknown): unknown {
+  return typeof value === "number" || typeof value === "boolean" ? String(value) : value;
+}
+
+/** The listed schema of a tool's input, which normalises arguments before it checks them. */
+export function acceptArguments<T extends z.ZodObject>(schema: T) {
+  const { "~standard": listed } = toListedSchema(schema);
+  const validate = (given: unknown) => listed.validate(normalizeArguments(schema, given));
+  return { "~standard": { ...listed, validate } };
+}

@@ -1,0 +1,116 @@
+/** Replaces a string in a text; a line end in either matches a line feed or CRLF in the other. */
+
+import { SandboxError } from "../common/errors.ts";
+
+/** An edited file that is larger than this is not written; many short strings can become long. */
+const MAX_RESULT_CHARACTERS = 50_000_000;
+
+export interface Replacement {
+  readonly old_string: string;
+  readonly new_string: string;
+  readonly replace_all: boolean;
+}
+
+export interface Replaced {
+  readonly count: number;
+  /** The text as it was when there is not exactly one occurrence and not all are to be replaced. */
+  readonly after: string;
+  /** Where each new text begins, in lines of the new text. */
+  readonly lines: readonly number[];
+  /** What a caller must know of line ends that were not as it wrote them. */
+  readonly fact: string | undefined;
+}
+
+/**
+ * The text with its occurrences replaced, and how many there were.
+ * @throws SandboxError invalid_argument for a result that is too large.
+ */
+export function replaceText(before: string, wish: Replacement): Replaced {
+  const { old_string: oldString } = wish;
+  if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
+    return join(before, before.split(oldString), wish);
+  }
+  // Whoever writes CRLF and finds it means it: the line ends may be what is to be changed.
+  if (oldString.includes("\r")) {
+    const exact = before.split(oldString);
+    if (exact.length > 1) return join(before, exact, wish);
+  }
+  return replaceAcross(before, wish);
+}
+
+/** Parts of the old text with the new string between them. */
+function join(before: string, parts: readonly string[], wish: Replacement): Replaced {
+  const count = parts.length - 1;
+  if (count !== 1 && !wish.replace_all) return { count, after: before, lines: [], fact: undefined };
+  checkSize(before.length + count * (wish.new_string.length - wish.old_string.length));
+  const after = parts.join(wish.new_string);
+  const newLines = countLines(wish.new_string);
+  const lines: number[] = [];
+  let line = 1;
+  for (const part of parts.slice(0, -1)) {
+    line += countLines(part);
+    lines.push(line);
+    line += newLines;
+  }
+  return { count, after, lines, fact: undefined };
+}
+
+function checkSize(characters: number): void {
+  if (characters <= MAX_RESULT_CHARACTERS) return;
+  const message = `the edited file would have ${characters} characters, the limit is ${MAX_RESULT_CHARACTERS}`;
+  throw new SandboxError("invalid_argument", message);
+}
+
+function countLines(text: string): number {
+  let count = 0;
+  for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) count += 1;
+  return count;
+}
+
+/** Occurrences in the text as it is with line feeds alone, replaced in the text as it is. */
+function replaceAcross(before: string, wish: Replacement): Replaced {
+  const plain = before.replaceAll("\r\n", "\n");
+  const wanted = wish.old_string.replaceAll("\r\n", "\n");
+  const newLines = wish.new_string.replaceAll("\r\n", "\n");
+  const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
+  const count = plain.split(wanted).length - 1;
+  if (count !== 1 && !wish.replace_all) return { count, after: before, lines: [], fact: undefined };
+  // A line feed may become two characters.
+  checkSize(before.length + count * 2 * newLines.length);
+  const place = createPlaces(before);
+  const pieces: string[] = [];
+  const lines: number[] = [];
+  let fact: string | undefined;
+  let [done, line] = [0, 1];
+  for (let at = plain.indexOf(wanted); at !== -1; at = plain.indexOf(wanted, at + wanted.length)) {
+    const [start, end] = [place(at), place(at + wanted.length)];
+    const first = /\r?\n/.exec(before.slice(start, end))?.[0];
+    const lineEnd = first ?? (isWindows ? "\r\n" : "\n");
+    // What a caller wrote for a file of mixed line ends stays as it is written.
+    const isKept = first === undefined && !isWindows;
+    const text = isKept ? wish.new_string : newLines.replaceAll("\n", lineEnd);
+    if (text !== wish.new_string) fact = `line ends kept: ${lineEnd === "\n" ? "LF" : "CRLF"}`;
+    const old = before.slice(done, start);
+    pieces.push(old, text);
+    line += countLines(old);
+    lines.push(line);
+    line += countLines(text);
+    done = end;
+  }
+  pieces.push(before.slice(done));
+  return { count, after: pieces.join(""), lines, fact };
+}
+
+/** Maps rising places in the text with line feeds alone to places in the text itself. */
+function createPlaces(before: string): (plainPlace: number) => number {
+  let removed = 0;
+  let next = before.indexOf("\r\n");
+  return (plainPlace) => {
+    // The line feed of the pair at `next` stands at `next - removed` in the plain text.
+    while (next !== -1 && next - removed < plainPlace) {
+      removed += 1;
+      next = before.indexOf("\r\n", next + 2);
+    }
+    return plainPlace + removed;
+  };
+}

@@ -1,0 +1,93 @@
+/** What files turn out to be: pictures by their bytes, encodings and line ends that are told. */
+
+import { expect, test } from "vitest";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+
+async function startCalls(world: McpWorld) {
+  const sandbox_id = await world.createSandbox();
+  const at = (name: string) => `${world.folder}/${name}`;
+  const call = (tool: string, input: object) => world.call(tool, { sandbox_id, ...input });
+  const put = (name: string, bytes: Buffer) =>
+    call("write_file", {
+      path: at(name),
+      content: bytes.toString("base64"),
+      encoding: "base64",
+    });
+  const raw = async (name: string) =>
+    (
+      await world.host.client.callTool({
+        name: "read_file",
+        arguments: { sandbox_id, path: at(name) },
+      })
+    ).content;
+  return { at, call, put, raw };
+}
+
+const PIXEL = Buffer.from(
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+  "base64",
+);
+
+test("only what every provider takes as a picture is one", async () => {
+  await using world = await startMcpWorld();
+  const { at, call, put, raw } = await startCalls(world);
+  await put("picture.txt", PIXEL);
+  expect(await raw("picture.txt")).toEqual([
+    { type: "text", text: expect.stringMatching(/ bytes \| image\/png \| 1 x 1 pixels/) },
+    { type: "image", mimeType: "image/png", data: PIXEL.toString("base64") },
+  ]);
+  const wide = Buffer.from(PIXEL);
+  wide.writeUInt32BE(8_001, 16);
+  await put("wide.png", wide);
+  await put("large.png", Buffer.concat([PIXEL, Buffer.alloc(2_000_000)]));
+  expect(await raw("large.png")).toMatchObject([{ type: "text" }, { type: "image" }]);
+  await call("run_process", {
+    cmd: "sh",
+    args: ["-c", `cat large.png large.png > twice.png`],
+    cwd: at(""),
+  });
+  await put("cut.png", PIXEL.subarray(0, 20));
+  await put("text.png", Buffer.from("no picture\n"));
+  const told = await Promise.all(
+    ["wide.png", "twice.png", "cut.png", "text.png"].map((name) =>
+      call("read_file", { path: at(name) }),
+    ),
+  );
+  expect(told.map(({ text }) => text)).toEqual([
+    expect.stringMatching(
+      /^invalid_argument: \S+wide\.png is binary \([0-9]+ B, image\/png of 8001 x 1 pixels; only sides up to 8000 are shown\)\. Repeat/,
+    ),
+    expect.stringMatching(
+      /is binary \(4 MB, image\/png of more than 3\.8 MB, too large to be shown\)/,
+    ),
+    expect.stringMatching(/is binary \(20 B, begins as image\/png, but its header is broken\)/),
+    expect.stringMatching(
+      /\| text, though its name says image\/png \|[^]*--- content\nno picture\n/,
+    ),
+  ]);
+});
+
+test("line ends and encodings are told, and an edit keeps the line ends", async () => {
+  await using world = await startMcpWorld();
+  const { at, call, put } = await startCalls(world);
+  await put("w.txt", Buffer.from("one\r\ntwo\r\n"));
+  const path = at("w.txt");
+  expect((await call("read_file", { path })).text).toMatch(
+    /\| line ends: CRLF \|[^]*--- content\none\ntwo\n--- end$/,
+  );
+  const edit = { path, old_string: "one\ntwo", new_string: "1\n2" };
+  expect((await call("edit_file", edit)).text).toMatch(
+    /^replaced 1 of 1 occurrences .* \| lines: 1 \| line ends kept: CRLF \|/,
+  );
+  const read = await call("read_file", { path, encoding: "base64" });
+  expect(read.text).toContain(Buffer.from("1\r\n2\r\n").toString("base64"));
+  await put("l.txt", Buffer.from("caf\u00e9\n", "latin1"));
+  const latin = await call("read_file", { path: at("l.txt") });
+  expect(latin.text).toMatch(
+    /\| not UTF-8: shown as windows-1252, a guess \|[^]*--- content\ncafé\n/,
+  );
+  const refused = await call("edit_file", { ...edit, path: at("l.txt") });
+  expect(refused.text).toMatch(
+    /^invalid_argument: \S+ is not UTF-8 text: it looks like windows-1252\. Convert it with iconv/,
+  );
+});

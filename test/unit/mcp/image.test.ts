@@ -1,0 +1,66 @@
+/** Pictures by their own bytes: true ones, broken ones, and texts that begin like one. */
+
+import { expect, test } from "vitest";
+import { imageType, readImage } from "../../../src/mcp/image.ts";
+
+function png(width: number, height: number): Buffer {
+  const header = Buffer.from(
+    "89504e470d0a1a0a0000000d494844520000000000000000080600000000000000",
+    "hex",
+  );
+  header.writeUInt32BE(width, 16);
+  header.writeUInt32BE(height, 20);
+  return header;
+}
+
+const hex = (digits: string) => Buffer.from(digits.replaceAll(" ", ""), "hex");
+const JPEG = hex(
+  "ffd8 ffe0 0004 0000 ffff c4 0003 00 ffc2 0011 08 0102 0304 03 000000000000000000",
+);
+const GIF = hex("474946383961 0500 0700 80 00 00 000000 ffffff 2c00");
+const LOSSY = hex("52494646 00000000 57454250 56503820 00000000 000000 9d012a 0a40 0b80");
+const LOSSLESS = hex("52494646 00000000 57454250 5650384c 00000000 2f 04c00100 0000000000");
+const EXTENDED = hex("52494646 00000000 57454250 56503858 0a000000 00000000 ff0300 000100");
+
+test.for([
+  { name: "PNG", bytes: png(3, 9_000), facts: ["image/png", 3, 9_000] },
+  { name: "JPEG after tables and fill bytes", bytes: JPEG, facts: ["image/jpeg", 0x0304, 0x0102] },
+  { name: "GIF", bytes: GIF, facts: ["image/gif", 5, 7] },
+  { name: "lossy WebP", bytes: LOSSY, facts: ["image/webp", 10, 11] },
+  { name: "lossless WebP", bytes: LOSSLESS, facts: ["image/webp", 5, 8] },
+  { name: "extended WebP", bytes: EXTENDED, facts: ["image/webp", 1_024, 257] },
+])("$name", ({ bytes, facts: [mimeType, width, height] }) => {
+  expect(readImage(bytes)).toEqual({ mimeType, width, height });
+});
+
+test.for([
+  { name: "a signature alone", bytes: png(1, 1).subarray(0, 8) },
+  { name: "a PNG of no width", bytes: png(0, 1) },
+  { name: "a PNG whose header is cut", bytes: png(1, 1).subarray(0, 32) },
+  { name: "a JPEG without a frame", bytes: hex("ffd8ffe000040000ffd900000000000000") },
+  { name: "a JPEG of segments without length", bytes: hex(`ffd8${"ffe00000".repeat(50)}`) },
+  { name: "a JPEG that ends in a segment", bytes: hex("ffd8ffe0ffff00000000000000") },
+  {
+    name: "a text that begins like a GIF",
+    bytes: Buffer.from("GIF89a\n\n\n\nis a format of 1989"),
+  },
+  { name: "a GIF whose table is cut", bytes: GIF.subarray(0, 15) },
+  {
+    name: "WebP of an unknown form",
+    bytes: Buffer.concat([LOSSY.subarray(0, 12), Buffer.alloc(20)]),
+  },
+])("$name is no picture, though it begins like one", ({ bytes }) => {
+  expect([imageType(bytes) !== undefined, readImage(bytes)]).toEqual([true, undefined]);
+});
+
+test.for(["", "P", "hello", "<svg></svg>", "RIFF0000WAVE", "BM000000"])("%j is none", (text) => {
+  expect(imageType(Buffer.from(text))).toBeUndefined();
+});
+
+test("every beginning of a picture is read without a fault", () => {
+  for (const bytes of [png(1, 1), JPEG, GIF, LOSSY, LOSSLESS, EXTENDED]) {
+    for (let length = 0; length < bytes.length; length += 1) {
+      expect(() => readImage(bytes.subarray(0, length))).not.toThrow();
+    }
+  }
+});

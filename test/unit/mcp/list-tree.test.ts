@@ -1,0 +1,84 @@
+/** Listings that go on past directories which may not be read. */
+
+import { expect, test } from "vitest";
+import type { Entry } from "../../../src/client/filesystem.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
+import { listTree, type ListDirectory } from "../../../src/mcp/list-tree.ts";
+
+function entry(path: string, type: Entry["type"]): Entry {
+  return {
+    name: path.split("/").at(-1) ?? "",
+    path,
+    type,
+    sizeBytes: 0,
+    mode: 0,
+    permissions: "",
+    owner: "",
+    group: "",
+    modifiedAt: undefined,
+    symlinkTarget: undefined,
+  };
+}
+
+/** A tree of directories by their children; those of `closed` may not be read. */
+function treeOf(children: Readonly<Record<string, readonly string[]>>, closed: readonly string[]) {
+  const state = { calls: 0 };
+  const below = (path: string, depth: number): Entry[] => {
+    if (closed.includes(path)) {
+      throw new SandboxError("internal", `list: "reading ${path}: permission denied"`);
+    }
+    return (children[path] ?? []).flatMap((name) => {
+      const child = `${path}/${name}`;
+      const isDirectory = child in children;
+      const own = entry(child, isDirectory ? "directory" : "file");
+      return [own, ...(isDirectory && depth > 1 ? below(child, depth - 1) : [])];
+    });
+  };
+  const list: ListDirectory = async (path, depth) => {
+    state.calls += 1;
+    return below(path, depth);
+  };
+  return { list, state };
+}
+
+const CHILDREN = {
+  "/a": ["b", "c", "d"],
+  "/a/b": ["x"],
+  "/a/c": ["e", "y"],
+  "/a/c/e": ["z"],
+  "/a/d": ["w"],
+};
+
+test("a tree that may be read is one call", async () => {
+  const { list, state } = treeOf(CHILDREN, []);
+  const { entries, unreadable } = await listTree(list, "/a", 3);
+  expect([entries.length, unreadable, state.calls]).toEqual([8, [], 1]);
+});
+
+test("what may not be read is named, and the rest is listed in order", async () => {
+  const { list } = treeOf(CHILDREN, ["/a/b", "/a/c/e"]);
+  const { entries, unreadable, isCut } = await listTree(list, "/a", 3);
+  expect(entries.map(({ path }) => path)).toEqual([
+    "/a/b",
+    "/a/c",
+    "/a/c/e",
+    "/a/c/y",
+    "/a/d",
+    "/a/d/w",
+  ]);
+  expect([unreadable, isCut]).toEqual([["/a/b", "/a/c/e"], false]);
+});
+
+test("a directory that may not be read itself is an error", async () => {
+  const { list } = treeOf(CHILDREN, ["/a"]);
+  await expect(listTree(list, "/a", 3)).rejects.toThrow("permission denied");
+});
+
+test("a tree of many closed directories ends after so many calls, and says so", async () => {
+  const names = Array.from({ length: 1_000 }, (_, index) => `n${index}`);
+  const closed = names.map((name) => `/r/${name}`);
+  const children = Object.fromEntries([["/r", names], ...closed.map((path) => [path, ["x"]])]);
+  const { list, state } = treeOf(children, closed);
+  const { entries, isCut } = await listTree(list, "/r", 2);
+  expect([entries.length, isCut, state.calls <= 310]).toEqual([1_000, true, true]);
+});

@@ -1,0 +1,88 @@
+/** Edits whose line ends are not those of the file. */
+
+import { expect, test } from "vitest";
+import { replaceText } from "../../../src/mcp/replace-text.ts";
+
+const WINDOWS = "one\r\ntwo\r\nthree\r\n";
+
+test.for([
+  { name: "a plain file", before: "a\nb\n", from: "a\nb", to: "c\nd\ne", after: "c\nd\ne\n" },
+  {
+    name: "a CRLF file",
+    before: WINDOWS,
+    from: "one\ntwo",
+    to: "1\n2",
+    after: "1\r\n2\r\nthree\r\n",
+  },
+  {
+    name: "one line of a CRLF file",
+    before: WINDOWS,
+    from: "two",
+    to: "2\n2",
+    after: "one\r\n2\r\n2\r\nthree\r\n",
+  },
+  { name: "a line end alone", before: WINDOWS, from: "one\n", to: "", after: "two\r\nthree\r\n" },
+  {
+    name: "CRLF to LF on purpose",
+    before: WINDOWS,
+    from: "one\r\n",
+    to: "one\n",
+    after: "one\ntwo\r\nthree\r\n",
+  },
+  {
+    name: "CRLF asked of a plain file",
+    before: "a\nb\n",
+    from: "a\r\nb",
+    to: "c\r\nd",
+    after: "c\nd\n",
+  },
+  {
+    name: "a mixed file, its CRLF part",
+    before: "a\nb\r\nc\n",
+    from: "b\nc",
+    to: "x\ny",
+    after: "a\nx\r\ny\n",
+  },
+  {
+    name: "a mixed file, one line",
+    before: "a\nb\r\nc\n",
+    from: "b",
+    to: "x\ny",
+    after: "a\nx\ny\r\nc\n",
+  },
+  { name: "a lone return", before: "a\rb\r\nc", from: "a\rb\n", to: "x\n", after: "x\r\nc" },
+  { name: "the very end", before: "a\r\nb", from: "\nb", to: "\nc", after: "a\r\nc" },
+])("$name is edited", ({ before, from, to, after }) => {
+  const wish = { old_string: from, new_string: to, replace_all: false };
+  expect(replaceText(before, wish)).toMatchObject({ count: 1, after });
+});
+
+test("every occurrence is found whatever its line end, and its line is told", () => {
+  const wish = { old_string: "a\nb", new_string: "c\nd\ne", replace_all: true };
+  expect(replaceText("a\nb\r\na\r\nb\r\nx", wish)).toEqual({
+    count: 2,
+    after: "c\nd\ne\r\nc\r\nd\r\ne\r\nx",
+    lines: [1, 4],
+    fact: "line ends kept: CRLF",
+  });
+});
+
+test("several occurrences are counted and left alone unless all are meant", () => {
+  const wish = { old_string: "a\n", new_string: "b", replace_all: false };
+  expect(replaceText("a\r\na\n", wish)).toMatchObject({ count: 2, after: "a\r\na\n" });
+});
+
+test("a result that cannot be held is refused, for either kind of file", () => {
+  const wish = { old_string: "a", new_string: "b".repeat(1_000_000), replace_all: true };
+  for (const before of ["a".repeat(100), `\r\n${"a".repeat(100)}`]) {
+    expect(() => replaceText(before, wish)).toThrow(
+      /^the edited file would have 1\d{8} char|2\d{8}/,
+    );
+  }
+});
+
+test("a large file of short lines is edited in linear time", () => {
+  const before = "a\r\n".repeat(200_000);
+  const wish = { old_string: "a\n", new_string: "b\n", replace_all: true };
+  expect(replaceText(before, wish).count).toBe(200_000);
+});
