@@ -1,6 +1,7 @@
 /** From the command line to one row of the commands table, and from its outcome to an exit code. */
 
 import { setFlagsFromString } from "node:v8";
+import { commandLine } from "./commands/command-line.ts";
 import { VERSION, type CommandRun } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
@@ -41,7 +42,7 @@ export async function runProgram(): Promise<number> {
   if (config.words.length === 0 && process.stdin.isTTY) return print(helpText());
   const command = findCommand(name);
   if (command === undefined) {
-    complain(`${JSON.stringify(name)} is no command: sandbox-mcp --help lists them`);
+    complain(`${JSON.stringify(name)} is no command: ${commandLine(config, "--help")} lists them`);
     return EXIT_USAGE;
   }
   // What processes write passes through in buffers that live for a moment. They are freed when the

@@ -28,6 +28,10 @@ export interface Config {
   /** Absolute path. */
   readonly home: string;
   /** Why an ordinary user has no namespace for sandboxes; undefined when nothing is known of it. */
+  /** As it was given; undefined for the default. */
+  readonly givenHome: string | undefined;
+  /** Folders in which the user's shell looks for programs. */
+  readonly searchPath: string;
   readonly namespaceFault: string | undefined;
   readonly runtime: string;
   readonly requireIsolation: "gvisor" | "userns-container" | "container";
@@ -73,6 +77,14 @@ export interface Config {
   /** Of a key that is made; undefined for the first team. */
   readonly team: string | undefined;
   readonly json: boolean;
+  /** `off` or a file; undefined for what this machine trusts. */
+  readonly ca: string | undefined;
+  /** Files of certificates that the variables of this machine name. */
+  readonly caFiles: readonly string[];
+  /** Variables of a proxy for the processes of sandboxes. */
+  readonly proxy: Readonly<Record<string, string>>;
+  /** Whether a service builds the template base by itself. */
+  readonly buildsBase: boolean;
   readonly ifMissing: boolean;
   readonly help: boolean;
   readonly version: boolean;
@@ -163,7 +175,7 @@ function parseFlags(argv: readonly string[]): ParsedFlags {
 function withDefaults(given: Given, environment: Environment, words: readonly string[]): Config {
   return {
     words,
-    engine: given.engine ?? (given.e2bApiKey === undefined ? "local" : "remote"),
+    engine: given.engine ?? (hasRemote(given, words) ? "remote" : "local"),
     remote:
       given.e2bApiKey === undefined
         ? undefined
@@ -174,6 +186,8 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
             sandboxUrl: given.e2bSandboxUrl,
           },
     home: resolve(given.home ?? defaultHome(environment)),
+    givenHome: given.home === undefined ? undefined : resolve(given.home),
+    searchPath: environment["PATH"] ?? "",
     namespaceFault: environment[NAMESPACE_FAULT],
     runtime: given.runtime ?? "auto",
     requireIsolation: given.requireIsolation ?? "userns-container",
@@ -206,10 +220,38 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     hasMetrics: given.hasMetrics ?? false,
     team: given.team,
     json: given.json ?? false,
+    ca: given.ca,
+    caFiles: CA_VARIABLES.flatMap((name) => environment[name] ?? []).filter((path) => path !== ""),
+    proxy: toProxy(given, environment),
+    buildsBase: given.buildBase !== "off",
     ifMissing: given.ifMissing ?? false,
     help: given.help ?? false,
     version: given.version ?? false,
   };
+}
+
+/** A key names the service of the tools; the other commands are about this machine. */
+function hasRemote({ e2bApiKey }: Given, [command = STDIO]: readonly string[]): boolean {
+  return e2bApiKey !== undefined && command === STDIO;
+}
+
+const STDIO = "stdio";
+
+const CA_VARIABLES = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"] as const;
+const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"] as const;
+
+/** In both spellings that programs read. A password in the machine's own variables stays outside. */
+function toProxy({ proxy }: Given, environment: Environment): Record<string, string> {
+  const found: Record<string, string> = {};
+  if (proxy === "off") return found;
+  for (const name of PROXY_VARIABLES) {
+    const own = environment[name.toLowerCase()] ?? environment[name] ?? "";
+    const value = proxy === undefined || name === "NO_PROXY" ? own : proxy;
+    if (value === "" || (value === own && value.includes("@"))) continue;
+    found[name] = value;
+    found[name.toLowerCase()] = value;
+  }
+  return found;
 }
 
 function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {

@@ -219,6 +219,24 @@ const SETTINGS = {
   },
   team: { flag: "team", schema: text, help: "key create: whose key it is; local by default" },
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
+  ca: {
+    flag: "ca",
+    environment: "SANDBOX_MCP_CA",
+    schema: z.string().regex(/^(?:off|\/.*)$/s, "expected off or an absolute path"),
+    help: "off or a PEM file: certificates that sandboxes trust besides the public ones",
+  },
+  proxy: {
+    flag: "proxy",
+    environment: "SANDBOX_MCP_PROXY",
+    schema: z.union([z.literal("off"), z.url({ protocol: /^https?$/ })], "expected off or a URL"),
+    help: "off or a URL: the HTTP proxy of sandboxes; by default this machine's",
+  },
+  buildBase: {
+    flag: "build-base",
+    environment: "SANDBOX_MCP_BUILD_BASE",
+    schema: z.enum(["on", "off"]),
+    help: "on or off: whether a service builds the template base by itself where it is missing or old",
+  },
   ifMissing: {
     flag: "if-missing",
     schema: flag,

@@ -24,6 +24,8 @@ export interface ControlOptions {
 export type Call = Pick<Exchange, "method" | "signal" | "isIdempotent" | "subject"> & {
   readonly path: string;
   readonly json?: unknown;
+  /** How long the service should wait for what takes long. */
+  readonly waitSeconds?: number | undefined;
 };
 
 export type Send = (call: Call) => Promise<HttpReply>;
@@ -72,13 +74,14 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
   const base = options.url.replace(/\/+$/, "");
   const { clock } = options.connection;
 
-  const send: Send = ({ path, json, ...call }) =>
+  const send: Send = ({ path, json, waitSeconds, ...call }) =>
     exchange(options.connection, {
       ...call,
       url: `${base}${path}`,
       headers: {
         [API_KEY_HEADER]: options.apiKey,
         ...(json !== undefined && { "content-type": "application/json" }),
+        ...(waitSeconds !== undefined && { prefer: `wait=${waitSeconds}` }),
       },
       ...(json !== undefined && { body: JSON.stringify(json) }),
       maxBytes: MAX_REPLY_BYTES,

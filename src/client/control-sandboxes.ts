@@ -41,7 +41,8 @@ export interface ListPage {
 
 /** Every operation throws SandboxError with the code that the reply's status stands for. */
 export interface SandboxRoutes {
-  create(request: CreateRequest, signal: AbortSignal): Promise<SandboxBody>;
+  /** The service is asked to wait at most so many seconds for a template that it builds. */
+  create(request: CreateRequest, signal: AbortSignal, waitSeconds?: number): Promise<SandboxBody>;
   list(filter: ListFilter, signal: AbortSignal): Promise<ListPage>;
   get(sandboxId: string, signal: AbortSignal): Promise<SandboxDetailBody>;
   /** Returns whether there was something to end. */
@@ -86,9 +87,9 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
   return {
     ...createTransitions(caller),
 
-    async create(request, signal) {
+    async create(request, signal, waitSeconds) {
       const subject = `create from ${request.templateID}`;
-      const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject };
+      const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject, waitSeconds };
       return parseBody(await sendCreate(call), sandboxSchema, subject);
     },
 

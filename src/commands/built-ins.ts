@@ -5,7 +5,7 @@ import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
-import { createOnce, discardFolder } from "../engine/host/drafts.ts";
+import { createOnce, discardFolder, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
@@ -21,7 +21,7 @@ const HOST_STATE = "/usr/lib";
 /** With a moment in their names, the oldest forms without what they were made by. */
 const BUILT_IN_PATTERN = /^(?:base|host)-[0-9]{13}(?:-[0-9a-f]{8})?$/;
 
-export interface BaseBuild {
+export interface BaseBuildTask {
   readonly home: string;
   readonly signal: AbortSignal;
   /** Whether a base that is there and up to date will do, however old it is. */
@@ -33,9 +33,19 @@ const hostOnce = createOnce<readonly Layer[]>();
 const baseOnce = createOnce<string>();
 
 /** `base` and `host`, the latter made at its first use. */
-export function builtInTemplates(home: string, perlDirectory: string): readonly BuiltInTemplate[] {
+export function builtInTemplates(
+  home: string,
+  perlDirectory: string,
+  /** Waits for the build of `base`. */
+  waitForBase?: BuiltInTemplate["prepare"],
+): readonly BuiltInTemplate[] {
   return [
-    { name: "base", ...DEFAULTS, find: () => findBase(home) },
+    {
+      name: "base",
+      ...DEFAULTS,
+      find: () => findBase(home),
+      ...(waitForBase && { prepare: waitForBase }),
+    },
     {
       name: "host",
       ...DEFAULTS,
@@ -82,15 +92,16 @@ async function changedMs(path: string): Promise<number | undefined> {
  * Builds a base template beside what is there, unless another process does so meanwhile; services
  * use it from their next start on. Says whether there is one now that was not there before.
  */
-export async function buildNewBase(build: BaseBuild): Promise<boolean> {
+export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
   const { home, ifMissing } = build;
   const before = await findNewestBase(home);
   const find = async (): Promise<string | undefined> => {
     const newest = await findNewestBase(home);
-    const isCurrent = newest?.endsWith(`-${BASE_RECIPE}`) ?? false;
-    return isCurrent && (ifMissing || newest !== before) ? newest : undefined;
+    return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
   };
   const make = async (signal: AbortSignal): Promise<string> => {
+    // With the lock held, whoever began one of these is dead.
+    await removeDrafts(join(home, LAYERS), "base-");
     const name = `base-${Date.now()}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");
     await buildBase({ ...build, signal, directory: join(home, LAYERS, name) });
@@ -98,6 +109,15 @@ export async function buildNewBase(build: BaseBuild): Promise<boolean> {
   };
   const task = { home, lock: "base", timeoutMs: BASE_BUILD_TIMEOUT_MS, find, make } as const;
   return (await baseOnce(home, task, build.signal)) !== before;
+}
+
+/** Whether the home has a base of the present recipe. */
+export async function isBaseCurrent(home: string): Promise<boolean> {
+  return isCurrent(await findNewestBase(home));
+}
+
+function isCurrent(name: string | undefined): boolean {
+  return name?.endsWith(`-${BASE_RECIPE}`) ?? false;
 }
 
 /**

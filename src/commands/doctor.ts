@@ -3,17 +3,20 @@
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
+import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { createEngine } from "./engine.ts";
 import { findBase } from "./home.ts";
+import { checkOutside } from "./outside-check.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
 
-export async function runDoctor({ config }: CommandContext): Promise<number> {
+export async function runDoctor({ config, log }: CommandContext): Promise<number> {
   const engine = await createEngine(config);
   const report = await engine.probe("fresh");
-  const checks = [...report.checks, await checkBase(config)];
+  const outside = report.isUsable ? await checkOutside(config, log) : [];
+  const checks = [...report.checks, await checkBase(config), ...outside];
   const verdict = report.isUsable
     ? `usable: ${report.runtime}, isolation ${report.level}`
     : "not usable";
@@ -36,6 +39,6 @@ async function checkBase(config: Config): Promise<EngineCheck> {
     name: "template base",
     outcome: "warning",
     detail: isRootless() ? "not built yet" : "not built yet, the template host stands in for it",
-    remedy: "sandbox-mcp template pull base",
+    remedy: commandLine(config, "template pull base"),
   };
 }

@@ -16,6 +16,7 @@ import { createControl } from "../control/handler.ts";
 import { createServiceMetrics } from "../control/service-metrics.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import { holdLock } from "../engine/host/lock.ts";
+import type { Trust } from "../engine/templates/trust.ts";
 import { createGateway } from "../gateway/handler.ts";
 import { startListener, type ListenAddress, type Handlers } from "../listener/listener.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
@@ -67,6 +68,9 @@ export interface EmbeddedServiceOptions {
   readonly maxSandboxesPerTeam?: number | undefined;
   /** Sandboxes that are kept started for creates to come. */
   readonly poolSize: number;
+  /** The certificates of this machine and variables for every sandbox. */
+  readonly trust?: Trust | undefined;
+  readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly builtIns: readonly BuiltInTemplate[];
   /** Whether the built-in `host` may be used, and stands in for a `base` that was not built. */
   readonly allowHostTemplate: boolean;
@@ -200,10 +204,16 @@ function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedServiceOptions
   };
 }
 
+type LateHandlers = Omit<Handlers, "isReady">;
+
 /** Handlers that answer 503 until they are given the real ones. */
-function createDeferredHandlers(): { readonly handlers: Handlers; open(handlers: Handlers): void } {
-  let open: Handlers | undefined;
+function createDeferredHandlers(): {
+  readonly handlers: Handlers;
+  open(handlers: LateHandlers): void;
+} {
+  let open: LateHandlers | undefined;
   const handlers: Handlers = {
+    isReady: () => open !== undefined,
     control: async (request, response) =>
       open === undefined ? sendStarting(response) : open.control(request, response),
     gateway: async (request, response, target) =>

@@ -6,6 +6,7 @@ import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
+import { canBuildBase } from "../engine/templates/base.ts";
 import type { Command } from "./command.ts";
 import { findBase } from "./home.ts";
 import { warmUpRequests } from "./warm-up-requests.ts";
@@ -28,7 +29,9 @@ export function missingPlatform(config: Config): NodeJS.Platform | undefined {
 export async function isKnownToWork(config: Config): Promise<boolean> {
   if (config.engine === "remote") return config.remote !== undefined;
   const mayUseHost = (config.allowHostTemplate ?? true) && !isRootless();
-  if (!mayUseHost && (await findBase(config.home)) === undefined) return false;
+  if (!mayUseHost && (await findBase(config.home)) === undefined) {
+    if (!config.buildsBase || !canBuildBase()) return false;
+  }
   return missingPlatform(config) === undefined && rowOf(config).isProven(toOptions(config));
 }
 

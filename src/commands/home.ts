@@ -62,6 +62,8 @@ export function spoolHome(home: string): string {
 /** When it was built, and from which list of packages. */
 const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
 
+const DRAFT_PATTERN = /^base-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
+
 /** Without one of these the build was not finished, or a part of it was removed. */
 const PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
 
@@ -78,6 +80,15 @@ export async function findNewestBase(home: string): Promise<string | undefined> 
     if (await hasParts(join(home, "layers", name), PARTS)) return name;
   }
   return undefined;
+}
+
+/** When the newest build under way began, in Unix milliseconds; undefined where there is none. */
+export async function findBuildStart(home: string): Promise<number | undefined> {
+  const starts = (await listLayers(home)).flatMap((name) => {
+    const startedAt = DRAFT_PATTERN.exec(name)?.[1];
+    return startedAt === undefined ? [] : [Number(startedAt)];
+  });
+  return starts.length === 0 ? undefined : Math.max(...starts);
 }
 
 /** Names of all layers of the home. */

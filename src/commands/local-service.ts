@@ -11,8 +11,12 @@ import type { Logger } from "../common/log.ts";
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
+import { installCommand } from "../engine/host/install-command.ts";
+import { canBuildBase } from "../engine/templates/base.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
+import { createBaseBuild, type ShowProgress } from "./base-build.ts";
 import { builtInTemplates } from "./built-ins.ts";
+import { commandLine } from "./command-line.ts";
 import {
   type EmbeddedService,
   type EmbeddedServiceOptions,
@@ -20,6 +24,7 @@ import {
 } from "./embedded-service.ts";
 import { createEngine, findPerlDirectory, missingPlatform } from "./engine.ts";
 import { findBase, openHome } from "./home.ts";
+import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 
 /** The service that a stdio server speaks to. */
@@ -125,7 +130,10 @@ export type LocalOptions = Pick<
   | "startMcp"
   | "graceMs"
   | "hasMetrics"
->;
+> & {
+  /** Shows people how a build of the template base goes. */
+  readonly showBuild?: ShowProgress;
+};
 
 /**
  * Starts the service once this machine has proven that it can isolate.
@@ -139,35 +147,59 @@ export async function startLocal(
 ): Promise<EmbeddedService> {
   await openHome(config.home);
   const engine = await createEngine(config);
-  await requireUsable(engine);
+  await requireUsable(engine, config);
   // Files of this machine's root cannot be shown with a sandbox's ids without being root.
   const allowHostTemplate = options.allowHostTemplate && !isRootless();
-  if (!allowHostTemplate && (await findBase(config.home)) === undefined) {
-    throw new SandboxError("unavailable", "the template base was not built", {
-      hint: "sandbox-mcp template pull base",
-    });
-  }
-  return startEmbeddedService({
-    ...options,
-    allowHostTemplate,
-    home: config.home,
-    engine,
-    limits: config.limits,
-    maxSandboxes: config.maxSandboxes,
-    maxSandboxesPerTeam: config.maxSandboxesPerTeam,
-    builtIns: builtInTemplates(config.home, findPerlDirectory()),
-    domain: config.domain,
-    log,
+  const { home, buildsBase } = config;
+  if (!allowHostTemplate) await requireBase(config);
+  const { showBuild: show } = options;
+  const build = createBaseBuild({ home, log, say, isAllowed: buildsBase, ...(show && { show }) });
+  await using stack = new AsyncDisposableStack();
+  stack.use(build);
+  const service = stack.use(
+    await startEmbeddedService({
+      ...options,
+      ...(await prepareOutside(config)),
+      allowHostTemplate,
+      home,
+      engine,
+      limits: config.limits,
+      maxSandboxes: config.maxSandboxes,
+      maxSandboxesPerTeam: config.maxSandboxesPerTeam,
+      builtIns: builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
+        build.wait(signal, waitMs),
+      ),
+      domain: config.domain,
+      log,
+    }),
+  );
+  await build.begin();
+  const owned = stack.move();
+  return { ...service, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+function say(line: string): void {
+  process.stderr.write(`sandbox-mcp: ${line}\n`);
+}
+
+/** @throws SandboxError unavailable where there is no base and none can be built. */
+async function requireBase(config: Config): Promise<void> {
+  const { home, buildsBase } = config;
+  if ((await findBase(home)) !== undefined) return;
+  if (buildsBase && canBuildBase()) return;
+  const message = buildsBase ? "mmdebstrap is missing" : "--build-base is off";
+  throw new SandboxError("unavailable", `the template base was not built: ${message}`, {
+    hint: buildsBase ? installCommand() : commandLine(config, "template pull base"),
   });
 }
 
-async function requireUsable(engine: Engine): Promise<void> {
+async function requireUsable(engine: Engine, config: Config): Promise<void> {
   const report = await engine.probe();
   if (report.isUsable) return;
   const missing = report.checks.find((check) => check.outcome === "missing");
   const code = missing?.name === "isolation" ? "failed_precondition" : "unavailable";
   const detail = missing === undefined ? "nothing works" : `${missing.name}: ${missing.detail}`;
   throw new SandboxError(code, `this machine cannot isolate: ${detail}`, {
-    hint: missing?.remedy ?? "sandbox-mcp doctor",
+    hint: missing?.remedy ?? commandLine(config, "doctor"),
   });
 }

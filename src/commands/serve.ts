@@ -10,28 +10,33 @@ import type { TlsIdentity } from "../listener/tls.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
+import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 import { startLocal } from "./local-service.ts";
 import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
+import { showProgressOn } from "./show-progress.ts";
 
 const EXIT_OK = 0;
 /** Who stops a service waits ten seconds, as supervisors do. */
 const GRACE_MS = 8000;
 const DEFAULT_POOL = 2;
+const KEY_UNUSED =
+  "serve runs sandboxes on this machine; E2B_API_KEY in its environment is not used";
 
 export async function runServe({ config, log }: CommandContext): Promise<number> {
   if (config.engine === "remote") {
     throw new SandboxError("failed_precondition", "serve runs sandboxes on this machine only", {
-      hint: "unset E2B_API_KEY or give --engine local",
+      hint: "leave out --engine remote",
     });
   }
   if (config.isConformance && !isLoopback(config.host)) {
     const message = `--conformance on ${config.host}, which is no loopback address`;
     throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });
   }
+  if (config.remote !== undefined) process.stderr.write(`sandbox-mcp: ${KEY_UNUSED}\n`);
   using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await openHome(config.home);
@@ -48,6 +53,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
+    showBuild: showProgressOn(process.stderr, "the base template"),
     startMcp: (listener, keys, [chosen]) => {
       const publicUrl = reachableUrl(scheme, host, chosen);
       return Promise.resolve(startServeMcp({ config, log, listener, keys, publicUrl }));
@@ -91,7 +97,7 @@ function requireKey(config: Config): void {
   using store = openStore({ path: join(config.home, "state.db") });
   if (listKeys(store).length > 0) return;
   throw new SandboxError("failed_precondition", `${config.host} is no loopback address`, {
-    hint: "make a key first: sandbox-mcp key create NAME",
+    hint: `make a key first: ${commandLine(config, "key create NAME")}`,
   });
 }
 

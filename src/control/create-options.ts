@@ -12,6 +12,7 @@ const MAX_SERVER_NAME = 128;
 interface Defaults {
   readonly timeoutSeconds: number;
   readonly isSecured: boolean;
+  readonly templateWaitMs: number;
 }
 
 /**

@@ -15,10 +15,11 @@ import { faultsOf, type z } from "../common/schema.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
+import { findBuilding } from "../wire/messages.ts";
 import { RATE_LIMIT_BURST, requireKey, type RateLimit } from "./access.ts";
 import { matchRoute, type Match } from "./match.ts";
 import { toFault } from "./reply.ts";
-import type { RouteReply } from "./route.ts";
+import { readWaitMs, type RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 import type { ServiceMetrics } from "./service-metrics.ts";
 
@@ -76,9 +77,15 @@ export function createControl(options: ControlOptions): ControlHandler {
       sandboxId,
     };
     if (error === undefined) options.log.debug(entry, "control");
-    else if (reply.status < INTERNAL_STATUS) options.log.debug({ ...entry, err: error }, "control");
+    else if (reply.status < INTERNAL_STATUS || isBuilding(error))
+      options.log.debug({ ...entry, err: error }, "control");
     else options.log.warn({ ...entry, err: error }, "control");
   };
+}
+
+/** Whoever waits for a template asks again and again. */
+function isBuilding(error: unknown): boolean {
+  return error instanceof SandboxError && findBuilding(error.message) !== undefined;
 }
 
 /** A reply stays in memory until its reader took it; the last of too many is cut off. */
@@ -125,8 +132,9 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     });
     const waitSeconds = options.rateLimit.take(team, match.route.creates?.(parsed.body) ?? 0);
     if (waitSeconds > 0) return { ...facts, reply: toRateReply(waitSeconds) };
+    const waitMs = readWaitMs(request.headers.prefer);
     const context = { sandboxes: options.sandboxes.of(team), log: options.log };
-    return { ...facts, reply: await match.route.handle({ ...parsed, signal }, context) };
+    return { ...facts, reply: await match.route.handle({ ...parsed, signal, waitMs }, context) };
   } catch (error) {
     const { status, message } = toFault(error);
     return { ...facts, reply: toFaultReply(status, message), error };

@@ -22,6 +22,8 @@ export interface RouteRequest<Params, Query, Body> {
   readonly body: Body;
   /** Fires when the client is gone. */
   readonly signal: AbortSignal;
+  /** How long the client waits for what takes long; see the header `Prefer`. */
+  readonly waitMs: number;
 }
 
 export interface ControlContext {
@@ -72,6 +74,16 @@ export function readSandboxId(params: { readonly sandboxID: string }): string {
     throw new SandboxError("invalid_argument", MESSAGES.invalidSandboxId);
   }
   return sandboxId;
+}
+
+/** Clients give up after a minute; they are told before. */
+const MAX_WAIT_MS = 50_000;
+
+/** The wait that a client prefers, such as `Prefer: wait=5`, within what is waited for at all. */
+export function readWaitMs(prefer: string | readonly string[] | undefined): number {
+  const text = [prefer ?? ""].flat().join(",");
+  const seconds = /(?:^|[,;])\s*wait\s*=\s*([0-9]{1,4})\s*(?:$|[,;])/i.exec(text)?.[1];
+  return seconds === undefined ? MAX_WAIT_MS : Math.min(Number(seconds) * 1_000, MAX_WAIT_MS);
 }
 
 /** A whole number in a query. */

@@ -42,6 +42,8 @@ type HttpHandler = (request: IncomingMessage, response: ServerResponse) => Promi
 
 /** What handles requests. No handler rejects for what a request contains. */
 export interface Handlers {
+  /** Whether the control API answers by now. */
+  isReady(): boolean;
   readonly control: HttpHandler;
   readonly gateway: (
     request: IncomingMessage,
@@ -233,7 +235,7 @@ async function handleRequest(
       response.end(destination.message);
       return undefined;
     case "health":
-      response.writeHead(state.isDraining ? 503 : 204, { "cache-control": "no-store" }).end();
+      response.writeHead(state.isDraining || !handlers.isReady() ? 503 : 204, NO_STORE).end();
       return undefined;
     case "foreign-page":
       return sendJson(response, 403, { body: { code: 403, message: "Invalid origin" } });
@@ -256,6 +258,7 @@ async function handleRequest(
   }
 }
 
+const NO_STORE = { "cache-control": "no-store" } as const;
 const NO_TARGET: GatewayTarget = { address: undefined, hasOwnHost: false };
 
 /** Only the gateway takes upgrades. */

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
+import { withTrust } from "../engine/templates/trust.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { InitRequest } from "../wire/files.ts";
 import type { Folders, Services } from "./context.ts";
@@ -19,7 +20,11 @@ const INIT_TIMEOUT_MS = 40_000;
 const HEALTH_TIMEOUT_MS = 20_000;
 
 /** The container of a sandbox. */
-export function toSpec(context: Folders, record: SandboxRecord, build: BuildRecord): ContainerSpec {
+export function toSpec(
+  context: Folders & Pick<Services, "trust">,
+  record: SandboxRecord,
+  build: BuildRecord,
+): ContainerSpec {
   const { sandboxId, limits } = record;
   const binds = record.volumeMounts.map(({ path, volumeId }) => ({
     source: volumeDirectory(context, volumeId),
@@ -28,7 +33,7 @@ export function toSpec(context: Folders, record: SandboxRecord, build: BuildReco
   return {
     id: sandboxId,
     directory: join(context.directory, sandboxId),
-    layers: toLayers(context.layersDirectory, build),
+    layers: withTrust(toLayers(context.layersDirectory, build), context.trust),
     limits,
     hostname: sandboxId,
     // A folder comes before what is mounted below it.
@@ -44,6 +49,7 @@ export function toInit(context: Services, record: SandboxRecord, build: BuildRec
   return {
     ...(isSecured && { accessToken: context.secrets.accessToken(sandboxId) }),
     envVars: {
+      ...context.environment,
       ...environment,
       E2B_SANDBOX: "true",
       E2B_SANDBOX_ID: sandboxId,

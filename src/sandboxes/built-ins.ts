@@ -19,8 +19,12 @@ export interface BuiltInTemplate {
   readonly defaultWorkdir: string;
   /** Its layers as they are on disk now; undefined when it was not built. */
   find(): Promise<readonly Layer[] | undefined>;
-  /** Makes it at its first use, where that is quick. */
-  prepare?(signal: AbortSignal): Promise<readonly Layer[]>;
+  /**
+   * Makes it at its first use, or waits for who makes it, at most this long; undefined where it
+   * cannot be made.
+   * @throws SandboxError unavailable when it takes longer or fails
+   */
+  prepare?(signal: AbortSignal, waitMs?: number): Promise<readonly Layer[] | undefined>;
 }
 
 export interface TemplatesOptions extends CleanupRetries {

@@ -5,6 +5,7 @@
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
+import type { Trust } from "../engine/templates/trust.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import type { Transition } from "../wire/messages.ts";
 import type { LogBook } from "./log-book.ts";
@@ -22,6 +23,10 @@ export interface Services extends CleanupRetries {
   readonly clock: Clock;
   readonly log: Logger;
   readonly secrets: Secrets;
+  /** The certificates of this machine, above the layers of every template. */
+  readonly trust?: Trust | undefined;
+  /** Variables of every process, below those that a create names. */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
   /** Fires when the registry closes. */
   readonly closing: AbortSignal;
 }

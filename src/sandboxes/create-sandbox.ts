@@ -31,7 +31,10 @@ export async function createSandbox(
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const bounded = AbortSignal.any([signal, context.closing]);
-  const resolved = await context.templates.resolve(options.template, bounded);
+  const resolved = await context.templates.resolve(options.template, {
+    signal: bounded,
+    waitMs: options.templateWaitMs,
+  });
   checkTimeout(options.timeoutSeconds);
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);

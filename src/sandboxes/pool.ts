@@ -139,7 +139,7 @@ async function wait(context: Services, ms: number): Promise<boolean> {
 async function startOne(context: Services & Tenant & Folders & Limits): Promise<PooledContainer> {
   const { closing: signal, store } = context;
   await requireDiskSpace(context.directory);
-  const resolved = await context.templates.resolve(TEMPLATE, signal);
+  const resolved = await context.templates.resolve(TEMPLATE, { signal });
   const plan: CreatePlan = { resolved, mounts: [], options: PLAIN_OPTIONS };
   const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
   store.sandboxes.put(record);

@@ -17,21 +17,29 @@ export interface ResolvedTemplate {
   readonly build: BuildRecord;
 }
 
+/** How long a caller waits for a built-in that is being built. */
+export interface ResolveLimits {
+  readonly signal: AbortSignal;
+  /** Undefined: until it is built or fails. */
+  readonly waitMs?: number | undefined;
+}
+
 /**
  * What a new sandbox starts from. A built-in is looked for on disk each time, so that one that was
  * built meanwhile counts.
- * @throws SandboxError invalid_argument when malformed, not_found when unknown.
+ * @throws SandboxError invalid_argument when malformed, not_found when unknown, unavailable while it
+ * is being built.
  */
 export async function resolveTemplate(
   options: TemplatesOptions,
   reference: string,
-  signal: AbortSignal,
+  { signal, waitMs }: ResolveLimits,
 ): Promise<ResolvedTemplate> {
   const { store } = options;
   const parsed = await withFallback(options, requireReference(reference));
   const builtIn = findBuiltIn(options, parsed);
   if (builtIn !== undefined) {
-    const layers = (await builtIn.find()) ?? (await builtIn.prepare?.(signal));
+    const layers = (await builtIn.find()) ?? (await builtIn.prepare?.(signal, waitMs));
     if (layers === undefined) throw new SandboxError("not_found", templateMissing(reference));
     registerBuiltIn(options, builtIn, layers);
   }

@@ -34,6 +34,8 @@ export interface Sandbox {
 export interface CreateOptions {
   /** A template or snapshot, by name or identifier, with or without a tag. */
   readonly template: string;
+  /** How long to wait for a template that is being built; undefined for as long as that takes. */
+  readonly templateWaitMs?: number | undefined;
   /** 0 expires at once. */
   readonly timeoutSeconds: number;
   readonly isSecured: boolean;

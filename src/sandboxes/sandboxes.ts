@@ -9,6 +9,7 @@ import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
+import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
@@ -87,6 +88,9 @@ export interface SandboxesOptions {
   readonly givenTeams: readonly string[];
   /** Sandboxes that are kept started for creates to come; they count for no limit. */
   readonly poolSize: number;
+  /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
+  readonly trust?: Trust | undefined;
+  readonly environment?: Readonly<Record<string, string>> | undefined;
   readonly builtIns: readonly BuiltInTemplate[];
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */

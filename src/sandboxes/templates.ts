@@ -17,6 +17,7 @@ import {
   requireReference,
   resolveTemplate,
   type ResolvedTemplate,
+  type ResolveLimits,
 } from "./resolve-template.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import {
@@ -36,9 +37,10 @@ export type Tag = BuildTag;
 export interface Templates {
   /**
    * What a new sandbox starts from.
-   * @throws SandboxError invalid_argument when malformed, not_found when unknown.
+   * @throws SandboxError invalid_argument when malformed, not_found when unknown, unavailable while
+   * it is being built.
    */
-  resolve(reference: string, signal: AbortSignal): Promise<ResolvedTemplate>;
+  resolve(reference: string, limits: ResolveLimits): Promise<ResolvedTemplate>;
   /**
    * The template of a reference, whatever its tag; undefined when there is none.
    * @throws SandboxError invalid_argument when malformed.
@@ -91,7 +93,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
   const peek = (reference: string) => lookUp(options, requireReference(reference));
 
   return {
-    resolve: (reference, signal) => resolveTemplate(options, reference, signal),
+    resolve: (reference, limits) => resolveTemplate(options, reference, limits),
     peek,
     builds: (template, page) =>
       paginate(

@@ -105,6 +105,15 @@ export function templateMissing(reference: string): string {
   return `template '${reference}' not found`;
 }
 
+export function templateBuilding(name: string, progress: string): string {
+  return `building the ${name} template, ${progress}`;
+}
+
+/** What such a message says of the progress, also where others stand around it. */
+export function findBuilding(message: string): string | undefined {
+  return /building the [a-z-]{1,64} template, [a-z0-9 ]{1,40}/.exec(message)?.[0];
+}
+
 export function templateForbidden(reference: string): string {
   return `You don't have access to template '${reference}'`;
 }

@@ -29,7 +29,7 @@ function startWithoutRuntimes(words: readonly string[]) {
 /** The packages are what set-up installs. */
 const MISSING =
   "this machine cannot isolate: runtime: auto[.:] Tell the user the ways on: here, " +
-  "apt-get install runc crun [a-z0-9 -]+; or elsewhere: set E2B_API_KEY to the key of an " +
+  "apt-get update && apt-get install -y runc crun mmdebstrap [a-z0-9 -]+ uidmap; or elsewhere: set E2B_API_KEY to the key of an " +
   "E2B-compatible service, or run `npx -y sandbox-mcp serve` on a Linux machine or VM and set " +
   "E2B_API_URL, E2B_SANDBOX_URL and E2B_API_KEY to what it prints[.]";
 

@@ -20,8 +20,15 @@ export interface TestProgram extends AsyncDisposable {
   exited(): Promise<number | string>;
 }
 
-/** Tests send nothing to real networks; those about the way out bring a network of their own. */
-export const OFFLINE = { SANDBOX_MCP_EGRESS: "off" };
+/**
+ * Tests send nothing to real networks, neither from sandboxes nor to build a template; those about
+ * the way out bring a network of their own. What this machine trusts is nothing to them either.
+ */
+export const OFFLINE = {
+  SANDBOX_MCP_EGRESS: "off",
+  SANDBOX_MCP_BUILD_BASE: "off",
+  SANDBOX_MCP_CA: "off",
+};
 
 /** Starts `sandbox-mcp` with only the environment that is given. */
 export function startProgram(

@@ -43,6 +43,12 @@ test("defaults are those of the documentation", () => {
     isConformance: false,
     log: { level: "info", file: undefined },
     json: false,
+    buildsBase: true,
+    ca: undefined,
+    caFiles: [],
+    proxy: {},
+    givenHome: "/srv/x",
+    searchPath: "",
     ifMissing: false,
     help: false,
     version: false,
@@ -55,6 +61,32 @@ test("a key of a remote service chooses the remote engine", () => {
     "remote",
     { apiKey: "e2b_00", domain: "example.test", apiUrl: undefined, sandboxUrl: undefined },
   ]);
+});
+
+test.for(["serve", "doctor", "template", "gc"])("%s is about this machine, key or not", (word) => {
+  const environment = { E2B_API_KEY: "e2b_00" };
+  expect(configOf(environment, [word]).engine).toBe("local");
+  expect(configOf(environment, [word, "--engine", "remote"]).engine).toBe("remote");
+});
+
+test("a proxy of the machine reaches sandboxes in both spellings, its password does not", () => {
+  const machine = { https_proxy: "http://p:1", HTTP_PROXY: "http://u:p@p:1", NO_PROXY: "a,b" };
+  const noProxy = { NO_PROXY: "a,b", no_proxy: "a,b" };
+  expect(configOf(machine, []).proxy).toEqual({
+    HTTPS_PROXY: "http://p:1",
+    https_proxy: "http://p:1",
+    ...noProxy,
+  });
+  const given = "http://u:q@q:2";
+  expect(configOf(machine, ["--proxy", given]).proxy).toEqual({
+    HTTP_PROXY: given,
+    http_proxy: given,
+    HTTPS_PROXY: given,
+    https_proxy: given,
+    ...noProxy,
+  });
+  expect(configOf(machine, ["--proxy", "off"]).proxy).toEqual({});
+  expect(loadConfig({}, ["--proxy", "socks5://p:1"])).toMatchObject({ exitCode: 64 });
 });
 
 test("an empty variable counts as absent", () => {

@@ -28,11 +28,12 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     body: createRequestSchema,
     replies: { 201: sandboxSchema },
-    faults: [400, 403, 404, 429],
-    async handle({ body, signal }, { sandboxes }) {
+    faults: [400, 403, 404, 429, 503],
+    async handle({ body, signal, waitMs }, { sandboxes }) {
       const options = toCreateOptions(body, {
         timeoutSeconds: body.timeout ?? DEFAULT_TIMEOUT_SECONDS,
         isSecured: body.secure ?? false,
+        templateWaitMs: waitMs,
       });
       return { status: 201, body: toSandboxBody(await sandboxes.create(options, signal)) };
     },
@@ -44,12 +45,12 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     body: createRequestSchema.extend({ secure: z.unknown().optional() }),
     replies: { 201: sandboxSchema },
-    faults: [400, 403, 404, 429],
-    async handle({ body, signal }, { sandboxes }) {
+    faults: [400, 403, 404, 429, 503],
+    async handle({ body, signal, waitMs }, { sandboxes }) {
       const timeoutSeconds = requirePositive(body.timeout ?? DEFAULT_TIMEOUT_V2_SECONDS);
       const options = toCreateOptions(
         { ...body, secure: true },
-        { timeoutSeconds, isSecured: true },
+        { timeoutSeconds, isSecured: true, templateWaitMs: waitMs },
       );
       return { status: 201, body: toSandboxBody(await sandboxes.create(options, signal)) };
     },

@@ -118,7 +118,10 @@ const templateRows: readonly Route[] = [
     replies: { 200: z.object({ templateID: z.string(), public: z.boolean() }) },
     faults: [400, 404],
     async handle({ params, signal }, { sandboxes }) {
-      const { template } = await sandboxes.templates.resolve(params.alias, signal);
+      const { template } = await sandboxes.templates.resolve(params.alias, {
+        signal,
+        waitMs: 0,
+      });
       return { status: 200, body: { templateID: template.templateId, public: template.isPublic } };
     },
   }),

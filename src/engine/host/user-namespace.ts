@@ -9,6 +9,7 @@ import { userInfo } from "node:os";
 import { causeCode } from "../../common/errors.ts";
 import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
+import { installCommand } from "./install-command.ts";
 import { perlCommand } from "./perl-program.ts";
 
 const PROGRAMS = ["perl", "newuidmap", "newgidmap"] as const;
@@ -38,9 +39,9 @@ interface Plan {
 /** What `user-namespace.pl` is given, or what is missing. */
 async function planNamespace(home: string): Promise<Plan | string> {
   const [perl, newuidmap, newgidmap] = PROGRAMS.map((name) => findProgram(name));
-  if (perl === undefined) return "no perl: apt-get install perl-base";
+  if (perl === undefined) return `no perl: ${installCommand()}`;
   if (newuidmap === undefined || newgidmap === undefined) {
-    return "no newuidmap and newgidmap: apt-get install uidmap";
+    return `no newuidmap and newgidmap: ${installCommand()}`;
   }
   const { username, uid, gid } = userInfo();
   const users = findRange(await readText("/etc/subuid"), [username, String(uid)]);
@@ -48,7 +49,7 @@ async function planNamespace(home: string): Promise<Plan | string> {
   if (users === undefined || groups === undefined) {
     return (
       `no range of ${ID_RANGE} ids for this user in /etc/subuid and /etc/subgid: ` +
-      `usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ${username}`
+      `sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ${username}`
     );
   }
   return {

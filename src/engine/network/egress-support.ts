@@ -8,8 +8,8 @@ import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
-import { INSTALL } from "../oci/requirements.ts";
 import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
 import type { HostNetwork } from "./router.ts";
@@ -49,7 +49,7 @@ export async function findEgress(
   const found = PROGRAMS.map((name) => findProgram(name));
   const missing = PROGRAMS.filter((_name, index) => found[index] === undefined);
   if (missing.length > 0) {
-    return none(`sandboxes have loopback alone: no ${missing.join(", ")}`, INSTALL);
+    return none(`sandboxes have loopback alone: no ${missing.join(", ")}`, installCommand());
   }
   try {
     await tryRules();

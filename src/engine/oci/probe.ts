@@ -14,6 +14,7 @@ import {
   type EngineCheck,
   type IsolationLevel,
 } from "../engine.ts";
+import { installCommand } from "../host/install-command.ts";
 import { holdLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
 import { createRouters } from "../network/router.ts";
@@ -29,7 +30,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements, INSTALL } from "./requirements.ts";
+import { checkRequirements } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
@@ -118,7 +119,7 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 /** Where no runtime passed, each one's failure is what is missing. */
 function asMissing(check: EngineCheck): EngineCheck {
   if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
-  return { ...check, outcome: "missing", remedy: `try another runtime: ${INSTALL}` };
+  return { ...check, outcome: "missing", remedy: `try another runtime: ${installCommand()}` };
 }
 
 interface Trial {

@@ -5,11 +5,8 @@ import { causeCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { installCommand } from "../host/install-command.ts";
 import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
-
-/** The packages by their Debian names; other distributions call most of them the same. */
-export const INSTALL =
-  "apt-get install runc crun mmdebstrap util-linux e2fsprogs perl-base nftables iproute2";
 
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
@@ -38,8 +35,12 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
       isSupported() || "use Linux on x64 or arm64",
     ),
     checkPrivilege(wanted.namespaceFault),
-    check("programs", missing.join(", ") || "all found", missing.length === 0 || INSTALL),
-    check("runtime", candidates.join(", ") || wanted.runtime, candidates.length > 0 || INSTALL),
+    check("programs", missing.join(", ") || "all found", missing.length === 0 || installCommand()),
+    check(
+      "runtime",
+      candidates.join(", ") || wanted.runtime,
+      candidates.length > 0 || installCommand(),
+    ),
     check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
     check(
       "loop",

@@ -12,34 +12,73 @@ import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
-import { INSTALL } from "../oci/requirements.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
-import { readAccounts, redactSources, writeSettings } from "./settings.ts";
+import { addNode } from "./node.ts";
+import { readAccounts, redactSources, writeSetting, writeSettings } from "./settings.ts";
 
 /** What every sandbox has besides the essential packages. */
 const PACKAGES = [
   "bash",
+  "bind9-dnsutils",
   "ca-certificates",
   "coreutils",
   "curl",
+  "file",
   "findutils",
+  "gcc",
   "git",
+  "gnupg",
   "grep",
   "gzip",
+  "jq",
+  "less",
+  "libc6-dev",
+  "make",
+  "openssh-client",
   "passwd",
   "procps",
   "python-is-python3",
   "python3",
+  "python3-pip",
+  "python3-venv",
+  "ripgrep",
+  "rsync",
   "sed",
+  "sqlite3",
   "sudo",
   "tar",
+  "tree",
+  "unzip",
   "util-linux",
+  "zip",
 ] as const;
 
-/** Names the list above: a base that was built from another one is out of date. */
+/**
+ * Of apt and dpkg, while the template is built and later inside: no translations, no manuals, and
+ * no flush after each file, since a layer is synced as a whole and a sandbox is not kept.
+ */
+const OPTIONS = [
+  '--aptopt=Acquire::Languages "none"',
+  "--dpkgopt=path-exclude=/usr/share/man/*",
+  "--dpkgopt=path-exclude=/usr/share/info/*",
+  "--dpkgopt=path-exclude=/usr/share/doc/*",
+  "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+  "--dpkgopt=path-exclude=/usr/share/locale/*",
+  "--dpkgopt=path-include=/usr/share/locale/locale.alias",
+  "--dpkgopt=force-unsafe-io",
+] as const;
+
+/** The sandbox is the environment of its own: pip needs no other one around it. */
+const PIP_CONFIG = "[global]\nbreak-system-packages = true\n";
+
+/** A change of what is written besides the packages. */
+const LAYOUT = 1;
+
+/** Names all of the above: a base that was built from another recipe is out of date. */
 export const BASE_RECIPE: string = createHash("sha256")
-  .update(PACKAGES.join(" "), "utf8")
+  .update(JSON.stringify([LAYOUT, PACKAGES, OPTIONS, PIP_CONFIG]), "utf8")
   .digest("hex")
   .slice(0, 8);
 
@@ -49,6 +88,8 @@ const SOURCES = [
   "/etc/apt/sources.list.d/ubuntu.sources",
   "/etc/apt/sources.list",
 ] as const;
+
+const BUILDER = "mmdebstrap";
 
 /** A slow mirror is slow; one that has sent nothing useful by then is down. */
 export const BASE_BUILD_TIMEOUT_MS: number = 20 * 60_000;
@@ -61,13 +102,20 @@ export interface BuildOptions {
   onProgress?(message: string): void;
 }
 
+/** Whether this machine has the program that builds it. */
+export function canBuildBase(): boolean {
+  return findProgram(BUILDER) !== undefined;
+}
+
 /**
  * Builds the base layer from the mirror that this system itself uses; takes about a minute.
  * @throws SandboxError unavailable when mmdebstrap is missing or fails, already_exists, canceled
  */
 export async function buildBase(options: BuildOptions): Promise<readonly Layer[]> {
-  if (findProgram("mmdebstrap") === undefined) {
-    throw new SandboxError("unavailable", "mmdebstrap is not installed", { hint: INSTALL });
+  if (!canBuildBase()) {
+    throw new SandboxError("unavailable", `${BUILDER} is not installed`, {
+      hint: installCommand(),
+    });
   }
   const release = await readRelease();
   const sources = await findSources();
@@ -75,6 +123,7 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
     const root = join(draft, TREES.root);
     await bootstrap({ root, release, sources, options });
     await settle(root);
+    await addNode(root, options);
     if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
   };
   return [await makeLayer(options.directory, fill, options.signal)];
@@ -115,10 +164,11 @@ async function bootstrap(build: {
       "--fork",
       "--kill-child",
       "--mount-proc",
-      "mmdebstrap",
+      BUILDER,
       "--mode=root",
       "--variant=minbase",
       "--format=directory",
+      ...OPTIONS,
       `--include=${PACKAGES.join(",")}`,
       release,
       root,
@@ -138,6 +188,7 @@ async function bootstrap(build: {
 async function settle(root: string): Promise<void> {
   await writeSettings(root, await readAccounts(root));
   await redactSources(root);
+  await writeSetting(join(root, "etc/pip.conf"), PIP_CONFIG);
   // A sandbox gets its own device folder; nodes in a layer have no use.
   const devices = join(root, "dev");
   for (const name of await readdir(devices)) {

@@ -29,19 +29,19 @@ const SHADOW_GROUP = "shadow";
 export async function writeSettings(root: string, source: AccountFiles): Promise<void> {
   const etc = (name: string) => join(root, "etc", name);
   const accounts = createAccounts(source);
-  await write(etc("passwd"), accounts.passwd);
-  await write(etc("group"), accounts.group);
+  await writeSetting(etc("passwd"), accounts.passwd);
+  await writeSetting(etc("group"), accounts.group);
   const shadowId = groupId(accounts.group, SHADOW_GROUP);
   for (const name of ["shadow", "gshadow"] as const) {
-    await write(etc(name), accounts[name], 0o640);
+    await writeSetting(etc(name), accounts[name], 0o640);
     await chown(etc(name), 0, shadowId);
   }
-  await write(etc("hostname"), "sandbox\n");
-  await write(etc("hosts"), HOSTS);
-  await write(etc("resolv.conf"), RESOLVER);
+  await writeSetting(etc("hostname"), "sandbox\n");
+  await writeSetting(etc("hosts"), HOSTS);
+  await writeSetting(etc("resolv.conf"), RESOLVER);
   // Empty: the first program that needs one makes it, and no two sandboxes share it.
-  await write(etc("machine-id"), "");
-  await write(etc("sudoers"), SUDOERS, 0o440);
+  await writeSetting(etc("machine-id"), "");
+  await writeSetting(etc("sudoers"), SUDOERS, 0o440);
   await makeFolder(etc("sudoers.d"), 0o750);
   await makeHome(root);
 }
@@ -96,7 +96,8 @@ async function readIfFolder(path: string): Promise<string[]> {
   }
 }
 
-async function write(path: string, text: string, mode = 0o644): Promise<void> {
+/** Writes one file anew, readable by all unless another mode is given. */
+export async function writeSetting(path: string, text: string, mode = 0o644): Promise<void> {
   // What is there may be a link, such as the resolver's file of a desktop system.
   await rm(path, { force: true });
   await writeFile(path, text);

@@ -1,9 +1,11 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { SandboxBody, SandboxDetailBody } from "../../wire/control.ts";
+import { findBuilding } from "../../wire/messages.ts";
 import { freeHint, withHints } from "../error-hints.ts";
 import { expiryField, lifeField, networkWord, sizeFields } from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
@@ -75,7 +77,7 @@ export const createSandbox = defineTool({
   annotations: ADDITIVE,
   async handler(params, context) {
     const { suggest } = context;
-    const body = await withHints(create(params, context), {
+    const body = await withHints(createWhenBuilt(params, context), {
       not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
       resource_exhausted: freeHint(suggest),
     });
@@ -87,7 +89,9 @@ export const createSandbox = defineTool({
     const host = context.service.portHost(sandboxId, "{port}");
     const isOther = params.template === DEFAULT_TEMPLATE && template !== DEFAULT_TEMPLATE;
     const notes = [
-      ...(isOther ? [`template ${DEFAULT_TEMPLATE} is not built; ${template} was used`] : []),
+      ...(isOther
+        ? [`template ${DEFAULT_TEMPLATE} is not built yet; ${template} was used meanwhile`]
+        : []),
       ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
     ];
     return recordReply({
@@ -121,12 +125,44 @@ async function describe(
   }
 }
 
+/** Between two notes of progress. */
+const BUILD_WAIT_SECONDS = 3;
+/** Hosts give up after a minute. */
+const MAX_BUILD_WAIT_MS = 48_000;
+const GO_ON = "Call create_sandbox again: it goes on waiting, nothing is lost.";
+
+/** Waits with progress for a template that is being built; each request to the service is short. */
+async function createWhenBuilt(
+  params: z.output<typeof input>,
+  context: ToolContext,
+): Promise<SandboxBody> {
+  const endAtMs = context.clock.now() + MAX_BUILD_WAIT_MS;
+  for (let count = 1; ; count += 1) {
+    try {
+      return await create(params, context);
+    } catch (error) {
+      const building = buildingOf(error);
+      if (building === undefined) throw error;
+      if (context.clock.now() >= endAtMs) {
+        throw new SandboxError("unavailable", building, { cause: error, hint: GO_ON });
+      }
+      // Progress may get lost; whoever is gone ends the call by its own signal.
+      await context.progress?.(count, building).catch(() => undefined);
+    }
+  }
+}
+
+function buildingOf(error: unknown): string | undefined {
+  if (!(error instanceof SandboxError) || error.code !== "unavailable") return undefined;
+  return findBuilding(error.message);
+}
+
 /** Kills a sandbox whose call was cancelled before the reply: the caller has no id of it. */
 async function create(params: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
   const { service, state, signal } = context;
   signal.throwIfAborted();
   const giveUp = new AbortController();
-  const creating = service.control.create(toRequest(params), giveUp.signal);
+  const creating = service.control.create(toRequest(params), giveUp.signal, BUILD_WAIT_SECONDS);
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
   const cancel = () => reject(signal.reason);
   signal.addEventListener("abort", cancel, { once: true });

@@ -1,0 +1,23 @@
+/** The one line that installs every helper program of the host, for who runs this program. */
+
+import { isRootless } from "../../common/privilege.ts";
+import { findProgram } from "./find-program.ts";
+
+/** By their Debian names; what is there already stays as it is. */
+const DEBIAN =
+  "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs perl-base " +
+  "nftables iproute2 uidmap";
+const FEDORA =
+  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils";
+
+/** All of them at once, so that nobody is told of one after the other. */
+export function installCommand(): string {
+  const isFedora = findProgram("apt-get") === undefined && findProgram("dnf") !== undefined;
+  return asRoot(isFedora ? FEDORA : DEBIAN);
+}
+
+/** The command as this user can type it. */
+function asRoot(command: string): string {
+  if (!isRootless()) return command;
+  return command.includes("&&") ? `sudo sh -c '${command}'` : `sudo ${command}`;
+}

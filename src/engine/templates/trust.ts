@@ -1,0 +1,218 @@
+/**
+ * The certificates of this machine as a layer above those of a template: the public authorities and
+ * the machine's own in one bundle, and its own once more by themselves, where a package that writes
+ * the bundle anew finds them.
+ */
+
+import { createHash, X509Certificate } from "node:crypto";
+import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { rootCertificates } from "node:tls";
+import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import type { Layer } from "../engine.ts";
+import { runProgram } from "../host/run-program.ts";
+import { makeLayer, TREES } from "../storage/layers.ts";
+import { shiftIds } from "./base.ts";
+import { makeFolder } from "./settings.ts";
+
+const LOCAL_FOLDER = "/usr/local/share/ca-certificates";
+const CERTS = "etc/ssl/certs";
+const BUNDLE = `${CERTS}/ca-certificates.crt`;
+const OWN = `${CERTS}/sandbox-mcp.pem`;
+/** A bundle of all public authorities has a tenth of it. */
+const MAX_FILE_BYTES = 4 * 1024 * 1024;
+const MAX_FILES = 200;
+const MAX_OWN = 500;
+const PEM_PATTERN = /-----BEGIN CERTIFICATE-----[\w\s+/=]+?-----END CERTIFICATE-----/g;
+
+/** A change of what is written. */
+const LAYOUT = 1;
+
+export interface TrustOptions {
+  readonly home: string;
+  /** The one file that counts; undefined for what the machine trusts. */
+  readonly file: string | undefined;
+  /** Files that the machine's own variables name; what cannot be read there is left out. */
+  readonly files: readonly string[];
+}
+
+export interface Trust {
+  /** To be put above the layers of a template. */
+  readonly layer: Layer;
+  /** Of every process: where programs with a store of their own find it. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/**
+ * The layer, made where it is not there yet; undefined on a machine with no certificates of its own.
+ * @throws SandboxError failed_precondition when the chosen file has none, unavailable
+ */
+export async function prepareTrust(options: TrustOptions): Promise<Trust | undefined> {
+  const own = await findOwn(options);
+  if (own.length === 0) return undefined;
+  const facts = JSON.stringify([LAYOUT, process.versions.node, own, isRootless()]);
+  const name = createHash("sha256").update(facts, "utf8").digest("hex").slice(0, 16);
+  const target = join(options.home, "trust", name);
+  if (!(await isThere(join(target, TREES.root, BUNDLE)))) await makeTrust(target, own);
+  const { root, usr } = TREES;
+  return {
+    layer: { root: join(target, root), usr: join(target, usr) },
+    environment: {
+      ...Object.fromEntries(BUNDLE_VARIABLES.map((variable) => [variable, `/${BUNDLE}`])),
+      // Node adds it to its own authorities: a short file is read faster.
+      NODE_EXTRA_CA_CERTS: `/${OWN}`,
+    },
+  };
+}
+
+const BUNDLE_VARIABLES = [
+  "SSL_CERT_FILE",
+  "REQUESTS_CA_BUNDLE",
+  "PIP_CERT",
+  "CURL_CA_BUNDLE",
+  "GIT_SSL_CAINFO",
+  "CARGO_HTTP_CAINFO",
+  "AWS_CA_BUNDLE",
+] as const;
+
+/** The layer as it goes above these: their `/usr` may be stacked by itself. */
+export function withTrust(layers: readonly Layer[], trust: Trust | undefined): readonly Layer[] {
+  if (trust === undefined) return layers;
+  const { root, usr } = trust.layer;
+  const hasUsr = layers.some((layer) => layer.usr !== undefined);
+  return [...layers, hasUsr && usr !== undefined ? { root, usr } : { root }];
+}
+
+async function makeTrust(target: string, own: readonly string[]): Promise<void> {
+  try {
+    await makeLayer(target, async (draft) => {
+      for (const tree of [TREES.root, TREES.usr]) await makeFolder(join(draft, tree), 0o755);
+      await writeStore(join(draft, TREES.root), own);
+      for (const folder of ["root/usr", "usr"]) await writeLocal(join(draft, folder), own);
+      if (!isRootless()) return;
+      for (const tree of [TREES.root, TREES.usr]) {
+        await shiftIds(join(draft, tree), NAMESPACE_ID_BASE);
+      }
+    });
+  } catch (error) {
+    // Another process of this home was quicker.
+    if (!(error instanceof SandboxError) || error.code !== "already_exists") throw error;
+  }
+}
+
+async function writeStore(root: string, own: readonly string[]): Promise<void> {
+  await makeFolders(root, CERTS);
+  for (const [index, pem] of own.entries()) {
+    await writeText(join(root, CERTS, `sandbox-mcp-${index}.pem`), pem);
+  }
+  // Names by which OpenSSL finds them without the bundle; the variables name that, too.
+  await runProgram(["openssl", "rehash", join(root, CERTS)]).catch(() => undefined);
+  await writeText(join(root, OWN), own.join(""));
+  await writeText(join(root, BUNDLE), [...rootCertificates.map(withNewline), ...own].join(""));
+}
+
+/** Where the package of certificates looks for those of a machine. */
+async function writeLocal(usr: string, own: readonly string[]): Promise<void> {
+  const folder = "local/share/ca-certificates";
+  await makeFolder(usr, 0o755);
+  await makeFolders(usr, folder);
+  for (const [index, pem] of own.entries()) {
+    await writeText(join(usr, folder, `sandbox-mcp-${index}.crt`), pem);
+  }
+}
+
+async function makeFolders(root: string, path: string): Promise<void> {
+  let folder = root;
+  for (const part of path.split("/")) {
+    folder = join(folder, part);
+    await makeFolder(folder, 0o755);
+  }
+}
+
+async function writeText(path: string, text: string): Promise<void> {
+  await writeFile(path, text);
+  await chmod(path, 0o644);
+}
+
+/** Those that no public list has, in an order that does not depend on where they were found. */
+async function findOwn({ file, files }: TrustOptions): Promise<string[]> {
+  if (file !== undefined) return readChosen(file);
+  const local = await listLocal();
+  const found = new Map<string, string>();
+  for (const path of [...local, ...files].slice(0, MAX_FILES)) {
+    const text = await readBounded(path).catch(() => "");
+    for (const [print, pem] of parsePem(text)) found.set(print, pem);
+  }
+  if (found.size === 0) return [];
+  for (const [print] of parsePem(rootCertificates.join("\n"))) found.delete(print);
+  return sorted(found);
+}
+
+async function readChosen(file: string): Promise<string[]> {
+  const text = await readBounded(file).catch((error: unknown) => {
+    throw new SandboxError("failed_precondition", `--ca ${file}: ${errorText(error)}`, {
+      cause: error,
+      hint: "name a file of PEM certificates, or off",
+    });
+  });
+  const found = parsePem(text);
+  if (found.size > 0) return sorted(found);
+  throw new SandboxError("failed_precondition", `--ca ${file} has no certificate`, {
+    hint: "name a file of PEM certificates, or off",
+  });
+}
+
+function sorted(found: ReadonlyMap<string, string>): string[] {
+  const entries = [...found].toSorted(([left], [right]) => (left < right ? -1 : 1));
+  return entries.slice(0, MAX_OWN).map(([, pem]) => pem);
+}
+
+async function listLocal(): Promise<string[]> {
+  try {
+    const names = await readdir(LOCAL_FOLDER, { recursive: true });
+    return names
+      .filter((name) => name.endsWith(".crt"))
+      .toSorted()
+      .map((name) => join(LOCAL_FOLDER, name));
+  } catch (error) {
+    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return [];
+    throw error;
+  }
+}
+
+/** A device or a pipe in the place of a file would never end. */
+async function readBounded(path: string): Promise<string> {
+  const facts = await stat(path);
+  if (!facts.isFile()) throw new Error("not a file");
+  if (facts.size > MAX_FILE_BYTES) throw new Error(`more than ${MAX_FILE_BYTES} bytes`);
+  return readFile(path, "utf8");
+}
+
+/** The certificates of a text by their fingerprints; what is none is left out. */
+function parsePem(text: string): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const [pem] of text.matchAll(PEM_PATTERN)) {
+    try {
+      const certificate = new X509Certificate(pem);
+      found.set(certificate.fingerprint256, withNewline(certificate.toString().trim()));
+    } catch {
+      // Damaged, or of a kind that this Node does not know: no program inside could use it.
+    }
+  }
+  return found;
+}
+
+function withNewline(pem: string): string {
+  return `${pem.trim()}\n`;
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,49 @@
+/** A stand-in for the builder of the template `base`: quick, without a network, and it can fail. */
+
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { baseLayers } from "./base-layer.ts";
+import { PROGRAM } from "./program.ts";
+
+export interface FakeBuilder extends AsyncDisposable {
+  /** The program in a mount namespace of its own, in which the stand-in is the builder. */
+  readonly program: readonly [string, ...string[]];
+  /** How many builds were begun. */
+  begun(): Promise<number>;
+  /** From now on it fails. */
+  fail(): Promise<void>;
+  /** From now on it works again. */
+  mend(): Promise<void>;
+}
+
+const BUILDER = "/usr/bin/mmdebstrap";
+
+/** One whose builds take at least so many seconds. */
+export async function openFakeBuilder(seconds: number): Promise<FakeBuilder> {
+  const folder = await mkdtemp(join(tmpdir(), "smcp-builder-"));
+  const [script, list, fault] = ["builder", "begun", "fault"].map((name) => join(folder, name));
+  const [layer] = await baseLayers();
+  const text = `#!/bin/sh
+for word; do case $word in --*) ;; /*) root=$word; break ;; esac; done
+echo begun >> ${list}
+echo 'I: downloading packages with apt...' >&2
+[ ! -e ${fault} ] || { echo 'E: the mirror has burnt down' >&2; exit 1; }
+sleep ${seconds}
+mkdir -p "$root"
+cp -al ${layer?.root}/. "$root" 2> /dev/null || cp -a ${layer?.root}/. "$root"
+`;
+  await writeFile(script ?? "", text);
+  await chmod(script ?? "", 0o755);
+  const mount = `mount --bind ${script} ${BUILDER} && exec "$@"`;
+  return {
+    program: ["unshare", "--mount", "sh", "-c", mount, "sh", process.execPath, PROGRAM],
+    async begun() {
+      const lines = await readFile(list ?? "", "utf8").catch(() => "");
+      return lines.split("\n").filter((line) => line !== "").length;
+    },
+    fail: () => writeFile(fault ?? "", ""),
+    mend: () => rm(fault ?? "", { force: true }),
+    [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
+  };
+}

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { toChecks } from "../../../src/commands/outside-check.ts";
+
+const NAMES = ["sandbox: names", "sandbox: HTTPS", "sandbox: package index"];
+
+test.for([
+  { code: 0, outcomes: ["ok", "ok", "ok"], remedy: /^$/ },
+  { code: 6, outcomes: ["warning"], remedy: /--dns/ },
+  { code: 60, outcomes: ["ok", "warning"], remedy: /--ca FILE/ },
+  { code: 7, outcomes: ["ok", "warning"], remedy: /--proxy URL/ },
+  { code: 22, outcomes: ["ok", "ok", "warning"], remedy: /package index/ },
+])("exit $code of curl means $outcomes", ({ code, outcomes, remedy }) => {
+  const checks = toChecks({ code, text: "https://index.example/simple\ncurl: (1) it said so\n" });
+  expect(checks.map(({ outcome }) => outcome)).toEqual(outcomes);
+  expect(checks.map(({ name }) => name)).toEqual(NAMES.slice(0, outcomes.length));
+  const { remedy: told = "", detail = "" } = checks.at(-1) ?? {};
+  expect(told).toMatch(remedy);
+  expect(detail.includes("it said so")).toBe(code !== 0);
+});
+
+test("a sandbox without a package client, and any other end, is told once", () => {
+  expect(toChecks({ code: 99, text: "" })).toMatchObject([{ detail: "no package client in it" }]);
+  expect(toChecks({ code: 137, text: "\u001b[2J" })).toMatchObject([{ outcome: "warning" }]);
+});
