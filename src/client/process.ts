@@ -37,6 +37,14 @@ export interface ProcessRequest {
   readonly env: Readonly<Record<string, string>>;
   /** Whether stdin stays open for input; otherwise it is empty. */
   readonly hasStdin: boolean;
+  /** Runs it on a terminal of this size, which has one output and takes input always. */
+  readonly terminal?: TerminalSize;
+}
+
+/** In characters. */
+export interface TerminalSize {
+  readonly cols: number;
+  readonly rows: number;
 }
 
 export interface StartOptions extends CallOptions {
@@ -54,6 +62,9 @@ export interface ProcessClient {
   list(signal: AbortSignal): Promise<readonly { readonly pid: number; readonly cmd: string }[]>;
   /** Sends input in order; returns once the process has taken it or its pipe holds it. */
   sendInput(pid: number, chunks: Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  /** As `sendInput`, for a process on a terminal. */
+  typeInput(pid: number, chunks: Iterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  resize(pid: number, size: TerminalSize, signal: AbortSignal): Promise<void>;
   closeStdin(pid: number, signal: AbortSignal): Promise<void>;
   /** Reaches the process alone, not its children, and does not wait for its end. */
   sendSignal(pid: number, name: SignalName, signal: AbortSignal): Promise<void>;
@@ -84,6 +95,13 @@ export function createProcess(
 ): ProcessClient {
   const client = createClient(Process, transport);
   const opened: EventClient = streams ?? client;
+  async function send(pid: number, input: Input, signal: AbortSignal): Promise<void> {
+    const subject = `input of process ${pid}`;
+    const work = { source, isIdempotent: false, subject, options: { signal } };
+    const selector = byPid(pid);
+    await callUnary(work, (call) => client.streamInput(inputMessages(selector, input), call));
+  }
+
   const alive = { [KEEPALIVE_INTERVAL_HEADER]: String(KEEPALIVE_S) };
 
   return {
@@ -95,14 +113,15 @@ export function createProcess(
         // As a header, not as a call option, which would end the stream at this end too.
         ...(timeoutMs !== undefined && { "connect-timeout-ms": String(timeoutMs) }),
       };
-      const { cmd, cwd, env } = request;
+      const { cmd, cwd, env, terminal } = request;
       const process = {
         cmd,
         args: [...request.args],
         envs: { ...env },
         ...(cwd !== undefined && { cwd }),
       };
-      const message = { process, stdin: request.hasStdin };
+      const pty = terminal && { pty: { size: terminal } };
+      const message = { process, stdin: request.hasStdin, ...pty };
       const open = (signal: AbortSignal) => opened.start(message, { signal, headers });
       return events({ source, options, subject: "start process", timeoutMs, open });
     },
@@ -123,11 +142,13 @@ export function createProcess(
       }));
     },
 
-    async sendInput(pid, chunks, signal) {
-      const subject = `input of process ${pid}`;
-      const work = { source, isIdempotent: false, subject, options: { signal } };
-      const selector = byPid(pid);
-      await callUnary(work, (call) => client.streamInput(inputMessages(selector, chunks), call));
+    sendInput: (pid, chunks, signal) => send(pid, { kind: "stdin", chunks }, signal),
+    typeInput: (pid, chunks, signal) => send(pid, { kind: "pty", chunks }, signal),
+
+    async resize(pid, size, signal) {
+      const subject = `size of the terminal of process ${pid}`;
+      const work = { source, isIdempotent: true, subject, options: { signal } };
+      await callUnary(work, (call) => client.update({ process: byPid(pid), pty: { size } }, call));
     },
 
     async closeStdin(pid, signal) {
@@ -149,14 +170,19 @@ function byPid(pid: number): MessageInitShape<typeof ProcessSelectorSchema> {
   return { selector: { case: "pid", value: pid } };
 }
 
+interface Input {
+  readonly kind: "stdin" | "pty";
+  readonly chunks: Iterable<Uint8Array>;
+}
+
 /** The messages of an input stream: the process, then the bytes in order. */
 async function* inputMessages(
   selector: MessageInitShape<typeof ProcessSelectorSchema>,
-  chunks: Iterable<Uint8Array>,
+  { kind, chunks }: Input,
 ): AsyncGenerator<MessageInitShape<typeof StreamInputRequestSchema>, void> {
   yield { event: { case: "start", value: { process: selector } } };
   for (const value of chunks) {
-    yield { event: { case: "data", value: { input: { input: { case: "stdin", value } } } } };
+    yield { event: { case: "data", value: { input: { input: { case: kind, value } } } } };
   }
 }
 

@@ -18,6 +18,8 @@ import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
+import { idOf } from "./message-id.ts";
+import { Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
@@ -93,6 +95,8 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     const body = request.method === "POST" ? await readJson(request, held) : undefined;
     if (body === INVALID)
       return sendRpcError(response, 400, { code: -32_700, text: "Parse error" });
+    const message = body === undefined || Array.isArray(body) ? undefined : toMessage(body);
+    if (message instanceof Refusal) return sendJson(response, 400, { body: message.reply });
     const auth = { token: "", clientId: principal, scopes: [] };
     // A server's requests have both, which Node's type for clients as well does not say.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
@@ -155,7 +159,7 @@ async function readJson(request: IncomingMessage, held: HeldBytes): Promise<unkn
     if (!held.add(OWN, bytes)) throw new SandboxError("unavailable", IN_FLIGHT_TEXT);
   });
   try {
-    return parseJson(body);
+    return parseJson(withoutMark(body));
   } catch (error) {
     // The protocol defines the reply to a body that is no JSON.
     if (error instanceof SyntaxError) return INVALID;
@@ -193,15 +197,15 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
     const id = request.headers["mcp-session-id"];
     const known = typeof id === "string" ? sessions.get(id) : undefined;
     if (id !== undefined && known?.principal !== principal) {
-      return sendRpcError(response, 404, { code: -32_001, text: "Session not found" });
+      return sendRpcError(response, 404, { code: -32_001, text: "Session not found", body });
     }
     const isOpening = methodSchema.safeParse(body).data?.method === "initialize";
     if (known === undefined && !isOpening) {
-      return sendRpcError(response, 400, { code: -32_000, text: "Missing session" });
+      return sendRpcError(response, 400, { code: -32_000, text: "Missing session", body });
     }
     if (known === undefined && sessions.size >= MAX_SESSIONS) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));
-      return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions" });
+      return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }
     const session = known ?? (await open(principal));
     session.openRequests += 1;
@@ -246,10 +250,10 @@ async function sweep(
 function sendRpcError(
   response: ServerResponse,
   status: number,
-  fault: { readonly code: number; readonly text: string },
+  fault: { readonly code: number; readonly text: string; readonly body?: unknown },
 ): void {
-  const error = { code: fault.code, message: fault.text };
-  sendJson(response, status, { body: { jsonrpc: "2.0", id: null, error } });
+  const { reply } = new Refusal(fault.code, fault.text, idOf(fault.body));
+  sendJson(response, status, { body: reply });
 }
 
 function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {

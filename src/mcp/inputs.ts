@@ -91,3 +91,10 @@ export function lifetimeInput() {
     .default(300)
     .describe("Seconds until the sandbox ends by itself.");
 }
+
+/** The kernel holds more, but no line of a reader is longer. */
+const MAX_TERMINAL_SIDE = 1_000;
+
+export function terminalSideInput(description: string) {
+  return z.int().min(1).max(MAX_TERMINAL_SIDE).optional().describe(description);
+}

@@ -1,19 +1,14 @@
 /** MCP over stdin and stdout, for hosts of both protocol eras, until one of the ends is gone. */
 
 import type { Readable, Writable } from "node:stream";
-import type { JSONRPCMessage } from "@modelcontextprotocol/server";
-import { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
+import { serveStdio } from "@modelcontextprotocol/server/stdio";
 import { createMcpServer } from "./server.ts";
 import type { McpState } from "./state.ts";
+import { StdioTransport } from "./stdio-transport.ts";
 import type { Tool } from "./tool.ts";
 
 /** Why a connection is over. */
-export type StdioEnd =
-  | "stdin closed"
-  | "stdout closed"
-  | "parent gone"
-  | "message too large"
-  | "stopped";
+export type StdioEnd = "stdin closed" | "stdout closed" | "parent gone" | "stopped";
 
 export interface StdioOptions {
   readonly state: McpState;
@@ -32,8 +27,6 @@ export interface StdioOptions {
   parentPid(): number;
 }
 
-/** Three megabytes of file content, with space for escapes and base64. */
-const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 const WATCHDOG_MS = 1_000;
 
 /** Serves one host; resolves with the reason once the connection is over. */
@@ -55,7 +48,7 @@ export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
     if (options.parentPid() !== parent) end("parent gone");
   }, WATCHDOG_MS);
 
-  const connection = await connect(options, () => end("message too large"));
+  const connection = await connect(options, () => end("stopped"));
   try {
     return await over;
   } finally {
@@ -72,37 +65,21 @@ interface Connection {
   close(): Promise<void>;
 }
 
-/** The transport closes by itself only where stdin or stdout ended, or a message was too large. */
-class WatchedTransport extends StdioServerTransport {
-  readonly #options: StdioOptions;
-  readonly #onClosed: () => void;
-
-  constructor(options: StdioOptions, onClosed: () => void) {
-    super(options.stdin, options.stdout, { maxBufferSize: MAX_MESSAGE_BYTES });
-    this.#options = options;
-    this.#onClosed = onClosed;
-  }
-
-  override async send(message: JSONRPCMessage): Promise<void> {
-    await super.send(message);
-    if ("result" in message && "tools" in message.result) this.#options.onListed?.();
-  }
-
-  override async close(): Promise<void> {
-    await super.close();
-    this.#onClosed();
-  }
-}
-
 async function connect(options: StdioOptions, onClosed: () => void): Promise<Connection> {
-  const { state, tools, version, protocol } = options;
+  const { state, tools, version, protocol, stdin, stdout } = options;
   const report = (error: Error): void => {
     state.log.debug({ op: "mcp.stdio", err: error }, "connection fault");
   };
   const create = (era: "legacy" | "modern") =>
     createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });
-  // Deferred: the end of a stream in the same turn is the reason that counts.
-  const transport = new WatchedTransport(options, () => setImmediate(onClosed));
+  const transport = new StdioTransport({
+    stdin,
+    stdout,
+    onClosed,
+    onSent(message) {
+      if ("result" in message && "tools" in message.result) options.onListed?.();
+    },
+  });
   if (protocol === "auto") {
     return serveStdio(({ era }) => create(era), { transport, onerror: report });
   }

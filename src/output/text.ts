@@ -1,21 +1,10 @@
 /** Untrusted output as text: terminal codes removed, cut between lines or characters. */
 
 import { escapeUnsafe } from "../common/untrusted-text.ts";
+import { applyCursorMoves } from "./cursor-moves.ts";
+import { ANSI_SOURCE } from "./terminal-codes.ts";
 
-const ESCAPE = String.fromCodePoint(0x1b);
-const BELL = String.fromCodePoint(0x07);
-const CSI = String.fromCodePoint(0x9b);
-
-/** Control sequences, operating system commands, device strings, and short escapes. */
-const ANSI_PATTERN = new RegExp(
-  [
-    `(?:${ESCAPE}\\[|${CSI})[0-?]*[ -/]*[@-~]`,
-    `${ESCAPE}\\][^${BELL}${ESCAPE}]*(?:${BELL}|${ESCAPE}\\\\)?`,
-    `${ESCAPE}[PX^_][^${ESCAPE}]*(?:${ESCAPE}\\\\)?`,
-    `${ESCAPE}[ -/]*[0-~]`,
-  ].join("|"),
-  "g",
-);
+const ANSI_PATTERN = new RegExp(ANSI_SOURCE, "g");
 
 /** Output of a program as a screen shows it. */
 export interface Cleaned {
@@ -31,7 +20,7 @@ export function cleanTerminal(text: string): string {
 
 /** The same, with what the screen no longer shows counted. */
 export function cleanOutput(raw: string): Cleaned {
-  const text = raw.replaceAll(ANSI_PATTERN, "");
+  const text = applyCursorMoves(raw).replaceAll(ANSI_PATTERN, "");
   if (!text.includes("\r")) return { text: escapeUnsafe(text), overwritten: NOTHING };
   const overwritten = { ...NOTHING };
   const lines = text.replaceAll("\r\n", "\n").split("\n");

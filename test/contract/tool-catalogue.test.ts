@@ -22,9 +22,9 @@ const PROMISED = [
 ];
 
 const HINTS = ["destructiveHint", "idempotentHint", "openWorldHint", "readOnlyHint"];
-const MAX_CORE_TOOLS = 22;
-const MAX_CORE_TOKENS = 8_000;
-const MAX_TOOLS = 32;
+const MAX_CORE_TOOLS = 24;
+const MAX_CORE_TOKENS = 8_500;
+const MAX_TOOLS = 36;
 const MAX_TOKENS = 12_000;
 
 /** A service that nobody answers for: listing tools must not need one. */

@@ -98,6 +98,51 @@ test.skipIf(!HAS_COMPILER)("a small C project is built, tested and mended", asyn
   ]);
 });
 
+test("a question is answered by a REPL, one call a turn, and its mistake is mended", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  const data = { path: "sales.csv", content: "north,3\nsouth,5\nnorth,4\n" };
+  await agent.do("write_file", { ...sandbox, ...data });
+  const repl = { ...sandbox, cmd: "python3", args: ["-q"], pty: true, wait_seconds: 2 };
+  const opened = await agent.do("run_process", repl);
+  expect(opened).toContain(">>> ");
+  const process = { ...sandbox, process_id: read(opened, /process_id: (p_\d+)/) };
+  const ask = (line: string) =>
+    agent.do("send_input", { ...process, data: `${line}\n`, wait_seconds: 20 });
+  await ask("rows = [line.split(',') for line in open('sales.csv')]");
+  const failed = await ask("sum(amount for name, amount in rows if name == 'north')");
+  expect(read(failed, /(TypeError): /)).toBe("TypeError");
+  const mended = await ask("sum(int(amount) for name, amount in rows if name == 'north')");
+  expect(read(mended, /^(\d+)$/m)).toBe("7");
+  const ended = await agent.do("send_input", {
+    ...process,
+    data: "",
+    close: true,
+    wait_seconds: 20,
+  });
+  expect(read(ended, /exit_code: (\d+)/)).toBe("0");
+});
+
+test("a name that is used everywhere is found by search_files and renamed", async () => {
+  await using started = await startAgent();
+  const { agent } = started;
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+  for (const name of ["one", "two"]) {
+    const content = `def ${name}():\n    return old_name(1)\n`;
+    await agent.do("write_file", { ...sandbox, path: `project/${name}.py`, content });
+  }
+  const search = { ...sandbox, path: "project", glob: "*.py", pattern: String.raw`\bold_name\(` };
+  const found = await agent.do("search_files", search);
+  const files = [...found.matchAll(/^file: (\S+)\n2: /gm)].map(([, file]) => file);
+  expect(files).toHaveLength(2);
+  for (const path of files) {
+    const edit = { path, old_string: "old_name", new_string: "new_name" };
+    await agent.do("edit_file", { ...sandbox, ...edit });
+  }
+  expect(await agent.do("search_files", search)).toMatch(/^0 matching lines/);
+});
+
 test("a build longer than one wait is followed to its end by bounded waits", async () => {
   await using started = await startAgent();
   const { agent } = started;

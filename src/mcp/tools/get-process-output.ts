@@ -1,13 +1,12 @@
 /** Tool: more output of a process, or its exit code. */
 
-import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { requirePid, timeLimit, type ProcessView } from "../../output/capture.ts";
+import { timeLimit, type ProcessView } from "../../output/capture.ts";
 import { pageOutput } from "../../output/excerpt.ts";
 import { formatDuration } from "../../output/text.ts";
-import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { stateFact, volumeFact } from "../facts.ts";
+import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
 import { memoryFact } from "../memory-end.ts";
 import { textReply } from "../respond.ts";
@@ -48,7 +47,7 @@ export const getProcessOutput = defineTool({
   input,
   annotations: READ_ONLY,
   async handler(params, context) {
-    const capture = await find(params, context);
+    const capture = await findProcess(params.sandbox_id, params.process_id, context);
     await waitForChange(capture, params, context);
     const { output, state } = capture;
     const isRunning = state.kind === "running";
@@ -79,26 +78,6 @@ export const getProcessOutput = defineTool({
     );
   },
 });
-
-async function find(params: Params, context: ToolContext): Promise<ProcessView> {
-  const { sandbox_id: sandboxId, process_id: processId } = params;
-  const pid = requirePid(processId);
-  const { captures } = context.state;
-  const known = captures.find(sandboxId, pid);
-  if (known !== undefined && known.state.kind !== "lost") return known;
-  const stored = known === undefined ? await captures.recall(sandboxId, pid) : undefined;
-  if (stored?.isOrphan === false) return stored;
-  try {
-    const sandbox = await context.attach(sandboxId);
-    return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
-  } catch (error) {
-    // The output so far is returned in place of the error.
-    if (known !== undefined) return known;
-    if (stored === undefined || !(error instanceof SandboxError)) throw error;
-    stored.giveUp(error.code === "not_found" ? { kind: "unwatched" } : { kind: "lost", error });
-    return stored;
-  }
-}
 
 async function waitForChange(
   capture: ProcessView,

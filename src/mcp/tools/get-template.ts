@@ -12,7 +12,7 @@ export const getTemplate = defineTool({
     "Returns names, use and builds of a template or snapshot, newest build first, with the " +
     "status and size of each build. Use it to check that a template exists and is ready before starting " +
     "sandboxes from it.",
-  toolset: "core",
+  toolset: "all",
   input: z.strictObject({
     template: z.string().min(1).max(256).describe("Template id, alias, or snapshot id."),
     limit: z.int().min(1).max(100).default(10).describe("Most builds to return."),

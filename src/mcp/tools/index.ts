@@ -26,6 +26,7 @@ import { pauseSandbox } from "./pause-sandbox.ts";
 import { readFile } from "./read-file.ts";
 import { removePath } from "./remove-path.ts";
 import { runProcess } from "./run-process.ts";
+import { searchFilesTool } from "./search-files.ts";
 import { sendInput } from "./send-input.ts";
 import { sendSignal } from "./send-signal.ts";
 import { setTimeoutTool } from "./set-timeout.ts";
@@ -60,6 +61,7 @@ export const TOOLS: readonly Tool[] = [
   readFile,
   removePath,
   runProcess,
+  searchFilesTool,
   sendInput,
   sendSignal,
   setTimeoutTool,

@@ -18,6 +18,7 @@ import {
   pairsInput,
   pathInput,
   sandboxIdInput,
+  terminalSideInput,
   toRecord,
   userInput,
   waitInput,
@@ -30,6 +31,8 @@ import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 const MAX_COMMAND_CHARACTERS = 100_000;
 const MAX_ARGUMENTS = 1_000;
 const MAX_STDIN_CHARACTERS = 1_000_000;
+/** What nearly all programs know; the codes are removed from the output. */
+const TERMINAL_NAME = "xterm-256color";
 const STDIN_CHUNK_BYTES = 256 * 1024;
 
 const input = z.strictObject({
@@ -56,6 +59,12 @@ const input = z.strictObject({
     .boolean()
     .default(false)
     .describe("Keep stdin open for more input; otherwise it is empty."),
+  pty: z
+    .boolean()
+    .default(false)
+    .describe("Run on a terminal, for REPLs and prompts; stdin stays open, stderr is in stdout."),
+  cols: terminalSideInput("Columns of the terminal; default: 120."),
+  rows: terminalSideInput("Rows of the terminal; default: 40."),
   wait_seconds: waitInput(30, "How long this call waits for the end; 0 to start a server."),
   timeout_seconds: z
     .int()
@@ -92,6 +101,9 @@ export const runProcess = defineTool({
   input,
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
   async handler(params, context) {
+    if (!params.pty && (params.cols !== undefined || params.rows !== undefined)) {
+      throw new SandboxError("invalid_argument", "cols and rows are for pty=true only");
+    }
     const sandbox = await context.attach(params.sandbox_id);
     const { clock, signal, progress: send } = context;
     await using progress = new Progress({ send, clock, signal });
@@ -125,8 +137,9 @@ async function startProcess(
   const request: ProcessRequest = {
     ...(params.args === undefined ? shell : literal),
     ...(params.cwd !== undefined && { cwd: params.cwd }),
-    env: toRecord(params.env),
+    env: { ...(params.pty && { TERM: TERMINAL_NAME }), ...toRecord(params.env) },
     hasStdin: params.keep_stdin_open || params.stdin !== undefined,
+    ...(params.pty && { terminal: { cols: params.cols ?? 120, rows: params.rows ?? 40 } }),
   };
   const starting = context.state.captures.start(sandbox, {
     label: [params.cmd, ...(params.args ?? [])].join(" "),
@@ -150,11 +163,9 @@ async function feed(capture: Capture, params: Params, context: ToolContext): Pro
   const { sandbox, pid } = capture;
   const { signal } = context.state;
   try {
-    await sandbox.process.sendInput(
-      pid,
-      chunksOf(Buffer.from(params.stdin), STDIN_CHUNK_BYTES),
-      signal,
-    );
+    const chunks = chunksOf(Buffer.from(params.stdin), STDIN_CHUNK_BYTES);
+    if (params.pty) return await sandbox.process.typeInput(pid, chunks, signal);
+    await sandbox.process.sendInput(pid, chunks, signal);
     if (!params.keep_stdin_open) await sandbox.process.closeStdin(pid, signal);
   } catch (error) {
     // A process can end without reading its input.

@@ -1,6 +1,5 @@
-/** Tool: writes to the stdin of a process. */
+/** Tool: writes to the stdin or the terminal of a process, and returns what it answers. */
 
-import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import {
@@ -9,63 +8,121 @@ import {
   type ProcessState,
   type ProcessView,
 } from "../../output/capture.ts";
+import { pageOutput } from "../../output/excerpt.ts";
 import { logUri } from "../../output/logs.ts";
 import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact, stateFact } from "../facts.ts";
-import { decodeContent, processIdInput, sandboxIdInput } from "../inputs.ts";
-import { textReply } from "../respond.ts";
+import { findProcess } from "../find-process.ts";
+import { followInput } from "../follow-input.ts";
+import {
+  decodeContent,
+  processIdInput,
+  sandboxIdInput,
+  terminalSideInput,
+  waitInput,
+} from "../inputs.ts";
+import { endInput, resizeTerminal, writeInput, type InputTarget } from "../process-input.ts";
+import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_DATA_CHARACTERS = 1_000_000;
-/** Below the message limit of services. */
-const CHUNK_BYTES = 256 * 1024;
+const MAX_OUTPUT_BYTES = 30_000;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  process_id: processIdInput(),
+  data: z.string().max(MAX_DATA_CHARACTERS).describe("What to write; may be empty to close."),
+  encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How data is written."),
+  close: z.boolean().default(false).describe("Close stdin afterwards."),
+  wait_seconds: waitInput(0, "How long to wait for the output that follows, which is returned."),
+  cols: terminalSideInput("New columns of the terminal, with rows."),
+  rows: terminalSideInput("New rows of the terminal, with cols."),
+});
+
+type Params = z.output<typeof input>;
 
 export const sendInput = defineTool({
   name: "send_input",
   title: "Send input",
   description:
-    "Writes data to the stdin of a process that run_process started with keep_stdin_open, and " +
-    "closes it on request; many programs work only once their input is closed. Add the line end " +
-    "yourself. Read the answer with get_process_output. It is no terminal: programs that need " +
-    "one do not run this way.",
+    "Writes data to a process that run_process started with pty or keep_stdin_open, and closes " +
+    "its input on request; many programs work only once it is closed. Add the line end yourself; " +
+    "on a terminal \\u0003 is Ctrl-C. With wait_seconds it returns the output that follows as " +
+    "soon as that pauses, so a REPL takes one call a turn; without, read it with " +
+    "get_process_output.",
   toolset: "core",
-  input: z.strictObject({
-    sandbox_id: sandboxIdInput(),
-    process_id: processIdInput(),
-    data: z.string().max(MAX_DATA_CHARACTERS).describe("What to write; may be empty to close."),
-    encoding: z.enum(["utf8", "base64"]).default("utf8").describe("How data is written."),
-    close: z.boolean().default(false).describe("Close stdin afterwards."),
-  }),
+  input,
   annotations: DESTRUCTIVE,
   async handler(params, context) {
-    const { sandbox_id: sandboxId, process_id: processId, data, encoding, close } = params;
+    const { sandbox_id: sandboxId, process_id: processId, encoding, close } = params;
     const pid = requirePid(processId);
-    const bytes = decodeContent("data", data, encoding);
+    requireSize(params);
+    const bytes = decodeContent("data", params.data, encoding);
     const sandbox = await context.attach(sandboxId);
-    const process = { sandboxId, pid };
     requireRunning(context.state.captures.find(sandboxId, pid), context);
-    if (bytes.length > 0) {
-      const chunks = chunksOf(bytes, CHUNK_BYTES);
-      const sending = sandbox.process.sendInput(pid, chunks, context.signal);
-      await explained(sending, process, context);
-    }
-    if (close) await explained(sandbox.process.closeStdin(pid, context.signal), process, context);
-    return textReply([
+    const isFollowed = params.wait_seconds > 0;
+    const process = isFollowed ? await findProcess(sandboxId, processId, context) : undefined;
+    requireRunning(process, context);
+    const cursor = process?.output.totalBytes ?? 0;
+    await write({ sandbox, pid, signal: context.signal }, bytes, { params, context });
+    const facts = [
       `sent ${bytes.length} bytes to ${processId}`,
       close ? "stdin is closed" : undefined,
-      expiryFact(context, sandboxId),
-    ]);
+    ];
+    if (process === undefined) return textReply([...facts, expiryFact(context, sandboxId)]);
+    const { clock, signal } = context;
+    const waitMs = params.wait_seconds * 1_000;
+    await followInput(process, { clock, signal, cursor, input: bytes, waitMs });
+    const { output, state } = process;
+    const isRunning = state.kind === "running";
+    const page = await pageOutput(output, {
+      cursor,
+      maxBytes: MAX_OUTPUT_BYTES,
+      streams: ["stdout", "stderr"],
+      isRunning,
+    });
+    const leftBytes = output.totalBytes - page.nextCursor;
+    const reply: Reply<never> = textReply(
+      [
+        ...facts,
+        stateFact(state),
+        `next_cursor: ${page.nextCursor}`,
+        leftBytes > 0 ? `${leftBytes} bytes more` : undefined,
+        output.totalBytes === cursor && isRunning ? "no output yet" : undefined,
+        expiryFact(context, sandboxId),
+      ],
+      page.texts.map(({ stream, parts }) => ({ name: stream, parts })),
+    );
+    return reply;
   },
 });
 
-interface Target {
-  readonly sandboxId: string;
-  readonly pid: number;
+function requireSize({ cols, rows }: Params): void {
+  if ((cols === undefined) === (rows === undefined)) return;
+  throw new SandboxError("invalid_argument", "cols and rows must be given together");
+}
+
+async function write(
+  target: InputTarget,
+  bytes: Buffer,
+  { params, context }: { readonly params: Params; readonly context: ToolContext },
+): Promise<void> {
+  const { close, cols, rows } = params;
+  if (cols !== undefined && rows !== undefined) {
+    await explained(resizeTerminal(target, { cols, rows }), target, context);
+  }
+  if (bytes.length > 0) await explained(writeInput(target, bytes), target, context);
+  if (close) await explained(endInput(target, bytes), target, context);
 }
 
 /** A refusal in terms of the process: it ended, its stdin is closed, or it never was. */
-async function explained(work: Promise<void>, target: Target, context: ToolContext): Promise<void> {
-  const { sandboxId, pid } = target;
+async function explained(
+  work: Promise<void>,
+  target: InputTarget,
+  context: ToolContext,
+): Promise<void> {
+  const { pid } = target;
+  const sandboxId = target.sandbox.id;
   const { captures } = context.state;
   try {
     await withHints(work, processHints(context.suggest));
@@ -77,7 +134,7 @@ async function explained(work: Promise<void>, target: Target, context: ToolConte
     }
     if (error.code !== "internal" || !CLOSED_PATTERN.test(error.message)) throw error;
     const message = `stdin of ${formatProcessId(pid)} is closed`;
-    const hint = context.suggest("run_process", "Start it with keep_stdin_open=true.");
+    const hint = context.suggest("run_process", "Start it with keep_stdin_open=true or pty=true.");
     throw new SandboxError("failed_precondition", message, { cause: error, hint });
   }
 }

@@ -1,57 +1,10 @@
 /** MCP over HTTP: who may enter, both eras, sessions of older hosts. */
 
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
-import type { Clock } from "../../../src/common/clock.ts";
-import { startMcpHttp } from "../../../src/mcp/http.ts";
-import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
-
-async function startEndpoint(clock?: Clock) {
-  await using stack = new AsyncDisposableStack();
-  const world = stack.use(await startMcpWorld(clock));
-  const http = stack.use(
-    startMcpHttp({
-      state: world.state,
-      tools: TOOLS,
-      version: "0.0.0",
-      authenticate: async (token) => (token.startsWith("key-") ? token.slice(4) : undefined),
-    }),
-  );
-  const server = createServer((request, response) => void http.handle(request, response));
-  const { promise: listening, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await listening;
-  stack.defer(async () => {
-    server.closeAllConnections();
-    const { promise: closed, resolve: done } = Promise.withResolvers<void>();
-    server.close(() => done());
-    await closed;
-  });
-  // A server that listens on TCP has this form of address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
-  const owned = stack.move();
-  const url = `http://127.0.0.1:${port}/mcp`;
-
-  async function post(body: unknown, headers: Readonly<Record<string, string>> = {}) {
-    return fetch(url, {
-      method: "POST",
-      headers: {
-        authorization: "Bearer key-alice",
-        "content-type": "application/json",
-        accept: "application/json, text/event-stream",
-        ...headers,
-      },
-      body: typeof body === "string" ? body : JSON.stringify(body),
-    });
-  }
-  return { world, url, post, [Symbol.asyncDispose]: () => owned.disposeAsync() };
-}
+import { startEndpoint } from "../../support/mcp-endpoint.ts";
 
 async function connectHost(url: string, key = "key-alice"): Promise<Client> {
   const client = new Client({ name: "http-host", version: "1.0.0" });

@@ -1,98 +1,7 @@
 /** One stdio connection: both eras, nothing but JSON-RPC on stdout, every way in which it ends. */
 
-import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
-import { createService } from "../../../src/client/service.ts";
-import { createSilentLog } from "../../../src/common/log.ts";
-import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
-import { serveMcpStdio, type StdioEnd } from "../../../src/mcp/stdio.ts";
-import { TOOLS } from "../../../src/mcp/tools/index.ts";
-
-type Message = Readonly<Record<string, unknown>>;
-
-interface Connection extends AsyncDisposable {
-  readonly state: McpState;
-  readonly stdin: PassThrough;
-  readonly stdout: PassThrough;
-  readonly ended: Promise<StdioEnd>;
-  /** Every line of stdout, parsed; a line that is no JSON fails the test. */
-  readonly messages: readonly Message[];
-  send(message: object): void;
-  /** The answer to a request. */
-  answer(id: number): Promise<Message>;
-  /** Ends it from inside. */
-  stop(): void;
-  setParent(pid: number): void;
-}
-
-function isMessage(value: unknown): value is Message {
-  return typeof value === "object" && value !== null;
-}
-
-/** A service that nobody answers for: the protocol itself needs none. */
-function connect(protocol: "auto" | "legacy" = "auto"): Connection {
-  const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
-  const state = startMcpState({
-    service: () => service,
-    log: createSilentLog(),
-    onExit: () => "leave",
-  });
-  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
-  const controller = new AbortController();
-  let parent = 4_711;
-  const messages: Message[] = [];
-  let rest = "";
-  stdout.on("data", (chunk: Buffer) => {
-    const lines = (rest + chunk.toString("utf8")).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) {
-      const message: unknown = JSON.parse(line);
-      if (isMessage(message)) messages.push(message);
-    }
-  });
-  const ended = serveMcpStdio({
-    state,
-    tools: TOOLS,
-    version: "0.0.0",
-    protocol,
-    stdin,
-    stdout,
-    signal: controller.signal,
-    parentPid: () => parent,
-  });
-  return {
-    state,
-    stdin,
-    stdout,
-    ended,
-    messages,
-    send: (message) => void stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`),
-    async answer(id) {
-      await expect.poll(() => messages.some((message) => message["id"] === id)).toBe(true);
-      return messages.find((message) => message["id"] === id) ?? {};
-    },
-    stop: () => controller.abort(),
-    setParent: (pid) => {
-      parent = pid;
-    },
-    async [Symbol.asyncDispose]() {
-      controller.abort();
-      await ended;
-      await state[Symbol.asyncDispose]();
-      await service[Symbol.asyncDispose]();
-    },
-  };
-}
-
-const INITIALIZE = {
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  },
-};
+import { connect, INITIALIZE, type Connection } from "../../support/stdio-connection.ts";
 
 const MODERN = {
   "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -182,13 +91,6 @@ test("an unknown tool is a protocol fault, a service that is away a tool error",
   });
 });
 
-test("rubbish on stdin is survived", async () => {
-  await using connection = connect();
-  connection.stdin.write("no json\n{}\n[1]\n");
-  connection.send(INITIALIZE);
-  expect(await connection.answer(1)).toHaveProperty("result");
-});
-
 test.for([
   { name: "stdin ends", act: ({ stdin }: Connection) => stdin.end(), reason: "stdin closed" },
   { name: "stdin breaks", act: ({ stdin }: Connection) => stdin.destroy(), reason: "stdin closed" },
@@ -215,10 +117,4 @@ test("it ends when stdin does, in the middle of a conversation", async () => {
   await connection.answer(1);
   connection.stdin.end();
   expect(await connection.ended).toBe("stdin closed");
-});
-
-test("a message without end does not fill the memory", async () => {
-  await using connection = connect();
-  connection.stdin.write("x".repeat(17 * 1024 * 1024));
-  expect(await connection.ended).toBe("message too large");
 });

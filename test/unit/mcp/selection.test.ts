@@ -16,6 +16,7 @@ test("core leaves out what all has", () => {
     "fork_sandbox",
     "get_metrics",
     "get_sandbox_url",
+    "get_template",
     "list_processes",
     "list_snapshots",
     "list_templates",

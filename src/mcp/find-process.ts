@@ -1,0 +1,33 @@
+/** A process that a tool names, whoever watches it. */
+
+import { SandboxError } from "../common/errors.ts";
+import { requirePid, type ProcessView } from "../output/capture.ts";
+import { processHints, withHints } from "./error-hints.ts";
+import type { ToolContext } from "./tool.ts";
+
+/**
+ * The process as this or another server watches it; one without a reader is watched from now on.
+ * @throws SandboxError not_found, invalid_argument
+ */
+export async function findProcess(
+  sandboxId: string,
+  processId: string,
+  context: ToolContext,
+): Promise<ProcessView> {
+  const pid = requirePid(processId);
+  const { captures } = context.state;
+  const known = captures.find(sandboxId, pid);
+  if (known !== undefined && known.state.kind !== "lost") return known;
+  const stored = known === undefined ? await captures.recall(sandboxId, pid) : undefined;
+  if (stored?.isOrphan === false) return stored;
+  try {
+    const sandbox = await context.attach(sandboxId);
+    return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
+  } catch (error) {
+    // The output so far is returned in place of the error.
+    if (known !== undefined) return known;
+    if (stored === undefined || !(error instanceof SandboxError)) throw error;
+    stored.giveUp(error.code === "not_found" ? { kind: "unwatched" } : { kind: "lost", error });
+    return stored;
+  }
+}

@@ -1,0 +1,64 @@
+/** Input for a process, whether it reads from a pipe or from a terminal. */
+
+import type { Sandbox } from "../client/envd.ts";
+import type { TerminalSize } from "../client/process.ts";
+import { chunksOf } from "../common/bytes.ts";
+import { SandboxError } from "../common/errors.ts";
+
+/** Below the message limit of services. */
+const CHUNK_BYTES = 256 * 1024;
+/** Ctrl-D: at the start of a line a terminal passes it on as the end of the input. */
+const END_OF_INPUT = 0x04;
+const NEWLINE = 0x0a;
+
+export interface InputTarget {
+  readonly sandbox: Sandbox;
+  readonly pid: number;
+  readonly signal: AbortSignal;
+}
+
+/** Writes bytes in order. @throws SandboxError not_found, internal, resource_exhausted */
+export async function writeInput(target: InputTarget, bytes: Buffer): Promise<void> {
+  const { sandbox, pid, signal } = target;
+  try {
+    await sandbox.process.sendInput(pid, chunksOf(bytes, CHUNK_BYTES), signal);
+  } catch (error) {
+    // The daemon refuses the first chunk, so nothing is written twice.
+    if (!hasTerminal(error)) throw error;
+    await sandbox.process.typeInput(pid, chunksOf(bytes, CHUNK_BYTES), signal);
+  }
+}
+
+/** Ends the input after `written`. @throws SandboxError not_found, internal */
+export async function endInput(target: InputTarget, written: Buffer): Promise<void> {
+  const { sandbox, pid, signal } = target;
+  try {
+    await sandbox.process.closeStdin(pid, signal);
+  } catch (error) {
+    if (!hasTerminal(error)) throw error;
+    // In the middle of a line the first one only passes the line on.
+    const isLineOpen = written.length > 0 && written.at(-1) !== NEWLINE;
+    const end = Buffer.alloc(isLineOpen ? 2 : 1, END_OF_INPUT);
+    await sandbox.process.typeInput(pid, [end], signal);
+  }
+}
+
+/** Changes the size of the terminal. @throws SandboxError not_found, invalid_argument */
+export async function resizeTerminal(target: InputTarget, size: TerminalSize): Promise<void> {
+  try {
+    await target.sandbox.process.resize(target.pid, size, target.signal);
+  } catch (error) {
+    if (!(error instanceof SandboxError) || !NO_TERMINAL.test(error.message)) throw error;
+    const hint = "Start it with run_process and pty=true.";
+    const text = "the process has no terminal whose size could change";
+    throw new SandboxError("invalid_argument", text, { cause: error, hint });
+  }
+}
+
+const NO_TERMINAL = /tty not assigned/;
+/** How daemons name the reason; it has no code of its own on the wire. */
+const ON_TERMINAL = /tty assigned to process|stdin for PTY process/;
+
+function hasTerminal(error: unknown): boolean {
+  return error instanceof SandboxError && ON_TERMINAL.test(error.message);
+}

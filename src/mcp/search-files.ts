@@ -1,0 +1,269 @@
+/** A search in the files of a sandbox: ripgrep where it is installed, else grep; never a shell. */
+
+import type { Sandbox } from "../client/envd.ts";
+import { SandboxError } from "../common/errors.ts";
+import { quoteWords } from "../common/untrusted-text.ts";
+import {
+  createGrepReader,
+  createNameReader,
+  createRipgrepReader,
+  type FoundLine,
+} from "./search-output.ts";
+
+export interface SearchRequest {
+  readonly sandbox: Sandbox;
+  /** A regular expression. */
+  readonly pattern: string;
+  /** Absolute. */
+  readonly path: string;
+  /** Names of files, without a slash. */
+  readonly glob: string | undefined;
+  readonly limit: number;
+  readonly context: number;
+  readonly user: string | undefined;
+  /** Ends the search; what was found until then is the result. */
+  readonly deadline: AbortSignal;
+}
+
+export interface SearchResult {
+  readonly program: "ripgrep" | "grep";
+  readonly lines: readonly FoundLine[];
+  readonly matches: number;
+  /** Why the search ended before its end; undefined for a whole one. */
+  readonly stopped: "limit" | "size" | "time" | undefined;
+  /** Files that match and have no text; undefined where they were not counted. */
+  readonly binaryFiles: number | undefined;
+  readonly unreadable: number;
+}
+
+/** What one search reads from its program, and keeps of it. */
+const MAX_STREAM_BYTES = 16 * 1024 * 1024;
+const MAX_KEPT_BYTES = 40_000;
+const MAX_STDERR_BYTES = 4_096;
+/** A daemon that does not know of the deadline kills the program then. */
+const PROGRAM_TIMEOUT_MS = 30_000;
+const NOT_FOUND_STATUS = 127;
+const ERROR_STATUS = 2;
+/** Directories that nearly always hold what others wrote. */
+const SKIPPED = [".git", "node_modules"] as const;
+
+/**
+ * Searches.
+ * @throws SandboxError invalid_argument for a faulty pattern, failed_precondition without a program
+ */
+export async function searchFiles(request: SearchRequest): Promise<SearchResult> {
+  const found = await search(request, "ripgrep");
+  const result = found ?? (await search(request, "grep"));
+  if (result !== undefined) return result;
+  throw new SandboxError("failed_precondition", "the sandbox has neither ripgrep nor grep");
+}
+
+/** The directories that a search passes over: none that its own path goes through. */
+export function skippedBy(path: string): readonly string[] {
+  return SKIPPED.filter((name) => !path.split("/").includes(name));
+}
+
+const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
+const GREP = "grep -rnHIZP --no-group-separator".split(" ");
+
+type Program = SearchResult["program"];
+
+async function search(request: SearchRequest, program: Program): Promise<SearchResult | undefined> {
+  const kept = createKept(request);
+  const read = program === "ripgrep" ? createRipgrepReader(kept) : createGrepReader(kept);
+  const run = await runProgram(request, argumentsOf(request, program), {
+    take: read,
+    isFull: () => kept.isFull(),
+  });
+  if (run.status === NOT_FOUND_STATUS) return undefined;
+  // What grep prints has no end of a file.
+  if (program === "grep") kept.fileEnd(false);
+  if (run.status === ERROR_STATUS && kept.lines.length === 0) await checkPattern(request, program);
+  const stopped = kept.isFull() ? kept.reason() : run.stopped;
+  const isWhole = stopped === undefined;
+  const binaryFiles = program === "ripgrep" ? kept.binaryFiles() : undefined;
+  return {
+    program,
+    lines: kept.lines,
+    matches: kept.matches(),
+    stopped,
+    binaryFiles: binaryFiles ?? (isWhole ? await countBinary(request, kept.lines) : undefined),
+    unreadable: run.complaints,
+  };
+}
+
+/** The lines to be shown: of binary files none, and no more than the limits. */
+function createKept({ limit }: SearchRequest) {
+  const lines: FoundLine[] = [];
+  let pending: FoundLine[] = [];
+  let bytes = 0;
+  let matches = 0;
+  let binaryFiles = 0;
+  let why: "limit" | "size" | undefined;
+
+  function flush(): void {
+    for (const line of pending) {
+      const size = line.text.length + (line.path === lines.at(-1)?.path ? 8 : line.path.length);
+      if (line.isMatch && matches >= limit) why ??= "limit";
+      if (bytes + size > MAX_KEPT_BYTES) why ??= "size";
+      if (why !== undefined) break;
+      lines.push(line);
+      bytes += size;
+      if (line.isMatch) matches += 1;
+    }
+    pending = [];
+  }
+
+  return {
+    lines,
+    matches: () => matches,
+    binaryFiles: () => binaryFiles,
+    isFull: () => why !== undefined,
+    reason: () => why,
+    found(line: FoundLine): void {
+      if (pending[0] !== undefined && pending[0].path !== line.path) flush();
+      // The rest of a file with more would not be shown; its end is still waited for.
+      if (pending.length < MAX_PENDING_LINES) pending.push(line);
+    },
+    fileEnd(isBinary: boolean): void {
+      if (isBinary) {
+        binaryFiles += 1;
+        pending = [];
+      }
+      flush();
+    },
+  };
+}
+
+/** The most lines of one file that can be within the limits of a reply. */
+const MAX_PENDING_LINES = MAX_KEPT_BYTES / 8;
+
+function argumentsOf(request: SearchRequest, program: Program): readonly string[] {
+  const { pattern, path, glob, limit, context } = request;
+  const skipped = skippedBy(path);
+  if (program === "ripgrep") {
+    const filters = [
+      ...(glob === undefined ? [] : ["--glob", glob]),
+      ...skipped.flatMap((name) => ["--glob", `!**/${name}/**`]),
+    ];
+    const counts = ["--context", String(context), "--max-count", String(limit + 1)];
+    return [...RIPGREP, ...counts, ...filters, "--regexp", pattern, "--", path];
+  }
+  const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
+  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", path];
+}
+
+function grepFilters({ path, glob }: SearchRequest): readonly string[] {
+  return [
+    "--devices=skip",
+    ...(glob === undefined ? [] : expandBraces(glob).map((each) => `--include=${each}`)),
+    ...skippedBy(path).map((name) => `--exclude-dir=${name}`),
+  ];
+}
+
+/** The names of one group of alternatives, `*.{ts,tsx}`, which grep does not know. */
+function expandBraces(glob: string): readonly string[] {
+  const group = /^([^{}]*)\{([^{}]*)\}([^{}]*)$/.exec(glob);
+  if (group === null) return [glob];
+  const [, before = "", names = "", after = ""] = group;
+  return names.split(",").map((name) => `${before}${name}${after}`);
+}
+
+interface Reading {
+  take(chunk: Uint8Array): void;
+  isFull(): boolean;
+}
+
+interface Run {
+  readonly status: number | undefined;
+  readonly stopped: "size" | "time" | undefined;
+  /** Lines on stderr. */
+  readonly complaints: number;
+  readonly stderr: string;
+}
+
+/** Runs a program until its end, or until enough is read; then it is killed. */
+async function runProgram(
+  request: SearchRequest,
+  [cmd = "", ...args]: readonly string[],
+  reading: Reading,
+): Promise<Run> {
+  const { sandbox, user, deadline } = request;
+  const process = { cmd, args, env: { LC_ALL: "C" }, hasStdin: false };
+  const events = sandbox.process.start(process, {
+    signal: deadline,
+    user,
+    timeoutMs: PROGRAM_TIMEOUT_MS,
+  });
+  let [pid, status, size, complaints, stderr] = [0, -1, 0, 0, ""];
+  let stopped: Run["stopped"];
+  try {
+    for await (const event of events) {
+      if (event.type === "start") ({ pid } = event);
+      else if (event.type === "end") status = event.exitCode;
+      else if (event.stream === "stderr") {
+        const text = Buffer.from(event.bytes).toString("utf8");
+        complaints += text.split("\n").length - 1;
+        stderr = `${stderr}${text}`.slice(0, MAX_STDERR_BYTES);
+      } else reading.take(event.bytes);
+      if (event.type === "data") size += event.bytes.length;
+      if (size > MAX_STREAM_BYTES) stopped = "size";
+      if (stopped !== undefined || reading.isFull()) break;
+    }
+  } catch (error) {
+    if (!isTimeUp(error, deadline)) throw error;
+    stopped = "time";
+  }
+  if (status === -1 && pid !== 0) await endProgram(sandbox, pid);
+  return { status: status === -1 ? undefined : status, stopped, complaints, stderr };
+}
+
+function isTimeUp(error: unknown, deadline: AbortSignal): boolean {
+  return deadline.aborted || (error instanceof SandboxError && error.code === "deadline_exceeded");
+}
+
+const KILL_TIMEOUT_MS = 5_000;
+
+async function endProgram(sandbox: Sandbox, pid: number): Promise<void> {
+  try {
+    await sandbox.process.sendSignal(pid, "SIGKILL", AbortSignal.timeout(KILL_TIMEOUT_MS));
+  } catch {
+    // The program has ended, or the sandbox has; the daemon's own timeout is the second limit.
+  }
+}
+
+/** Tells a pattern that the program refuses from files that it cannot read. */
+async function checkPattern(request: SearchRequest, program: Program): Promise<void> {
+  const { pattern, glob } = request;
+  const globs = glob === undefined ? [] : ["--glob", glob];
+  const start = program === "ripgrep" ? ["rg", "--no-config", ...globs] : ["grep", "-P"];
+  const args = [...start, "-e", pattern, "--", "/dev/null"];
+  const ignore = { take: () => undefined, isFull: () => false };
+  const { status, stderr } = await runProgram(request, args, ignore);
+  if (status !== ERROR_STATUS) return;
+  const reason = stderr.replace(/^(rg|grep): /, "").trim();
+  throw new SandboxError("invalid_argument", `${program} refused: ${quoteWords(reason)}`, {
+    hint: "Correct pattern or glob; write \\ before characters that stand for themselves.",
+  });
+}
+
+/** How many files match besides those with text; grep tells it only by a second look. */
+async function countBinary(
+  request: SearchRequest,
+  lines: readonly FoundLine[],
+): Promise<number | undefined> {
+  const known = new Set(lines.map(({ path }) => path));
+  let count = 0;
+  const take = createNameReader((name) => (count += known.has(name) ? 0 : 1));
+  const args = [
+    "grep",
+    "-rlZP",
+    ...grepFilters(request),
+    "-e",
+    request.pattern,
+    "--",
+    request.path,
+  ];
+  const { stopped } = await runProgram(request, args, { take, isFull: () => false });
+  return stopped === undefined ? count : undefined;
+}

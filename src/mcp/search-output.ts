@@ -1,0 +1,142 @@
+/** The output of the programs that search files, read as it comes and bounded in every record. */
+
+import { z } from "../common/schema.ts";
+
+/** A line of a file that matches, or one near it. */
+export interface FoundLine {
+  readonly path: string;
+  readonly line: number;
+  readonly text: string;
+  readonly isMatch: boolean;
+}
+
+export interface FoundEvents {
+  found(line: FoundLine): void;
+  /** No line of the last file follows. */
+  fileEnd(isBinary: boolean): void;
+}
+
+/** One record with its path; what exceeds this is discarded. */
+const MAX_RECORD_BYTES = 1024 * 1024;
+/** A line of minified code is longer than all that is read of it. */
+const MAX_LINE_BYTES = 400;
+/** Of a long line the match is shown with so much before it. */
+const LEAD_BYTES = 100;
+
+const NUL = 0x00;
+const NEWLINE = 0x0a;
+
+/** Splits a stream into records of fields, each of which ends with its own byte. */
+function createRecordReader(
+  ends: readonly number[],
+  onRecord: (fields: readonly Buffer[]) => void,
+): (chunk: Uint8Array) => void {
+  let fields: Buffer[] = [];
+  let parts: Uint8Array[] = [];
+  let size = 0;
+
+  function add(part: Uint8Array): void {
+    const kept = part.subarray(0, Math.max(0, MAX_RECORD_BYTES - size));
+    if (kept.length === 0) return;
+    // A chunk can hold many short records: a kept part must not keep the whole chunk.
+    parts.push(Buffer.from(kept));
+    size += kept.length;
+  }
+
+  function endField(): void {
+    fields.push(Buffer.concat(parts));
+    parts = [];
+    if (fields.length < ends.length) return;
+    onRecord(fields);
+    fields = [];
+    size = 0;
+  }
+
+  return (chunk) => {
+    let start = 0;
+    for (;;) {
+      const end = chunk.indexOf(ends[fields.length] ?? NEWLINE, start);
+      add(chunk.subarray(start, end === -1 ? chunk.length : end));
+      if (end === -1) return;
+      endField();
+      start = end + 1;
+    }
+  };
+}
+
+/** Text, or bytes that are no UTF-8. */
+const dataSchema = z.union([
+  z.object({ text: z.string() }).transform(({ text }) => Buffer.from(text, "utf8")),
+  z.object({ bytes: z.string() }).transform(({ bytes }) => Buffer.from(bytes, "base64")),
+]);
+
+const lineSchema = z.object({
+  type: z.enum(["match", "context"]),
+  data: z.object({
+    path: dataSchema,
+    lines: dataSchema,
+    line_number: z.number(),
+    submatches: z.array(z.object({ start: z.number() })),
+  }),
+});
+
+const endSchema = z.object({
+  type: z.literal("end"),
+  data: z.object({ binary_offset: z.number().nullable() }),
+});
+
+const recordSchema = z.discriminatedUnion("type", [lineSchema, endSchema]);
+
+/** Reads what `rg --json` prints. */
+export function createRipgrepReader(events: FoundEvents): (chunk: Uint8Array) => void {
+  return createRecordReader([NEWLINE], ([record]) => {
+    const parsed = recordSchema.safeParse(toJson(record)).data;
+    if (parsed === undefined) return;
+    if (parsed.type === "end") {
+      events.fileEnd(parsed.data.binary_offset !== null);
+      return;
+    }
+    const path = parsed.data.path.toString("utf8");
+    const { lines, line_number: line, submatches } = parsed.data;
+    const text = cutLine(lines, submatches[0]?.start ?? 0);
+    events.found({ path, line, text, isMatch: parsed.type === "match" });
+  });
+}
+
+function toJson(record: Buffer | undefined): unknown {
+  try {
+    return JSON.parse(record?.toString("utf8") ?? "");
+  } catch {
+    // A record that was cut is no JSON; the line is too long to be shown.
+    return undefined;
+  }
+}
+
+/** Reads what `grep -nHZ` prints: a path, NUL, a number, a colon or a dash, and the line. */
+export function createGrepReader(events: FoundEvents): (chunk: Uint8Array) => void {
+  return createRecordReader([NUL, NEWLINE], ([path, rest]) => {
+    const head = /^([0-9]{1,15})([:-])/.exec(rest?.toString("latin1", 0, 20) ?? "");
+    if (path === undefined || rest === undefined || head === null) return;
+    events.found({
+      path: path.toString("utf8"),
+      line: Number(head[1]),
+      text: cutLine(rest.subarray(head[0].length), 0),
+      isMatch: head[2] === ":",
+    });
+  });
+}
+
+/** Reads a list of names, each with a NUL behind it. */
+export function createNameReader(onName: (name: string) => void): (chunk: Uint8Array) => void {
+  return createRecordReader([NUL], ([name]) => onName(name?.toString("utf8") ?? ""));
+}
+
+function cutLine(line: Buffer, matchStart: number): string {
+  const newline = line.indexOf(NEWLINE);
+  const whole = newline === -1 ? line : line.subarray(0, newline);
+  if (whole.length <= MAX_LINE_BYTES) return whole.toString("utf8");
+  const start = matchStart + LEAD_BYTES < MAX_LINE_BYTES ? 0 : matchStart - LEAD_BYTES;
+  const part = whole.subarray(start, start + MAX_LINE_BYTES).toString("utf8");
+  const isLast = start + MAX_LINE_BYTES >= whole.length;
+  return `${start === 0 ? "" : "…"}${part}${isLast ? "" : "…"}`;
+}

@@ -1,0 +1,148 @@
+/** Search in the files of a sandbox: what is found, what is counted, and what bounds it. */
+
+import { mkdir, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { searchFiles } from "../../../src/mcp/search-files.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+
+type Files = Readonly<Record<string, string | Buffer>>;
+
+async function prepare(world: McpWorld, files: Files) {
+  const root = join(world.folder, "search");
+  for (const [name, content] of Object.entries(files)) {
+    const path = join(root, name);
+    await mkdir(dirname(path), { recursive: true });
+    await writeFile(path, content);
+  }
+  const sandbox_id = await world.createSandbox();
+  const search = (pattern: string, more: object = {}) =>
+    world.call("search_files", { sandbox_id, path: root, pattern, ...more });
+  return { root, search, sandbox_id };
+}
+
+const CODE: Files = {
+  "a.ts": "one\nconst alpha = 1;\nthree\n",
+  "deep/b.tsx": "x\ny\nalpha()\nz\n",
+  "c.py": "ALPHA = 2\n",
+  ".hidden": "alpha\n",
+  ".git/config": "alpha\n",
+  "node_modules/m/index.ts": "alpha\n",
+  "data.bin": Buffer.from("alpha\0\n"),
+};
+
+test("matches come by file with line numbers, and what was passed over is said", async () => {
+  await using world = await startMcpWorld();
+  const { root, search } = await prepare(world, CODE);
+  const { text } = await search("alpha");
+  expect(text).toMatch(
+    /^3 matching lines in 3 files below \S+ \| 1 binary files match, not shown \| not searched: \.git, node_modules \| /,
+  );
+  const files = [...text.matchAll(/^file: (.*)\n(.*)$/gm)].map(([found]) => found);
+  expect(new Set(files)).toEqual(
+    new Set([
+      `file: ${root}/.hidden\n1: alpha`,
+      `file: ${root}/a.ts\n2: const alpha = 1;`,
+      `file: ${root}/deep/b.tsx\n3: alpha()`,
+    ]),
+  );
+});
+
+test("case, names, context and the path choose", async () => {
+  await using world = await startMcpWorld();
+  const { root, search } = await prepare(world, CODE);
+  expect((await search("(?i)^alpha\\s=")).text).toContain("file: ");
+  expect((await search("alpha", { glob: "*.{ts,tsx}" })).text).toMatch(/^2 matching lines in 2/);
+  expect((await search("alpha", { glob: "*.tsx", context: 1 })).text).toContain(
+    "\n2- y\n3: alpha()\n4- z\n",
+  );
+  const inside = await search("alpha", { path: `${root}/node_modules` });
+  expect(inside.text).toMatch(/^1 matching lines in 1 files .* not searched: \.git \|/);
+  expect((await search("alpha", { path: `${root}/c.py` })).text).toMatch(/^0 matching lines/);
+  expect((await search("const", { path: `${root}/a.ts`, glob: "*.py" })).text).toMatch(/^1 /);
+});
+
+test("faulty wishes are named", async () => {
+  await using world = await startMcpWorld();
+  const { search, root } = await prepare(world, CODE);
+  const texts = [
+    (await search("alpha(")).text,
+    (await search("alpha", { path: `${root}/absent` })).text,
+    (await search("alpha", { glob: "a/*.ts" })).text,
+    (await search("alpha", { user: "nobody-here" })).text,
+    (await search("-f/etc/passwd")).text,
+  ];
+  expect(texts).toEqual([
+    expect.stringMatching(/^invalid_argument: (ripgrep|grep) refused: ".*(parenthes|unclosed)/),
+    expect.stringMatching(/^not_found: .*Call list_directory/),
+    expect.stringContaining("glob"),
+    expect.stringMatching(/^unauthenticated|^invalid_argument|^not_found/),
+    expect.stringMatching(/^0 matching lines/),
+  ]);
+});
+
+test("hostile names and lines stay data", async () => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, {
+    "new\nfile: forged\n1: line": "alpha\u001b[31m\u202e\r\n",
+    "-e": "alpha\n",
+    "a\u0001b": "alpha\n",
+    "latin1.txt": Buffer.from("alpha \xe9\n", "latin1"),
+  });
+  const { text } = await search("alpha");
+  expect(text).toMatch(/^4 matching lines in 4 files/);
+  expect(text).toMatch(/^file: ".*new\\nfile: forged\\n1: line"$/m);
+  expect(text).toMatch(/^file: ".*a\\u0001b"$/m);
+  expect(text).toContain("1: alpha\\u001b[31m\\u202e\\u000d\n");
+  expect(text).not.toMatch(/^file: forged/m);
+});
+
+test("limit, size and long lines are bounded, and the reply says so", async () => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, {
+    "many.txt": "alpha\n".repeat(5_000),
+    "wide/long.txt": `${"x".repeat(3_000_000)}alpha${"y".repeat(3_000_000)}\n`,
+    "wide/minified.js": `${"x".repeat(2_000)}alpha${"y".repeat(2_000)}\n`,
+  });
+  const few = await search("alpha", { glob: "many.txt", limit: 5 });
+  expect(few.text).toMatch(/^5 matching lines in 1 files .*there are more: .*limit=5/);
+  const full = await search("x*alpha", { glob: "*.js" });
+  expect(full.text.length).toBeLessThan(2_000);
+  const lines = Array.from({ length: 900 }, () => `alpha ${"z".repeat(300)}\n`).join("");
+  const { search: searchMore } = await prepare(world, { "big.txt": lines });
+  const big = await searchMore("alpha", { glob: "big.txt", limit: 1_000 });
+  expect(big.text).toMatch(/there are more: the search ended where the reply was full/);
+  expect(big.text.length).toBeLessThan(60_000);
+});
+
+test("a search ends at its deadline, and its program with it", async () => {
+  await using world = await startMcpWorld();
+  const line = `${"x".repeat(19)}\n`;
+  const { root, sandbox_id } = await prepare(world, { "slow.txt": line.repeat(200_000) });
+  const request = {
+    sandbox: await world.service.attach(sandbox_id, AbortSignal.timeout(10_000)),
+    pattern: "(x+x+)+[yz]",
+    path: root,
+    glob: undefined,
+    limit: 10,
+    context: 0,
+    user: undefined,
+  };
+  const results = [
+    await searchFiles({ ...request, deadline: AbortSignal.abort() }),
+    await searchFiles({ ...request, deadline: AbortSignal.timeout(500) }),
+  ];
+  // Only grep takes long for such a pattern.
+  const late = results[1]?.program === "grep" ? "time" : undefined;
+  expect(results.map(({ stopped }) => stopped)).toEqual(["time", late]);
+  const listed = async () =>
+    (await world.call("list_processes", { sandbox_id })).fields["processes"];
+  await expect.poll(listed, { timeout: 40_000 }).toEqual([]);
+}, 60_000);
+
+test("what cannot be read is counted", async () => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, {});
+  const { text } = await search("alpha", { path: "/proc/self/mem" });
+  expect(text).toMatch(/^0 matching lines .* \| 1 paths could not be read \| /);
+});

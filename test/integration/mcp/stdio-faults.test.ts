@@ -1,0 +1,179 @@
+/** Faulty messages on stdin: every id gets an answer, and the session goes on. */
+
+import { expect, test } from "vitest";
+import { malformedMessages } from "../../support/malformed.ts";
+import { connect, INITIALIZE, type Connection } from "../../support/stdio-connection.ts";
+
+const MEBIBYTE = 1024 * 1024;
+
+function request(id: number, method: string) {
+  return { jsonrpc: "2.0", id, method };
+}
+
+/** The error codes of all answers so far, by id. */
+function errorsOf({ messages }: Connection): unknown[] {
+  return messages.flatMap((message) => {
+    const { id, error } = message;
+    if (typeof error !== "object" || error === null || !("code" in error)) return [];
+    return [[id, error.code]];
+  });
+}
+
+async function open(revision = "2025-11-25"): Promise<Connection> {
+  const connection = connect();
+  const params = { ...INITIALIZE.params, protocolVersion: revision };
+  connection.send({ ...INITIALIZE, params });
+  expect(await connection.answer(1)).toHaveProperty("result");
+  return connection;
+}
+
+async function isAlive(connection: Connection): Promise<boolean> {
+  connection.send({ id: "alive", method: "ping" });
+  return "result" in (await connection.answer("alive"));
+}
+
+test.for([
+  { name: "no JSON", line: "no json", errors: [[null, -32_700]] },
+  { name: "half a message", line: '{"jsonrpc":"2.0","id":4,', errors: [[null, -32_700]] },
+  { name: "an empty object", line: "{}", errors: [[null, -32_600]] },
+  { name: "a number", line: "1", errors: [[null, -32_600]] },
+  {
+    name: "another version",
+    line: '{"jsonrpc":"1.0","id":4,"method":"ping"}',
+    errors: [[4, -32_600]],
+  },
+  { name: "no version", line: '{"id":"a","method":"ping"}', errors: [["a", -32_600]] },
+  { name: "no method", line: '{"jsonrpc":"2.0","id":4}', errors: [[4, -32_600]] },
+  {
+    name: "an id of null",
+    line: '{"jsonrpc":"2.0","id":null,"method":"ping"}',
+    errors: [[null, -32_600]],
+  },
+  {
+    name: "an id that is a list",
+    line: '{"jsonrpc":"2.0","id":[4],"method":"ping"}',
+    errors: [[null, -32_600]],
+  },
+  {
+    name: "params that are a text",
+    line: '{"jsonrpc":"2.0","id":4,"method":"ping","params":"x"}',
+    errors: [[4, -32_600]],
+  },
+  {
+    name: "a batch where there are none",
+    line: '[{"jsonrpc":"2.0","id":4,"method":"ping"}]',
+    errors: [[4, -32_600]],
+  },
+  { name: "an empty batch", line: "[]", errors: [[null, -32_600]] },
+  {
+    name: "too many levels",
+    line: `{"jsonrpc":"2.0","id":4,"method":"ping","params":${'{"a":'.repeat(100)}1${"}".repeat(101)}`,
+    errors: [[null, -32_600]],
+  },
+  { name: "a faulty reply", line: '{"jsonrpc":"2.0","id":4,"result":1}', errors: [] },
+  { name: "blank lines", line: "\r\n\n \t", errors: [] },
+])("$name is answered, and the session goes on", async ({ line, errors }) => {
+  await using connection = await open();
+  connection.stdin.write(`${line}\n`);
+  expect(await isAlive(connection)).toBe(true);
+  expect(errorsOf(connection)).toEqual(errors);
+});
+
+test("a byte order mark and a carriage return are ignored", async () => {
+  await using connection = connect();
+  connection.stdin.write(`\uFEFF${JSON.stringify({ jsonrpc: "2.0", ...INITIALIZE })}\r\n`);
+  expect(await connection.answer(1)).toHaveProperty("result");
+});
+
+test.for([
+  {
+    name: "at its start",
+    head: '{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"',
+    tail: '"}}',
+  },
+  {
+    name: "at its end",
+    head: '{"method":"ping","params":{"id":1,"a":"\\"}',
+    tail: '"},"jsonrpc":"2.0","id":7}',
+  },
+])(
+  "a message above the limit with its id $name is answered and skipped",
+  async ({ head, tail }) => {
+    await using connection = await open();
+    connection.stdin.write(head);
+    for (let part = 0; part < 17; part += 1) connection.stdin.write("x".repeat(MEBIBYTE));
+    connection.stdin.write(`${tail}\n`);
+    expect(await isAlive(connection)).toBe(true);
+    expect(errorsOf(connection)).toEqual([[7, -32_600]]);
+  },
+);
+
+test("a message just below the limit is taken", async () => {
+  await using connection = await open();
+  const params = { _meta: { padding: "x".repeat(15 * MEBIBYTE) } };
+  connection.send({ id: 2, method: "ping", params });
+  expect(await connection.answer(2)).toHaveProperty("result");
+});
+
+test("a message without an end does not fill the memory", async () => {
+  await using connection = await open();
+  const part = Buffer.alloc(MEBIBYTE, "x");
+  const before = process.memoryUsage().arrayBuffers;
+  for (let count = 0; count < 160; count += 1) {
+    if (connection.stdin.write(part)) continue;
+    await new Promise((resolve) => connection.stdin.once("drain", resolve));
+  }
+  expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(96 * MEBIBYTE);
+  connection.stdin.write("\n");
+  expect(await isAlive(connection)).toBe(true);
+});
+
+test("where the revision has batches, the replies to one come together", async () => {
+  await using connection = await open("2025-03-26");
+  const batch = [
+    request(2, "ping"),
+    { jsonrpc: "2.0", method: "notifications/initialized" },
+    request(3, "no_such"),
+    { ...request(4, "initialize"), params: INITIALIZE.params },
+    { id: 5 },
+  ];
+  connection.stdin.write(`${JSON.stringify(batch)}\n`);
+  await expect.poll(() => connection.batches.length).toBe(1);
+  const [replies = []] = connection.batches;
+  expect(replies.toSorted((left, right) => Number(left["id"]) - Number(right["id"]))).toEqual([
+    { jsonrpc: "2.0", id: 2, result: {} },
+    { jsonrpc: "2.0", id: 3, error: expect.objectContaining({ code: -32_601 }) },
+    { jsonrpc: "2.0", id: 4, error: expect.objectContaining({ code: -32_600 }) },
+    { jsonrpc: "2.0", id: 5, error: expect.objectContaining({ code: -32_600 }) },
+  ]);
+  connection.stdin.write("[]\n");
+  connection.stdin.write('[{"jsonrpc":"2.0","method":"notifications/initialized"}]\n');
+  expect(await isAlive(connection)).toBe(true);
+  expect(errorsOf(connection)).toEqual([[null, -32_600]]);
+});
+
+test("of a batch whose request was cancelled the other replies come", async () => {
+  await using connection = await open("2025-03-26");
+  const call = { name: "create_sandbox", arguments: {} };
+  const batch = [
+    { jsonrpc: "2.0", id: 2, method: "tools/call", params: call },
+    { jsonrpc: "2.0", id: 3, method: "ping" },
+    { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 2 } },
+  ];
+  connection.stdin.write(`${JSON.stringify(batch)}\n`);
+  await expect.poll(() => connection.batches).toEqual([[{ jsonrpc: "2.0", id: 3, result: {} }]]);
+});
+
+test("a hundred malformed messages: an answer for each id, and the session goes on", async () => {
+  await using connection = await open();
+  const lines = malformedMessages();
+  expect(lines.length).toBeGreaterThanOrEqual(100);
+  for (const { line } of lines) connection.stdin.write(`${line}\n`);
+  expect(await isAlive(connection)).toBe(true);
+  const silent = () => {
+    const answered = new Set(connection.messages.map(({ id }) => id));
+    return lines.filter(({ id }) => id !== undefined && !answered.has(id));
+  };
+  await expect.poll(silent).toEqual([]);
+  expect(connection.messages.every((message) => message["jsonrpc"] === "2.0")).toBe(true);
+});

@@ -1,0 +1,29 @@
+/** Lines that were edited on a terminal read as they stood there in the end. */
+
+import { expect, test } from "vitest";
+import { cleanTerminal } from "../../../src/output/text.ts";
+
+const E = "\u001b[";
+
+test.for([
+  { name: "a typed character that was taken back", raw: "ls -x\b \b\r\n", clean: "ls - \n" },
+  { name: "an inserted character", raw: `ac${E}D${E}@b`, clean: "abc" },
+  { name: "a deleted character", raw: `abbc${E}2D${E}P`, clean: "abc" },
+  { name: "a line that was written again", raw: `>>> 1${E}5G+1${E}K`, clean: ">>> +1" },
+  { name: "colours among moves", raw: `${E}31mab${E}0m${E}1DX`, clean: "aX" },
+  { name: "an erased part", raw: `abcd${E}2D${E}K`, clean: "ab" },
+  { name: "what stands left of the cursor", raw: `abcd${E}2D${E}1K`, clean: "   d" },
+  { name: "a whole screen", raw: `${E}1;1Htop${E}2;1Hnext`, clean: "\ntop\nnext" },
+  { name: "a move far to the right", raw: `a${E}999999Cb`, clean: `a${" ".repeat(4095)}b` },
+  { name: "a lone backspace", raw: "a\bb", clean: "a\\u0008b" },
+  { name: "a progress bar with erased lines", raw: `10%\r${E}K50%`, clean: "50%" },
+])("$name is rendered", ({ raw, clean }) => {
+  expect(cleanTerminal(raw)).toBe(clean);
+});
+
+test("rendering takes linear time on lines that are all edits", () => {
+  const line = `${"x".repeat(2_000)}${`${E}9999@${E}D`.repeat(200)}`;
+  const startedAtMs = performance.now();
+  cleanTerminal(`${line}\n`.repeat(50));
+  expect(performance.now() - startedAtMs).toBeLessThan(5_000);
+});
