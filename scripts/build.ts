@@ -26,6 +26,7 @@ await buildOne("src/envd/starter.ts", { file: "envd-starter.cjs", format: "cjs" 
 await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
 // Programs for the system calls that Node lacks; they are run as they are.
 await cp(join(ROOT, "src/perl"), DIST, { recursive: true });
+await cp(join(ROOT, "src/shell"), DIST, { recursive: true });
 
 /** CommonJS: modules of Node load much more when they are imported than when they are required. */
 async function buildServer(): Promise<void> {

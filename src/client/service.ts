@@ -27,9 +27,24 @@ export interface ServiceOptions {
    * `http://127.0.0.1:3490`.
    */
   readonly publicUrl?: string | undefined;
+  /** Opens such an address at the first use, if the service has none before. */
+  readonly openPublic?: (() => Promise<PublicAddress>) | undefined;
   /** Where the service is this process: finds its running sandboxes, for direct connections. */
   readonly findRun?: FindRun | undefined;
   readonly clock?: Clock;
+}
+
+/** Where a service is reached on its own machine, until the session ends. */
+export interface PublicAddress {
+  readonly publicUrl: string;
+  readonly domain: string;
+}
+
+/** A link to a file. */
+export interface DownloadLink {
+  readonly url: string;
+  /** Whether it works on this machine alone and ends with the session. */
+  readonly isOfSession: boolean;
 }
 
 export interface DownloadOptions {
@@ -46,6 +61,8 @@ export interface PortAddress {
   readonly headers?: Readonly<Record<string, string>>;
   /** Another base for callers that cannot resolve the hostname; it needs the headers. */
   readonly base?: string;
+  /** Whether it is reached on this machine alone and ends with the session. */
+  readonly isOfSession: boolean;
 }
 
 /** A service; disposal closes every connection and stream. */
@@ -63,10 +80,14 @@ export interface Service extends AsyncDisposable {
   /**
    * A link by which anybody can read one file until its expiration; undefined where the service
    * has no public address. The file is not checked; the sandbox must be attached.
+   * @throws SandboxError unavailable when an address cannot be opened.
    */
-  downloadUrl(sandboxId: string, file: DownloadOptions): string | undefined;
-  /** Undefined where the service has no public address. */
-  portAddress(sandboxId: string, port: number): PortAddress | undefined;
+  downloadUrl(sandboxId: string, file: DownloadOptions): Promise<DownloadLink | undefined>;
+  /**
+   * Undefined where the service has no public address.
+   * @throws SandboxError unavailable when an address cannot be opened.
+   */
+  portAddress(sandboxId: string, port: number): Promise<PortAddress | undefined>;
 }
 
 /** Connections to one origin: each running process holds one of them. */
@@ -128,13 +149,17 @@ export function createService(options: ServiceOptions): Service {
       const publicPort = options.publicUrl === undefined ? "" : new URL(options.publicUrl).port;
       return `${port}-${sandboxId}.${domain}${publicPort === "" ? "" : `:${publicPort}`}`;
     },
-    downloadUrl(sandboxId, file) {
+    async downloadUrl(sandboxId, file) {
+      const reached = { ...options, ...(await options.openPublic?.()) };
       const { token, domain } = known.get(sandboxId) ?? NO_ACCESS;
-      const base = directUrl(options, sandboxId, domain);
-      return base === undefined ? undefined : signedUrl(base, file, token);
+      const base = directUrl(reached, sandboxId, domain);
+      if (base === undefined) return undefined;
+      return { url: signedUrl(base, file, token), isOfSession: options.openPublic !== undefined };
     },
-    portAddress: (sandboxId, port) =>
-      portAddress(options, { sandboxId, port }, known.get(sandboxId)?.domain),
+    async portAddress(sandboxId, port) {
+      const reached = { ...options, ...(await options.openPublic?.()) };
+      return portAddress(reached, { sandboxId, port }, known.get(sandboxId)?.domain);
+    },
     async [Symbol.asyncDispose]() {
       await direct?.[Symbol.asyncDispose]();
       await dispatcher.destroy();
@@ -177,12 +202,13 @@ function portAddress(
   address: SandboxAddress,
   ownDomain: string | undefined,
 ): PortAddress | undefined {
+  const isOfSession = options.openPublic !== undefined;
   const headers = {
     [SANDBOX_ID_HEADER]: address.sandboxId,
     [SANDBOX_PORT_HEADER]: String(address.port),
   };
   if (options.sandboxUrl !== undefined) {
-    return { url: new URL(options.sandboxUrl).origin, headers };
+    return { url: new URL(options.sandboxUrl).origin, headers, isOfSession };
   }
   const domain = ownDomain ?? options.domain;
   if (domain === undefined) return undefined;
@@ -190,9 +216,9 @@ function portAddress(
   if (options.publicUrl !== undefined) {
     const { protocol, port, origin } = new URL(options.publicUrl);
     const url = `${protocol}//${host}${port === "" ? "" : `:${port}`}`;
-    return { url, headers, base: origin };
+    return { url, headers, base: origin, isOfSession };
   }
-  return options.socketPath === undefined ? { url: `https://${host}` } : undefined;
+  return options.socketPath === undefined ? { url: `https://${host}`, isOfSession } : undefined;
 }
 
 /** A sandbox without a token is public, so its links need no signature. */

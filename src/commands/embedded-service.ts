@@ -5,6 +5,7 @@ import { mkdir, rm } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import type { FindRun } from "../client/direct-connection.ts";
+import type { PublicAddress } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere, writeWhole } from "../common/files.ts";
@@ -32,6 +33,7 @@ import {
 import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
+import { createLoopbackGateway } from "./loopback-gateway.ts";
 import { forgetAddress } from "./serve-address.ts";
 
 const INSTANCE_BYTES = 4;
@@ -106,6 +108,8 @@ export interface EmbeddedService extends PrivateListener, AsyncDisposable {
   readonly ports: readonly number[];
   readonly store: Store;
   readonly sandboxes: Sandboxes;
+  /** Opens the gateway on loopback, once; it ends with the service. */
+  readonly openPublic: () => Promise<PublicAddress>;
 }
 
 /**
@@ -126,15 +130,12 @@ export async function startEmbeddedService(
   stack.defer(() => leaveInstance(home, instance, isNamed));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
   const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
-  const address = {
-    url: "http://localhost",
-    socketPath: controlSocketPath(home, instance),
-    apiKey,
-  };
+  const socketPath = controlSocketPath(home, instance);
+  const address = { url: "http://localhost", socketPath, apiKey };
 
   const late = createDeferredHandlers();
   const listener = await startListener({
-    addresses: toAddresses(options, address.socketPath),
+    addresses: toAddresses(options, socketPath),
     domain: options.domain,
     handlers: late.handlers,
     graceMs: options.graceMs,
@@ -176,6 +177,7 @@ export async function startEmbeddedService(
     mcp: async (request, response) =>
       mcp === undefined ? sendNoMcp(response) : mcp.handle(request, response),
   });
+  const loopback = stack.use(createLoopbackGateway(late.handlers, log));
   stack.defer(closeListener);
   const owned = stack.move();
   return {
@@ -184,6 +186,7 @@ export async function startEmbeddedService(
     ports: listener.ports,
     store,
     sandboxes,
+    openPublic: () => loopback.open(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

@@ -66,6 +66,7 @@ function toOptions(config: Config): EngineOptions {
       warmUp: warmUpRequests,
     },
     requireLevel: config.requireIsolation,
+    guardian: findGuardian(),
     egress: config.egress && { ...config.egress, program: findBundle("egress.mjs") },
   };
 }
@@ -74,6 +75,12 @@ function toOptions(config: Config): EngineOptions {
 function findBundle(name: string): string {
   const beside = join(import.meta.dirname, name);
   return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist", name);
+}
+
+/** The shell program of the guardian, found in the same way. */
+function findGuardian(): string {
+  const beside = join(import.meta.dirname, "guardian.sh");
+  return existsSync(beside) ? beside : join(import.meta.dirname, "../shell/guardian.sh");
 }
 
 /** The Perl programs lie beside the program too; one run from source has them as they are. */

@@ -98,8 +98,8 @@ async function openLocal(
       allowHostTemplate: config.allowHostTemplate ?? true,
     }),
   );
-  const { url, socketPath, apiKey, findRun } = local;
-  const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
+  const { url, socketPath, apiKey, findRun, openPublic } = local;
+  const service = stack.use(createService({ url, socketPath, apiKey, findRun, openPublic }));
   // The embedded service ends with this process, and its sandboxes with it.
   return { service, onExit: "leave" };
 }

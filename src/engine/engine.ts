@@ -137,9 +137,34 @@ export interface Container extends AsyncDisposable {
    * it to disk. The container is frozen meanwhile; a paused one stays paused.
    */
   snapshot(directory: string): Promise<Layer>;
+  /**
+   * What the guardian does with the container when no service is there any more, until another
+   * call; at once, so that it can go before what is answered. Ignored where none needs it.
+   */
+  setDeadline?(deadline: Deadline): void;
   /** Ends every process and removes every trace on the host. Idempotent. */
   [Symbol.asyncDispose](): Promise<void>;
 }
+
+/** When a container without a service ends or is frozen. */
+export interface Deadline {
+  /** Unix milliseconds. */
+  readonly atMs: number;
+  readonly action: "end" | "freeze";
+}
+
+export interface GuardOptions {
+  /** Folder of one instance; the folders of its containers are in its folder `s`. */
+  readonly directory: string;
+  /**
+   * `kill`: when this process ends, however, what is left of its containers ends too. `leave`: each
+   * goes on until its deadline; one that was given none ends.
+   */
+  readonly rule: "kill" | "leave";
+}
+
+/** Its end is that of the service: it settles when nothing is left to guard, or leaves it guarded. */
+export type Guard = AsyncDisposable;
 
 /** One thing that was looked at, for `doctor`. */
 export interface EngineCheck {
@@ -170,6 +195,11 @@ export interface Engine {
    * @throws SandboxError unavailable when the runtime fails; nothing is left behind then.
    */
   create(spec: ContainerSpec, signal: AbortSignal): Promise<Container>;
+  /**
+   * Has containers that are made or adopted from now on ended by a process of its own when this
+   * process was killed. Absent where containers end with this process anyway.
+   */
+  guard?(options: GuardOptions): Promise<Guard>;
   /** The container that an earlier process made in this folder, if it still lives or was halted. */
   adopt(id: string, directory: string): Promise<Container | undefined>;
   /**

@@ -4,6 +4,9 @@ import type { ErrorCode, SandboxError } from "../common/errors.ts";
 import { cutText, oneLine } from "../common/untrusted-text.ts";
 import { quoteSections, type Section } from "../output/quote.ts";
 
+/** Of an address that a stdio server opened. */
+export const OF_SESSION = "It works on this machine only, until this session ends.";
+
 /** The outcome of a tool, before it has the protocol's form. */
 export interface Reply<Fields = Record<string, unknown>> {
   readonly text: string;

@@ -8,7 +8,7 @@ import type { SandboxRecord } from "../store/store.ts";
 import type { SandboxContext, Services, Folders, History, Registry } from "./context.ts";
 import { discard, removeTraces } from "./discard.ts";
 import { egressOf } from "./egress.ts";
-import { addEntry, followEntry } from "./registry.ts";
+import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
@@ -49,6 +49,7 @@ async function adopt(
   if (container === undefined) return false;
   await step("adopt.found");
   const found = await settle(context, container, record);
+  restoreDeadline(context, container, found);
   const entry = addEntry(context, container, found);
   if (found.state === "running") followEntry(context, entry, { isInitialized: false });
   context.log.info({ op: "sandbox.adopt", sandboxId, outcome: "ok" }, "sandbox.adopt ok");
@@ -76,6 +77,16 @@ async function settle(
   if (record.state === "running") await container.resume();
   else await container.pause();
   return record;
+}
+
+/** An earlier version left none; a fault here is told and ends nothing. */
+function restoreDeadline(context: Services, container: Container, record: SandboxRecord): void {
+  try {
+    setDeadline(container, record);
+  } catch (error) {
+    const { sandboxId } = record;
+    context.log.error({ op: "sandbox.adopt", sandboxId, err: error }, "deadline was not written");
+  }
 }
 
 /**

@@ -12,7 +12,7 @@ import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-pl
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Pool } from "./pool.ts";
-import { addEntry, followEntry } from "./registry.ts";
+import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryOfRun } from "./timeout.ts";
@@ -175,7 +175,10 @@ async function commitOrUndo(
   { container, intent }: Started,
 ): Promise<SandboxRecord> {
   try {
-    return commitStart(context, plan, describeNetwork(intent, container));
+    const record = toStarted(context, plan, describeNetwork(intent, container));
+    setDeadline(container, record);
+    commitStart(context, record);
+    return record;
   } catch (error) {
     await undoStart(context, intent, container);
     throw error;
@@ -217,11 +220,14 @@ const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
   "not_found",
 ]);
 
-/** The sandbox runs: from here on it is found again after a crash. */
-function commitStart(context: Services, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
+function toStarted(context: Services, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
   const startedAtMs = context.clock.now();
   const endAtMs = expiryOfRun(plan.options.timeoutSeconds, startedAtMs);
-  const record: SandboxRecord = { ...intent, state: "running", startedAtMs, endAtMs };
+  return { ...intent, state: "running", startedAtMs, endAtMs };
+}
+
+/** The sandbox runs: from here on it is found again after a crash. */
+function commitStart(context: Services, record: SandboxRecord): void {
   context.store.transaction(() => {
     context.store.sandboxes.put(record);
     const template = context.store.templates.get(record.templateId);
@@ -229,8 +235,7 @@ function commitStart(context: Services, plan: CreatePlan, intent: SandboxRecord)
     context.store.templates.put({
       ...template,
       spawnCount: template.spawnCount + 1,
-      lastSpawnedAtMs: startedAtMs,
+      lastSpawnedAtMs: record.startedAtMs,
     });
   });
-  return record;
 }

@@ -8,6 +8,7 @@ import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLock } from "../engine/host/lock.ts";
+import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
@@ -157,6 +158,8 @@ async function removeDeadInstance(options: ReclaimOptions, instance: string): Pr
 async function removeInstance(options: ReclaimOptions, instance: string): Promise<Reclaimed[]> {
   const { engine, home, store } = options;
   const directory = containersDirectory(home, instance);
+  // What it would still end is removed now.
+  await endGuardian(instanceDirectory(home, instance));
   const names = await listContainers(home, instance);
   const remove = async (name: string) => removeTraces({ engine, store, directory }, name);
   const removed = await cleanUp({ kind: "sandbox", names, remove }, options.onFailure);

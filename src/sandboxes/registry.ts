@@ -93,8 +93,20 @@ export function updateRecord(
   changes: Partial<SandboxRecord>,
 ): void {
   const record = { ...entry.record, ...changes };
+  setDeadline(entry.container, record);
   context.store.sandboxes.put(record);
   entry.record = record;
+}
+
+/**
+ * Tells the guardian what holds for a sandbox without a service, before the record says it. A
+ * paused sandbox stays paused. A sandbox whose end was begun is not changed.
+ */
+export function setDeadline(container: Container, record: SandboxRecord): void {
+  const { state, endAtMs, pausesAtTimeout } = record;
+  if (state === "paused") container.setDeadline?.({ atMs: 0, action: "freeze" });
+  if (state !== "running") return;
+  container.setDeadline?.({ atMs: endAtMs, action: pausesAtTimeout ? "freeze" : "end" });
 }
 
 /** As `updateRecord`, for what has happened already: a write that fails is retried. */

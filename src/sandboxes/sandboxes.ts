@@ -1,7 +1,7 @@
 /** The sandbox registry: what control and gateway may ask, and what must end with it. */
 
 import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
 import { createGate, createTrack, type Track } from "../common/concurrency.ts";
@@ -160,10 +160,9 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const closing = new AbortController();
   const layersDirectory = join(home, "layers");
   const volumesDirectory = join(home, "volumes");
-  await mkdir(volumesDirectory, { recursive: true, mode: 0o700 });
   const directory = containersDirectory(home, owner);
-  await mkdir(layersDirectory, { recursive: true, mode: 0o700 });
-  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const folders = [volumesDirectory, layersDirectory, directory];
+  for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
   /** It never rejects; closing waits for an attempt under way. */
@@ -194,14 +193,11 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     activeForkBuilds: new Set(),
   };
   forgetUnfinished(store, owner);
+  const guard = await engine.guard?.({ directory: dirname(directory), rule: options.onExit });
   await adoptSandboxes(context);
   await finishVolumes(context);
-  const expiry = startExpiry({
-    clock,
-    log,
-    next: () => nextExpiry(context),
-    expire: () => expireDue(context),
-  });
+  const expire = () => expireDue(context);
+  const expiry = startExpiry({ clock, log, next: () => nextExpiry(context), expire });
   const pool = startPool(context, options.poolSize);
   // Its faults are logged inside; it is tracked, so closing waits for it.
   const onFailure = ({ kind, name, error }: CleanUpFailure) =>
@@ -225,6 +221,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();
       await closeEntries(context, options.onExit);
+      await guard?.[Symbol.asyncDispose]();
       context.logBook[Symbol.dispose]();
     },
   };

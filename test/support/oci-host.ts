@@ -50,6 +50,7 @@ export async function startOciHost(
     runtime,
     requireLevel,
     namespaceFault: undefined,
+    guardian: join(PERL_DIRECTORY, "../shell/guardian.sh"),
     daemon: {
       bundle: BUNDLE,
       starter: STARTER,

@@ -6,6 +6,7 @@ export const TIMED_FILES: readonly string[] = [
   "test/e2e/engine/container.test.ts",
   "test/e2e/faults.test.ts",
   "test/e2e/from-nothing/*.test.ts",
+  "test/e2e/guardian.test.ts",
   "test/e2e/serve-restart.test.ts",
   "test/e2e/soak.test.ts",
   "test/e2e/stdio-end.test.ts",

@@ -160,7 +160,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     populated: ids.filter((id) => inside.has(id)),
     layers: layers.filter((name) => LAYER_PATTERN.test(name)).toSorted(),
     volumes: (await list(join(home, "volumes"))).toSorted(),
-    strays: census.processes.filter((line) => line.includes(home) && !line.includes(" serve ")),
+    strays: findStrays(census.processes, home),
   };
 }
 
@@ -195,4 +195,11 @@ export async function processesOf(home: string, sandboxId: string): Promise<read
 
 async function list(directory: string): Promise<string[]> {
   return readdir(directory).catch(() => []);
+}
+
+/** A running service has one guardian; any other process besides is left over. */
+function findStrays(processes: readonly string[], home: string): string[] {
+  const ours = processes.filter((line) => line.includes(home) && !line.includes(" serve "));
+  const guardian = ours.find((line) => line.includes("/guardian.sh "));
+  return ours.filter((line) => line !== guardian);
 }

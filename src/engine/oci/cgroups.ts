@@ -65,6 +65,13 @@ export function isHybrid(host: CgroupHost): boolean {
   return host.unified !== undefined && host.legacy.length > 0;
 }
 
+/** The folders of our containers' cgroups in the trees in which processes are ended. */
+export function groupFolders(host: CgroupHost): { unified?: string; freezer?: string } {
+  if (host.unified !== undefined) return { unified: join(host.unified, PARENT) };
+  const tree = host.legacy.find(({ controllers }) => controllers.includes("freezer"));
+  return tree === undefined ? {} : { freezer: join(tree.path, PARENT) };
+}
+
 /** The cgroups of the container with this id; what stands in for them where there are none. */
 export function openCgroup(host: CgroupHost, id: string, directory: string): Cgroup {
   if (!hasCgroups(host)) return openProcessGroup(directory);

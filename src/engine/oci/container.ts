@@ -1,9 +1,11 @@
 /** One container as its user sees it; everything it needs to know is in its folder. */
 
-import { statfsSync, watch, type FSWatcher } from "node:fs";
+import { renameSync, statfsSync, watch, writeFileSync, type FSWatcher } from "node:fs";
 import { join } from "node:path";
+import { toSandboxError } from "../../common/errors.ts";
+import { draftOf } from "../../common/files.ts";
 import { step } from "../../common/steps.ts";
-import type { Container, ContainerExit, ContainerSpec, Usage } from "../engine.ts";
+import type { Container, ContainerExit, ContainerSpec, Deadline, Usage } from "../engine.ts";
 import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
 import { DISK_NAMES } from "../storage/disk.ts";
@@ -11,7 +13,7 @@ import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
-import { haltContainer, removeContainer } from "./remove-container.ts";
+import { DEADLINE_NAME, haltContainer, removeContainer } from "./remove-container.ts";
 
 /** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
 const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
@@ -29,6 +31,8 @@ export interface ContainerParts {
   /** Where the perl programs lie. */
   readonly perlDirectory: string;
   readonly routers: Routers;
+  /** Whether a guardian reads deadlines. */
+  readonly hasDeadlines: boolean;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
@@ -74,6 +78,9 @@ export function openContainer(parts: ContainerParts): Container {
       makeLayer(target, async (draft) => {
         await copyUpper({ directory, idBase: record.idBase, cgroup, perlDirectory }, draft);
       }),
+    setDeadline: (deadline) => {
+      if (parts.hasDeadlines) writeDeadline(directory, deadline);
+    },
     [Symbol.asyncDispose]: async () => {
       life?.[Symbol.dispose]();
       removal ??= removeContainer(directory, cgroup, routers).finally(() =>
@@ -92,6 +99,19 @@ async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
     diskTotalBytes: disk.blocks * disk.bsize,
   };
 }
+
+/** @throws SandboxError resource_exhausted on a full disk; the deadline before stays then. */
+function writeDeadline(directory: string, { atMs, action }: Deadline): void {
+  const path = join(directory, DEADLINE_NAME);
+  try {
+    writeFileSync(draftOf(path), `${Math.ceil(atMs / MS_PER_S)} ${action}\n`, { mode: 0o600 });
+    renameSync(draftOf(path), path);
+  } catch (error) {
+    throw toSandboxError(error, "deadline");
+  }
+}
+
+const MS_PER_S = 1_000;
 
 interface RunParts {
   readonly record: ContainerRecord;

@@ -58,6 +58,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly routers: Routers;
   readonly filters: SeccompCache;
   readonly blanks: BlankDisks;
+  /** Whether a guardian reads deadlines. */
+  readonly hasDeadlines: boolean;
 }
 
 /**
@@ -79,7 +81,7 @@ export async function startContainer(
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
     const { directory, layers, limits } = spec;
-    const { blanks, outside, perlDirectory, routers } = context;
+    const { blanks, outside, perlDirectory, routers, hasDeadlines } = context;
     const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
     const resolver = outside && resolverFile(outside.resolvers.length);
     const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
@@ -87,7 +89,8 @@ export async function startContainer(
     const record = await launch(context, { claim, disk, diskSteps }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { spec: anew, idBase, cgroup }, limit);
-    return openContainer({ directory, record, cgroup, boot, outside, perlDirectory, routers });
+    const shared = { outside, perlDirectory, routers, hasDeadlines };
+    return openContainer({ directory, record, cgroup, boot, ...shared });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");

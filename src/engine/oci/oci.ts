@@ -16,6 +16,7 @@ import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { readRecord, readStartTicks } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
+import { createGuards } from "./guardian.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
@@ -25,11 +26,13 @@ import { createSeccompCache } from "./seccomp.ts";
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
   readonly egress?: EgressOptions | undefined;
+  /** Path of `guardian.sh`. */
+  readonly guardian: string;
 }
 
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: OciEngineOptions): Engine {
-  const { egress: egressOptions, ...probing } = options;
+  const { egress: egressOptions, guardian, ...probing } = options;
   let known: Promise<ProbeResult> | undefined;
   const probe = async (freshness: "cached" | "fresh"): Promise<ProbeResult> => {
     if (freshness === "fresh") known = undefined;
@@ -53,6 +56,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     if (freshness === "fresh") egress = undefined;
     return (egress ??= findEgress(egressOptions, perlDirectory));
   };
+  const guards = createGuards(guardian);
   const launchContext = async (): Promise<LaunchContext> => {
     const { choice, report } = await probe("cached");
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
@@ -61,7 +65,9 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       readCgroupHost(),
       support(),
     ]);
-    return { ...choice, cgroups, daemon, perlDirectory, outside, routers, filters, blanks };
+    const { hasDeadlines } = guards;
+    const kept = { outside, routers, filters, blanks, hasDeadlines };
+    return { ...choice, cgroups, daemon, perlDirectory, ...kept };
   };
   const remove = async (id: string, directory: string): Promise<void> => {
     const cgroup = openCgroup(await readCgroupHost(), id, directory);
@@ -73,8 +79,11 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);
       return { ...report, checks: [...report.checks, check] };
     },
-    create: async (spec, signal) => startContainer(await launchContext(), spec, signal),
-    adopt: async (id, directory) => adoptContainer(launchContext, id, directory),
+    create: async (spec, signal) =>
+      guards.around(spec.id, async () => startContainer(await launchContext(), spec, signal)),
+    guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
+    adopt: async (id, directory) =>
+      guards.around(id, async () => adoptContainer(launchContext, id, directory)),
     squash: async (layers, kept, directory) =>
       makeLayer(directory, async (draft) => squashInto(draft, { layers, kept, perlDirectory })),
     prune: async (directories, tell) => {
@@ -111,10 +120,11 @@ async function adoptContainer(
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
   const cgroup = openCgroup(await readCgroupHost(), id, directory);
-  const { outside, perlDirectory, routers } = await launchContext();
+  const { outside, perlDirectory, routers, hasDeadlines } = await launchContext();
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
-  const parts = { directory, record, cgroup, boot, outside, perlDirectory, routers };
+  const shared = { outside, perlDirectory, routers, hasDeadlines };
+  const parts = { directory, record, cgroup, boot, ...shared };
   if (record.isHalted) return adoptHalted(parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;

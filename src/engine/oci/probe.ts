@@ -145,6 +145,7 @@ async function tryRuntime(
       daemon,
       perlDirectory,
       filters: createSeccompCache(),
+      hasDeadlines: false,
       blanks: createBlankDisks(perlDirectory),
       outside: undefined,
       routers: createRouters(),

@@ -19,9 +19,19 @@ export const FOLDER_NAMES = {
   runtime: "runtime",
 } as const;
 
+/** For the guardian: Unix seconds, then `end` or `freeze`. */
+export const DEADLINE_NAME = "expiry";
+
 /** Of one run: gone when the container is halted. */
 const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES), PROCESS_NAME];
-const REMOVABLE = [...OF_A_RUN, draftOf(PROCESS_NAME), RECORD_NAME, draftOf(RECORD_NAME)];
+const REMOVABLE = [
+  ...OF_A_RUN,
+  draftOf(PROCESS_NAME),
+  RECORD_NAME,
+  draftOf(RECORD_NAME),
+  DEADLINE_NAME,
+  draftOf(DEADLINE_NAME),
+];
 
 /**
  * Ends the container's processes and takes away what belongs to its run; disk, ids and record

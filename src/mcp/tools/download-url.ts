@@ -3,8 +3,10 @@
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { OF_SESSION, recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
+
+const OPEN = "Whoever has the link can read the file.";
 
 export const downloadUrl = defineTool({
   name: "download_url",
@@ -30,16 +32,16 @@ export const downloadUrl = defineTool({
   async handler({ sandbox_id: sandboxId, path, expires_seconds: seconds, user }, context) {
     const sandbox = await context.attach(sandboxId);
     const expiration = Math.floor(context.clock.now() / 1_000) + seconds;
-    const url = context.service.downloadUrl(sandbox.id, { path, user, expiration });
-    if (url === undefined) {
+    const link = await context.service.downloadUrl(sandbox.id, { path, user, expiration });
+    if (link === undefined) {
       const message = "the service of this sandbox has no address that others can reach";
       const hint = context.suggest("read_file", "Use read_file, with encoding=base64 for bytes.");
       throw new SandboxError("failed_precondition", message, { hint });
     }
     return recordReply({
-      url,
+      url: link.url,
       expires_at: new Date(expiration * 1_000).toISOString(),
-      note: "Whoever has the link can read the file.",
+      note: link.isOfSession ? `${OPEN} ${OF_SESSION}` : OPEN,
     });
   },
 });

@@ -6,7 +6,7 @@ import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
 import { goneHint, withHints } from "../error-hints.ts";
 import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
-import { recordReply } from "../respond.ts";
+import { OF_SESSION, recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
 const MAX_PORT = 65_535;
@@ -36,15 +36,16 @@ export const getSandboxUrl = defineTool({
     const { service, signal, suggest } = context;
     const getting = service.control.get(sandboxId, signal);
     const { network } = await withHints(getting, { not_found: goneHint(suggest) });
-    const address = service.portAddress(sandboxId, port);
+    const address = await service.portAddress(sandboxId, port);
     if (address === undefined) {
       const message = "this sandbox service has no address that others can reach";
       const curl = suggest("run_process", "Reach the port from inside with run_process. ");
       const hint = `${curl}The user can start sandbox-mcp serve, which gives ports an address.`;
       throw new SandboxError("failed_precondition", message, { hint });
     }
-    const { url, headers, base } = address;
+    const { url, headers, base, isOfSession } = address;
     const notes = [
+      isOfSession ? OF_SESSION : "",
       `The server must listen on 0.0.0.0 or localhost, port ${port}.`,
       headers === undefined ? "" : wayByHeaders(base),
       network?.allowPublicTraffic === false

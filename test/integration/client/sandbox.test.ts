@@ -236,7 +236,7 @@ test("a full disk is named", async () => {
 test("a download link carries the signature that the wire asks for", async () => {
   await using world = await startSandbox(() => undefined, ["tok-0123456789abcdef"]);
   const wish = { path: "notes.txt", user: "root", expiration: 1_893_456_000 };
-  const url = new URL(world.service.downloadUrl("i1", wish) ?? "");
+  const url = new URL((await world.service.downloadUrl("i1", wish))?.url ?? "");
   expect([url.origin, url.pathname]).toEqual([world.recorder.url, "/files"]);
   expect(Object.fromEntries(url.searchParams)).toEqual({
     path: "notes.txt",

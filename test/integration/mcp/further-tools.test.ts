@@ -64,7 +64,7 @@ test("templates are listed, and what is not there is no error to delete", async 
   ]).toEqual([{ snapshots: [] }, "already_gone"]);
 });
 
-test("an embedded service has no address for ports, and the tool says the ways on", async () => {
+test("a service without an address for ports says so, and the ways on", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
   const { isError, text } = await world.call("get_sandbox_url", { sandbox_id: id, port: 8000 });

@@ -1,0 +1,122 @@
+# Ends the containers of one service that died. The service starts it with its first container and
+# holds the other end of its standard input: the line `end` ends it, the end of the input without
+# that line means that the service is gone. It is a shell program for its memory, which a perl
+# program exceeds three times.
+#
+# Arguments: the rule, the folder of the instance, and the folders of our cgroups in the unified
+# tree and in the old freezer, each `-` where there is none. A container without any cgroup is found
+# by its first process. Rule `kill`: each container ends at once. Rule `leave`: each container ends,
+# or is frozen, at the time in its file `expiry` (Unix seconds, then `end` or `freeze`); one without
+# the file was never finished and ends at once. The program ends when nothing is left for it to do.
+# A container that a dying service was about to start may come late, so that several rounds must
+# find none.
+
+rule=$1 instance=$2 unified=$3 freezer=$4
+rounds_without=3 longest_sleep=5
+
+# Sets `pid`; fails when there is no such process.
+find_first() {
+    pid='' ticks='' stat=''
+    if read -r pid ticks <"$1/process"; then
+        while read -r line || [ -n "$line" ]; do stat="$stat $line"; done <"/proc/$pid/stat"
+        # The name of a program may hold anything: fields are counted from its end.
+        set -- ${stat##*\) }
+        [ "$1" != Z ] && [ "$1" != X ] && [ -n "$ticks" ] && [ "${20}" = "$ticks" ]
+        return
+    fi
+    # The runtime ends the file without a line's end.
+    read -r pid <"$1/runtime/pid" || [ -n "$pid" ] || return 1
+    case $pid in *[!0-9]* | 1) return 1 ;; esac
+    [ -e "/proc/$pid/ns/pid" ] && ! [ "/proc/$pid/ns/pid" -ef /proc/self/ns/pid ]
+}
+
+lives() {
+    if [ "$unified" != - ]; then
+        while read -r key value; do
+            [ "$key $value" = 'populated 1' ] && return 0
+        done <"$unified/$1/cgroup.events"
+        return 1
+    fi
+    if [ "$freezer" != - ]; then
+        read -r pid <"$freezer/$1/cgroup.procs" && [ -n "$pid" ]
+        return
+    fi
+    find_first "$2"
+}
+
+signal_group() {
+    while read -r pid; do kill -KILL "$pid"; done <"$1/cgroup.procs"
+}
+
+end_container() {
+    if [ "$unified" != - ]; then
+        # Kernels before 5.14 have no such file.
+        echo 1 >"$unified/$1/cgroup.kill" || signal_group "$unified/$1"
+    elif [ "$freezer" != - ]; then
+        echo FROZEN >"$freezer/$1/freezer.state"
+        signal_group "$freezer/$1"
+        echo THAWED >"$freezer/$1/freezer.state"
+    else
+        # With the first process the kernel ends all of its namespace.
+        find_first "$2" && kill -KILL "$pid"
+    fi
+}
+
+# A process that is not stopped yet may have started another meanwhile: hence the second round.
+stop_namespace() {
+    find_first "$1" || return
+    for round in 1 2; do
+        for process in /proc/[0-9]*; do
+            [ "$process/ns/pid" -ef "/proc/$pid/ns/pid" ] && kill -STOP "${process#/proc/}"
+        done
+    done
+}
+
+freeze_container() {
+    if [ "$unified" != - ]; then
+        echo 1 >"$unified/$1/cgroup.freeze"
+    elif [ "$freezer" != - ]; then
+        echo FROZEN >"$freezer/$1/freezer.state"
+    else
+        stop_namespace "$2"
+    fi
+}
+
+# Does what is due for one container that lives, and says in `sleep` when the next look is due.
+look_at() {
+    at=0 action=end
+    [ "$rule" = leave ] && read -r at action <"$2/expiry"
+    case $at in '' | *[!0-9]*) at=0 action=end ;; esac
+    if [ "$at" -gt "$now" ]; then
+        left=1
+        [ $((at - now)) -lt "$sleep" ] && sleep=$((at - now))
+    elif [ "$action" = freeze ]; then
+        freeze_container "$1" "$2"
+    else
+        end_container "$1" "$2"
+        left=1 sleep=1
+    fi
+}
+
+trap '' HUP INT PIPE
+while read -r word; do
+    [ "$word" = end ] && exit 0
+done
+
+without=0
+while :; do
+    left=0 sleep=$longest_sleep now=0
+    [ "$rule" = leave ] && now=$(date +%s)
+    for folder in "$instance"/s/*; do
+        id=${folder##*/}
+        case $id in *[!a-z0-9]*) continue ;; esac
+        lives "$id" "$folder" && look_at "$id" "$folder"
+    done
+    if [ "$left" = 0 ]; then
+        sleep=1 without=$((without + 1))
+        [ "$without" -ge "$rounds_without" ] && exit 0
+    else
+        without=0
+    fi
+    sleep "$sleep"
+done

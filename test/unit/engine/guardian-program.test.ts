@@ -1,0 +1,111 @@
+/** `guardian.sh` over trees of plain files: which file it writes, whom it kills, when it ends. */
+
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const PROGRAM = resolve(import.meta.dirname, "../../../src/shell/guardian.sh");
+const ID = "i0";
+
+interface World extends AsyncDisposable {
+  /** A process that stands for those of the container. */
+  readonly victim: ChildProcess;
+  readonly tree: string;
+  readonly folder: string;
+  start(rule: "kill" | "leave", kind: "unified" | "freezer"): ChildProcess;
+}
+
+/** An instance with one container, whose cgroup is a folder of plain files. */
+async function openWorld(): Promise<World> {
+  await using stack = new AsyncDisposableStack();
+  const { path } = stack.use(await makeTempFolder());
+  const victim = spawn("sleep", ["600"]);
+  stack.defer(() => void victim.kill("SIGKILL"));
+  const tree = join(path, "tree");
+  const folder = join(path, "s", ID);
+  await mkdir(join(tree, ID), { recursive: true });
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(tree, ID, "cgroup.procs"), `${victim.pid}\n`);
+  await writeFile(join(tree, ID, "cgroup.events"), "populated 1\nfrozen 0\n");
+  const owned = stack.move();
+  const start: World["start"] = (rule, kind) => {
+    const trees = kind === "unified" ? [tree, "-"] : ["-", tree];
+    const guardian = spawn("sh", [PROGRAM, rule, path, ...trees], {
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    owned.defer(() => void guardian.kill("SIGKILL"));
+    return guardian;
+  };
+  return { victim, tree, folder, start, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+const isAlive = ({ victim }: World) => victim.exitCode === null && victim.signalCode === null;
+const readState = async ({ tree }: World, name: string) =>
+  readFile(join(tree, ID, name), "utf8").catch(() => "");
+const secondsFromNow = (seconds: number) => Math.floor(Date.now() / 1_000) + seconds;
+
+test("the line end ends it, and nothing else", async () => {
+  await using world = await openWorld();
+  const guardian = world.start("kill", "freezer");
+  guardian.stdin?.end("end\n");
+  expect(await once(guardian, "exit")).toEqual([0, null]);
+  expect(isAlive(world)).toBe(true);
+});
+
+test("in an old tree the processes are killed while frozen, then thawed", async () => {
+  await using world = await openWorld();
+  world.start("kill", "freezer").stdin?.end();
+  await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
+  await expect.poll(() => readState(world, "freezer.state")).toBe("THAWED\n");
+});
+
+test("in the unified tree the whole cgroup is killed", async () => {
+  await using world = await openWorld();
+  world.start("kill", "unified").stdin?.end();
+  await expect.poll(() => readState(world, "cgroup.kill")).toBe("1\n");
+});
+
+test.for([
+  ["unified", "cgroup.freeze", "1\n"],
+  ["freezer", "freezer.state", "FROZEN\n"],
+] as const)("a deadline that means pause freezes: %s", async ([kind, name, wanted]) => {
+  await using world = await openWorld();
+  await writeFile(join(world.folder, "expiry"), `${secondsFromNow(-1)} freeze\n`);
+  const guardian = world.start("leave", kind);
+  guardian.stdin?.end();
+  await expect.poll(() => readState(world, name)).toBe(wanted);
+  expect(isAlive(world)).toBe(true);
+  expect(await once(guardian, "exit")).toEqual([0, null]);
+});
+
+test("a deadline to come is waited for", async () => {
+  await using world = await openWorld();
+  await writeFile(join(world.folder, "expiry"), `${secondsFromNow(3)} end\n`);
+  const beganMs = performance.now();
+  world.start("leave", "freezer").stdin?.end();
+  await expect.poll(() => world.victim.signalCode, { timeout: 10_000 }).toBe("SIGKILL");
+  expect(performance.now() - beganMs).toBeGreaterThan(1_900);
+});
+
+test.for(["", "garbage end\n", "-5 end\n"])(
+  "without a deadline it ends at once: %j",
+  async (text) => {
+    await using world = await openWorld();
+    if (text !== "") await writeFile(join(world.folder, "expiry"), text);
+    world.start("leave", "freezer").stdin?.end();
+    await expect.poll(() => world.victim.signalCode).toBe("SIGKILL");
+  },
+);
+
+test("what is no container of the instance is left alone, and it ends", async () => {
+  await using world = await openWorld();
+  await writeFile(join(world.tree, ID, "cgroup.events"), "populated 0\nfrozen 0\n");
+  await mkdir(join(world.folder, "..", "Not a container"), { recursive: true });
+  const guardian = world.start("kill", "unified");
+  guardian.stdin?.end();
+  expect(await once(guardian, "exit")).toEqual([0, null]);
+  expect(await readState(world, "cgroup.kill")).toBe("");
+});
