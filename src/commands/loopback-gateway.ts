@@ -62,7 +62,7 @@ export function createLoopbackGateway(handlers: Handlers, log: Logger): Loopback
 
 /** Keys of the control API and of MCP are of no use here. */
 function withoutControl({ gateway, upgrade }: Handlers): Handlers {
-  return { gateway, upgrade, control: refuse, mcp: refuse };
+  return { gateway, upgrade, control: refuse, mcp: refuse, isReady: () => true };
 }
 
 async function refuse(_request: IncomingMessage, response: ServerResponse): Promise<void> {

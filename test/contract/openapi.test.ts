@@ -10,6 +10,7 @@ import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
+import { BUILDING } from "../support/building-template.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 
@@ -19,6 +20,8 @@ let held: HeldEngine;
 let service: TestService;
 /** One in which there is no room. */
 let crowded: TestService;
+/** One whose template is being built. */
+let unbuilt: TestService;
 /** A sandbox that was created with everything that can be asked for. */
 let rich: string;
 /** One that is never paused, with a snapshot template. */
@@ -48,11 +51,17 @@ const RICH = {
   volumeMounts: [{ name: "shared", path: "/data" }],
 };
 
+/** A create that finds its template under construction. */
+function building(path: string): Row {
+  return async () => ({ call: { path, body: { templateID: "base" } }, service: unbuilt });
+}
+
 beforeAll(async () => {
   held = createHeldEngine();
   service = await startTestService({ engine: held.engine, maxSandboxes: 100 });
   crowded = await startTestService({ maxSandboxes: 1 });
   await crowded.create();
+  unbuilt = await startTestService({ builtIns: [BUILDING] });
   const { sandboxes, store } = service.embedded;
   await sandboxes.createVolume("shared");
   rich = (await service.create(RICH)).sandboxID;
@@ -64,6 +73,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await service[Symbol.asyncDispose]();
   await crowded[Symbol.asyncDispose]();
+  await unbuilt[Symbol.asyncDispose]();
 });
 
 /** A call, and what is to be done once it was answered. */
@@ -204,6 +214,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     403: call("/sandboxes", proxied),
     404: call("/sandboxes", { templateID: "none" }),
     429: full,
+    503: building("/sandboxes"),
   },
   "POST /v2/sandboxes": {
     201: call("/v2/sandboxes", RICH),
@@ -214,6 +225,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     403: call("/v2/sandboxes", proxied),
     404: call("/v2/sandboxes", { templateID: "none" }),
     429: fullV2,
+    503: building("/v2/sandboxes"),
   },
   "GET /sandboxes": {
     200: call("/sandboxes?metadata=purpose%3Dall"),
