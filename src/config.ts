@@ -40,6 +40,8 @@ export interface Config {
   /** Paths of PEM files; undefined for plain HTTP. */
   readonly tlsCert: string | undefined;
   readonly tlsKey: string | undefined;
+  /** Whether `serve` makes its own certificates, by an authority in the home. */
+  readonly makesCertificates: boolean;
   readonly domain: string;
   readonly apiKey: string | undefined;
   /** Undefined: 2 for `serve`, 1 for the embedded service. */
@@ -195,6 +197,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     port: given.port ?? 3490,
     tlsCert: given.tlsCert,
     tlsKey: given.tlsKey,
+    makesCertificates: given.tls === "auto",
     domain: given.domain ?? "sandbox.localhost",
     apiKey: given.apiKey,
     pool: given.pool,

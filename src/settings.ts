@@ -88,6 +88,12 @@ const SETTINGS = {
     schema: text,
     help: "serve: PEM file with the key of the certificate",
   },
+  tls: {
+    flag: "tls",
+    environment: "SANDBOX_MCP_TLS",
+    schema: z.enum(["auto", "off"]),
+    help: "serve: auto for HTTPS with certificates of a local authority in the home",
+  },
   domain: {
     flag: "domain",
     environment: "SANDBOX_MCP_DOMAIN",

@@ -53,6 +53,13 @@ const COMMANDS: readonly Command[] = [
     hasEngine: true,
     load: async () => (await import("./template.ts")).runTemplate,
   },
+  {
+    name: "trust",
+    usage: "trust [install|remove] [--domain NAME]",
+    summary: "prints the authority of `serve --tls auto`, or has this system trust it",
+    hasEngine: false,
+    load: async () => (await import("./trust.ts")).runTrust,
+  },
 ];
 
 export function findCommand(name: string): Command | undefined {

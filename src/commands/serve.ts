@@ -1,15 +1,14 @@
 /** `serve`: one HTTP listener with the control API and the gateway, until it is told to stop. */
 
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createSystemClock } from "../common/clock.ts";
-import { errorText, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
-import type { TlsIdentity } from "../listener/tls.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
+import { withPublicPort } from "../wire/address.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
@@ -17,6 +16,7 @@ import { startLocal } from "./local-service.ts";
 import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
 import { startServeMcp } from "./serve-mcp.ts";
+import { clientLines, openServeTls } from "./serve-tls.ts";
 import { showProgressOn } from "./show-progress.ts";
 
 const EXIT_OK = 0;
@@ -40,13 +40,13 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await openHome(config.home);
-  const tls = await readTlsIdentity(config);
+  const tls = await openServeTls(config, { log, signal: stops.signal });
   const scheme = tls === undefined ? "http" : "https";
   requireKey(config);
   const { host } = config;
   await using service = await startLocal(config, log, {
     instance: SERVE_INSTANCE,
-    tcp: [{ host, port: config.port, tls }],
+    tcp: [{ host, port: config.port, tls: tls?.identity }],
     apiKeys: config.apiKey === undefined ? [] : [config.apiKey],
     onExit: config.onExit ?? "leave",
     graceMs: GRACE_MS,
@@ -68,27 +68,14 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
   stack.use(await publishAddress(config.home, SERVE_INSTANCE, address));
   log.info({ op: "serve", url, instance: service.instance }, "listening");
   process.stdout.write(`listening on ${url}\n`);
+  if (tls?.authorityPath !== undefined) {
+    const lines = clientLines(withPublicPort(domain, scheme, port), tls.authorityPath);
+    process.stdout.write(`${lines.join("\n")}\n`);
+  }
   const end = AbortSignal.any([stops.signal, lastResort.signal]);
   if (!end.aborted) await once(end, "abort");
   log.info({ op: "serve" }, "stopping");
   return lastResort.signal.aborted ? EXIT_BROKEN : EXIT_OK;
-}
-
-/** @throws SandboxError failed_precondition when only one file is named or one cannot be read. */
-async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity | undefined> {
-  if (tlsCert === undefined && tlsKey === undefined) return undefined;
-  if (tlsCert === undefined || tlsKey === undefined) {
-    throw new SandboxError("failed_precondition", "TLS needs a certificate and its key", {
-      hint: "give both --tls-cert and --tls-key",
-    });
-  }
-  try {
-    return { certificate: await readFile(tlsCert, "utf8"), key: await readFile(tlsKey, "utf8") };
-  } catch (error) {
-    throw new SandboxError("failed_precondition", `TLS files: ${errorText(error)}`, {
-      cause: error,
-    });
-  }
 }
 
 /** @throws SandboxError failed_precondition for a service without a key that others can reach. */

@@ -44,9 +44,9 @@ export async function writeWhole(
   await rename(draft, path);
 }
 
-/** As `writeWhole`; it outlives a power cut. */
-export async function writeDurably(path: string, text: string): Promise<void> {
-  await writeFile(draftOf(path), text, { mode: 0o600, flush: true });
+/** As `writeWhole`; it outlives a power cut. The mode is subject to the process's mask. */
+export async function writeDurably(path: string, text: string, mode = 0o600): Promise<void> {
+  await writeFile(draftOf(path), text, { mode, flush: true });
   await rename(draftOf(path), path);
   await syncFolder(dirname(path));
 }

@@ -10,12 +10,15 @@ import { createHttp2Bridge } from "./http2-bridge.ts";
 
 /** A client that does not finish its handshake is cut off. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
+const MIN_VERSION = "TLSv1.2";
 
 /** PEM texts. */
 export interface TlsIdentity {
   /** The certificate, with those between it and the root. */
   readonly certificate: string;
   readonly key: string;
+  /** Calls back with what takes their place, for as long as the process lives. */
+  readonly onRenewal?: (use: (next: Omit<TlsIdentity, "onRenewal">) => void) => void;
 }
 
 export interface TlsServer {
@@ -49,16 +52,21 @@ export function createTlsServer(options: {
   return { server, drain: () => bridge.drain() };
 }
 
-function openServer(http: ServerOptions, { certificate, key }: TlsIdentity) {
+function openServer(http: ServerOptions, { certificate, key, onRenewal }: TlsIdentity) {
   try {
-    return createServer({
+    const server = createServer({
       ...http,
       cert: certificate,
       key,
-      minVersion: "TLSv1.2",
+      minVersion: MIN_VERSION,
       ALPNProtocols: ["h2", "http/1.1"],
       handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
     });
+    // Connections that are open keep what they began with.
+    onRenewal?.((next) =>
+      server.setSecureContext({ cert: next.certificate, key: next.key, minVersion: MIN_VERSION }),
+    );
+    return server;
   } catch (error) {
     throw new SandboxError("failed_precondition", "certificate and key cannot be used", {
       cause: error,

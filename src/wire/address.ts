@@ -65,6 +65,22 @@ export function withoutPort(host: string): string {
   return host.replace(/:[0-9]{0,5}$/, "");
 }
 
+const DEFAULT_PORTS = { http: 80, https: 443 } as const;
+
+/**
+ * The domain as clients write it, so that what they build on it is reached: with the port of the
+ * listener, unless the domain names one or the scheme implies it.
+ */
+export function withPublicPort(
+  domain: string,
+  scheme: keyof typeof DEFAULT_PORTS,
+  port: number | undefined,
+): string {
+  const hasPort = withoutPort(domain) !== domain;
+  if (hasPort || port === undefined || port === DEFAULT_PORTS[scheme]) return domain;
+  return `${domain}:${port}`;
+}
+
 /** `[namespace/]alias[:tag]` or `templateID[:tag]`, in parts. */
 export interface TemplateReference {
   readonly namespace?: string;

@@ -29,6 +29,7 @@ test("defaults are those of the documentation", () => {
     requireIsolation: "userns-container",
     host: "127.0.0.1",
     port: 3490,
+    makesCertificates: false,
     domain: "sandbox.localhost",
     apiKey: undefined,
     maxSandboxes: 100,

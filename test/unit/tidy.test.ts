@@ -61,6 +61,8 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "@modelcontextprotocol/server": ["mcp", "dev"],
   "@modelcontextprotocol/node": ["mcp", "dev"],
   undici: ["client", "gateway"],
+  "@peculiar/asn1-schema": ["listener"],
+  "@peculiar/asn1-x509": ["listener"],
   "node:child_process": ["envd", "engine"],
   "node:sqlite": ["store"],
 };

@@ -12,7 +12,15 @@ import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
 
 /** What is made, or removed, by one process of a home at a time; each is a file of the home. */
-export const LOCK_NAMES = ["base", "host", "daemon", "probe", "reclaim", "instance"] as const;
+export const LOCK_NAMES = [
+  "base",
+  "host",
+  "daemon",
+  "probe",
+  "reclaim",
+  "instance",
+  "authority",
+] as const;
 
 export type LockName = (typeof LOCK_NAMES)[number];
 

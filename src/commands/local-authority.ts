@@ -1,0 +1,139 @@
+/**
+ * The certificate authority of the home, one for each domain: `ca-<domain>.pem` for clients and
+ * `ca-<domain>.key` for nobody else. What is there is used; a certificate that nears its end is
+ * replaced by one of the same key and name, so that clients go on with either.
+ */
+
+import { chmod } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { SandboxError } from "../common/errors.ts";
+import { readIfThere, writeDurably } from "../common/files.ts";
+import type { Logger } from "../common/log.ts";
+import { withLock } from "../engine/host/lock.ts";
+import type { KeyedCertificate } from "../listener/certificates.ts";
+import type { TlsIdentity } from "../listener/tls.ts";
+import { withoutPort } from "../wire/address.ts";
+
+const DAY_MS = 86_400_000;
+/** Time for whoever was given the authority by hand to take its next certificate. */
+const AUTHORITY_MARGIN_MS = 365 * DAY_MS;
+const SERVER_MARGIN_MS = 30 * DAY_MS;
+const CHECK_MS = DAY_MS / 2;
+/** A check that failed is made again soon: a full disk may have been the reason. */
+const RETRY_MS = 60_000;
+
+const LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?";
+/** A wildcard directly below a top-level name is none to most clients, and a number no name. */
+const DOMAIN_PATTERN = new RegExp(`^(?:${LABEL}\\.)+(?![0-9]+$)${LABEL}$`);
+
+export interface LocalAuthority extends KeyedCertificate {
+  /** Absolute path of the certificate, for clients. */
+  readonly path: string;
+  /** Without a port. */
+  readonly domain: string;
+}
+
+export interface AuthorityPlace {
+  /** Absolute path; it is there. */
+  readonly home: string;
+  readonly domain: string;
+}
+
+/**
+ * The authority of the home for a domain; made when it is missing, renewed a year before its end.
+ * @throws SandboxError failed_precondition for a domain that can have no wildcard certificate, and
+ * for a key that cannot be read.
+ */
+export async function openAuthority(
+  { home, domain: named }: AuthorityPlace,
+  nowMs: number,
+): Promise<LocalAuthority> {
+  const domain = requireDomain(named);
+  const path = join(home, `ca-${domain}.pem`);
+  const keyPath = join(home, `ca-${domain}.key`);
+  const { newPrivateKey, makeAuthority } = await import("../listener/certificates.ts");
+  return withLock({ home, name: "authority" }, async () => {
+    const key = (await readIfThere(keyPath)) ?? newPrivateKey();
+    // In any case, because a key that was copied here may be open to others.
+    await keepFile(keyPath, key, 0o600);
+    const found = await readIfThere(path);
+    const endAtMs = await usableUntil(keyPath, { certificate: found ?? "", key });
+    if (found !== undefined && endAtMs > nowMs + AUTHORITY_MARGIN_MS) {
+      return { certificate: found, key, path, domain };
+    }
+    const before = endAtMs > 0 ? found : undefined;
+    const certificate = makeAuthority({ domain, key, before, nowMs });
+    await keepFile(path, certificate, 0o644);
+    return { certificate, key, path, domain };
+  });
+}
+
+/** Writes the file unless it has this text, and sets its mode in any case. */
+async function keepFile(path: string, text: string, mode: number): Promise<void> {
+  if ((await readIfThere(path)) !== text) await writeDurably(path, text);
+  await chmod(path, mode);
+}
+
+/** The end of a certificate that is one of this key; 0 for none. */
+async function usableUntil(keyPath: string, pair: KeyedCertificate): Promise<number> {
+  const { describeAuthority, isPrivateKey } = await import("../listener/certificates.ts");
+  if (!isPrivateKey(pair.key)) {
+    throw new SandboxError("failed_precondition", `${keyPath} holds no private key`, {
+      hint: "put the right one back, or remove it to start a new authority that clients must be given",
+    });
+  }
+  return describeAuthority(pair)?.endAtMs ?? 0;
+}
+
+/**
+ * The domain of a certificate, without a port.
+ * @throws SandboxError failed_precondition when there can be no certificate for what is below it.
+ */
+export function requireDomain(named: string): string {
+  const domain = withoutPort(named).toLowerCase();
+  if (DOMAIN_PATTERN.test(domain)) return domain;
+  throw new SandboxError("failed_precondition", `no certificate can be made for ${named}`, {
+    hint: "give --domain a name of at least two labels, such as sandbox.localhost",
+  });
+}
+
+/**
+ * What a server shows for the domain, renewed while the signal has not fired: the certificate, whose
+ * key is in memory alone, and the authority behind it.
+ */
+export async function openServerIdentity(
+  place: AuthorityPlace,
+  { log, signal }: { readonly log: Logger; readonly signal: AbortSignal },
+): Promise<{ readonly authority: LocalAuthority; readonly identity: TlsIdentity }> {
+  const { issueServerCertificate } = await import("../listener/certificates.ts");
+  const issue = async () => {
+    const authority = await openAuthority(place, Date.now());
+    return { authority, issued: issueServerCertificate(authority, authority.domain, Date.now()) };
+  };
+  const { authority, issued } = await issue();
+  const uses: ((next: KeyedCertificate) => void)[] = [];
+
+  async function renew(): Promise<void> {
+    let { endAtMs } = issued;
+    let waitMs = CHECK_MS;
+    while (!signal.aborted) {
+      await delay(waitMs, undefined, { signal, ref: false });
+      waitMs = CHECK_MS;
+      if (Date.now() < endAtMs - SERVER_MARGIN_MS) continue;
+      try {
+        const next = await issue();
+        for (const use of uses) use(next.issued);
+        ({ endAtMs } = next.issued);
+        log.info({ op: "tls.renew" }, "certificate renewed");
+      } catch (error) {
+        waitMs = RETRY_MS;
+        log.error({ op: "tls.renew", err: error }, "certificate not renewed");
+      }
+    }
+  }
+
+  // It ends with the signal, which is no fault.
+  renew().catch(() => undefined);
+  return { authority, identity: { ...issued, onRenewal: (use) => void uses.push(use) } };
+}

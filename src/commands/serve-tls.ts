@@ -1,0 +1,69 @@
+/** The certificate that `serve` shows, and what its clients have to know to accept it. */
+
+import { readFile } from "node:fs/promises";
+import { errorText, SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import type { Config } from "../config.ts";
+import type { TlsIdentity } from "../listener/tls.ts";
+
+export interface ServeTls {
+  readonly identity: TlsIdentity;
+  /** Path of the authority's certificate; undefined where the user brought the certificate. */
+  readonly authorityPath: string | undefined;
+}
+
+/**
+ * Undefined for plain HTTP. The signal ends the renewal of certificates.
+ * @throws SandboxError failed_precondition for settings that exclude each other, files that cannot be
+ * read and a domain that can have no certificate.
+ */
+export async function openServeTls(
+  config: Config,
+  terms: { readonly log: Logger; readonly signal: AbortSignal },
+): Promise<ServeTls | undefined> {
+  const { tlsCert, tlsKey, makesCertificates, home, domain } = config;
+  if (makesCertificates) {
+    if (tlsCert !== undefined || tlsKey !== undefined) {
+      throw new SandboxError("failed_precondition", "--tls auto makes its own certificate", {
+        hint: "give either --tls auto, or --tls-cert and --tls-key",
+      });
+    }
+    const { openServerIdentity } = await import("./local-authority.ts");
+    const { authority, identity } = await openServerIdentity({ home, domain }, terms);
+    return { identity, authorityPath: authority.path };
+  }
+  const identity = await readTlsIdentity(config);
+  return identity && { identity, authorityPath: undefined };
+}
+
+async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity | undefined> {
+  if (tlsCert === undefined && tlsKey === undefined) return undefined;
+  if (tlsCert === undefined || tlsKey === undefined) {
+    throw new SandboxError("failed_precondition", "TLS needs a certificate and its key", {
+      hint: "give both --tls-cert and --tls-key",
+    });
+  }
+  try {
+    return { certificate: await readFile(tlsCert, "utf8"), key: await readFile(tlsKey, "utf8") };
+  } catch (error) {
+    throw new SandboxError("failed_precondition", `TLS files: ${errorText(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+/**
+ * The lines that a client copies into its shell: where the service is, and whom to trust. Node adds
+ * the named file to what it trusts; programs on OpenSSL and Rustls (Python, curl, Go) trust it alone.
+ */
+export function clientLines(domain: string, authorityPath: string): string[] {
+  const path = quoteForShell(authorityPath);
+  return [
+    `export E2B_DOMAIN=${domain}`,
+    `export NODE_EXTRA_CA_CERTS=${path} SSL_CERT_FILE=${path}`,
+  ];
+}
+
+function quoteForShell(text: string): string {
+  return /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

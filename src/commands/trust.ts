@@ -1,0 +1,114 @@
+/** `trust [install|remove]`: the local authority of the home, printed or known to the system. */
+
+import { rm, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { writeDurably } from "../common/files.ts";
+import { findProgram } from "../engine/host/find-program.ts";
+import { runProgram } from "../engine/host/run-program.ts";
+import type { CommandContext } from "./command.ts";
+import { openHome } from "./home.ts";
+import { openAuthority, requireDomain, type LocalAuthority } from "./local-authority.ts";
+
+const EXIT_OK = 0;
+const REFRESH_TIMEOUT_MS = 120_000;
+
+/** Where a system keeps authorities that were added to its own, and what makes them count. */
+const STORES = [
+  {
+    directory: "/usr/local/share/ca-certificates",
+    program: "update-ca-certificates",
+    words: ["--fresh"],
+  },
+  {
+    directory: "/etc/pki/ca-trust/source/anchors",
+    program: "update-ca-trust",
+    words: ["extract"],
+  },
+  {
+    directory: "/etc/ca-certificates/trust-source/anchors",
+    program: "update-ca-trust",
+    words: [],
+  },
+] as const;
+
+type SystemStore = (typeof STORES)[number];
+
+export async function runTrust({ config, words }: CommandContext): Promise<number> {
+  const [action = "print", ...rest] = words;
+  if (rest.length > 0 || !["print", "install", "remove"].includes(action)) {
+    throw new SandboxError("invalid_argument", `trust ${words.join(" ")}: no such action`, {
+      hint: "trust prints the authority's certificate, trust install adds it to the system's, trust remove takes it away",
+    });
+  }
+  const { home, domain } = config;
+  await openHome(home);
+  if (action === "remove") return remove(home, requireDomain(domain));
+  const authority = await openAuthority({ home, domain }, Date.now());
+  return action === "print" ? print(authority) : install(home, authority);
+}
+
+async function install(home: string, { certificate, domain }: LocalAuthority): Promise<number> {
+  const store = await findStore();
+  const path = pathIn(store, domain);
+  await changeStore(store, home, () => writeDurably(path, certificate, 0o644));
+  process.stdout.write(`installed ${path}\n`);
+  process.stderr.write(
+    "sandbox-mcp: Node asks the system with NODE_USE_SYSTEM_CA=1; browsers may keep a list of their own\n",
+  );
+  return EXIT_OK;
+}
+
+async function remove(home: string, domain: string): Promise<number> {
+  const store = await findStore();
+  const path = pathIn(store, domain);
+  await changeStore(store, home, () => rm(path, { force: true }));
+  process.stdout.write(`removed ${path}\n`);
+  return EXIT_OK;
+}
+
+function pathIn({ directory }: SystemStore, domain: string): string {
+  return join(directory, `sandbox-mcp-${domain}.crt`);
+}
+
+/** The certificate alone, so that the output is a file for clients; what it is goes to stderr. */
+function print({ certificate, path, domain }: LocalAuthority): number {
+  process.stdout.write(certificate);
+  process.stderr.write(
+    `sandbox-mcp: ${path}, good for ${domain}, names below it and this machine's loopback addresses\n`,
+  );
+  return EXIT_OK;
+}
+
+/** @throws SandboxError unavailable where the system has no list that programs can add to. */
+async function findStore(): Promise<SystemStore> {
+  for (const store of STORES) {
+    if (findProgram(store.program) === undefined) continue;
+    const isThere = await stat(store.directory).then(
+      (found) => found.isDirectory(),
+      () => false,
+    );
+    if (isThere) return store;
+  }
+  throw new SandboxError("unavailable", "no list of authorities that can be added to was found", {
+    hint: "install the package ca-certificates, or give clients the output of `sandbox-mcp trust` by NODE_EXTRA_CA_CERTS and SSL_CERT_FILE",
+  });
+}
+
+/** @throws SandboxError unavailable without the right to change it. */
+async function changeStore(
+  { program, words }: SystemStore,
+  home: string,
+  change: () => Promise<void>,
+): Promise<void> {
+  try {
+    await change();
+  } catch (error) {
+    const isDenied = ["EACCES", "EPERM", "EROFS"].includes(causeCode(error) ?? "");
+    throw new SandboxError("unavailable", `the system's authorities: ${errorText(error)}`, {
+      cause: error,
+      ...(isDenied && { hint: `run it as root, with --home ${home}` }),
+    });
+  }
+  await runProgram([program, ...words], { timeoutMs: REFRESH_TIMEOUT_MS });
+}
