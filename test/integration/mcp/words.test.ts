@@ -29,7 +29,7 @@ test("input to a closed stdin says how it stays open", async () => {
   const process_id = /process_id: (p_[0-9]+)/.exec(started.text)?.[1] ?? "";
   const { text } = await world.call("send_input", { sandbox_id, process_id, data: "x" });
   expect(text).toBe(
-    `failed_precondition: stdin of ${process_id} is closed. Start it with keep_stdin_open=true.`,
+    `failed_precondition: stdin of ${process_id} is closed. Start it with keep_stdin_open=true or pty=true.`,
   );
   const bad = await world.call("send_input", {
     sandbox_id,
