@@ -52,7 +52,7 @@ async function packBundle(about: PackageFacts): Promise<string> {
 
 /** Packed results may lie in the same folder. */
 function isProgram(path: string): boolean {
-  return path === BUILT || /\.(?:js|cjs|mjs|json|pl)$/.test(path);
+  return path === BUILT || /\.(?:js|cjs|mjs|json|pl|sh)$/.test(path);
 }
 
 /** The manifest of the bundle; its tools are those of tools.manifest.json. */

@@ -110,6 +110,7 @@ async function playEveryTool(host: TestClient, name: string): Promise<readonly O
   await inside("move_path", { source: "c.txt", destination: "d/c.txt" });
   await inside("stat_path", { path: "d/c.txt" });
   await inside("list_directory", { path: "d" });
+  await inside("search_files", { path: "d", pattern: "three" });
   await inside("download_url", { path: "d/c.txt" });
   const watch = await inside("watch_path", { path: "d", wait_seconds: 0 });
   const watcher = /watcher_id: (\S+)/.exec(watch.text)?.[1];
