@@ -23,6 +23,8 @@ const HEARTBEAT_MS = 10_000;
 const MAX_MESSAGE_BYTES = 4_096;
 /** What is left for output beside `output: ` and a mark. */
 const MAX_OUTPUT_BYTES = MAX_MESSAGE_BYTES - 128;
+/** Begins each further line of output, so that none can pass for a line of the server. */
+const NEXT_LINE = "\n| ";
 /** A terminal code at the end that is not whole yet, or a return whose line feed may follow. */
 const UNFINISHED_PATTERN = new RegExp(
   `(?:${String.fromCodePoint(0x1b)}(?:\\[[0-?]{0,32}[ -/]{0,8})?|\\r)$`,
@@ -111,12 +113,15 @@ export class Progress implements AsyncDisposable {
     const { text, overwritten } = cleanOutput(raw);
     const clean = text.replace(/\s+$/, "");
     if (clean === "") return undefined;
-    const bytes = Buffer.from(clean, "utf8");
+    const bytes = Buffer.from(clean.replaceAll("\n", NEXT_LINE), "utf8");
     const shown = fromCharacter(bytes.subarray(Math.max(0, bytes.length - MAX_OUTPUT_BYTES)));
-    const omitted = this.#omittedBytes + overwritten.bytes + bytes.length - shown.length;
+    const older = bytes.subarray(0, bytes.length - shown.length).toString("utf8");
+    const olderBytes = Buffer.byteLength(older.replaceAll(NEXT_LINE, "\n"), "utf8");
+    const omitted = this.#omittedBytes + overwritten.bytes + olderBytes;
     this.#pending = unfinished;
     this.#omittedBytes = 0;
-    const mark = omitted > 0 ? `[… ${formatBytes(omitted)} of older output omitted …]\n` : "";
+    const mark =
+      omitted > 0 ? `[… ${formatBytes(omitted)} of older output omitted …]${NEXT_LINE}` : "";
     return `output: ${mark}${shown.toString("utf8")}`;
   }
 

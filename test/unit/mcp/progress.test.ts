@@ -24,7 +24,7 @@ test("the start is told at once, then the output of each second", async () => {
   await clock.advance(1_000);
   expect(sent).toEqual([
     [0, "started pid 7"],
-    [14, "output: one\ntwo\nthree"],
+    [14, "output: one\n| two\n| three"],
     [20, "output: four"],
   ]);
 });
@@ -50,7 +50,7 @@ test("a line that is not finished is told, cleaned, with what it overwrote count
   progress.output("stdout", Buffer.from(`\u001b[32m10%\r${"9".repeat(300)}`));
   await clock.advance(2_000);
   expect(sent.map(([, message]) => message)).toEqual([
-    `output: [… 3 B of older output omitted …]\n${"9".repeat(300)}`,
+    `output: [… 3 B of older output omitted …]\n| ${"9".repeat(300)}`,
   ]);
 });
 
@@ -63,7 +63,7 @@ test("terminal codes and line ends in two chunks are none of the output", async 
   await clock.advance(1_000);
   progress.output("stdout", Buffer.from("1mc"));
   await clock.advance(1_000);
-  expect(sent.map(([, message]) => message)).toEqual(["output: a", "output: \nb", "output: c"]);
+  expect(sent.map(([, message]) => message)).toEqual(["output: a", "output: \n| b", "output: c"]);
 });
 
 test.for([
@@ -78,7 +78,7 @@ test.for([
   const [[, message] = [0, ""]] = sent;
   expect(sent).toHaveLength(1);
   expect(message).toMatch(
-    /^output: \[… [0-9.]+ KB of older output omitted …\]\n[^\ufffd]*(end|4999)$/,
+    /^output: \[… [0-9.]+ KB of older output omitted …\]\n\| [^\ufffd]*(end|4999)$/,
   );
   const size = Buffer.byteLength(message, "utf8");
   expect([size <= 4_096, size > 3_800]).toEqual([true, true]);
@@ -101,7 +101,7 @@ test("what a busy host could not take comes with the next message", async () => 
   progress.output("stderr", Buffer.from("b\n"));
   busy[0]?.();
   await clock.advance(1_000);
-  expect(sent).toEqual(["started pid 7", "output: a\nb"]);
+  expect(sent).toEqual(["started pid 7", "output: a\n| b"]);
 });
 
 test("a character in two chunks is told whole", async () => {
