@@ -2,7 +2,12 @@
 
 import { Agent } from "undici";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { formatSandboxHost, parseSandboxId, type SandboxAddress } from "../wire/address.ts";
+import {
+  formatSandboxHost,
+  parseSandboxId,
+  withoutPort,
+  type SandboxAddress,
+} from "../wire/address.ts";
 import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { signFile } from "../wire/signature.ts";
 import { createAccessTable, rememberAccess } from "./access-table.ts";
@@ -147,7 +152,7 @@ export function createService(options: ServiceOptions): Service {
       // Behind one base URL for all sandboxes a sandbox has no hostname.
       if (domain === undefined || options.sandboxUrl !== undefined) return undefined;
       const publicPort = options.publicUrl === undefined ? "" : new URL(options.publicUrl).port;
-      return `${port}-${sandboxId}.${domain}${publicPort === "" ? "" : `:${publicPort}`}`;
+      return withPort(`${port}-${sandboxId}.${domain}`, publicPort);
     },
     async downloadUrl(sandboxId, file) {
       const reached = { ...options, ...(await options.openPublic?.()) };
@@ -196,6 +201,11 @@ function directUrl(
   return `https://${formatSandboxHost({ sandboxId, port: ENVD_PORT }, domain)}`;
 }
 
+/** The domain of a service may name its port already. */
+function withPort(host: string, port: string): string {
+  return port === "" || withoutPort(host) !== host ? host : `${host}:${port}`;
+}
+
 /** Where a port is reached: by its own hostname, by headers, or both. */
 function portAddress(
   options: ServiceOptions,
@@ -215,7 +225,7 @@ function portAddress(
   const host = formatSandboxHost(address, domain);
   if (options.publicUrl !== undefined) {
     const { protocol, port, origin } = new URL(options.publicUrl);
-    const url = `${protocol}//${host}${port === "" ? "" : `:${port}`}`;
+    const url = `${protocol}//${withPort(host, port)}`;
     return { url, headers, base: origin, isOfSession };
   }
   return options.socketPath === undefined ? { url: `https://${host}`, isOfSession } : undefined;

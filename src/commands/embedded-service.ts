@@ -33,6 +33,8 @@ import {
 import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
+import { withPublicPort } from "../wire/address.ts";
+import { retryHeaders } from "../wire/retry.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
 import { forgetAddress } from "./serve-address.ts";
 
@@ -166,16 +168,16 @@ export async function startEmbeddedService(
     log,
   });
   const mcp = options.startMcp && stack.use(await options.startMcp(own, keys, listener.ports));
-  const metrics = options.hasMetrics
-    ? createServiceMetrics({ keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes })
-    : undefined;
+  const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
+  const metrics = options.hasMetrics ? createServiceMetrics(metered) : undefined;
+  const domain = publicDomain(options, listener.ports[0]);
+  const rateLimit = createRateLimit(clock);
   late.open({
-    control: createControl({ sandboxes, keys, rateLimit: createRateLimit(clock), metrics, log }),
+    control: createControl({ sandboxes, keys, domain, rateLimit, metrics, log }),
     metrics: metrics && ((request, response) => metrics.handle(request, response)),
     gateway: (request, response, target) => gateway.handle(request, response, target),
     upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
-    mcp: async (request, response) =>
-      mcp === undefined ? sendNoMcp(response) : mcp.handle(request, response),
+    mcp: toHandler(mcp),
   });
   const loopback = stack.use(createLoopbackGateway(late.handlers, log));
   stack.defer(closeListener);
@@ -194,6 +196,12 @@ export async function startEmbeddedService(
 function toAddresses(options: EmbeddedServiceOptions, path: string): ListenAddress[] {
   const tcp = options.tcp.map((address) => ({ kind: "tcp" as const, ...address }));
   return [{ kind: "unix", path }, ...tcp];
+}
+
+/** What clients put below the name of a sandbox; null without an address that others reach. */
+function publicDomain({ tcp: [address], domain }: EmbeddedServiceOptions, port?: number) {
+  if (address === undefined) return null;
+  return withPublicPort(domain, address.tls === undefined ? "http" : "https", port);
 }
 
 const HOST_TEMPLATE = "host";
@@ -241,11 +249,15 @@ function createDeferredHandlers(): {
 }
 
 function sendStarting(response: ServerResponse): void {
-  sendJson(response, 503, { body: { code: 503, message: "service is starting" } });
+  const body = { code: 503, message: "service is starting" };
+  sendJson(response, 503, { body, headers: retryHeaders(503) });
 }
 
-function sendNoMcp(response: ServerResponse): void {
-  sendJson(response, 404, { body: { code: 404, message: "MCP is not offered here" } });
+function toHandler(mcp: McpHandler | undefined): Handlers["mcp"] {
+  if (mcp !== undefined) return (request, response) => mcp.handle(request, response);
+  const body = { code: 404, message: "MCP is not offered here" };
+  return async (_request, response) =>
+    sendJson(response, 404, { body, headers: retryHeaders(404) });
 }
 
 /** Makes the folder of the instance and its key. */

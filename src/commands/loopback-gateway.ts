@@ -9,6 +9,7 @@ import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { startListener, type Handlers, type Listener } from "../listener/listener.ts";
+import { retryHeaders } from "../wire/retry.ts";
 
 const HOST = "127.0.0.1";
 /** Browsers and name services answer every name below it with loopback. */
@@ -66,5 +67,6 @@ function withoutControl({ gateway, upgrade }: Handlers): Handlers {
 }
 
 async function refuse(_request: IncomingMessage, response: ServerResponse): Promise<void> {
-  sendJson(response, 404, { body: { code: 404, message: "not offered at this address" } });
+  const body = { code: 404, message: "not offered at this address" };
+  sendJson(response, 404, { body, headers: retryHeaders(404) });
 }

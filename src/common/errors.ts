@@ -24,13 +24,30 @@ export interface SandboxErrorOptions {
   readonly hint?: string;
   /** Whether paths in the message are those of a sandbox, which its owner may be told. */
   readonly hasSandboxPaths?: boolean;
+  /** What happened, as a word for programs. */
+  readonly word?: ErrorWord | undefined;
+  /** Given where it passes by itself. */
+  readonly retryAfterSeconds?: number | undefined;
 }
+
+/** Values of `error_code` on the wire, beside the numeric code. */
+export type ErrorWord =
+  | "sandbox_capacity_unavailable"
+  | "sandbox_placement_timeout"
+  | "sandbox_create_failed"
+  | "sandbox_create_refused"
+  | "sandbox_snapshot_guest_agent_unresponsive"
+  | "internal_server_error"
+  | "idempotency_request_mismatch"
+  | "idempotency_in_progress";
 
 /** An operation failed: a code for programs, a message for people, a hint for the next step. */
 export class SandboxError extends Error {
   readonly code: ErrorCode;
   readonly hint: string | undefined;
   readonly hasSandboxPaths: boolean;
+  readonly word: ErrorWord | undefined;
+  readonly retryAfterSeconds: number | undefined;
 
   constructor(code: ErrorCode, message: string, options: SandboxErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
@@ -38,6 +55,8 @@ export class SandboxError extends Error {
     this.code = code;
     this.hint = options.hint;
     this.hasSandboxPaths = options.hasSandboxPaths ?? false;
+    this.word = options.word;
+    this.retryAfterSeconds = options.retryAfterSeconds;
   }
 }
 
@@ -54,13 +73,14 @@ export function causeCode(error: unknown): string | undefined {
 }
 
 /** The disk of the service is full, or nearly so; the code of its cause is always ENOSPC. */
-export function diskFullError(subject: string, cause?: unknown): SandboxError {
+export function diskFullError(subject: string, cause?: unknown, word?: ErrorWord): SandboxError {
   const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {
     code: "ENOSPC",
   });
   return new SandboxError("resource_exhausted", fault.message, {
     cause: fault,
     hint: "free some space on the disk of the service",
+    word,
   });
 }
 

@@ -35,7 +35,10 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
     keepsMemory: body.autoPauseMemory ?? true,
     resumesOnTraffic,
     allowsInternet: body.allow_internet_access,
-    network: body.network,
+    network: body.network && {
+      ...body.network,
+      allowPublicTraffic: body.network.allowPublicTraffic ?? undefined,
+    },
     metadata: body.metadata,
     environment: body.envVars ?? {},
     volumeMounts: body.volumeMounts ?? [],

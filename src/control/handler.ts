@@ -16,6 +16,7 @@ import type { KeyCheck } from "../sandboxes/keys.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { findBuilding } from "../wire/messages.ts";
+import { retryHeaders } from "../wire/retry.ts";
 import { RATE_LIMIT_BURST, requireKey, type RateLimit } from "./access.ts";
 import { matchRoute, type Match } from "./match.ts";
 import { toFault } from "./reply.ts";
@@ -35,6 +36,7 @@ export interface ControlOptions {
   readonly sandboxes: Pick<Sandboxes, "of">;
   readonly log: Logger;
   readonly keys: KeyCheck;
+  readonly domain: string | null;
   readonly rateLimit: RateLimit;
   /** Counts every call, where metrics are served. */
   readonly metrics?: Pick<ServiceMetrics, "record"> | undefined;
@@ -48,7 +50,10 @@ interface Answer {
   readonly sandboxId?: string | undefined;
   /** Undefined without a key. */
   readonly team?: string;
-  readonly reply: Omit<RouteReply, "status"> & { readonly status: number };
+  readonly reply: Omit<RouteReply, "status"> & {
+    readonly status: number;
+    readonly retryAfterSeconds?: number;
+  };
   readonly error?: unknown;
 }
 
@@ -62,9 +67,9 @@ export function createControl(options: ControlOptions): ControlHandler {
     using held = inFlight.open();
     const call = { request, signal: gone.signal, held };
     const { path, sandboxId, team, reply, error } = await answer(call, options);
-    if (reply.body !== undefined) {
-      sendJson(response, reply.status, { body: reply.body, headers: reply.headers ?? {} });
-    } else if (!response.destroyed) response.writeHead(reply.status, reply.headers).end();
+    const headers = { ...reply.headers, ...retryHeaders(reply.status, reply.retryAfterSeconds) };
+    if (reply.body !== undefined) sendJson(response, reply.status, { body: reply.body, headers });
+    else if (!response.destroyed) response.writeHead(reply.status, headers).end();
     if (team !== undefined) holdUnread(response, team, inFlight);
     const durationMs = performance.now() - beganMs;
     const { method = "GET" } = request;
@@ -133,26 +138,29 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     const waitSeconds = options.rateLimit.take(team, match.route.creates?.(parsed.body) ?? 0);
     if (waitSeconds > 0) return { ...facts, reply: toRateReply(waitSeconds) };
     const waitMs = readWaitMs(request.headers.prefer);
-    const context = { sandboxes: options.sandboxes.of(team), log: options.log };
-    return { ...facts, reply: await match.route.handle({ ...parsed, signal, waitMs }, context) };
+    const { domain, log } = options;
+    const context = { sandboxes: options.sandboxes.of(team), domain, log };
+    const { path } = match.route;
+    const full = { ...parsed, raw: body, path, headers: request.headers, signal, waitMs };
+    return { ...facts, reply: await match.route.handle(full, context) };
   } catch (error) {
-    const { status, message } = toFault(error);
-    return { ...facts, reply: toFaultReply(status, message), error };
+    const { status, body, retryAfterSeconds } = toFault(error);
+    return { ...facts, reply: { status, body, ...waiting(retryAfterSeconds) }, error };
   }
 }
 
 /** Clients wait as long as they are told and try again. */
 function toBusyReply(waitSeconds: number, message: string): Answer["reply"] {
-  return {
-    ...toFaultReply(TOO_MANY_STATUS, message),
-    headers: { "retry-after": String(waitSeconds) },
-  };
+  return { ...toFaultReply(TOO_MANY_STATUS, message), ...waiting(waitSeconds) };
+}
+
+function waiting(retryAfterSeconds: number | undefined): { readonly retryAfterSeconds?: number } {
+  return retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
 }
 
 function toRateReply(waitSeconds: number): Answer["reply"] {
   const reply = toBusyReply(waitSeconds, "Rate limit exceeded");
   const headers = {
-    ...reply.headers,
     "ratelimit-limit": String(RATE_LIMIT_BURST),
     "ratelimit-remaining": "0",
     "ratelimit-reset": String(waitSeconds),

@@ -12,7 +12,7 @@ const HOST_PATTERN = /^[a-z0-9.${}_-]{1,253}(?::(?:[0-9]{1,5}|\$\{PORT\}))?$/i;
 const ASCII_PATTERN = /^[\x00-\x7F]*$/;
 
 /** @throws SandboxError invalid_argument for a faulty entry, permission_denied for a proxy. */
-export function checkNetwork(network: Network): void {
+export function checkNetwork(network: Omit<Network, "allowPublicTraffic">): void {
   checkEgressRules(network, "network.egressProxy");
   checkHttpsPorts(network.httpsPorts ?? []);
   if (network.maskRequestHost !== undefined) checkMaskedHost(network.maskRequestHost);

@@ -5,7 +5,7 @@ import { API_KEY_HEADER, ENVD_VERSION } from "../wire/headers.ts";
 import { errorBodySchema } from "../wire/status.ts";
 import type { Route } from "./route.ts";
 
-/** This service never sends a machine-readable code beside the status. */
+/** Of refusals without `error_code`. */
 const faultSchema = errorBodySchema.omit({ error_code: true });
 
 const UNAUTHENTICATED = 401;
@@ -37,7 +37,7 @@ export function createOpenApi(routes: readonly Route[]): object {
     paths: Object.fromEntries(Object.entries(paths).toSorted(byName)),
     components: {
       securitySchemes: { apiKey: { type: "apiKey", in: "header", name: API_KEY_HEADER } },
-      schemas: { Error: toSchema(faultSchema) },
+      schemas: { Error: toSchema(faultSchema), WordedError: toSchema(errorBodySchema) },
     },
   };
 }
@@ -60,21 +60,26 @@ function toOperation(route: Route): object {
   };
 }
 
-const FAULT = {
-  description: "error",
-  content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
-};
+const FAULT = toFaultReply("Error");
+const WORDED_FAULT = toFaultReply("WordedError");
+
+function toFaultReply(name: string): object {
+  const schema = { $ref: `#/components/schemas/${name}` };
+  return { description: "error", content: { "application/json": { schema } } };
+}
 
 function toResponses(route: Route): Record<string, object> {
-  const { body, replies, faults } = route;
+  const { body, replies, faults, worded = [] } = route;
   const refusals = [UNAUTHENTICATED, ...faults, ...(body === undefined ? [] : [TOO_LARGE])];
   return {
     ...Object.fromEntries(
       Object.entries(replies).map(([status, schema]) => [status, toReply(schema)]),
     ),
-    ...Object.fromEntries(refusals.map((status) => [status, FAULT])),
+    ...Object.fromEntries(
+      refusals.map((status) => [status, worded.includes(status) ? WORDED_FAULT : FAULT]),
+    ),
     // What any server may say: 500, 503, 507.
-    default: FAULT,
+    default: WORDED_FAULT,
   };
 }
 

@@ -1,8 +1,14 @@
 /** From records and descriptions to bodies of the wire. */
 
-import { causeCode, type ErrorCode, hidePaths, SandboxError } from "../common/errors.ts";
+import {
+  causeCode,
+  type ErrorCode,
+  hidePaths,
+  SandboxError,
+  type SandboxErrorOptions,
+} from "../common/errors.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
-import type { Sandbox } from "../sandboxes/sandbox.ts";
+import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Tag, Template } from "../sandboxes/templates.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
@@ -20,24 +26,43 @@ import type {
   VolumeBody,
 } from "../wire/control.ts";
 import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";
-import { CONTROL_STATUS } from "../wire/status.ts";
+import { CONTROL_STATUS, type ErrorBody } from "../wire/status.ts";
 
 const DISK_FULL_STATUS = 507;
 const INTERNAL_TEXT = "internal error";
 
-/** The status and text with which an error leaves; what is not ours to tell stays inside. */
-export function toFault(error: unknown): { readonly status: number; readonly message: string } {
+/** How an error leaves. */
+export interface Fault {
+  readonly status: number;
+  readonly body: ErrorBody;
+  readonly retryAfterSeconds: number | undefined;
+}
+
+/** The reply to an error; what is not ours to tell stays inside. */
+export function toFault(error: unknown): Fault {
+  const { word, retryAfterSeconds } =
+    error instanceof SandboxError ? error : { word: undefined, retryAfterSeconds: undefined };
   // An error of ours has a code of its own.
   if (causeCode(error instanceof SandboxError ? error.cause : error) === "ENOSPC") {
-    return { status: DISK_FULL_STATUS, message: "no space left on the disk of the service" };
+    return toReply(DISK_FULL_STATUS, "no space left on the disk of the service", { word });
   }
   if (!(error instanceof SandboxError) || error.code === "internal") {
-    return { status: CONTROL_STATUS.internal, message: INTERNAL_TEXT };
+    return toReply(CONTROL_STATUS.internal, INTERNAL_TEXT, { word: "internal_server_error" });
   }
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
   const isPlain = IS_ABOUT_REQUEST[error.code] || error.hasSandboxPaths;
   const told = isPlain ? message : hidePaths(message);
-  return { status: CONTROL_STATUS[error.code], message: told };
+  const status = word === "idempotency_request_mismatch" ? 422 : CONTROL_STATUS[error.code];
+  return toReply(status, told, { word, retryAfterSeconds });
+}
+
+function toReply(
+  status: number,
+  message: string,
+  { word, retryAfterSeconds }: Pick<SandboxErrorOptions, "word" | "retryAfterSeconds">,
+): Fault {
+  const body = { code: status, message, ...(word !== undefined && { error_code: word }) };
+  return { status, body, retryAfterSeconds };
 }
 
 /**
@@ -64,7 +89,7 @@ function toTime(atMs: number): string {
 }
 
 /** Reply of create, connect and resume. */
-export function toSandboxBody(sandbox: Sandbox): SandboxBody {
+export function toSandboxBody(sandbox: StartedSandbox, domain: string | null): SandboxBody {
   return {
     templateID: sandbox.templateId,
     sandboxID: sandbox.sandboxId,
@@ -73,7 +98,7 @@ export function toSandboxBody(sandbox: Sandbox): SandboxBody {
     ...(sandbox.alias !== undefined && { alias: sandbox.alias }),
     envdAccessToken: sandbox.accessToken ?? null,
     trafficAccessToken: sandbox.trafficToken ?? null,
-    domain: null,
+    domain,
     isolation: sandbox.isolation,
     allowInternetAccess: sandbox.allowsInternet ?? null,
   };
@@ -99,17 +124,18 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
   };
 }
 
-export function toDetailBody(sandbox: Sandbox): SandboxDetailBody {
+export function toDetailBody(sandbox: Sandbox, domain: string | null): SandboxDetailBody {
   return {
     ...toListedBody(sandbox),
     envdAccessToken: sandbox.accessToken ?? null,
     allowInternetAccess: sandbox.allowsInternet ?? null,
-    domain: null,
+    domain,
     ...(sandbox.network !== undefined && { network: sandbox.network }),
     lifecycle: {
       autoResume: sandbox.resumesOnTraffic,
       onTimeout: sandbox.pausesAtTimeout ? "pause" : "kill",
     },
+    ...(sandbox.state === "paused" && { pauseMode: sandbox.hasMemory ? "full" : "filesystem" }),
   };
 }
 
@@ -185,8 +211,9 @@ export function toListedTemplate(entry: {
   ];
 }
 
-export function toVolumeBody({ volumeId, name, token }: Volume): VolumeBody {
-  return { volumeID: volumeId, name, token };
+export function toVolumeBody(volume: Volume, domain: string | null): VolumeBody {
+  const { volumeId, name, token } = volume;
+  return { volumeID: volumeId, name, token, ...(domain !== null && { domain }) };
 }
 
 /** One sample of what a sandbox used. */

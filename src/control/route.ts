@@ -1,5 +1,6 @@
 /** One operation of the control API, as a row of the table of routes, and what several rows share. */
 
+import type { IncomingHttpHeaders } from "node:http";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
@@ -20,6 +21,11 @@ export interface RouteRequest<Params, Query, Body> {
   readonly params: Params;
   readonly query: Query;
   readonly body: Body;
+  /** As sent. */
+  readonly raw: Buffer;
+  /** The pattern of the route. */
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
   /** Fires when the client is gone. */
   readonly signal: AbortSignal;
   /** How long the client waits for what takes long; see the header `Prefer`. */
@@ -29,6 +35,8 @@ export interface RouteRequest<Params, Query, Body> {
 export interface ControlContext {
   /** Those of the caller's team. */
   readonly sandboxes: TeamSandboxes;
+  /** Below which sandboxes are reached, with the port; null where only this process reaches them. */
+  readonly domain: string | null;
   readonly log: Logger;
 }
 
@@ -54,6 +62,8 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   readonly replies: Readonly<Partial<Record<RouteReply["status"], z.ZodType | null>>>;
   /** The refusals that a client may have to tell apart, besides 401 and 413. */
   readonly faults: readonly number[];
+  /** The faults that have an `error_code`. */
+  readonly worded?: readonly number[];
   handle(request: RouteRequest<Params, Query, Body>, context: ControlContext): Promise<RouteReply>;
 }
 

@@ -51,7 +51,10 @@ export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): s
   const { endpoint, port } = passage;
   const named = connectionOptions(request.headersDistinct["connection"]);
   const finder = createSecretFinder(passage.keys, [endpoint.accessToken, endpoint.trafficToken]);
-  const headers: string[] = [];
+  const { host = "localhost" } = request.headers;
+  // First, and spelled as programs expect that compare the bytes of a request.
+  const headers =
+    port === ENVD_PORT ? ["Host", host] : forwardingHeaders(request, host, { endpoint, port });
   for (const [name, value] of pairs(request.rawHeaders)) {
     const key = name.toLowerCase();
     if (key === "host" || HOP_BY_HOP.has(key) || FORWARDING.has(key)) continue;
@@ -64,9 +67,6 @@ export function toUpstreamHeaders(request: IncomingMessage, passage: Passage): s
     if (isOwnToken(key, value, passage) || !finder.holdsSecret(value)) headers.push(name, value);
     else if (key === COOKIE) headers.push(...otherCookies(name, value, finder));
   }
-  const { host = "localhost" } = request.headers;
-  if (port === ENVD_PORT) headers.push("host", host);
-  else headers.push(...forwardingHeaders(request, host, { endpoint, port }));
   // Node has taken the chunks apart and makes new ones.
   if (request.headers["transfer-encoding"] !== undefined) {
     headers.push("transfer-encoding", "chunked");
@@ -82,14 +82,14 @@ function forwardingHeaders(
   const masked = endpoint.maskedHost?.replaceAll("${PORT}", String(port));
   const { remoteAddress } = request.socket;
   return [
-    "host",
+    "Host",
     masked ?? host,
-    "x-forwarded-host",
+    "X-Forwarded-Host",
     host,
-    "x-forwarded-proto",
+    "X-Forwarded-Proto",
     // Only connections with TLS have the property.
     "encrypted" in request.socket ? "https" : "http",
-    ...(remoteAddress === undefined ? [] : ["x-forwarded-for", remoteAddress]),
+    ...(remoteAddress === undefined ? [] : ["X-Forwarded-For", remoteAddress]),
   ];
 }
 

@@ -4,6 +4,10 @@ import type { ServerResponse, IncomingHttpHeaders } from "node:http";
 import { sendJson } from "../common/http.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
+import { retryHeaders } from "../wire/retry.ts";
+
+const CHANGING_STATUS = 409;
+const CHANGING_RETRY_S = 1;
 
 export interface Refusal {
   readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;
@@ -17,13 +21,13 @@ export function sendRefusal(response: ServerResponse, refusal: Refusal): void {
     // A body that is still coming is not waited for.
     connection: "close",
     vary: "Accept, User-Agent, Sec-Fetch-Mode",
-    ...(retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
+    ...retryHeaders(status, retryAfterSeconds),
   };
   if (response.headersSent || response.destroyed || !wantsErrorPage(response.req.headers)) {
     sendJson(response, status, { body, headers });
     return;
   }
-  const page = Buffer.from(toErrorPage(status, String(body["message"])));
+  const page = Buffer.from(toErrorPage(body));
   response.writeHead(status, {
     ...headers,
     "content-type": "text/html; charset=utf-8",
@@ -57,7 +61,9 @@ export function trafficToken(sandboxId: string, given: string | undefined): Refu
 }
 
 export function cannotWake(sandboxId: string, status: 403 | 409 | 429, message: string): Refusal {
-  return refuse(status, { sandboxId, message });
+  const refusal = refuse(status, { sandboxId, message });
+  // The change of state ends soon.
+  return status === CHANGING_STATUS ? { ...refusal, retryAfterSeconds: CHANGING_RETRY_S } : refusal;
 }
 
 export function crowded(sandboxId: string, limit: number): Refusal {
@@ -102,16 +108,34 @@ export function wantsErrorPage(headers: IncomingHttpHeaders): boolean {
   return !SCRIPT_MODES.has(mode) && headers["x-requested-with"] === undefined;
 }
 
-/** The page; nothing in it is loaded or run. */
-export function toErrorPage(status: number, message: string): string {
-  const text = escape(message);
+/** Titles of pages; other messages have their status as the title. */
+const TITLES: Readonly<Record<string, string>> = {
+  [MESSAGES.sandboxUnreachable]: "Sandbox Not Found",
+  [MESSAGES.portClosed]: "Closed Port",
+  [MESSAGES.trafficTokenMissing]: "Missing Traffic Access Token",
+  [MESSAGES.trafficTokenWrong]: "Invalid Traffic Access Token",
+};
+
+/**
+ * The page; nothing in it is loaded or run. It begins with its first element and ends with its last,
+ * as the pages of the public service do.
+ */
+export function toErrorPage(body: Refusal["body"]): string {
+  const { code = "", message = "", sandboxId, port } = body;
+  const title = escape(TITLES[message] ?? String(code));
+  const isClosed = message === MESSAGES.portClosed;
+  const text = isClosed ? `There is no service running on port ${port}.` : String(message);
+  const details = [
+    ...(sandboxId === undefined ? [] : [`Sandbox: ${sandboxId}`]),
+    ...(port === undefined ? [] : [`Port: ${port}`]),
+  ];
   return [
-    "<!doctype html>",
     '<html lang="en">',
-    `<head><meta charset="utf-8"><title>${status}</title></head>`,
-    `<body><h1>${status}</h1><p>${text}</p></body>`,
+    `<head><meta charset="utf-8"><title>${title}</title></head>`,
+    `<body><h1>${title}</h1>`,
+    ...[text, ...details].map((line) => `<p>${escape(line)}</p>`),
+    "</body>",
     "</html>",
-    "",
   ].join("\n");
 }
 

@@ -9,6 +9,7 @@ import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
+import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
 import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
 import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
@@ -231,14 +232,14 @@ async function handleRequest(
 ): Promise<void> {
   switch (destination.kind) {
     case "refused":
-      response.writeHead(400, { "content-type": "text/plain; charset=utf-8", connection: "close" });
+      response.writeHead(400, { "content-type": TEXT, connection: "close", ...retryHeaders(400) });
       response.end(destination.message);
       return undefined;
     case "health":
-      response.writeHead(state.isDraining || !handlers.isReady() ? 503 : 204, NO_STORE).end();
+      sendHealth(response, state.isDraining || !handlers.isReady() ? 503 : 204);
       return undefined;
     case "foreign-page":
-      return sendJson(response, 403, { body: { code: 403, message: "Invalid origin" } });
+      return sendJson(response, 403, { body: FOREIGN_PAGE, headers: retryHeaders(403) });
     case "login-probe":
       // Without asking for a key: a host that sees 401 here would take it for a login to come.
       return sendJson(response, 404, { body: { error: "not_found" } });
@@ -258,7 +259,12 @@ async function handleRequest(
   }
 }
 
-const NO_STORE = { "cache-control": "no-store" } as const;
+function sendHealth(response: ServerResponse, status: number): void {
+  response.writeHead(status, { "cache-control": "no-store", ...retryHeaders(status) }).end();
+}
+
+const TEXT = "text/plain; charset=utf-8";
+const FOREIGN_PAGE = { code: 403, message: "Invalid origin" };
 const NO_TARGET: GatewayTarget = { address: undefined, hasOwnHost: false };
 
 /** Only the gateway takes upgrades. */

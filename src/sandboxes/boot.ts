@@ -88,8 +88,12 @@ export async function idleDaemon(container: Container, signal: AbortSignal): Pro
 }
 
 /** Resolves when a client's request would be answered. */
-export async function awaitHealth(container: Container, signal: AbortSignal): Promise<void> {
-  await withinTime(HEALTH_TIMEOUT_MS, signal, async (bounded) => {
+export async function awaitHealth(
+  container: Container,
+  signal: AbortSignal,
+  limitMs = HEALTH_TIMEOUT_MS,
+): Promise<void> {
+  await withinTime(limitMs, signal, async (bounded) => {
     const socket = await container.dialPublic(bounded);
     await callDaemon(socket, { method: "GET", path: "/health" }, bounded);
     socket.destroy();

@@ -63,6 +63,8 @@ export interface Registry {
   rescheduleExpiry(): void;
   /** When a request last looked up a running sandbox, in Unix milliseconds. */
   readonly lastUse: { atMs: number };
+  /** Creates under way that have an idempotency key: team and key, and the fingerprint. */
+  readonly activeCreates: Map<string, string>;
   /** Builds whose forks are being started: they are not released meanwhile. */
   readonly activeForkBuilds: Set<string>;
 }

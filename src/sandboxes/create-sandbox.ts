@@ -1,6 +1,6 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
-import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { SandboxError, toSandboxError, type ErrorCode, type ErrorWord } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import { isBindFault } from "../engine/oci/bind-paths.ts";
@@ -9,6 +9,7 @@ import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders } from "./context.ts";
 import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
+import { keepCreation } from "./creation-record.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Pool } from "./pool.ts";
@@ -72,7 +73,7 @@ export async function startReserved(
   terms: StartOptions,
 ): Promise<Sandbox> {
   const beganMs = performance.now();
-  await requireDiskSpace(context.directory);
+  await requireDiskSpace(context.directory, "sandbox_create_refused");
   const sandbox = await start(context, plan, terms);
   const { sandboxId } = sandbox;
   const durationMs = Math.round(performance.now() - beganMs);
@@ -177,7 +178,7 @@ async function commitOrUndo(
   try {
     const record = toStarted(context, plan, describeNetwork(intent, container));
     setDeadline(container, record);
-    commitStart(context, record);
+    commitStart(context, plan, { container, record });
     return record;
   } catch (error) {
     await undoStart(context, intent, container);
@@ -209,9 +210,24 @@ async function undoStart(
 function toStartFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox start");
   if (isBindFault(fault)) return fault;
-  if (!OWN_FAULTS.has(fault.code)) return fault;
-  return new SandboxError("unavailable", "sandbox could not be started", { cause: fault });
+  const word = START_WORDS[fault.code];
+  if (!OWN_FAULTS.has(fault.code)) return word === undefined ? fault : withWord(fault, word);
+  const options = { cause: fault, word: "sandbox_create_failed" } as const;
+  return new SandboxError("unavailable", "sandbox could not be started", options);
 }
+
+function withWord(fault: SandboxError, word: ErrorWord): SandboxError {
+  const { code, message, hint, hasSandboxPaths } = fault;
+  const hinted = hint === undefined ? {} : { hint };
+  return new SandboxError(code, message, { ...hinted, hasSandboxPaths, word, cause: fault });
+}
+
+/** The one resource of a start is the disk: who repeats it is refused again. */
+const START_WORDS: Readonly<Partial<Record<ErrorCode, ErrorWord>>> = {
+  unavailable: "sandbox_create_failed",
+  deadline_exceeded: "sandbox_placement_timeout",
+  resource_exhausted: "sandbox_create_refused",
+};
 
 const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
   "already_exists",
@@ -227,9 +243,15 @@ function toStarted(context: Services, plan: CreatePlan, intent: SandboxRecord): 
 }
 
 /** The sandbox runs: from here on it is found again after a crash. */
-function commitStart(context: Services, record: SandboxRecord): void {
+function commitStart(
+  context: Services,
+  plan: CreatePlan,
+  { container, record }: { readonly container: Container; readonly record: SandboxRecord },
+): void {
   context.store.transaction(() => {
     context.store.sandboxes.put(record);
+    const { once } = plan.options;
+    if (once !== undefined) keepCreation(context, once, { record, isolation: container.level });
     const template = context.store.templates.get(record.templateId);
     if (template === undefined) return;
     context.store.templates.put({

@@ -1,7 +1,7 @@
 /** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
-import { diskFullError } from "../common/errors.ts";
+import { diskFullError, type ErrorWord } from "../common/errors.ts";
 
 /** Below this share nothing new begins: what runs must be able to end, and its end be recorded. */
 const MIN_FREE_SHARE = 0.05;
@@ -17,9 +17,10 @@ export async function toDiskFault(error: unknown, path: string): Promise<unknown
 }
 
 /** @throws SandboxError resource_exhausted when less than 5 % or 1 GiB is free. */
-export async function requireDiskSpace(path: string): Promise<void> {
+export async function requireDiskSpace(path: string, word?: ErrorWord): Promise<void> {
   const { bavail, blocks, bsize } = await statfs(path);
   const freeBytes = bavail * bsize;
   if (freeBytes >= Math.max(blocks * bsize * MIN_FREE_SHARE, MIN_FREE_BYTES)) return;
-  throw diskFullError(`disk of ${path} has ${Math.floor(freeBytes / 1024 ** 2)} MiB left`);
+  const subject = `disk of ${path} has ${Math.floor(freeBytes / 1024 ** 2)} MiB left`;
+  throw diskFullError(subject, undefined, word);
 }

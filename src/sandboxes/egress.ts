@@ -18,6 +18,7 @@ export interface EgressRequest {
   /** Undefined for none. */
   readonly allowOut?: Network["allowOut"];
   readonly denyOut?: Network["denyOut"];
+  readonly dnsServers?: Network["dnsServers"];
 }
 
 /**
@@ -60,12 +61,15 @@ function isAddressOrCidr(entry: string): boolean {
  * @throws SandboxError invalid_argument for an IPv4 address in IPv6, for what is no name of a
  * host, and for too many entries.
  */
-export function toEgress({ allowsInternet, allowOut = [], denyOut = [] }: EgressRequest): Egress {
+export function toEgress(request: EgressRequest): Egress {
+  const { allowsInternet, allowOut = [], denyOut = [], dnsServers = [] } = request;
   const domains = allowOut.filter((entry) => isIP(addressOf(entry)) === 0);
   const networks = allowOut.filter((entry) => !domains.includes(entry));
   const everything = allowsInternet === false ? [ALL_TRAFFIC] : [];
   const deny = [...onlyIpv4(denyOut), ...everything];
-  return toCanonical({ allow: onlyIpv4(networks), deny, domains });
+  // Names are answered here without them; programs that ask them by address may do so.
+  const servers = domains.length > 0 ? dnsServers : [];
+  return toCanonical({ allow: [...onlyIpv4(networks), ...servers], deny, domains });
 }
 
 /** The same for a sandbox as it is on record. @throws SandboxError as {@link toEgress} */

@@ -6,6 +6,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
+import { awaitHealth } from "./boot.ts";
 import type {
   SandboxContext,
   SandboxEntry,
@@ -32,7 +33,7 @@ import {
 export async function pauseSandbox(
   context: SandboxContext,
   sandboxId: string,
-  keepsMemory: boolean,
+  wanted: Pick<Pause, "keepsMemory"> & { readonly requiresDaemon: boolean },
 ): Promise<void> {
   const entry = findEntry(context, sandboxId);
   if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
@@ -45,7 +46,7 @@ export async function pauseSandbox(
       );
     }
     if (entry.phase !== "paused")
-      return pauseEntry(context, entry, { reason: "request", keepsMemory });
+      return pauseEntry(context, entry, { reason: "request", ...wanted });
     if (!isJoining) {
       throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
     }
@@ -56,7 +57,12 @@ export async function pauseSandbox(
 export interface Pause {
   readonly reason: string;
   readonly keepsMemory: boolean;
+  /** Whether a daemon that does not answer prevents the pause. */
+  readonly requiresDaemon?: boolean;
 }
+
+/** A daemon that works answers in milliseconds, on a busy machine in seconds. */
+const DAEMON_LIMIT_MS = 5_000;
 
 /** Pauses a running entry; only for callers that found no change under way. */
 export async function pauseEntry(
@@ -67,6 +73,7 @@ export async function pauseEntry(
   const { reason, keepsMemory } = pause;
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
   await changeState(entry, "pausing", async () => {
+    if (pause.requiresDaemon === true) await requireDaemon(context, entry);
     entry.run?.end();
     entry.run = undefined;
     if (keepsMemory) await freeze(context, entry);
@@ -79,6 +86,22 @@ export async function pauseEntry(
     { op: "sandbox.pause", sandboxId, reason, keepsMemory, outcome: "ok" },
     "sandbox.pause ok",
   );
+}
+
+/** @throws SandboxError unavailable when it does not answer; the sandbox stays as it is. */
+async function requireDaemon(
+  context: Services,
+  { container, record }: SandboxEntry,
+): Promise<void> {
+  try {
+    await awaitHealth(container, context.closing, DAEMON_LIMIT_MS);
+  } catch (error) {
+    const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
+    throw new SandboxError("unavailable", message, {
+      cause: error,
+      hint: "pause without requireHealthyGuest",
+    });
+  }
 }
 
 async function freeze(context: Services & History, entry: SandboxEntry): Promise<void> {

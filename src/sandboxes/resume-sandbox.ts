@@ -28,6 +28,7 @@ import {
   requireBuild,
 } from "./registry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
+import { atCapacity } from "./team-quota.ts";
 import { checkTimeout, expiryAfter, expiryOfRun } from "./timeout.ts";
 
 export interface ResumeOptions {
@@ -72,7 +73,8 @@ function extend(context: Services, entry: SandboxEntry, seconds: number): void {
 }
 
 /**
- * Resumes a paused sandbox only.
+ * Resumes a paused sandbox only. Calls that come while a resume is under way get its result, except
+ * those that ask for a start from disk, which the resume under way may not be.
  * @throws SandboxError not_found, or failed_precondition when it runs.
  */
 export async function resumeSandbox(
@@ -88,11 +90,13 @@ export async function resumeSandbox(
       `Sandbox snapshot is currently being created for sandbox '${sandboxId}'`,
     );
   }
+  const isJoining = entry.phase !== "running" && options.keepsMemory;
   return whenIdle(entry, async () => {
     if (entry.ending !== undefined) {
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
     if (entry.phase !== "paused") {
+      if (isJoining) return toSandbox(entry, context.secrets);
       throw new SandboxError("failed_precondition", sandboxAlreadyRunning(sandboxId));
     }
     await resumeEntry(context, entry, options);
@@ -204,5 +208,5 @@ function requireQuota({
   if (running.length < maxSandboxes) return;
   const own = running.filter(({ record }) => record.team === team).length;
   const message = tooManySandboxes({ ...places.sharesOf(team), own, maxSandboxes });
-  throw new SandboxError("resource_exhausted", message);
+  throw atCapacity(message);
 }

@@ -12,6 +12,8 @@ export interface Sandbox {
   readonly templateId: string;
   readonly alias: string | undefined;
   readonly state: "running" | "paused";
+  /** Of a paused one: whether its processes go on when it is resumed. */
+  readonly hasMemory: boolean;
   /** Start of the present or last run. */
   readonly startedAtMs: number;
   /** Running: the moment of expiry. Paused: the moment of pausing. */
@@ -31,6 +33,18 @@ export interface Sandbox {
   readonly volumeMounts: readonly MountRequest[];
 }
 
+/** What the reply of a start says, which a later one may have to say again. */
+export type StartedSandbox = Pick<
+  Sandbox,
+  | "sandboxId"
+  | "templateId"
+  | "alias"
+  | "isolation"
+  | "accessToken"
+  | "trafficToken"
+  | "allowsInternet"
+>;
+
 export interface CreateOptions {
   /** A template or snapshot, by name or identifier, with or without a tag. */
   readonly template: string;
@@ -48,8 +62,16 @@ export interface CreateOptions {
   readonly metadata: Readonly<Record<string, string>> | undefined;
   readonly environment: Readonly<Record<string, string>>;
   readonly volumeMounts: readonly MountRequest[];
+  /** Of a request that may be sent again: it then gets the sandbox that it made. */
+  readonly once?: CreationKey | undefined;
   /** Names only: what they are told goes to the sandbox, not to us. */
   readonly mcpServers?: readonly string[];
+}
+
+export interface CreationKey {
+  readonly key: string;
+  /** Of the whole request. */
+  readonly fingerprint: string;
 }
 
 /** The parts of an entry that its description needs. */
@@ -66,6 +88,7 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     templateId: record.templateId,
     alias: record.alias ?? undefined,
     state: record.state === "paused" ? "paused" : "running",
+    hasMemory: record.hasMemory,
     startedAtMs: record.startedAtMs,
     endAtMs: record.endAtMs,
     limits: record.limits,

@@ -14,7 +14,8 @@ import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import type { SandboxEntry, Services, Folders, History, Registry } from "./context.ts";
-import { createSandbox, type CreateContext } from "./create-sandbox.ts";
+import { createOnce } from "./create-once.ts";
+import type { CreateContext } from "./create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
 import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
@@ -42,7 +43,7 @@ import {
 } from "./resume-sandbox.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
-import type { CreateOptions, Sandbox } from "./sandbox.ts";
+import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
 import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
@@ -102,7 +103,7 @@ export interface SandboxesOptions {
 /** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
 export interface TeamSandboxes {
   readonly templates: Templates;
-  create(options: CreateOptions, signal: AbortSignal): Promise<Sandbox>;
+  create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
   /** @throws SandboxError not_found. */
   get(sandboxId: string): Sandbox;
   list(query: ListQuery): SandboxList;
@@ -111,7 +112,8 @@ export interface TeamSandboxes {
   refresh(sandboxId: string, seconds: number): Promise<void>;
   connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
   resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
-  pause(sandboxId: string, keepsMemory: boolean): Promise<void>;
+  /** Where the daemon is required, one that does not answer is `unavailable`. */
+  pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<void>;
   snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
@@ -169,13 +171,12 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const retry = (subject: string, work: () => Promise<void>) =>
     void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
 
-  const team = DEFAULT_TEAM;
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, retry, layersDirectory, team };
+  const templateOptions = { ...options, retry, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
   const context: CreateContext = {
     ...options,
-    team,
+    team: DEFAULT_TEAM,
     meter: startUsageMeter({ clock, log, entries }),
     logBook: startLogBook({ store, clock, log }),
     secrets: await openSecrets(home, store),
@@ -190,6 +191,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     retry,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
     lastUse: { atMs: 0 },
+    activeCreates: new Map(),
     activeForkBuilds: new Set(),
   };
   forgetUnfinished(store, owner);
@@ -236,7 +238,7 @@ function toOperations(context: CreateContext, track: Track): TeamSandboxes {
   const { team } = context;
   return {
     templates: context.templates,
-    create: (request, signal) => track(createSandbox(context, request, signal)),
+    create: (request, signal) => track(createOnce(context, request, signal)),
     get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
     list: (query) => listSandboxes(context, query),
     kill: (sandboxId) => killSandbox(context, sandboxId),
@@ -244,7 +246,8 @@ function toOperations(context: CreateContext, track: Track): TeamSandboxes {
     refresh: (sandboxId, seconds) => refresh(context, sandboxId, seconds),
     connect: (sandboxId, request) => track(connectSandbox(context, sandboxId, request)),
     resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
-    pause: (sandboxId, keepsMemory) => track(pauseSandbox(context, sandboxId, keepsMemory)),
+    pause: (sandboxId, keepsMemory, requiresDaemon = false) =>
+      track(pauseSandbox(context, sandboxId, { keepsMemory, requiresDaemon })),
     snapshot: (sandboxId, name) => track(createSnapshot(context, sandboxId, name)),
     fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),

@@ -15,7 +15,7 @@ import { requireTagPlace } from "./template-tags.ts";
 export interface Snapshot {
   /** What `create` takes as a template. */
   readonly snapshotId: string;
-  /** Full names with namespace and tag; none for an unnamed one. */
+  /** Full names with namespace, without a tag; none for an unnamed one. */
   readonly names: readonly string[];
 }
 
@@ -110,8 +110,7 @@ function ownTemplate(context: Services & Tenant, name: SnapshotName): TemplateRe
 
 function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
   if (template.name === null) return { snapshotId: `${template.templateId}:${tag}`, names: [] };
-  const snapshotId = `${template.name}:${tag}`;
-  return { snapshotId, names: [snapshotId] };
+  return { snapshotId: `${template.name}:${tag}`, names: [template.name] };
 }
 
 function parseName({ team }: Tenant, name: string | undefined): SnapshotName {

@@ -38,6 +38,11 @@ export interface TeamQuotaOptions extends QuotaRules {
   count(): ReadonlyMap<string, number>;
 }
 
+/** Nobody knows when a place will be free, so no time to wait is named. */
+export function atCapacity(message: string): SandboxError {
+  return new SandboxError("resource_exhausted", message, { word: "sandbox_capacity_unavailable" });
+}
+
 export function createTeamQuota(options: TeamQuotaOptions): TeamQuota {
   const starting = new Map<string, number>();
   const sum = () => [...starting.values()].reduce((total, amount) => total + amount, 0);
@@ -49,7 +54,7 @@ export function createTeamQuota(options: TeamQuotaOptions): TeamQuota {
       const present = new Map(options.count());
       for (const [name, amount] of starting) present.set(name, (present.get(name) ?? 0) + amount);
       const fault = findFault(options, { team, teams: options.teams(), present });
-      if (fault !== undefined) throw new SandboxError("resource_exhausted", fault);
+      if (fault !== undefined) throw atCapacity(fault);
       starting.set(team, (starting.get(team) ?? 0) + 1);
       let isTaken = true;
       return {

@@ -1,7 +1,7 @@
 /** What a template of a team is called by its tags, and who may see it. */
 
 import { SandboxError } from "../common/errors.ts";
-import type { BuildTag, TemplateRecord } from "../store/store.ts";
+import type { BuildRecord, BuildTag, TemplateRecord } from "../store/store.ts";
 import { parseTemplateReference, type TemplateReference } from "../wire/address.ts";
 import {
   foreignNamespace,
@@ -138,6 +138,31 @@ export function listTags(options: TemplatesOptions, reference: string): BuildTag
     // Before tags had a time of their own they were as old as their build.
     createdAtMs: tag.createdAtMs || (store.builds.get(tag.buildId)?.createdAtMs ?? 0),
   }));
+}
+
+/** A tag and the ready build on which it stands. */
+export interface TagAssignment {
+  readonly tag: BuildTag;
+  readonly build: BuildRecord;
+}
+
+/**
+ * The tags that a sandbox can be started from, by name. A tag has one assignment, its present one.
+ * @throws SandboxError as `listTags`.
+ */
+export function listAssignments(options: TemplatesOptions, reference: string): TagAssignment[] {
+  return listTags(options, reference).flatMap((tag) => {
+    const build = options.store.builds.get(tag.buildId);
+    return build?.status === "ready" ? [{ tag, build }] : [];
+  });
+}
+
+/**
+ * A tag as it is stored.
+ * @throws SandboxError invalid_argument for a faulty one.
+ */
+export function normalizeTag(name: string): string {
+  return requireTag(name);
 }
 
 function requireOwnReference({ team }: TemplatesOptions, text: string): TemplateReference {

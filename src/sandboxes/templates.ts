@@ -22,11 +22,13 @@ import {
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import {
   assignTags,
+  listAssignments,
   listTags,
   publishTemplate,
   removeTags,
   requireOwnTemplate,
   type AssignedTags,
+  type TagAssignment,
 } from "./template-tags.ts";
 
 /** A template and a build, as other modules may see them. */
@@ -75,6 +77,11 @@ export interface Templates {
    * @throws SandboxError not_found.
    */
   tags(reference: string): BuildTag[];
+  /**
+   * Those of ready builds, by name.
+   * @throws SandboxError not_found.
+   */
+  assignments(reference: string): TagAssignment[];
   /** A layer as builds store it. */
   toStored(layer: Layer): StoredLayer;
 }
@@ -120,6 +127,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     tag: (target, tags) => assignTags(options, target, tags),
     untag: (name, tags) => removeTags(options, name, tags),
     tags: (reference) => listTags(options, reference),
+    assignments: (reference) => listAssignments(options, reference),
     toStored: (layer) => toStoredLayer(layersDirectory, layer),
   };
 }

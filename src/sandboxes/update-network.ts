@@ -26,7 +26,12 @@ export async function updateNetwork(
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
     const { network, allowsInternet } = entry.record;
-    const { allowOut: _allowed, denyOut: _denied, ...ingress } = network ?? {};
+    const {
+      allowOut: _allowed,
+      denyOut: _denied,
+      dnsServers: _servers,
+      ...ingress
+    } = network ?? {};
     const wanted = rules.allowsInternet ?? allowsInternet;
     const egress = toEgress({ ...rules, allowsInternet: wanted });
     await entry.container.setEgress(egress);
@@ -37,6 +42,7 @@ export async function updateNetwork(
         ...ingress,
         ...(rules.allowOut !== undefined && { allowOut: rules.allowOut }),
         ...(rules.denyOut !== undefined && { denyOut: rules.denyOut }),
+        ...(rules.dnsServers !== undefined && { dnsServers: rules.dnsServers }),
       },
       allowsInternet: entry.container.network === "loopback" ? false : wanted,
     });

@@ -53,6 +53,17 @@ export const STATE_STEPS: readonly string[] = [
   ) STRICT;
   `,
   "ALTER TABLE tags ADD COLUMN created_at_ms INTEGER NOT NULL DEFAULT 0;",
+  `
+  CREATE TABLE creations (
+    team TEXT NOT NULL,
+    key TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (team, key)
+  ) STRICT;
+  CREATE INDEX creations_by_time ON creations (created_at_ms);
+  CREATE INDEX creations_by_team ON creations (team, created_at_ms);
+  `,
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */

@@ -7,6 +7,7 @@ import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
 import {
   openBuilds,
+  openCreations,
   openKeys,
   openSandboxes,
   openTemplates,
@@ -37,6 +38,7 @@ export function openStore(options: { readonly path: string }): Store {
     templates: openTemplates(state),
     builds: openBuilds(state),
     volumes: openVolumes(state),
+    creations: openCreations(state),
     keys: openKeys(state),
     facts: openValues(state),
     logs: openLogs(logs),

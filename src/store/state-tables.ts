@@ -6,12 +6,14 @@ import type { z } from "../common/schema.ts";
 import { prepare, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
+  creationRecordSchema,
   DEFAULT_TEAM,
   keyRecordSchema,
   sandboxRecordSchema,
   templateRecordSchema,
   volumeRecordSchema,
   type BuildTable,
+  type CreationTable,
   type KeyTable,
   type SandboxTable,
   type TemplateTable,
@@ -173,6 +175,37 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
 /** What is unique: a name is a team's own, and names have no slash. */
 function toKey(team: string, name: string): string {
   return team === DEFAULT_TEAM ? name : `${team}/${name}`;
+}
+
+/** Creates with an idempotency key. */
+export function openCreations(database: DatabaseSync): CreationTable {
+  const select = prepare(
+    database,
+    "SELECT record FROM creations WHERE team = ? AND key = ? AND created_at_ms >= ?",
+  );
+  const insert = prepare(
+    database,
+    `INSERT INTO creations (team, key, created_at_ms, record) VALUES (?, ?, ?, ?)
+     ON CONFLICT DO NOTHING`,
+  );
+  const eraseOld = prepare(database, "DELETE FROM creations WHERE created_at_ms < ?");
+  const eraseBeyond = prepare(
+    database,
+    `DELETE FROM creations WHERE team = ?1 AND created_at_ms < (
+       SELECT created_at_ms FROM creations WHERE team = ?1
+       ORDER BY created_at_ms DESC LIMIT 1 OFFSET ?2
+     )`,
+  );
+  return {
+    get: ({ team, key, sinceMs }) => toRecord(creationRecordSchema, select.get(team, key, sinceMs)),
+    add(record, { sinceMs, most }) {
+      const { team, key, createdAtMs } = record;
+      eraseOld.run(sinceMs);
+      const isNew = insert.run(team, key, createdAtMs, JSON.stringify(record)) > 0;
+      if (isNew) eraseBeyond.run(team, most - 1);
+      return isNew;
+    },
+  };
 }
 
 /** API keys, as hashes only. */

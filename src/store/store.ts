@@ -130,6 +130,39 @@ export const volumeRecordSchema = z.object({
 
 export type VolumeRecord = z.infer<typeof volumeRecordSchema>;
 
+export const creationRecordSchema = z.object({
+  team,
+  key: z.string(),
+  fingerprint: z.string(),
+  createdAtMs: atMs,
+  /** What the reply said, without its tokens. */
+  sandbox: sandboxRecordSchema
+    .pick({
+      sandboxId: true,
+      templateId: true,
+      alias: true,
+      isSecured: true,
+      isPrivate: true,
+      allowsInternet: true,
+    })
+    .extend({ isolation: z.enum(["gvisor", "userns-container", "container", "none"]) }),
+});
+
+/** A create that was asked for under a key, and the sandbox that it made. */
+export type CreationRecord = z.infer<typeof creationRecordSchema>;
+
+type CreationQuery = Pick<CreationRecord, "team" | "key"> & { readonly sinceMs: number };
+
+export interface CreationTable {
+  /** One that is not older. */
+  get(wanted: CreationQuery): CreationRecord | undefined;
+  /**
+   * Whether it was added: not when there is one of this key. Older ones go, and those of the team
+   * beyond the most that are kept.
+   */
+  add(record: CreationRecord, bounds: { readonly sinceMs: number; readonly most: number }): boolean;
+}
+
 export interface VolumeTable {
   /** @throws SandboxError already_exists when the team has a volume of that name. */
   add(record: VolumeRecord): void;
@@ -257,6 +290,7 @@ export interface Store extends Disposable {
   readonly templates: TemplateTable;
   readonly builds: BuildTable;
   readonly volumes: VolumeTable;
+  readonly creations: CreationTable;
   readonly keys: KeyTable;
   readonly logs: LogTable;
   readonly facts: ValueTable;

@@ -13,10 +13,14 @@ import {
   METADATA_BOUNDS,
   mountPath,
 } from "./bounds.ts";
+import { errorBodySchema } from "./status.ts";
 
 const MAX_INT32 = 2_147_483_647;
 const seconds = z.int().min(0).max(MAX_INT32);
 const stringMap = z.record(z.string(), z.string());
+
+/** As many as a resolver asks, and some to spare. */
+const MAX_DNS_SERVERS = 16;
 
 const reference = boundedText(MAX_REFERENCE_CHARACTERS);
 const networkEntries = z
@@ -29,6 +33,8 @@ export const networkSchema = z.object({
   allowPublicTraffic: z.boolean().optional(),
   allowOut: z.array(z.string()).optional(),
   denyOut: z.array(z.string()).optional(),
+  /** Name servers that may be reached besides where `allowOut` has a domain. */
+  dnsServers: z.array(z.string()).optional(),
   maskRequestHost: z.string().optional(),
   /** Ports on which services speak TLS themselves. */
   httpsPorts: z.array(z.int().min(-MAX_INT32).max(MAX_INT32)).optional(),
@@ -38,6 +44,9 @@ export const networkSchema = z.object({
 });
 
 const networkRequestSchema = networkSchema.extend({
+  /** Null asks for the default. */
+  allowPublicTraffic: z.boolean().nullish(),
+  dnsServers: z.array(z.ipv4()).max(MAX_DNS_SERVERS).optional(),
   allowOut: networkEntries,
   denyOut: networkEntries,
   maskRequestHost: boundedText(MAX_MASKED_HOST_CHARACTERS).optional(),
@@ -45,7 +54,7 @@ const networkRequestSchema = networkSchema.extend({
 
 /** Body of `PUT /sandboxes/{sandboxID}/network`. */
 export const networkUpdateSchema = networkRequestSchema
-  .pick({ allowOut: true, denyOut: true, rules: true, egressProxy: true })
+  .pick({ allowOut: true, denyOut: true, dnsServers: true, rules: true, egressProxy: true })
   .extend({ allow_internet_access: z.boolean().optional() });
 
 export type Network = z.infer<typeof networkSchema>;
@@ -121,6 +130,8 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
   lifecycle: z
     .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
     .optional(),
+  /** Of a paused one: whether its memory was kept. */
+  pauseMode: z.enum(["full", "filesystem"]).optional(),
 });
 
 export type SandboxDetailBody = z.infer<typeof sandboxDetailSchema>;
@@ -138,18 +149,28 @@ export const resumeRequestSchema = z.object({
 });
 /** Body of `POST /sandboxes/{sandboxID}/refreshes`. */
 export const refreshRequestSchema = z.object({ duration: z.int().min(0).max(3600).optional() });
-export const pauseRequestSchema = z.object({ memory: z.boolean().optional() });
+export const pauseRequestSchema = z.object({
+  memory: z.boolean().optional(),
+  requireHealthyGuest: z.boolean().optional(),
+});
 /** Body of `POST /sandboxes/{sandboxID}/fork`. */
 export const forkRequestSchema = z.object({
   timeout: seconds.optional(),
   count: z.int().min(-MAX_INT32).max(MAX_INT32).optional(),
 });
-export const snapshotRequestSchema = z.object({ name: reference.optional() });
+export const snapshotRequestSchema = z.object({
+  name: reference.optional(),
+  /** Files alone are kept, whatever is asked for; the reply says so. */
+  memory: z.boolean().optional(),
+});
 
 /** Reply of snapshot creation. */
 export const snapshotSchema = z.object({ snapshotID: z.string(), names: z.array(z.string()) });
 
 export type SnapshotBody = z.infer<typeof snapshotSchema>;
+
+/** Reply of snapshot creation, with what it carries: ours alone. */
+export const newSnapshotSchema = snapshotSchema.extend({ memory: z.boolean() });
 
 /** Reply of `GET /sandboxes/{sandboxID}/logs`: the same records twice, raw and taken apart. */
 export const logsSchema = z.object({
@@ -169,7 +190,7 @@ export type LogsBody = z.infer<typeof logsSchema>;
 /** One copy of a fork: the new sandbox, or why there is none. */
 export const forkResultSchema = z.object({
   sandbox: sandboxSchema.optional(),
-  error: z.object({ code: z.int(), message: z.string() }).optional(),
+  error: errorBodySchema.optional(),
 });
 
 export type ForkResultBody = z.infer<typeof forkResultSchema>;
@@ -179,6 +200,8 @@ export const volumeRequestSchema = z.object({ name: reference });
 
 /** Reply of `POST /volumes` and `GET /volumes/{volumeID}`. */
 export const volumeSchema = z.object({
+  /** Of the service that has its content. */
+  domain: z.string().nullish(),
   volumeID: z.string(),
   name: z.string(),
   token: z.string(),

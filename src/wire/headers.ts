@@ -3,6 +3,7 @@
 export const SANDBOX_ID_HEADER = "e2b-sandbox-id";
 export const SANDBOX_PORT_HEADER = "e2b-sandbox-port";
 export const API_KEY_HEADER = "x-api-key";
+export const IDEMPOTENCY_KEY_HEADER = "idempotency-key";
 export const ACCESS_TOKEN_HEADER = "x-access-token";
 export const TRAFFIC_TOKEN_HEADER = "e2b-traffic-access-token";
 export const NEXT_TOKEN_HEADER = "x-next-token";

@@ -32,6 +32,8 @@ export const errorBodySchema = z.object({
   error_code: z.string().optional(),
 });
 
+export type ErrorBody = z.infer<typeof errorBodySchema>;
+
 const CODE_OF_STATUS: Readonly<Record<number, ErrorCode>> = {
   400: "invalid_argument",
   401: "unauthenticated",
@@ -40,6 +42,7 @@ const CODE_OF_STATUS: Readonly<Record<number, ErrorCode>> = {
   405: "unimplemented",
   409: "failed_precondition",
   413: "resource_exhausted",
+  422: "invalid_argument",
   429: "resource_exhausted",
   499: "canceled",
   501: "unimplemented",

@@ -12,7 +12,9 @@ import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
 import { BUILDING } from "../support/building-template.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
+import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
+import { tagRows } from "../support/tag-rows.ts";
 
 const MISSING = "i00000000000000000000";
 
@@ -42,6 +44,7 @@ const RICH = {
     allowPublicTraffic: false,
     allowOut: ["1.1.1.1"],
     denyOut: ["0.0.0.0/0"],
+    dnsServers: ["192.0.2.53"],
     maskRequestHost: "a.test",
     httpsPorts: [8443],
   },
@@ -51,6 +54,18 @@ const RICH = {
   volumeMounts: [{ name: "shared", path: "/data" }],
 };
 
+function templatesOf() {
+  return service.embedded.sandboxes.templates;
+}
+
+/** A create whose sandbox cannot be started. */
+function failing(path: string): Row {
+  return async () => {
+    held.failStarts(1);
+    return { call: { path, body: BASE } };
+  };
+}
+
 /** A create that finds its template under construction. */
 function building(path: string): Row {
   return async () => ({ call: { path, body: { templateID: "base" } }, service: unbuilt });
@@ -58,7 +73,8 @@ function building(path: string): Row {
 
 beforeAll(async () => {
   held = createHeldEngine();
-  service = await startTestService({ engine: held.engine, maxSandboxes: 100 });
+  const tcp = [{ host: "127.0.0.1", port: 0 }];
+  service = await startTestService({ engine: held.engine, maxSandboxes: 100, tcp });
   crowded = await startTestService({ maxSandboxes: 1 });
   await crowded.create();
   unbuilt = await startTestService({ builtIns: [BUILDING] });
@@ -213,8 +229,10 @@ const ROWS: Readonly<Record<string, Rows>> = {
     400: refusedWishes,
     403: call("/sandboxes", proxied),
     404: call("/sandboxes", { templateID: "none" }),
+    409: async () => createUnderWay(service, "/sandboxes"),
+    422: async () => createOfOtherKey(service, "/sandboxes"),
     429: full,
-    503: building("/sandboxes"),
+    503: [building("/sandboxes"), failing("/sandboxes")],
   },
   "POST /v2/sandboxes": {
     201: call("/v2/sandboxes", RICH),
@@ -224,8 +242,10 @@ const ROWS: Readonly<Record<string, Rows>> = {
     ],
     403: call("/v2/sandboxes", proxied),
     404: call("/v2/sandboxes", { templateID: "none" }),
+    409: async () => createUnderWay(service, "/v2/sandboxes"),
+    422: async () => createOfOtherKey(service, "/v2/sandboxes"),
     429: fullV2,
-    503: building("/v2/sandboxes"),
+    503: [building("/v2/sandboxes"), failing("/v2/sandboxes")],
   },
   "GET /sandboxes": {
     200: call("/sandboxes?metadata=purpose%3Dall"),
@@ -246,7 +266,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     200: made(async () => ({ path: `/sandboxes/metrics?sandbox_ids=${await measured(plainId)}` })),
     400: call("/sandboxes/metrics?sandbox_ids=No!"),
   },
-  "GET /sandboxes/{sandboxID}": { 200: on(richOne, "") },
+  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(paused, "")] },
   "DELETE /sandboxes/{sandboxID}": { 204: on(fresh, "") },
   "POST /sandboxes/{sandboxID}/timeout": {
     204: on(plain, "/timeout", { timeout: 600 }),
@@ -257,7 +277,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     409: during("pause", (id) => ({ path: `/sandboxes/${id}/refreshes`, body: {} })),
   },
   "POST /sandboxes/{sandboxID}/pause": {
-    204: on(awake, "/pause", { memory: true }),
+    204: on(awake, "/pause", { memory: true, requireHealthyGuest: true }),
     409: on(paused, "/pause"),
   },
   "POST /sandboxes/{sandboxID}/connect": {
@@ -286,6 +306,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     204: on(awake, "/network", {
       allowOut: ["1.1.1.1"],
       denyOut: ["0.0.0.0/0"],
+      dnsServers: [],
       allow_internet_access: true,
     }),
     400: on(plain, "/network", { rules: { "a.test": [] } }),
@@ -303,7 +324,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     200: on(async () => measured(plainId), `/metrics?start=0&end=${Date.now()}`),
   },
   "POST /sandboxes/{sandboxID}/snapshots": {
-    201: on(plain, "/snapshots", { name: "made" }),
+    201: on(plain, "/snapshots", { name: "made", memory: false }),
     409: during("snapshot", (id) => ({ path: `/sandboxes/${id}/snapshots` })),
   },
   "GET /snapshots": {
@@ -317,6 +338,8 @@ const ROWS: Readonly<Record<string, Rows>> = {
     400: call("/snapshots?name=a%20b"),
   },
   "GET /templates": { 200: call("/templates") },
+  "GET /default-templates": { 200: call("/default-templates") },
+  ...tagRows({ call, made, snapshotOf, tag: (...words) => templatesOf().tag(...words) }),
   "GET /v2/templates": {
     200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
     400: call("/v2/templates?nextToken=x"),
@@ -342,22 +365,6 @@ const ROWS: Readonly<Record<string, Rows>> = {
     403: call("/v2/templates/base", { public: false }),
   },
   "GET /templates/aliases/{alias}": { 200: call("/templates/aliases/base") },
-  "GET /templates/{templateID}/tags": { 200: call("/templates/kept/tags") },
-  "POST /templates/tags": {
-    201: call("/templates/tags", { target: "kept", tags: ["v1"] }),
-    400: call("/templates/tags", { target: "kept", tags: [] }),
-    403: call("/templates/tags", { target: "base", tags: ["v1"] }),
-    404: call("/templates/tags", { target: "none", tags: ["v1"] }),
-  },
-  "DELETE /templates/tags": {
-    204: made(async () => {
-      service.embedded.sandboxes.templates.tag("kept", ["gone"]);
-      return { path: "/templates/tags", body: { name: "kept", tags: ["gone"] } };
-    }),
-    400: call("/templates/tags", { name: "kept", tags: ["default"] }),
-    403: call("/templates/tags", { name: "base", tags: ["v1"] }),
-    404: call("/templates/tags", { name: "kept", tags: ["none"] }),
-  },
   "GET /volumes": { 200: call("/volumes") },
   "POST /volumes": {
     201: call("/volumes", { name: "made" }),

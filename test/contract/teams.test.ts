@@ -58,6 +58,7 @@ const MISSING: Readonly<Record<string, string>> = {
   sandboxID: "i00000000000000000000",
   templateID: "local/none",
   alias: "local/none",
+  tag: "none",
   volumeID: "00000000-0000-4000-8000-000000000000",
 };
 
@@ -204,7 +205,8 @@ test("two teams have the same names for things of their own", async () => {
   });
   expect(taken.body).toEqual({
     snapshotID: "others/mine:default",
-    names: ["others/mine:default"],
+    names: ["others/mine"],
+    memory: false,
   });
   const refused = {
     method: "POST",

@@ -155,6 +155,7 @@ test("there are at most as many as were allowed", async () => {
   expect(sorted(replies.map(({ status }) => status))).toEqual([201, 201, 429, 429]);
   expect(replies.find(({ status }) => status === 429)?.body).toEqual({
     code: 429,
+    error_code: "sandbox_capacity_unavailable",
     message:
       "you have reached the maximum number of concurrent E2B sandboxes (2): your team has 2 of at most 2, paused ones included, the service takes 2. If you need more, raise --max-sandboxes",
   });

@@ -96,7 +96,7 @@ test("HTTP/2 reaches a port of a sandbox, which hears of TLS and no key", async 
   expect(reply.status).toBe(200);
   expect(JSON.parse(reply.text)).toMatchObject({ method: "POST", url: "/a?b", body: "body" });
   expect(reply.text).toContain(authority);
-  expect(reply.text).toContain('"x-forwarded-proto","https"');
+  expect(reply.text).toContain('"X-Forwarded-Proto","https"');
   expect(reply.text).not.toContain(service.embedded.apiKey);
 });
 

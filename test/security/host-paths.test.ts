@@ -72,16 +72,16 @@ test("E54 no message of a system or runtime leaves with its paths", (context) =>
     const own = new SandboxError(random.pick(codes), message, { hint: makeMessage(random), cause });
     const lost = toSandboxError(cause, "create sandbox");
     const told = [
-      toFault(own).message,
-      toFault(cause).message,
-      toFault(lost).message,
+      toFault(own).body.message,
+      toFault(cause).body.message,
+      toFault(lost).body.message,
       JSON.stringify(errorReply(lost).content),
     ];
     for (const text of told) {
       assert(!/qx\d|sandbox-mcp|node_modules/.test(text), `FUZZ_SEED=${SEED + index}: ${text}`);
     }
   }
-  expect(toFault(new SandboxError("unavailable", "no /a/b")).message).toBe("no (path)");
+  expect(toFault(new SandboxError("unavailable", "no /a/b")).body.message).toBe("no (path)");
   tellCells(context, 4 * MESSAGES);
 });
 
@@ -89,7 +89,7 @@ test("E54 what is no path of the machine stays", () => {
   const text = "see https://example.com/a/b or 10/s, and/or api v1/x; 1 / 2";
   expect(hidePaths(text)).toBe(text);
   const message = "nothing can be mounted at /data/x";
-  expect(toFault(new SandboxError("invalid_argument", message)).message).toBe(message);
+  expect(toFault(new SandboxError("invalid_argument", message)).body.message).toBe(message);
 });
 
 test("E54 a service that cannot be reached is not named by its socket", async () => {

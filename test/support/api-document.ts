@@ -24,12 +24,12 @@ const operationSchema = z.object({
 
 const documentSchema = z.object({
   paths: z.record(z.string(), z.record(z.string(), operationSchema)),
-  components: z.object({ schemas: z.object({ Error: nodeSchema }) }),
+  components: z.object({ schemas: z.object({ Error: nodeSchema, WordedError: nodeSchema }) }),
 });
 
 export const committed: unknown = JSON.parse(await readFile(DOCUMENT, "utf8"));
 const document = documentSchema.parse(committed);
-const { Error: errorNode } = document.components.schemas;
+const { Error: errorNode, WordedError: wordedNode } = document.components.schemas;
 
 function operationOf(route: Route) {
   const path = route.path.replace(/\*$/, "{rest}");
@@ -41,8 +41,10 @@ function bodyNode(route: Route) {
 }
 
 function replyNode(route: Route, status: number) {
-  if (status >= 400) return errorNode;
   const response = operationOf(route).responses[String(status)];
+  if (status >= 400) {
+    return JSON.stringify(response).includes("/WordedError") ? wordedNode : errorNode;
+  }
   return nodeSchema.parse(response?.content?.["application/json"].schema ?? {});
 }
 

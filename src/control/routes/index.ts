@@ -8,6 +8,7 @@ import { notOfferedRoutes } from "./not-offered.ts";
 import { sandboxListRoutes } from "./sandbox-lists.ts";
 import { sandboxRoutes } from "./sandboxes.ts";
 import { snapshotRoutes } from "./snapshots.ts";
+import { tagAssignmentRoutes } from "./tag-assignments.ts";
 import { templateRoutes } from "./templates.ts";
 import { volumeRoutes } from "./volumes.ts";
 
@@ -19,6 +20,7 @@ export const ROUTES: readonly Route[] = [
   ...metricRoutes,
   ...snapshotRoutes,
   ...templateRoutes,
+  ...tagAssignmentRoutes,
   ...volumeRoutes,
   ...notOfferedRoutes,
 ];

@@ -63,7 +63,8 @@ export const lifecycleRoutes: readonly Route[] = [
     replies: { 204: null },
     faults: [400, 404, 409],
     async handle({ params, body }, { sandboxes }) {
-      await sandboxes.pause(readSandboxId(params), body.memory ?? true);
+      const requiresDaemon = body.requireHealthyGuest ?? false;
+      await sandboxes.pause(readSandboxId(params), body.memory ?? true, requiresDaemon);
       return { status: 204 };
     },
   }),
@@ -98,14 +99,14 @@ export const lifecycleRoutes: readonly Route[] = [
     body: resumeRequestSchema.default({}),
     replies: { 201: sandboxSchema },
     faults: [400, 404, 409],
-    async handle({ params, body }, { sandboxes }) {
+    async handle({ params, body }, { sandboxes, domain }) {
       const sandboxId = readSandboxId(params);
       const sandbox = await sandboxes.resume(sandboxId, {
         timeoutSeconds: requirePositive(body.timeout ?? DEFAULT_TIMEOUT_SECONDS),
         keepsMemory: body.memory ?? true,
         pausesAtTimeout: body.autoPause,
       });
-      return { status: 201, body: toSandboxBody(sandbox) };
+      return { status: 201, body: toSandboxBody(sandbox, domain) };
     },
   }),
   defineRoute({
@@ -116,7 +117,7 @@ export const lifecycleRoutes: readonly Route[] = [
     body: forkRequestSchema.default({}),
     replies: { 201: z.array(forkResultSchema) },
     faults: [400, 404, 409, 429],
-    async handle({ params, body }, { sandboxes }) {
+    async handle({ params, body }, { sandboxes, domain }) {
       const sandboxId = readSandboxId(params);
       const timeoutSeconds = requirePositive(body.timeout ?? DEFAULT_TIMEOUT_SECONDS);
       const count = body.count ?? DEFAULT_FORK_COUNT;
@@ -124,9 +125,8 @@ export const lifecycleRoutes: readonly Route[] = [
       return {
         status: 201,
         body: results.map((result) => {
-          if ("sandbox" in result) return { sandbox: toSandboxBody(result.sandbox) };
-          const { status, message } = toFault(result.error);
-          return { error: { code: status, message } };
+          if ("sandbox" in result) return { sandbox: toSandboxBody(result.sandbox, domain) };
+          return { error: toFault(result.error).body };
         }),
       };
     },
@@ -136,9 +136,9 @@ export const lifecycleRoutes: readonly Route[] = [
 async function connect(
   sandboxId: string,
   { timeout, memory = true }: { readonly timeout: number; readonly memory?: boolean | undefined },
-  { sandboxes }: ControlContext,
+  { sandboxes, domain }: ControlContext,
 ): Promise<RouteReply> {
   const options = { timeoutSeconds: timeout, keepsMemory: memory };
   const { sandbox, wasResumed } = await sandboxes.connect(sandboxId, options);
-  return { status: wasResumed ? 201 : 200, body: toSandboxBody(sandbox) };
+  return { status: wasResumed ? 201 : 200, body: toSandboxBody(sandbox, domain) };
 }

@@ -7,9 +7,10 @@ import {
   sandboxDetailSchema,
   sandboxSchema,
 } from "../../wire/control.ts";
+import { createOnce } from "../create-once.ts";
 import { toCreateOptions } from "../create-options.ts";
 import { checkEgressRules } from "../network.ts";
-import { toDetailBody, toSandboxBody } from "../reply.ts";
+import { toDetailBody } from "../reply.ts";
 import {
   DEFAULT_TIMEOUT_SECONDS,
   DEFAULT_TIMEOUT_V2_SECONDS,
@@ -28,14 +29,16 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     body: createRequestSchema,
     replies: { 201: sandboxSchema },
-    faults: [400, 403, 404, 429, 503],
-    async handle({ body, signal, waitMs }, { sandboxes }) {
+    faults: [400, 403, 404, 409, 422, 429, 503],
+    worded: [409, 422, 429, 503],
+    async handle(request, context) {
+      const { body, waitMs } = request;
       const options = toCreateOptions(body, {
         timeoutSeconds: body.timeout ?? DEFAULT_TIMEOUT_SECONDS,
         isSecured: body.secure ?? false,
         templateWaitMs: waitMs,
       });
-      return { status: 201, body: toSandboxBody(await sandboxes.create(options, signal)) };
+      return createOnce(request, context, options);
     },
   }),
   // Always secured: a stray `secure` of whatever type is ignored.
@@ -45,14 +48,16 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     body: createRequestSchema.extend({ secure: z.unknown().optional() }),
     replies: { 201: sandboxSchema },
-    faults: [400, 403, 404, 429, 503],
-    async handle({ body, signal, waitMs }, { sandboxes }) {
+    faults: [400, 403, 404, 409, 422, 429, 503],
+    worded: [409, 422, 429, 503],
+    async handle(request, context) {
+      const { body, waitMs } = request;
       const timeoutSeconds = requirePositive(body.timeout ?? DEFAULT_TIMEOUT_V2_SECONDS);
       const options = toCreateOptions(
         { ...body, secure: true },
         { timeoutSeconds, isSecured: true, templateWaitMs: waitMs },
       );
-      return { status: 201, body: toSandboxBody(await sandboxes.create(options, signal)) };
+      return createOnce(request, context, options);
     },
   }),
   defineRoute({
@@ -61,8 +66,8 @@ export const sandboxRoutes: readonly Route[] = [
     params: sandboxParams,
     replies: { 200: sandboxDetailSchema },
     faults: [400, 404],
-    async handle({ params }, { sandboxes }) {
-      return { status: 200, body: toDetailBody(sandboxes.get(readSandboxId(params))) };
+    async handle({ params }, { sandboxes, domain }) {
+      return { status: 200, body: toDetailBody(sandboxes.get(readSandboxId(params)), domain) };
     },
   }),
   defineRoute({
@@ -89,6 +94,7 @@ export const sandboxRoutes: readonly Route[] = [
       await sandboxes.updateNetwork(sandboxId, {
         allowOut: body.allowOut,
         denyOut: body.denyOut,
+        dnsServers: body.dnsServers,
         allowsInternet: body.allow_internet_access,
       });
       return { status: 204 };

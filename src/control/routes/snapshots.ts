@@ -1,7 +1,7 @@
 /** `/sandboxes/{sandboxID}/snapshots` and `/snapshots`. */
 
 import { z } from "../../common/schema.ts";
-import { snapshotRequestSchema, snapshotSchema } from "../../wire/control.ts";
+import { newSnapshotSchema, snapshotRequestSchema, snapshotSchema } from "../../wire/control.ts";
 import { toSnapshotBody } from "../reply.ts";
 import {
   defineRoute,
@@ -18,11 +18,11 @@ export const snapshotRoutes: readonly Route[] = [
     path: "/sandboxes/{sandboxID}/snapshots",
     params: sandboxParams,
     body: snapshotRequestSchema.default({}),
-    replies: { 201: snapshotSchema },
+    replies: { 201: newSnapshotSchema },
     faults: [400, 404, 409],
     async handle({ params, body }, { sandboxes }) {
       const snapshot = await sandboxes.snapshot(readSandboxId(params), body.name);
-      return { status: 201, body: toSnapshotBody(snapshot) };
+      return { status: 201, body: { ...toSnapshotBody(snapshot), memory: false } };
     },
   }),
   // Newest first, one entry for each snapshot template.

@@ -16,17 +16,20 @@ import {
 import { toListedTemplate, toTagBody, toTemplateBody } from "../reply.ts";
 import { defineRoute, nextPageHeader, pageQuery, templateParams, type Route } from "../route.ts";
 
+const listing = {
+  method: "GET",
+  replies: { 200: z.array(listedTemplateSchema) },
+  faults: [],
+  async handle(_request, { sandboxes }) {
+    return { status: 200, body: sandboxes.templates.list().flatMap(toListedTemplate) };
+  },
+} as const satisfies Omit<Route, "path">;
+
 const templateRows: readonly Route[] = [
   // Every template that is no snapshot, oldest first.
-  defineRoute({
-    method: "GET",
-    path: "/templates",
-    replies: { 200: z.array(listedTemplateSchema) },
-    faults: [],
-    async handle(_request, { sandboxes }) {
-      return { status: 200, body: sandboxes.templates.list().flatMap(toListedTemplate) };
-    },
-  }),
+  defineRoute({ ...listing, path: "/templates" }),
+  // The same: every offered template is a built-in one, from which every team may start.
+  defineRoute({ ...listing, path: "/default-templates" }),
   defineRoute({
     method: "GET",
     path: "/v2/templates",

@@ -14,14 +14,15 @@ export const volumeRoutes: readonly Route[] = [
     body: volumeRequestSchema,
     replies: { 201: volumeSchema },
     faults: [400],
-    async handle({ body }, { sandboxes }) {
-      return { status: 201, body: toVolumeBody(await sandboxes.createVolume(body.name)) };
+    async handle({ body }, { sandboxes, domain }) {
+      const volume = await sandboxes.createVolume(body.name);
+      return { status: 201, body: toVolumeBody(volume, domain) };
     },
   }),
   defineRoute({
     method: "GET",
     path: "/volumes",
-    replies: { 200: z.array(volumeSchema.omit({ token: true })) },
+    replies: { 200: z.array(volumeSchema.omit({ token: true, domain: true })) },
     faults: [],
     async handle(_request, { sandboxes }) {
       const volumes = sandboxes.listVolumes();
@@ -46,8 +47,9 @@ export const volumeRoutes: readonly Route[] = [
     params: volumeParams,
     replies: { 200: volumeSchema },
     faults: [400, 404],
-    async handle({ params }, { sandboxes }) {
-      return { status: 200, body: toVolumeBody(sandboxes.getVolume(params.volumeID)) };
+    async handle({ params }, { sandboxes, domain }) {
+      const volume = sandboxes.getVolume(params.volumeID);
+      return { status: 200, body: toVolumeBody(volume, domain) };
     },
   }),
 ];

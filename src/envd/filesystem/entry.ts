@@ -59,11 +59,12 @@ function plainFields(stats: BigIntStats): Entry {
 async function linkFields(path: string): Promise<Entry> {
   try {
     const [target, stats] = await Promise.all([realpath(path), statExactly(path)]);
-    return { ...plainFields(stats), symlinkTarget: toWirePath(target) };
+    return { ...plainFields(stats), symlinkTarget: toWirePath(target), isSymlink: true };
   } catch (error) {
     if (causeCode(error) === undefined) throw error;
     // Broken and cyclic links are entries too; their target is told as the link itself.
-    return { type: FileType.UNSPECIFIED, mode: 0, symlinkTarget: toWirePath(path) };
+    const symlinkTarget = toWirePath(path);
+    return { type: FileType.UNSPECIFIED, mode: 0, symlinkTarget, isSymlink: true };
   }
 }
 

@@ -45,6 +45,7 @@ test.for([false, true])(
       owner: "root",
       group: "root",
       symlinkTarget: at("file"),
+      isSymlink: true,
       metadata: {},
     });
     for (const name of ["broken", "cycle"]) {
@@ -57,6 +58,7 @@ test.for([false, true])(
         owner: "root",
         group: "root",
         symlinkTarget: at(name),
+        isSymlink: true,
         metadata: {},
       });
     }

@@ -1,0 +1,88 @@
+/** The stored outcome of a create with an idempotency key. */
+
+import { SandboxError } from "../common/errors.ts";
+import type { IsolationLevel } from "../engine/engine.ts";
+import type { CreationRecord, SandboxRecord } from "../store/store.ts";
+import type { Services, Tenant } from "./context.ts";
+import type { CreationKey, StartedSandbox } from "./sandbox.ts";
+
+/** How long a key stands for one request. */
+const KEPT_MS = 86_400_000;
+/** Keys of a team; beyond this number the oldest ones are removed early. */
+const MAX_KEPT = 10_000;
+const RETRY_SECONDS = 1;
+
+/**
+ * The sandbox that the key made, as it was told then; undefined when it made none.
+ * @throws SandboxError as `requireSameRequest`.
+ */
+export function findCreation(
+  context: Services & Tenant,
+  once: CreationKey,
+): StartedSandbox | undefined {
+  const sinceMs = context.clock.now() - KEPT_MS;
+  const known = context.store.creations.get({ team: context.team, key: once.key, sinceMs });
+  if (known === undefined) return undefined;
+  requireSameRequest(once, known.fingerprint);
+  return toStarted(context, known);
+}
+
+/**
+ * Keeps the key with its sandbox; only inside the transaction that commits the sandbox.
+ * @throws SandboxError failed_precondition when another service of the home was first.
+ */
+export function keepCreation(
+  { store, clock }: Services,
+  once: CreationKey,
+  { record, isolation }: { readonly record: SandboxRecord; readonly isolation: IsolationLevel },
+): void {
+  const { sandboxId, templateId, alias, isSecured, isPrivate, allowsInternet, team } = record;
+  const nowMs = clock.now();
+  const isNew = store.creations.add(
+    {
+      ...once,
+      team,
+      createdAtMs: nowMs,
+      sandbox: {
+        sandboxId,
+        templateId,
+        alias,
+        isolation,
+        isSecured,
+        isPrivate,
+        allowsInternet,
+      },
+    },
+    { sinceMs: nowMs - KEPT_MS, most: MAX_KEPT },
+  );
+  if (!isNew) throw creationUnderWay();
+}
+
+/** The tokens follow from the identifier, and none of them is stored. */
+function toStarted({ secrets }: Services, { sandbox }: CreationRecord): StartedSandbox {
+  const { sandboxId, templateId, alias, isolation, isSecured, isPrivate } = sandbox;
+  return {
+    sandboxId,
+    templateId,
+    alias: alias ?? undefined,
+    isolation,
+    accessToken: isSecured ? secrets.accessToken(sandboxId) : undefined,
+    trafficToken: isPrivate ? secrets.trafficToken(sandboxId) : undefined,
+    allowsInternet: sandbox.allowsInternet ?? undefined,
+  };
+}
+
+/** @throws SandboxError invalid_argument when the key belongs to another request. */
+export function requireSameRequest({ key, fingerprint }: CreationKey, known: string): void {
+  if (fingerprint === known) return;
+  const message = `Idempotency-Key ${key} belongs to another request`;
+  throw new SandboxError("invalid_argument", message, { word: "idempotency_request_mismatch" });
+}
+
+export function creationUnderWay(): SandboxError {
+  return new SandboxError(
+    "failed_precondition",
+    "a request with the same Idempotency-Key is under way",
+    { word: "idempotency_in_progress", retryAfterSeconds: RETRY_SECONDS },
+  );
+}

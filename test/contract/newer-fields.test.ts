@@ -1,0 +1,102 @@
+/** Fields and routes that the newest public clients send and expect. */
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { SandboxBody } from "../../src/wire/control.ts";
+import { tagGroupsSchema as groupsSchema } from "../../src/wire/tag-assignments.ts";
+import { createHeldEngine } from "../support/held-engine.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+
+let service: TestService;
+let sandbox: SandboxBody;
+beforeAll(async () => {
+  service = await startTestService({ engine: createHeldEngine().engine });
+  sandbox = await service.create();
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+function post(operation: string, body: object = {}) {
+  const path = `/sandboxes/${sandbox.sandboxID}/${operation}`;
+  return service.call({ method: "POST", path, body });
+}
+
+async function detail() {
+  return (await service.call({ path: `/sandboxes/${sandbox.sandboxID}` })).body;
+}
+
+test("a paused sandbox tells what its pause kept, a running one nothing", async () => {
+  expect(await detail()).not.toHaveProperty("pauseMode");
+  expect((await post("pause", { requireHealthyGuest: true })).status).toBe(204);
+  expect(await detail()).toMatchObject({ state: "paused", pauseMode: "full" });
+  expect((await post("resume", { timeout: 600 })).status).toBe(201);
+  await post("pause", { memory: false });
+  expect(await detail()).toMatchObject({ state: "paused", pauseMode: "filesystem" });
+  expect((await post("resume", { timeout: 600 })).status).toBe(201);
+  expect(await detail()).not.toHaveProperty("pauseMode");
+});
+
+test("a snapshot says that it has no memory", async () => {
+  const reply = await post("snapshots", { name: "files", memory: true });
+  expect([reply.status, reply.body]).toEqual([
+    201,
+    { snapshotID: "local/files:default", names: ["local/files"], memory: false },
+  ]);
+});
+
+test("name servers are kept, checked and replaced; null traffic is the default", async () => {
+  const denyOut = ["0.0.0.0/0"];
+  const network = { allowOut: ["example.com"], denyOut, dnsServers: ["192.0.2.53"] };
+  const { sandboxID } = await service.create({
+    network: { ...network, allowPublicTraffic: null },
+  });
+  const stored = async () => (await service.call({ path: `/sandboxes/${sandboxID}` })).body;
+  expect(await stored()).toMatchObject({ network });
+  const put = async (body: object) =>
+    (await service.call({ method: "PUT", path: `/sandboxes/${sandboxID}/network`, body })).status;
+  expect(await put({ dnsServers: ["::1"] })).toBe(400);
+  expect(await put({ dnsServers: Array.from({ length: 17 }, () => "192.0.2.1") })).toBe(400);
+  expect(await put({ denyOut })).toBe(204);
+  expect(await stored()).toMatchObject({ network: { denyOut } });
+  expect(await stored()).not.toHaveProperty("network.dnsServers");
+});
+
+async function getOfTags(rest: string): Promise<unknown> {
+  return (await service.call({ path: `/templates/tagged/tags/${rest}` })).body;
+}
+
+test("tags are counted, found, grouped in pages and told with their assignment", async () => {
+  for (const tag of ["one", "two", "three"]) await post("snapshots", { name: `tagged:${tag}` });
+  expect(await getOfTags("count")).toEqual({ total: 3 });
+  expect(await getOfTags("exists?tag=%20ONE")).toEqual({ exists: true, normalizedTag: "one" });
+  expect(await getOfTags("exists?tag=four")).toEqual({ exists: false, normalizedTag: "four" });
+  const uuid = expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+  const time = expect.stringMatching(/^\d{4}-.*Z$/);
+  const assignment = {
+    assignmentId: uuid,
+    buildId: uuid,
+    assignedAt: time,
+    buildCreatedAt: time,
+    buildFinishedAt: time,
+  };
+  expect(await getOfTags("one/assignments")).toEqual({ data: [assignment], nextCursor: null });
+  expect(await getOfTags("four/assignments")).toEqual({ data: [], nextCursor: null });
+  const seen: unknown[] = [];
+  let cursor: string | null = "";
+  while (cursor !== null) {
+    const query: string = cursor === "" ? "" : `&tagsCursor=${cursor}`;
+    const page = groupsSchema.parse(await getOfTags(`groups?tagsLimit=1&sort=name_asc${query}`));
+    seen.push(...page.tags);
+    cursor = page.nextCursor;
+  }
+  expect(seen).toEqual(
+    ["one", "three", "two"].map((tag) => ({ tag, assignments: [assignment], hasMore: false })),
+  );
+  expect(await getOfTags("groups?search=TH")).toMatchObject({ tags: [{ tag: "three" }] });
+});
+
+test("the default templates are the built-in ones", async () => {
+  const [all, defaults] = await Promise.all([
+    service.call({ path: "/templates" }),
+    service.call({ path: "/default-templates" }),
+  ]);
+  expect([defaults.status, defaults.body]).toEqual([200, all.body]);
+});
