@@ -51,7 +51,8 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
       `python3 -m http.server ${port} --bind ${address} --directory page`,
       { background: true },
     );
-    expect(sandbox.getHost(port)).toBe(`${port}-${sandbox.sandboxId}.${DOMAIN}`);
+    const own = new URL(service.sandboxUrl).port;
+    expect(sandbox.getHost(port)).toBe(`${port}-${sandbox.sandboxId}.${DOMAIN}:${own}`);
     await expect
       .poll(async () => get(sandbox.getHost(port)), { timeout: SERVER_START_MS, interval: 20 })
       .toEqual({ status: 200, text: "served" });

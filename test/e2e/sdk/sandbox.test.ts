@@ -128,7 +128,7 @@ describe.each(RELEASES)("e2b $release", ({ release, sdk }) => {
     const { snapshotId, names } = await sandbox.createSnapshot({ name });
     expect({ snapshotId, names }).toEqual({
       snapshotId: `local/${name}:default`,
-      names: [`local/${name}:default`],
+      names: [`local/${name}`],
     });
     await sandbox.files.write("/opt/tool/run.sh", "changed later");
     const { items } = await drain(sandbox.listSnapshots());

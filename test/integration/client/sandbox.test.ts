@@ -1,6 +1,7 @@
 /** What the client sends to the daemon of a sandbox, and what it makes of each answer. */
 
 import type { ServerResponse } from "node:http";
+import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import {
@@ -117,6 +118,32 @@ test.for([
   if (typeof row.body.code === "string") return;
   const events = world.sandbox.process.connect(1, signal);
   await expect(events.next()).rejects.toMatchObject({ code: row.code });
+});
+
+test("a file that a daemon cannot seek in is read compressed, from its start", async () => {
+  await using world = await startSandbox((request, response) => {
+    if (request.headers["accept-encoding"] === "gzip") {
+      response.writeHead(200, { "content-encoding": "gzip", "content-type": "text/plain" });
+      response.end(gzipSync("0123456789"));
+    } else {
+      const message = "error reading file: seeker can't seek";
+      answerJson(response, 500, { body: { code: 500, message } });
+    }
+  });
+  const read = await world.sandbox.files.read("/proc/x", { offset: 2, limit: 5 }, { signal });
+  expect(read).toEqual({
+    bytes: Buffer.from("23456"),
+    sizeBytes: undefined,
+    contentType: "text/plain",
+  });
+});
+
+test("a file of bytes that only claim to be compressed is a failure", async () => {
+  await using world = await startSandbox((_, response) => {
+    response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip");
+  });
+  const read = world.sandbox.files.read("/a", { offset: 0, limit: 5 }, { signal });
+  await expect(read).rejects.toMatchObject({ code: "internal" });
 });
 
 /** Messages of a server stream as Connect frames them. */
