@@ -26,8 +26,8 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
   };
 }
 
-/** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
-const MAX_SERVICES = Math.min(2, availableParallelism());
+/** One file at a time: two services at once change what snapshots and clean-ups of each other see. */
+const MAX_SERVICES = 1;
 
 /** A level in two parts: its files, and one after the other those that measure times. */
 function levelOfServices(wanted: Level) {

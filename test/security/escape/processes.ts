@@ -197,7 +197,7 @@ async function createWithTokens(range: AttackRange) {
 }
 
 async function daemonPid(sandbox: Sandbox): Promise<number> {
-  const { stdout } = await sandbox.commands.run("pgrep -P 1 -f /envd[.]");
+  const { stdout } = await sandbox.commands.run("pgrep -P 1 -f /daemon[.]");
   return Number(stdout);
 }
 

@@ -25,8 +25,8 @@ const { SIGUSR1, SIGSEGV, SIGKILL, SIGCONT } = constants.signals;
 const FIND: Readonly<Record<string, string>> = {
   "the daemon": FIND_DAEMON,
   "process 1": "echo 1",
-  "the helper of attributes": `pgrep -f '[u]ser\\.e2b'`,
-  "the relay of a terminal": `pgrep -f '[T]IOCSCTTY|[p]tmx'`,
+  "the helper of attributes": `pgrep -f '[a]ttributes[.]pl'`,
+  "the relay of a terminal": `pgrep -f '[t]erminal[.]pl'`,
 };
 const PLACES = attackPlaces().map((place, index) => ({
   ...place,
