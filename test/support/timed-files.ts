@@ -1,6 +1,6 @@
 /**
- * Test files that measure how long something takes, or flood the machine: each runs alone. All
- * others of the levels e2e and security share the processors with a second one.
+ * Test files that measure how long something takes, or flood the machine: they run
+ * after all others of the levels e2e and security.
  */
 export const TIMED_FILES: readonly string[] = [
   "test/e2e/engine/container.test.ts",
