@@ -26,7 +26,7 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
   };
 }
 
-/** One file at a time: two services at once change what snapshots and clean-ups of each other see. */
+/** One file at a time: with two, a snapshot and a squashed layer of the engine tests came out wrong. */
 const MAX_SERVICES = 1;
 
 /** A level in two parts: its files, and one after the other those that measure times. */

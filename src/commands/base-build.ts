@@ -110,7 +110,7 @@ function toFailure(cause: SandboxError): SandboxError {
   return new SandboxError("unavailable", message, { cause, hint: cause.hint ?? FAILURE_HINT });
 }
 
-const FAILURE_HINT = "mend that; half a minute later the next create tries it again";
+const FAILURE_HINT = "fix that; half a minute later the next create tries it again";
 
 /** @throws SandboxError unavailable once the time is over, canceled */
 async function waitFor(

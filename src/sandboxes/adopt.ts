@@ -90,7 +90,7 @@ function restoreDeadline(context: Services, container: Container, record: Sandbo
 }
 
 /**
- * Links and rules outlived the process that left, the program for names of hosts did not. Without
+ * Links and rules outlived the process that left, the program for hostnames did not. Without
  * it what is sent to such names is refused, so a fault here is told and ends nothing.
  */
 async function restoreNames(
@@ -105,6 +105,6 @@ async function restoreNames(
   } catch (error) {
     const { sandboxId } = record;
     const fields = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
-    context.log.error(fields, "names of hosts are out of reach");
+    context.log.error(fields, "hostnames are out of reach");
   }
 }

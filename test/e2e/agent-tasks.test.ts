@@ -45,7 +45,7 @@ async function finish(agent: Agent, started: string, sandbox: object): Promise<s
   return replies;
 }
 
-test("a failing Python test is found, mended by edit_file, and passes", async () => {
+test("a failing Python test is found, fixed by edit_file, and passes", async () => {
   await using started = await startAgent();
   const { agent } = started;
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
@@ -69,7 +69,7 @@ test("a failing Python test is found, mended by edit_file, and passes", async ()
 /** The template `host` has what this machine has. */
 const HAS_COMPILER = existsSync("/usr/bin/cc") && existsSync("/usr/bin/make");
 
-test.skipIf(!HAS_COMPILER)("a small C project is built, tested and mended", async () => {
+test.skipIf(!HAS_COMPILER)("a small C project is built, tested and fixed", async () => {
   await using started = await startAgent();
   const { agent } = started;
   const sandbox = sandboxOf(await agent.do("create_sandbox", { template: "host" }));
@@ -98,7 +98,7 @@ test.skipIf(!HAS_COMPILER)("a small C project is built, tested and mended", asyn
   ]);
 });
 
-test("a question is answered by a REPL, one call a turn, and its mistake is mended", async () => {
+test("a question is answered by a REPL, one call a turn, and its mistake is fixed", async () => {
   await using started = await startAgent();
   const { agent } = started;
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
@@ -113,8 +113,8 @@ test("a question is answered by a REPL, one call a turn, and its mistake is mend
   await ask("rows = [line.split(',') for line in open('sales.csv')]");
   const failed = await ask("sum(amount for name, amount in rows if name == 'north')");
   expect(read(failed, /(TypeError): /)).toBe("TypeError");
-  const mended = await ask("sum(int(amount) for name, amount in rows if name == 'north')");
-  expect(read(mended, /^(\d+)$/m)).toBe("7");
+  const fixed = await ask("sum(int(amount) for name, amount in rows if name == 'north')");
+  expect(read(fixed, /^(\d+)$/m)).toBe("7");
   const ended = await agent.do("send_input", {
     ...process,
     data: "",

@@ -14,7 +14,7 @@ export interface FakeBuilder extends AsyncDisposable {
   /** From now on it fails. */
   fail(): Promise<void>;
   /** From now on it works again. */
-  mend(): Promise<void>;
+  repair(): Promise<void>;
 }
 
 const BUILDER = "/usr/bin/mmdebstrap";
@@ -43,7 +43,7 @@ cp -al ${layer?.root}/. "$root" 2> /dev/null || cp -a ${layer?.root}/. "$root"
       return lines.split("\n").filter((line) => line !== "").length;
     },
     fail: () => writeFile(fault ?? "", ""),
-    mend: () => rm(fault ?? "", { force: true }),
+    repair: () => rm(fault ?? "", { force: true }),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
 }

@@ -164,7 +164,7 @@ function createLink(child: Child): Run["send"] {
   for (const part of [child, child.stdin, child.stdout]) if (canRest(part)) part.unref();
   createInterface({ input: child.stdout }).on("line", () => waiting.shift()?.resolve());
   const fail = (reason: string) => {
-    const error = new SandboxError("unavailable", `the program for names of hosts ${reason}`);
+    const error = new SandboxError("unavailable", `the program for hostnames ${reason}`);
     for (const { reject } of waiting.splice(0)) reject(error);
   };
   child.stdin.on("error", () => fail("does not listen"));
@@ -179,7 +179,7 @@ function createLink(child: Child): Run["send"] {
 }
 
 function silence(): SandboxError {
-  return new SandboxError("unavailable", "the program for names of hosts is silent");
+  return new SandboxError("unavailable", "the program for hostnames is silent");
 }
 
 function canRest(part: object): part is { unref(): void } {

@@ -159,7 +159,7 @@ async function orderDomains(
 ): Promise<void> {
   if (domains.length === 0) return;
   if (router.resolvers.length === 0) {
-    throw new SandboxError("unavailable", "this machine has no name server for names of hosts", {
+    throw new SandboxError("unavailable", "this machine has no name server for hostnames", {
       hint: "name one with --dns",
     });
   }

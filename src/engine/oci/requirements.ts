@@ -88,7 +88,7 @@ function checkPrivilege(fault = "no user namespace"): EngineCheck {
       remedy: "run as root to have them",
     };
   }
-  return { name, outcome: "missing", detail: fault, remedy: "mend that, or run as root" };
+  return { name, outcome: "missing", detail: fault, remedy: "fix that, or run as root" };
 }
 
 /** A check that holds, or the command that fixes it. */
