@@ -62,11 +62,17 @@ export class SandboxError extends Error {
 
 const MAX_CAUSES = 8;
 
-/** The first `code` string found on an error or its causes, such as `ENOENT`. */
+/** The first code of the system found on an error or its causes, such as `ENOENT`; never ours. */
 export function causeCode(error: unknown): string | undefined {
   let current = error;
   for (let depth = 0; depth < MAX_CAUSES && current instanceof Error; depth += 1) {
-    if ("code" in current && typeof current.code === "string") return current.code;
+    if (
+      !(current instanceof SandboxError) &&
+      "code" in current &&
+      typeof current.code === "string"
+    ) {
+      return current.code;
+    }
     current = current.cause;
   }
   return undefined;

@@ -42,8 +42,7 @@ export interface Fault {
 export function toFault(error: unknown): Fault {
   const { word, retryAfterSeconds } =
     error instanceof SandboxError ? error : { word: undefined, retryAfterSeconds: undefined };
-  // An error of ours has a code of its own.
-  if (causeCode(error instanceof SandboxError ? error.cause : error) === "ENOSPC") {
+  if (causeCode(error) === "ENOSPC") {
     return toReply(DISK_FULL_STATUS, "no space left on the disk of the service", { word });
   }
   if (!(error instanceof SandboxError) || error.code === "internal") {

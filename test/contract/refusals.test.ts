@@ -1,7 +1,7 @@
 /** Every refusal says whether it helps to repeat it, and the words of those that programs tell apart. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { diskFullError } from "../../src/common/errors.ts";
+import { SandboxError, diskFullError } from "../../src/common/errors.ts";
 import { toFault } from "../../src/control/reply.ts";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { retryHeaders } from "../../src/wire/retry.ts";
@@ -79,6 +79,14 @@ test("a full disk and a fault of the service are no reason to repeat", () => {
     message: "internal error",
     error_code: "internal_server_error",
   });
+});
+
+test("a full disk stays one under an error of ours", () => {
+  const refused = new SandboxError("resource_exhausted", "no start", {
+    cause: diskFullError("disk"),
+    word: "sandbox_create_refused",
+  });
+  expect(toFault(refused)).toMatchObject({ status: 507, body: { code: 507 } });
 });
 
 test("domain is that of the service, with its port", async () => {

@@ -154,7 +154,7 @@ async function tryRuntime(
     return { choice: { runtime, level }, version, check };
   } catch (error) {
     // No other runtime would find room.
-    if (causeCode(error instanceof SandboxError ? error.cause : error) === "ENOSPC") {
+    if (causeCode(error) === "ENOSPC") {
       throw diskFullError(`disk of ${options.home}`, error);
     }
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;

@@ -200,7 +200,7 @@ async function toEvent(
     const path = joinPath(request.path, name);
     return { ...event, entry: await describeEntry(path, source) };
   } catch (error) {
-    if (causeCode(error) === undefined) throw error;
+    if (!(error instanceof SandboxError) && causeCode(error) === undefined) throw error;
     // The file is gone again: the event stays true, its entry has nothing to show.
     return event;
   }

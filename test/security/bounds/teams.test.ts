@@ -67,6 +67,7 @@ test("E50 a team that takes all it can get leaves the others their shares", asyn
   const refused = await create(world, "red");
   expect(refused.body).toEqual({
     code: 429,
+    error_code: "sandbox_capacity_unavailable",
     message:
       "you have reached the maximum number of concurrent E2B sandboxes (8): your team has 8 of at most 8, paused ones included, the service takes 12, each team is sure of 2. If you need more, raise --max-sandboxes-per-team",
   });
