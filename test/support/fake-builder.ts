@@ -32,6 +32,8 @@ echo 'I: downloading packages with apt...' >&2
 sleep ${seconds}
 mkdir -p "$root"
 cp -al ${layer?.root}/. "$root" 2> /dev/null || cp -a ${layer?.root}/. "$root"
+# What the build writes next must not be written into the layer that all tests share.
+rm -rf "$root/etc" "$root/home" "$root/root" && cp -a ${layer?.root}/etc ${layer?.root}/home ${layer?.root}/root "$root"
 `;
   await writeFile(script ?? "", text);
   await chmod(script ?? "", 0o755);
