@@ -1,7 +1,7 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
 import { readdir, rm, stat, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
@@ -138,11 +138,11 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
   if (await isAlive(home, instance)) return true;
-  // An instance opens its control socket first: without one it has no sandboxes yet.
+  // An instance opens its control socket before it makes the folder of its containers, and closes it
+  // before all else: one with that folder is not starting any more.
   const names = await listFolder(instanceDirectory(home, instance));
-  if (names.includes("door.sock") || (await listContainers(home, instance)).length > 0) {
-    return false;
-  }
+  const folder = basename(containersDirectory(home, instance));
+  if (names.includes("door.sock") || names.includes(folder)) return false;
   const { mtimeMs } = await stat(instanceDirectory(home, instance));
   return Date.now() - mtimeMs < MIN_AGE_MS;
 }

@@ -177,6 +177,18 @@ test("a guardian that was killed is replaced, and the new one does the same", as
   await expectNothing(home.path);
 });
 
+test("a server that ends waits for a guardian that does not, and leaves nothing", async () => {
+  await using home = await openHome();
+  await using session = await startStdio(home.path, ["--pool", "0"]);
+  await createBusy(session);
+  const [guardian = 0] = (await findProcesses(home.path)).guardians;
+  process.kill(guardian, "SIGSTOP");
+  session.program.child.stdin?.end();
+  expect(await session.program.exited()).toBe(0);
+  expect(await findProcesses(home.path)).toEqual(NOTHING);
+  expect(await readdir(join(home.path, "instances"))).toEqual([]);
+});
+
 test("the guardian is gone once the last sandbox is, and comes back with the next one", async () => {
   await using home = await openHome();
   await using session = await startStdio(home.path, ["--pool", "0"]);

@@ -9,6 +9,7 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { mainJob } from "../demo/main-job.ts";
 import { createSteps } from "../demo/steps.ts";
+import { makeBrokenRuntime } from "../support/broken-runtime.ts";
 import { startMcpClient, type TestClient, type ToolReply } from "../support/mcp-client.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
 
@@ -172,6 +173,23 @@ test("gc removes what a killed server left", async () => {
   expect(await person.processes()).not.toEqual([]);
   expect(await runAs(person, ["gc"])).toMatchObject({ code: 0, stderr: "" });
   await expect.poll(async () => person.processes()).toEqual([]);
+  expect(await readdir(join(person.data, "instances"))).toEqual([]);
+});
+
+const isContainer = (line: string) => line.includes("/run/sandbox-mcp/sh -c");
+
+test.for(["ends", "is killed"])("a server that %s in a start leaves no process", async (end) => {
+  await using runtime = await makeBrokenRuntime();
+  await using client = await startClient(["--pool", "0", "--runtime", runtime.path]);
+  await client.call("list_sandboxes", {});
+  await runtime.set("silent");
+  const creating = createSandbox(client).catch(() => undefined);
+  await expect.poll(async () => (await person.processes()).some(isContainer)).toBe(true);
+  if (end === "is killed") process.kill(client.pid, "SIGKILL");
+  await client[Symbol.asyncDispose]();
+  await creating;
+  await expect.poll(async () => person.processes()).toEqual([]);
+  expect(await runAs(person, ["gc"])).toMatchObject({ code: 0, stderr: "" });
   expect(await readdir(join(person.data, "instances"))).toEqual([]);
 });
 

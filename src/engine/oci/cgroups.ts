@@ -74,7 +74,7 @@ export function groupFolders(host: CgroupHost): { unified?: string; freezer?: st
 
 /** The cgroups of the container with this id; what stands in for them where there are none. */
 export function openCgroup(host: CgroupHost, id: string, directory: string): Cgroup {
-  if (!hasCgroups(host)) return openProcessGroup(directory);
+  if (!hasCgroups(host)) return openProcessGroup(id, directory);
   const folderIn = (tree: string) => join(tree, PARENT, id);
   const unified = host.unified === undefined ? undefined : folderIn(host.unified);
   const freezer = legacyFolder(host, "freezer", id);
