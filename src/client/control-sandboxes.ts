@@ -67,10 +67,10 @@ export interface SandboxRoutes {
     query: { readonly start?: number; readonly limit?: number },
     signal: AbortSignal,
   ): Promise<LogsBody>;
-  /** Samples between two times in Unix seconds, oldest first. */
+  /** Samples between two times in Unix seconds, oldest first; `fresh` adds one of this moment. */
   metrics(
     sandboxId: string,
-    range: { readonly start: number; readonly end: number },
+    range: { readonly start: number; readonly end: number; readonly fresh?: "true" },
     signal: AbortSignal,
   ): Promise<readonly MetricBody[]>;
 }

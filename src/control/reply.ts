@@ -227,6 +227,7 @@ export function toMetricBody(sample: Sample): MetricBody {
     memCache: sample.cacheBytes,
     diskUsed: sample.diskBytes,
     diskTotal: sample.diskTotalBytes,
+    ...(sample.outOfMemoryKills !== undefined && { oomKills: sample.outOfMemoryKills }),
   };
 }
 

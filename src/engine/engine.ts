@@ -47,6 +47,11 @@ export interface Usage {
   readonly diskBytes: number;
   /** The whole disk, used or not. */
   readonly diskTotalBytes: number;
+  /**
+   * Processes that the kernel ended for lack of memory, since the start or the last boot; undefined
+   * where the kernel does not count them for this container.
+   */
+  readonly outOfMemoryKills?: number | undefined;
 }
 
 /** Networks as `192.0.2.0/24` or an address alone; IPv4 only, there is no IPv6 in a container. */

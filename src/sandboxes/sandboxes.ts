@@ -133,6 +133,8 @@ export interface TeamSandboxes {
    */
   metrics(sandboxId: string, range: SampleRange): Sample[];
   latestMetric(sandboxId: string): Sample | undefined;
+  /** A sample of this moment, which is not kept; undefined for a sandbox that does not run. */
+  measure(sandboxId: string): Promise<Sample | undefined>;
 }
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
@@ -262,6 +264,7 @@ function toOperations(context: CreateContext, track: Track): TeamSandboxes {
       return context.meter.read(sandboxId, range);
     },
     latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
+    measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
   };
 }
 

@@ -222,6 +222,8 @@ export const metricSchema = z.object({
   memCache: z.number(),
   diskUsed: z.number(),
   diskTotal: z.number(),
+  /** Processes that the kernel ended for lack of memory; absent where it does not count them. */
+  oomKills: z.number().optional(),
 });
 
 export type MetricBody = z.infer<typeof metricSchema>;

@@ -321,7 +321,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     ],
   },
   "GET /sandboxes/{sandboxID}/metrics": {
-    200: on(async () => measured(plainId), `/metrics?start=0&end=${Date.now()}`),
+    200: on(async () => measured(plainId), `/metrics?start=0&end=${Date.now()}&fresh=true`),
   },
   "POST /sandboxes/{sandboxID}/snapshots": {
     201: on(plain, "/snapshots", { name: "made", memory: false }),

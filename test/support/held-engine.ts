@@ -43,10 +43,13 @@ export function createHeldEngine(): HeldEngine {
         const container = await layered.create(spec, signal);
         const pause = container.pause.bind(container);
         const snapshot = container.snapshot.bind(container);
+        const readUsage = container.readUsage.bind(container);
         const end = container[Symbol.asyncDispose].bind(container);
         return Object.assign(container, {
           pause: async () => pass("pause").then(() => pause()),
           snapshot: async (directory: string) => pass("snapshot").then(() => snapshot(directory)),
+          // As an engine with cgroups counts.
+          readUsage: async () => ({ ...(await readUsage()), outOfMemoryKills: 0 }),
           [Symbol.asyncDispose]: async () => pass("end").then(() => end()),
         });
       },

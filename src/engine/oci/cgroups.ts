@@ -103,7 +103,8 @@ export function openCgroup(host: CgroupHost, id: string, directory: string): Cgr
     countOutOfMemory: async () => {
       const events = readKernelFile(join(memory ?? "", "memory.events"));
       const control = readKernelFile(join(memory ?? "", "memory.oom_control"));
-      return Number(/^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1] ?? 0);
+      const count = /^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1];
+      return count === undefined ? undefined : Number(count);
     },
     readUsage: async () => readUsage(host, { id, unified }),
     remove: async () => {

@@ -95,6 +95,7 @@ async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
   const disk = statfsSync(join(directory, DISK_NAMES.mount));
   return {
     ...(await cgroup.readUsage()),
+    outOfMemoryKills: await cgroup.countOutOfMemory(),
     diskBytes: (disk.blocks - disk.bavail) * disk.bsize,
     diskTotalBytes: disk.blocks * disk.bsize,
   };
@@ -133,7 +134,7 @@ function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) =>
     // A process that is just ending is still there when the kernel tells that its cgroup is empty.
     const isThere = readStartTicks(record.pid) === record.startTicks;
     if (isThere && (await cgroup.isPopulated())) return;
-    const reason = (await cgroup.countOutOfMemory()) > 0 ? "out of memory" : ENDED;
+    const reason = ((await cgroup.countOutOfMemory()) ?? 0) > 0 ? "out of memory" : ENDED;
     // It may have been halted or removed meanwhile: then this is no end that others must learn.
     if (isOver) return;
     stop();

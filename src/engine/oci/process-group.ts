@@ -30,8 +30,8 @@ export interface Cgroup {
   kill(): Promise<void>;
   /** The limit that the kernel holds, in bytes; undefined when there is none. */
   readMemoryLimit(): Promise<number | undefined>;
-  /** How often the kernel ended a process here for want of memory. */
-  countOutOfMemory(): Promise<number>;
+  /** Processes that the kernel ended here for lack of memory; undefined where it does not count. */
+  countOutOfMemory(): Promise<number | undefined>;
   /** Processor time in milliseconds and memory in bytes. */
   readUsage(): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">>;
   /** Removes the folders; the parent too when it is empty. Idempotent. */
@@ -68,7 +68,7 @@ export function openProcessGroup(id: string, directory: string): Cgroup {
       await waitUntil(async () => (await first()) !== pid, "processes did not end");
     },
     readMemoryLimit: async () => undefined,
-    countOutOfMemory: async () => 0,
+    countOutOfMemory: async () => undefined,
     readUsage: async () => readUsage(await first()),
   };
 }

@@ -1,0 +1,22 @@
+/** What the kernel's counter says about an end by SIGKILL, at the start, before and after the end. */
+
+import { expect, test } from "vitest";
+import { compare } from "../../../src/mcp/memory-end.ts";
+
+test.for([
+  { start: undefined, before: undefined, after: undefined, verdict: "unknown" },
+  { start: 0, before: 0, after: undefined, verdict: "unknown" },
+  { start: 0, before: 0, after: 0, verdict: "other cause" },
+  { start: undefined, before: undefined, after: 0, verdict: "other cause" },
+  { start: 0, before: 0, after: 1, verdict: "out of memory" },
+  { start: undefined, before: 2, after: 3, verdict: "out of memory" },
+  // A boot between two samples begins to count anew.
+  { start: 4, before: 4, after: 1, verdict: "out of memory" },
+  { start: 3, before: 3, after: 3, verdict: "other cause" },
+  // A kill during its life, but earlier than its end: a child of it, or another process.
+  { start: 1, before: 3, after: 3, verdict: "unknown" },
+  { start: undefined, before: 1, after: 1, verdict: "unknown" },
+  { start: undefined, before: undefined, after: 1, verdict: "unknown" },
+])("$start, $before, $after: $verdict", ({ verdict, ...kills }) => {
+  expect(compare(kills)).toBe(verdict);
+});
