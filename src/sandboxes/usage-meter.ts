@@ -122,27 +122,16 @@ export function startUsageMeter(options: {
       // It may have ended meanwhile; nothing may be remembered of it then.
       if (entries.get(sandboxId) !== entry) return undefined;
       const history = histories.get(sandboxId) ?? { recent: [], old: [], cpuMs: usage.cpuMs };
-      return { history, cpuMs: usage.cpuMs, sample: toSample(history, usage, limits) };
+      return {
+        history,
+        cpuMs: usage.cpuMs,
+        sample: toSample(history, usage, { limits, atMs: clock.now() }),
+      };
     } catch (error) {
       // A sandbox that is just ending has nothing to measure.
       log.debug({ op: "sandbox.measure", sandboxId, err: error }, "sandbox was not measured");
       return undefined;
     }
-  }
-
-  function toSample(history: History, usage: Usage, limits: Limits): Sample {
-    const atMs = clock.now();
-    return {
-      atMs,
-      cpuCount: limits.cpus,
-      cpuUsedPercent: percentOf(history, { cpuMs: usage.cpuMs, atMs, cpus: limits.cpus }),
-      memoryBytes: usage.memoryBytes,
-      memoryTotalBytes: limits.memoryMb * BYTES_PER_MB,
-      cacheBytes: usage.cacheBytes,
-      diskBytes: usage.diskBytes,
-      diskTotalBytes: usage.diskTotalBytes,
-      outOfMemoryKills: usage.outOfMemoryKills,
-    };
   }
 
   async function keep(entry: MeteredEntry): Promise<void> {
@@ -179,6 +168,24 @@ async function sleep(clock: Clock, signal: AbortSignal): Promise<void> {
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+}
+
+function toSample(
+  history: History,
+  usage: Usage,
+  { limits, atMs }: { readonly limits: Limits; readonly atMs: number },
+): Sample {
+  return {
+    atMs,
+    cpuCount: limits.cpus,
+    cpuUsedPercent: percentOf(history, { cpuMs: usage.cpuMs, atMs, cpus: limits.cpus }),
+    memoryBytes: usage.memoryBytes,
+    memoryTotalBytes: limits.memoryMb * BYTES_PER_MB,
+    cacheBytes: usage.cacheBytes,
+    diskBytes: usage.diskBytes,
+    diskTotalBytes: usage.diskTotalBytes,
+    outOfMemoryKills: usage.outOfMemoryKills,
+  };
 }
 
 function percentOf(
