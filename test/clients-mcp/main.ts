@@ -1,7 +1,8 @@
 /**
- * Foreign MCP clients do the main job on stdio and Streamable HTTP, and the SDKs of three providers
- * convert the schemas of all tools: `node test/clients-mcp/main.ts [NAME...]`. A name is the
- * beginning of a client's, or `schemas`; without names, all.
+ * Foreign MCP clients do the main job on stdio and Streamable HTTP, the SDKs of three providers
+ * convert the schemas of all tools, and an agent uses the package indexes from a sandbox:
+ * `node test/clients-mcp/main.ts [NAME...]`. A name is the beginning of a client's, of `schemas` or
+ * of `package index`; without names, all.
  */
 
 import { createSteps } from "../demo/steps.ts";
@@ -11,6 +12,7 @@ import { openPackageFolder } from "../support/registry-packages.ts";
 import { startServe } from "../support/serve.ts";
 import { obtainClients, obtainNode } from "./clients.ts";
 import { startForeignClient, type Target } from "./foreign-client.ts";
+import { playIndexTasks } from "./package-index.ts";
 import { convertSchemas } from "./schemas.ts";
 import { playStory } from "./story.ts";
 
@@ -41,7 +43,10 @@ const targets: readonly Target[] = [
 if (isWanted("schemas")) {
   await convertSchemas(await obtainNode(folder.path, "convert.mjs"), { steps, target: http });
 }
-const kinds = names.length === 1 && isWanted("schemas") ? [] : await obtainClients(folder.path);
+if (isWanted("package index")) await playIndexTasks(home.path, steps);
+const isOther = (name: string) => !"schemas".startsWith(name) && !"package index".startsWith(name);
+const isForClients = names.length === 0 || names.some(isOther);
+const kinds = isForClients ? await obtainClients(folder.path) : [];
 for (const kind of kinds.filter(({ name }) => isWanted(name))) {
   for (const target of targets) {
     const label = `${kind.name}, ${target.transport}`;

@@ -1,7 +1,7 @@
 /** What the kernel's counter says about an end by SIGKILL, at the start, before and after the end. */
 
 import { expect, test } from "vitest";
-import { compare } from "../../../src/mcp/memory-end.ts";
+import { compare, grewMeanwhile } from "../../../src/mcp/memory-end.ts";
 
 test.for([
   { start: undefined, before: undefined, after: undefined, verdict: "unknown" },
@@ -19,4 +19,16 @@ test.for([
   { start: undefined, before: undefined, after: 1, verdict: "unknown" },
 ])("$start, $before, $after: $verdict", ({ verdict, ...kills }) => {
   expect(compare(kills)).toBe(verdict);
+});
+
+test.for([
+  { start: undefined, after: 1, hasGrown: false },
+  { start: 0, after: undefined, hasGrown: false },
+  { start: 0, after: 0, hasGrown: false },
+  { start: 2, after: 2, hasGrown: false },
+  { start: 0, after: 1, hasGrown: true },
+  { start: 2, after: 1, hasGrown: true },
+  { start: 2, after: 0, hasGrown: false },
+])("$start at the start, $after at the end: grew $hasGrown", ({ start, after, hasGrown }) => {
+  expect(grewMeanwhile({ start, before: start, after })).toBe(hasGrown);
 });
