@@ -85,6 +85,7 @@ async function look(
     end: Math.ceil(endedAtMs / MS_PER_SECOND) + RANGE_MARGIN_SECONDS,
     fresh: "true",
   } as const;
+  const askedAtMs = clock.now();
   const [samples, detail] = await Promise.all([
     service.control
       .metrics(process.sandboxId, range, AbortSignal.timeout(LOOK_TIMEOUT_MS))
@@ -95,19 +96,23 @@ async function look(
       // The end is told all the same.
       .catch((): SandboxDetailBody | undefined => undefined),
   ]);
-  const times = { startedAtMs: process.startedAtMs, endedAtMs, nowMs: clock.now() };
+  const times = { startedAtMs: process.startedAtMs, endedAtMs, askedAtMs, toldAtMs: clock.now() };
   return { kills: readKills(samples, detail, times), memoryMb: detail?.memoryMB };
 }
 
 function readKills(
   samples: readonly MetricBody[],
   detail: SandboxDetailBody | undefined,
-  times: { readonly startedAtMs: number; readonly endedAtMs: number; readonly nowMs: number },
+  times: {
+    readonly startedAtMs: number;
+    readonly endedAtMs: number;
+    readonly askedAtMs: number;
+    readonly toldAtMs: number;
+  },
 ): Kills {
   const newest = samples.at(-1);
   if (newest === undefined) return { start: undefined, before: undefined, after: undefined };
-  // The service may have another clock than this server: times count from the newest sample.
-  const toServiceMs = Date.parse(newest.timestamp) - times.nowMs;
+  const toServiceMs = clockOffset(Date.parse(newest.timestamp), times);
   const startMs = times.startedAtMs + toServiceMs;
   const endMs = times.endedAtMs + toServiceMs;
   const isYoung = detail !== undefined && startMs - Date.parse(detail.startedAt) < YOUNG_MS;
@@ -121,4 +126,13 @@ function readKills(
     before: countAt(Math.max(startMs, endMs - NOTICE_MS)),
     after: after.oomKills,
   };
+}
+
+/** The clock of the service against ours, by a sample that was taken between asking and the reply. */
+function clockOffset(
+  takenAtMs: number,
+  { askedAtMs, toldAtMs }: { readonly askedAtMs: number; readonly toldAtMs: number },
+): number {
+  if (takenAtMs < askedAtMs) return takenAtMs - askedAtMs;
+  return Math.max(takenAtMs - toldAtMs, 0);
 }
