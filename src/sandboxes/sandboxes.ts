@@ -51,6 +51,7 @@ import { createTemplates, registerBuiltIns, type Templates } from "./templates.t
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
 import { startUsageMeter, type Sample, type SampleRange } from "./usage-meter.ts";
+import { openVolume, type VolumeFiles } from "./volume-files.ts";
 import {
   createVolume,
   finishVolumes,
@@ -153,6 +154,7 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   wake(request: WakeRequest): Promise<Endpoint>;
   /** Those that traffic may wake. */
   wakeable(): WakeableSandbox[];
+  openVolume(volumeId: string, token: string): VolumeFiles;
 }
 
 /**
@@ -165,8 +167,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const layersDirectory = join(home, "layers");
   const volumesDirectory = join(home, "volumes");
   const directory = containersDirectory(home, owner);
-  const folders = [volumesDirectory, layersDirectory, directory];
-  for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const folder of [volumesDirectory, layersDirectory, directory])
+    await mkdir(folder, { recursive: true, mode: 0o700 });
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
   /** It never rejects; closing waits for an attempt under way. */
@@ -218,6 +220,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     endpoints: () => endpoints(context),
     wake: (request) => track(wakeSandbox(context, request)),
     wakeable: () => wakeableSandboxes(context),
+    openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
