@@ -85,6 +85,8 @@ export interface ContainerSpec {
   readonly binds?: readonly Bind[];
   readonly limits: ContainerLimits;
   readonly hostname: string;
+  /** A UUID that programs read as the boot id of the kernel; undefined shows the machine's. */
+  readonly bootId?: string;
   readonly egress: Egress;
 }
 

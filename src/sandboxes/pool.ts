@@ -179,5 +179,5 @@ const PLAIN_OPTIONS = {
 
 /** All of a container's specification but its name. */
 function kindOf(spec: ContainerSpec): string {
-  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "" });
+  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "", bootId: "" });
 }

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 
-type PerlProgram = "copier" | "find-data" | "launcher" | "user-namespace";
+type PerlProgram = "boot-id" | "copier" | "find-data" | "launcher" | "user-namespace";
 
 /** The command of a program; each lies in the directory beside its table of system calls. */
 export function perlCommand(
