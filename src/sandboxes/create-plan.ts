@@ -44,6 +44,7 @@ export function toStartingRecord(
     timeoutSeconds: options.timeoutSeconds,
     keepsMemory: options.keepsMemory,
     hasMemory: true,
+    isDaemonUnresponsive: false,
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,

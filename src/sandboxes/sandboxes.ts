@@ -172,11 +172,10 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
   /** It never rejects; closing waits for an attempt under way. */
-  const retry = (subject: string, work: () => Promise<void>) =>
-    void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
+  const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
 
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, retry, layersDirectory, team: DEFAULT_TEAM };
+  const templateOptions = { ...options, ...cleanUps, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
   const context: CreateContext = {
     ...options,
@@ -192,7 +191,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     rescheduleExpiry: () => expiry.note(),
     pool: { take: (input) => pool.take(input) },
-    retry,
+    ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
     lastUse: { atMs: 0 },
     activeCreates: new Map(),
