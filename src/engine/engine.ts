@@ -107,6 +107,11 @@ export interface Container extends AsyncDisposable {
    */
   readonly network: "routed" | "loopback" | "host";
   /**
+   * Whether rules of addresses, and the way out, hold when the process that set them is gone. Else
+   * nothing is reached from then on, until another process sets them anew.
+   */
+  readonly hasLastingEgress: boolean;
+  /**
    * Replaces the rules of egress in one moment, for connections that exist too. A halted container
    * takes its rules when it boots.
    * @throws SandboxError invalid_argument for what is no IPv4 network or name, unavailable for

@@ -50,6 +50,7 @@ export function openContainer(parts: ContainerParts): Container {
       return record.level;
     },
     network: outside === undefined ? "loopback" : "routed",
+    hasLastingEgress: outside === undefined || routers.outlivesProcess,
     setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),
     dialPublic: async (signal) => dialPublicSocket(directory, signal),
