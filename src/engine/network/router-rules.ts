@@ -26,12 +26,16 @@ const MAX_CONNECTIONS = 4_096;
 export const SANDBOX_LINK = "eth0";
 /** Addresses by number in a router; a machine has fewer ranges of ids. */
 export const MAX_SENDERS = 30_000;
-/** What slirp4netns is given: the smallest network that it takes, of which it is the second address. */
+/**
+ * What slirp4netns is given: the smallest network that it takes, of which it is the second address.
+ * Each packet costs it a look at all of its connections, hence large ones; of larger ones its window
+ * of 128 KiB holds too few, so that both ends wait for each other.
+ */
 export const USER_UPLINK = {
   link: "wan",
   network: "198.19.0.0/25",
   gateway: "198.19.0.2",
-  mtu: 1_500,
+  mtu: 16_384,
 } as const;
 const USER_ADDRESS = 100;
 
@@ -181,9 +185,10 @@ export function gatewayLinks({ resolvers }: Pick<Uplink, "resolvers">): string {
 
 /** The way out of a router that slirp4netns made: its address comes 100 after the network's. */
 export function userUplinkLinks(): string {
-  const { network, gateway } = USER_UPLINK;
+  const { link, network, gateway, mtu } = USER_UPLINK;
   const [base = "", length = ""] = network.split("/");
-  return wanLinks(`${addressAt(base, USER_ADDRESS)}/${length}`, gateway);
+  const own = addressAt(base, USER_ADDRESS);
+  return `link set dev ${link} mtu ${mtu}\n` + wanLinks(`${own}/${length}`, gateway);
 }
 
 function wanLinks(own: string, gateway: string): string {
@@ -259,11 +264,15 @@ function sender(slot: number): string {
   return `"${linkName(slot)}" . ${sandboxAddress(slot)} : jump to${slot}`;
 }
 
-/** Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace. */
-export function senderLinks(slot: number, network: string): string {
+/**
+ * Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace; packets
+ * are as large as those of Ethernet where no size is given.
+ */
+export function senderLinks(slot: number, network: string, mtu?: number): string {
   const name = linkName(slot);
+  const size = mtu === undefined ? "" : ` mtu ${mtu}`;
   return lines([
-    `link add name ${name} type veth peer name ${SANDBOX_LINK} netns ${network}`,
+    `link add name ${name}${size} type veth peer name ${SANDBOX_LINK}${size} netns ${network}`,
     `link set dev ${name} addrgenmode none`,
     `link set dev ${name} up`,
     `route add ${sandboxAddress(slot)}/32 dev ${name}`,

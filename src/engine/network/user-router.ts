@@ -35,6 +35,7 @@ import {
   senderLinks,
   senderRemoval,
   senderRules,
+  USER_UPLINK,
 } from "./router-rules.ts";
 import { requireResolver, type EgressTarget, type HostNetwork, type Routers } from "./router.ts";
 import { createTurns, type Turns } from "./turns.ts";
@@ -101,7 +102,7 @@ async function connect(
     if (rules.domains.length === 0) await router.program.order(address, undefined);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
     const network = `/proc/${pid}/ns/net`;
-    await makeLink(router.path, senderLinks(slot, network), network);
+    await makeLink(router.path, senderLinks(slot, network, USER_UPLINK.mtu), network);
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
 }

@@ -50,6 +50,15 @@ export function describeOrdinary(ground: () => Field): void {
       expect(limits).toMatch(/^Max address space +2147483648 +2147483648 /m);
     });
 
+    test("neither the program nor the machine answers by an address of the link", async () => {
+      const attempts = ["198.19.0.2", "198.19.0.3", "198.19.0.100"].flatMap((host): Attempt[] => [
+        ...[22, 53, 69, LAB.port].map((port): Attempt => ["tcp", host, port]),
+        ...[53, 67, 69, LAB.port].map((port): Attempt => ["udp", host, port]),
+        ["icmp", host, 0],
+      ]);
+      expect(answered(await attack(ground().sandbox, attempts))).toEqual([]);
+    });
+
     test("rules of addresses and names hold, and change on a running sandbox", async () => {
       await using narrow = await ground().createFor([`${LAB.publicHost}/32`]);
       expect(await fetchFrom(narrow, OPEN)).toContain("far");
