@@ -15,7 +15,7 @@ import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
 import type { HostNetwork } from "./router.ts";
 import { uplinkRules } from "./uplink.ts";
-import { tryUserUplink } from "./user-router.ts";
+import { tryUserRouter } from "./user-router.ts";
 import { UPLINK_PROGRAM } from "./user-uplink.ts";
 
 const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
@@ -58,16 +58,16 @@ export async function findEgress(
   const lack = isRootless() ? await findLack(options) : undefined;
   if (lack !== undefined) return none(`sandboxes have loopback alone: ${lack.detail}`, lack.remedy);
   try {
-    await tryRules();
-    if (isRootless()) await tryUserUplink(perlDirectory);
     const link = await defaultLink(options.namespace);
     if (link === undefined) return none("sandboxes have loopback alone: no default route");
-    return describe(link, {
+    const outside = {
       path: options.namespace,
       program: options.program,
       perlDirectory,
       resolvers: options.resolvers ?? (await readResolvers()),
-    });
+    };
+    await Promise.all([tryRules(), isRootless() ? tryUserRouter(outside) : undefined]);
+    return describe(link, outside);
   } catch (error) {
     const detail = quoteUntrusted(errorText(error));
     return none(`sandboxes have loopback alone: ${detail}`, "see docs/security.md, Network");

@@ -172,12 +172,10 @@ async function openRouter(owner: string, outside: HostNetwork): Promise<Router> 
   };
 }
 
-/** Makes a way out and takes it away again. */
-export async function tryUserUplink(perlDirectory: string): Promise<void> {
-  await using namespace = await openNamespace();
-  const network = pathOf(namespace);
-  const uplink = await openUserUplink({ network, owner: "trial", perlDirectory });
-  await uplink[Symbol.asyncDispose]();
+/** Makes a router and takes it away again. */
+export async function tryUserRouter(outside: HostNetwork): Promise<void> {
+  const router = await openRouter("trial", outside);
+  await router[Symbol.asyncDispose]();
 }
 
 /** The file of a namespace, as other programs of ours see it. */

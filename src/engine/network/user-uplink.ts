@@ -26,7 +26,7 @@ const MAX_OPEN_FILES = 4_096;
 const MAX_ADDRESS_SPACE = 2 * 1024 * 1024 * 1024;
 /** By the kernel's numbers. */
 const RLIMIT = { openFiles: "7", addressSpace: "9", core: "4" } as const;
-const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MS = 30_000;
 const RESTART_MS = { first: 100, longest: 5_000 } as const;
 const MAX_COMPLAINT_BYTES = 2_048;
 

@@ -8,6 +8,7 @@ import {
   ALL,
   answered,
   attack,
+  disarm,
   FAILED,
   fetchFrom,
   inside,
@@ -107,5 +108,30 @@ export function describeOrdinary(ground: () => Field): void {
       expect(await fetchFrom(found, OTHER)).toMatch(FAILED);
       expect(await uplinkPrograms(serve.home)).toHaveLength(1);
     });
+  });
+}
+
+/** One look at what is never reached, then at the same without the rules of the router. */
+export function describeShortAttacks(ground: () => Field): void {
+  const hosts = [LAB.machine, LAB.bridge].flatMap((host) =>
+    [...LAB.greetings, LAB.port].map((port): Attempt => ["tcp", host, port]),
+  );
+  const others = LAB.unreachable.map((host): Attempt => ["tcp", host, LAB.port]);
+
+  test("no listener of the machine, private address or metadata service answers", async () => {
+    await using greedy = await ground().create({
+      network: { allowOut: [ALL, ...LAB.unreachable, LAB.machine] },
+    });
+    const before = await ground().lab.strayed();
+    for (const target of [ground().sandbox, greedy]) {
+      expect(answered(await attack(target, [...hosts, ...others]))).toEqual([]);
+    }
+    expect(await ground().lab.strayed()).toBe(before);
+  });
+
+  test("without the defence each of them answers", async () => {
+    await disarm(ground());
+    const all = [...hosts, ...others];
+    expect(answered(await attack(ground().sandbox, all))).toEqual(all.map((at) => at.join(" ")));
   });
 }
