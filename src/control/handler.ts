@@ -65,7 +65,8 @@ export function createControl(options: ControlOptions): ControlHandler {
   return async (request, response) => {
     const beganMs = performance.now();
     if (isVolumeContent(request)) {
-      const status = await content(request, response);
+      const { status, team } = await content(request, response);
+      if (team !== undefined) holdUnread(response, team, inFlight);
       const durationMs = performance.now() - beganMs;
       const { method = "GET" } = request;
       options.metrics?.record({ method, path: "/volumecontent/*", status, durationMs });

@@ -4,7 +4,7 @@ import { toJsonSchema, z } from "../common/schema.ts";
 import { API_KEY_HEADER, ENVD_VERSION } from "../wire/headers.ts";
 import { errorBodySchema } from "../wire/status.ts";
 import type { Route } from "./route.ts";
-import type { ContentRoute } from "./volume-content.ts";
+import type { ContentRoute } from "./volume-content-routes.ts";
 
 /** Of refusals without `error_code`. */
 const faultSchema = errorBodySchema.omit({ error_code: true });

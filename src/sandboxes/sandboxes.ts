@@ -171,9 +171,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     await mkdir(folder, { recursive: true, mode: 0o700 });
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
-  /** It never rejects; closing waits for an attempt under way. */
   const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
-
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
   const templateOptions = { ...options, ...cleanUps, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);

@@ -85,7 +85,7 @@ export function openVolume(
 }
 
 /** The files below a folder; drafts of uploads lie beside it. */
-export function createVolumeFiles(root: string, team: string): VolumeFiles {
+function createVolumeFiles(root: string, team: string): VolumeFiles {
   return {
     team,
     stat: (path) => at({ root, path, followsLast: false }, toEntry),

@@ -93,9 +93,8 @@ export const sandboxSchema = z.object({
   envdAccessToken: z.string().nullish(),
   trafficAccessToken: z.string().nullish(),
   domain: z.string().nullish(),
-  /** Ours alone: how strongly it is separated from its host. */
+  /** Ours alone: how strongly it is separated from its host, and its network as in the detail. */
   isolation: z.string().optional(),
-  /** Ours alone: as in the detail, so that a client need not fetch that. */
   allowInternetAccess: z.boolean().nullish(),
 });
 
@@ -142,10 +141,8 @@ export const connectRequestSchema = z.object({
   memory: z.boolean().optional(),
 });
 /** Body of `POST /sandboxes/{sandboxID}/resume`. */
-export const resumeRequestSchema = z.object({
-  timeout: seconds.optional(),
+export const resumeRequestSchema = connectRequestSchema.extend({
   autoPause: z.boolean().optional(),
-  memory: z.boolean().optional(),
 });
 /** Body of `POST /sandboxes/{sandboxID}/refreshes`. */
 export const refreshRequestSchema = z.object({ duration: z.int().min(0).max(3600).optional() });

@@ -8,7 +8,7 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { createOpenApi, documentedStatuses, nameOf } from "../../src/control/openapi.ts";
 import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
-import { CONTENT_ROUTES } from "../../src/control/volume-content.ts";
+import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
 import { BUILDING } from "../support/building-template.ts";

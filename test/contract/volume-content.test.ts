@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CONTENT_ROUTES } from "../../src/control/volume-content.ts";
+import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 import { volumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { volumeEntrySchema } from "../../src/wire/volume-content.ts";
 import { startTestService, type TestService } from "../support/service.ts";
@@ -193,7 +193,7 @@ test.for([{ uid: "65536" }, { gid: "-1" }, { mode: "4096" }, { mode: "" }, { for
 );
 
 test("a pipe is never waited for, and times of any age are told", async () => {
-  execFileSync("mkfifo", [join(root, "pipe")]);
+  execFileSync("sh", ["-c", `mkfifo "$1"`, "sh", join(root, "pipe")]);
   await writeFile(join(root, "old"), "");
   await utimes(join(root, "old"), -4e9, 9e11).catch(() => undefined);
   for (const name of ["file"]) {

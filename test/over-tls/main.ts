@@ -1,7 +1,7 @@
 /**
  * Plays suites of the public clients against a service that speaks TLS, to clients that know a key
- * and a domain only: `node test/over-tls/main.ts [FILE...]`. With files, by the releases of the
- * lock file. Without, all that can be, by the oldest supported releases, those of the lock file and
+ * and a domain only: `node test/over-tls/main.ts [--all] [FILE...]`. With files, by the releases of
+ * the lock file. Without, or with `--all`, by the oldest supported releases, those of the lock file and
  * the newest of the registries; then every client must be there, and its figures are printed.
  */
 
@@ -71,9 +71,10 @@ async function printFigures(path: string): Promise<number> {
   return rest;
 }
 
-const named = process.argv.slice(2);
-const isWhole = named.length === 0;
-const names = isWhole ? SUITES : named;
+const words = process.argv.slice(2);
+const named = words.filter((word) => word !== "--all");
+const isWhole = named.length === 0 || words.includes("--all");
+const names = named.length === 0 ? SUITES : named;
 const files = names.map((name) => `test/e2e/sdk/${name}.test.ts`);
 const level = ["--root", ROOT, "--config", "test/vitest.config.ts", "--project", "e2e"];
 

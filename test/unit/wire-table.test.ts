@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { documentedStatuses } from "../../src/control/openapi.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
-import { CONTENT_ROUTES } from "../../src/control/volume-content.ts";
+import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const text = await readFile(join(ROOT, "docs/wire.md"), "utf8");

@@ -33,7 +33,8 @@ export const listTemplates = defineTool({
   annotations: READ_ONLY,
   async handler(_input, { service, signal, suggest }) {
     const listing = service.control.templates(signal);
-    const missing = "The sandbox service cannot list templates.";
+    const missing =
+      "The sandbox service cannot list templates. Use base, or a name that you were given.";
     const all = await onOptionalRoute(listing, missing, () => Promise.resolve());
     const omitted = all.length - MAX_SHOWN;
     const hint = suggest("get_template", "; get_template finds one by its name");
