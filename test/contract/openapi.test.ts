@@ -245,6 +245,10 @@ const ROWS: Readonly<Record<string, Rows>> = {
         return { path: `${path}&limit=100&nextToken=${await secondPage(path)}` };
       }),
       call("/v2/sandboxes?metadata=purpose%3Dall"),
+      made(async () => {
+        await silenced();
+        return { path: "/v2/sandboxes?state=paused" };
+      }),
     ],
     400: call("/v2/sandboxes?limit=0"),
   },
