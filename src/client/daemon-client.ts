@@ -1,11 +1,13 @@
 /** A client of one daemon over connections that its host dials itself, as the service does. */
 
 import type { Socket } from "node:net";
-import { Pool } from "undici";
+import type { Readable } from "node:stream";
+import { Pool, request } from "undici";
 import { createSystemClock } from "../common/clock.ts";
 import { toSandboxError } from "../common/errors.ts";
-import type { AccessSource } from "./access.ts";
+import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
+import { readAll, replyError } from "./http.ts";
 
 export interface DaemonClientOptions {
   readonly sandboxId: string;
@@ -16,10 +18,17 @@ export interface DaemonClientOptions {
 }
 
 /** What a host asks of a daemon as its clients do; disposal cuts every connection. */
-export interface DaemonClient extends Pick<Sandbox, "process" | "files">, AsyncDisposable {}
+export interface DaemonClient extends Pick<Sandbox, "process">, AsyncDisposable {
+  /**
+   * Writes a file of any size as it is read.
+   * @throws SandboxError with the daemon's code.
+   */
+  sendFile(path: string, content: Readable, options: Required<CallOptions>): Promise<void>;
+}
 
 /** A few streams and a call beside them. */
 const MAX_CONNECTIONS = 16;
+const MAX_REPLY_BYTES = 1024 * 1024;
 const ORIGIN = "http://localhost";
 
 /** Connections are dialled at the first call. */
@@ -39,10 +48,24 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     refresh: async () => false,
   };
   const connection = { dispatcher: pool, clock: createSystemClock() };
-  const { process, files } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
+  const { process } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
   return {
     process,
-    files,
+    async sendFile(path, content, { user, signal }) {
+      const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
+      const reply = await request(`${ORIGIN}/files?${query.toString()}`, {
+        dispatcher: pool,
+        method: "POST",
+        headers: { ...accessHeaders(source), "content-type": "application/octet-stream" },
+        body: content,
+        signal,
+        bodyTimeout: 0,
+        headersTimeout: 0,
+      });
+      const { statusCode: status, headers } = reply;
+      const body = await readAll(reply.body, MAX_REPLY_BYTES, "send file");
+      if (status >= 300) throw replyError("send file", { status, headers, body });
+    },
     async [Symbol.asyncDispose]() {
       end.abort();
       await pool.destroy();

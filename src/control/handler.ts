@@ -23,6 +23,7 @@ import { toFault } from "./reply.ts";
 import { readWaitMs, type RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 import type { ServiceMetrics } from "./service-metrics.ts";
+import { originOf, takeUpload, UPLOAD_PATH, uploadToken } from "./uploads.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -33,7 +34,7 @@ const INTERNAL_STATUS = 500;
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
 export interface ControlOptions {
-  readonly sandboxes: Pick<Sandboxes, "of">;
+  readonly sandboxes: Pick<Sandboxes, "of" | "uploads">;
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly domain: string | null;
@@ -112,6 +113,10 @@ interface Call {
 async function answer({ request, signal, held }: Call, options: ControlOptions): Promise<Answer> {
   const { method = "GET", url = "/" } = request;
   const { path: rawPath, query } = splitTarget(url);
+  const token = uploadToken(method, rawPath);
+  if (token !== undefined) {
+    return { path: UPLOAD_PATH, ...(await takeUpload(options.sandboxes.uploads, request, token)) };
+  }
   const match = matchRoute(ROUTES, method, rawPath);
   let facts: Omit<Answer, "reply"> =
     match instanceof SandboxError
@@ -141,7 +146,8 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     const { domain, log } = options;
     const context = { sandboxes: options.sandboxes.of(team), domain, log };
     const { path } = match.route;
-    const full = { ...parsed, raw: body, path, headers: request.headers, signal, waitMs };
+    const origin = originOf(request);
+    const full = { ...parsed, raw: body, path, origin, headers: request.headers, signal, waitMs };
     return { ...facts, reply: await match.route.handle(full, context) };
   } catch (error) {
     const { status, body, retryAfterSeconds } = toFault(error);

@@ -14,6 +14,8 @@ import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { findOrphans } from "./layer-folders.ts";
+import { forgetOldSteps } from "./template-builds/cache.ts";
+import { failUnfinished } from "./template-builds/template-builds.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
@@ -177,6 +179,7 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
 async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { store, home, onFailure } = options;
   forgetForkBuilds(store, Date.now());
+  forgetOldSteps(store, Date.now());
   const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
@@ -206,6 +209,7 @@ async function removeLostVolumes({ store, home, onFailure }: ReclaimOptions): Pr
  */
 export function forgetUnfinished(store: Store, instance: string): void {
   for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
+  failUnfinished(store, instance, Date.now());
   forgetOwnForkBuilds(store, instance);
 }
 

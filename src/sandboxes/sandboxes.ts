@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
-import { createGate, createTrack, type Track } from "../common/concurrency.ts";
+import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
@@ -13,7 +13,8 @@ import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
-import type { SandboxEntry, Services, Folders, History, Registry } from "./context.ts";
+import { closeEntries } from "./close-entries.ts";
+import type { SandboxEntry, Services } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
@@ -34,7 +35,7 @@ import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { startPool, type PoolShare } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
-import { findEntry, requireEntry, endEntry } from "./registry.ts";
+import { findEntry, requireEntry } from "./registry.ts";
 import {
   connectSandbox,
   resumeSandbox,
@@ -47,6 +48,14 @@ import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
 import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
+import { createBuildRunner } from "./template-builds/build-runner.ts";
+import type { BuildRules } from "./template-builds/step-sandbox.ts";
+import {
+  createTemplateBuilds,
+  type BuildsContext,
+  type TemplateBuilds,
+} from "./template-builds/template-builds.ts";
+import { openUploads, type Uploads } from "./template-builds/uploads.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
@@ -67,9 +76,6 @@ import {
   type WakeRequest,
   type WakeableSandbox,
 } from "./wake.ts";
-
-/** Sandboxes ended at once when the registry closes; each is a few processes and mounts. */
-const ENDS_AT_ONCE = 8;
 
 export interface SandboxesOptions {
   readonly engine: Engine;
@@ -94,6 +100,8 @@ export interface SandboxesOptions {
   /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
   readonly trust?: Trust | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** What sandboxes of template builds may reach; all that others may, by default. */
+  readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
   readonly builtIns: readonly BuiltInTemplate[];
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
@@ -102,9 +110,12 @@ export interface SandboxesOptions {
   readonly onExit: "kill" | "leave";
 }
 
+type RegistryContext = CreateContext & BuildsContext;
+
 /** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
 export interface TeamSandboxes {
   readonly templates: Templates;
+  readonly builds: TemplateBuilds;
   create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
   /** @throws SandboxError not_found. */
   get(sandboxId: string): Sandbox;
@@ -139,6 +150,7 @@ export interface TeamSandboxes {
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
+  readonly uploads: Uploads;
   of(team: string): TeamSandboxes;
   /** Of all teams. */
   count(): SandboxCount;
@@ -174,14 +186,22 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
 
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
+  const secrets = await openSecrets(home, store);
+  const uploads = await openUploads({
+    directory: join(home, "uploads"),
+    key: secrets.uploadKey,
+    now: () => clock.now(),
+  });
   const templateOptions = { ...options, retry, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
-  const context: CreateContext = {
+  const context: RegistryContext = {
     ...options,
     team: DEFAULT_TEAM,
     meter: startUsageMeter({ clock, log, entries }),
     logBook: startLogBook({ store, clock, log }),
-    secrets: await openSecrets(home, store),
+    secrets,
+    buildNetwork: options.buildNetwork ?? { allowsInternet: undefined, network: undefined },
+    runner: createBuildRunner({ uploads, track, closing: closing.signal }),
     templates: createTemplates(templateOptions),
     directory,
     layersDirectory,
@@ -213,6 +233,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
   return {
     ...toOperations(context, track),
+    uploads,
     of: (name) => toOperations(asTeam(context, templateOptions, name), track),
     count: () => countSandboxes(context),
     locate: (sandboxId) => locate(context, sandboxId),
@@ -233,14 +254,19 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 }
 
 /** The same on behalf of a team. */
-function asTeam(context: CreateContext, options: TemplatesOptions, team: string): CreateContext {
+function asTeam(
+  context: RegistryContext,
+  options: TemplatesOptions,
+  team: string,
+): RegistryContext {
   return { ...context, team, templates: createTemplates({ ...options, team }) };
 }
 
-function toOperations(context: CreateContext, track: Track): TeamSandboxes {
+function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
   const { team } = context;
   return {
     templates: context.templates,
+    builds: createTemplateBuilds(context),
     create: (request, signal) => track(createOnce(context, request, signal)),
     get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
     list: (query) => listSandboxes(context, query),
@@ -275,26 +301,5 @@ async function reclaimAtStart(context: Services, options: ReclaimOptions): Promi
   } catch (error) {
     if (context.closing.aborted) return;
     context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
-  }
-}
-
-async function closeEntries(
-  context: Services & Folders & History & Registry,
-  onExit: "kill" | "leave",
-): Promise<void> {
-  const entries = [...context.entries.values()];
-  if (onExit === "leave") {
-    for (const entry of entries) {
-      entry.run?.end();
-      entry.follower?.[Symbol.dispose]();
-    }
-    return;
-  }
-  const gate = createGate(ENDS_AT_ONCE);
-  const ends = entries.map((entry) => gate.run(() => endEntry(context, entry, "service end")));
-  for (const end of await Promise.allSettled(ends)) {
-    if (end.status === "rejected") {
-      context.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
-    }
   }
 }

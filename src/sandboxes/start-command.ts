@@ -5,6 +5,7 @@ import { openDaemonClient, type DaemonClient } from "../client/daemon-client.ts"
 import type { ProcessEvent } from "../client/process.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord, TemplateSetup } from "../store/store.ts";
 import type { Services } from "./context.ts";
@@ -48,6 +49,7 @@ export async function startTemplateService(
   if (build.setup === undefined || !hasCommands(build)) return;
   await using daemon = openDaemon(context, container, record);
   await runCommands(daemon, build.setup, { signal, limitMs: START_LIMIT_MS });
+  await step("start.ready");
 }
 
 /** The daemon of a sandbox, called as one of its clients. */
