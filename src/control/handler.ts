@@ -30,6 +30,7 @@ const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const TOO_LARGE_STATUS = 413;
 const TOO_MANY_STATUS = 429;
 const INTERNAL_STATUS = 500;
+const NO_CONTENT_STATUS = 204;
 
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
@@ -68,7 +69,13 @@ export function createControl(options: ControlOptions): ControlHandler {
     using held = inFlight.open();
     const call = { request, signal: gone.signal, held };
     const { path, sandboxId, team, reply, error } = await answer(call, options);
-    const headers = { ...reply.headers, ...retryHeaders(reply.status, reply.retryAfterSeconds) };
+    // Clients parse a body unless they are told that it is empty.
+    const isEmpty = reply.body === undefined && reply.status !== NO_CONTENT_STATUS;
+    const headers = {
+      ...reply.headers,
+      ...retryHeaders(reply.status, reply.retryAfterSeconds),
+      ...(isEmpty && { "content-length": "0" }),
+    };
     if (reply.body !== undefined) sendJson(response, reply.status, { body: reply.body, headers });
     else if (!response.destroyed) response.writeHead(reply.status, headers).end();
     if (team !== undefined) holdUnread(response, team, inFlight);

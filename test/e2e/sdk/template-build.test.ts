@@ -57,6 +57,7 @@ test("every method of the builder", { timeout: BUILD_LIMIT_MS }, async () => {
     .setUser("worker")
     .setWorkdir("/work/deep")
     .runCmd("touch mine; id -un; echo to-stderr >&2")
+    .runCmd("echo {} > package.json")
     .npmInstall()
     .setStartCmd("sleep 0.2; touch /tmp/up; exec sleep 1000", waitForFile("/tmp/up"));
   const { made, lines } = await build(template, "every:v1", { cpuCount: 1, memoryMB: 300 });
