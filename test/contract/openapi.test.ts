@@ -10,6 +10,7 @@ import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
+import { buildRows } from "../support/build-rows.ts";
 import { BUILDING } from "../support/building-template.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
@@ -340,6 +341,19 @@ const ROWS: Readonly<Record<string, Rows>> = {
   "GET /templates": { 200: call("/templates") },
   "GET /default-templates": { 200: call("/default-templates") },
   ...tagRows({ call, made, snapshotOf, tag: (...words) => templatesOf().tag(...words) }),
+  ...buildRows({
+    call,
+    made,
+    sandboxes: () => service.embedded.sandboxes,
+    busy: () => ({ sandboxes: service.embedded.sandboxes.of("busy"), key: busyKey }),
+    often: (toCall) => async () => {
+      const headers = { "x-api-key": busyKey };
+      const wanted = { ...toCall(), headers };
+      let status = 0;
+      while (status !== 429) ({ status } = await service.call({ ...wanted, method: "POST" }));
+      return { call: wanted };
+    },
+  }),
   "GET /v2/templates": {
     200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
     400: call("/v2/templates?nextToken=x"),
@@ -387,11 +401,13 @@ const PARAMETERS: Readonly<Record<string, { readonly missing: string; readonly f
     sandboxID: { missing: MISSING, faulty: "No!" },
     templateID: { missing: "none", faulty: "a%20b" },
     alias: { missing: "none", faulty: "a%20b" },
+    buildID: { missing: "none", faulty: "no" },
+    hash: { missing: "00ff", faulty: "XY" },
     volumeID: { missing: "00000000-0000-4000-8000-000000000000", faulty: "nope" },
   };
 
 /** Bodies that pass every schema, for calls that fail for another reason. */
-const BODY = { timeout: 9, public: true };
+const BODY = { timeout: 9, public: true, name: "none", fromTemplate: "base" };
 
 /** A path of the route with something in place of its parameters. */
 function pathWith(route: Route, kind: "missing" | "faulty"): string {

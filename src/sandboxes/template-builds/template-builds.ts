@@ -79,8 +79,8 @@ export function createTemplateBuilds(context: BuildsContext): TemplateBuilds {
   return {
     request: (wanted) => requestBuild(context, wanted),
     async files(reference, hash) {
-      requireFilesHash(hash);
       requireTemplate(context, reference);
+      requireFilesHash(hash);
       const path = await runner.uploads.find(team, hash);
       return { isThere: path !== undefined, token: runner.uploads.sign(team, hash) };
     },
@@ -206,8 +206,8 @@ async function startBuild(
   plan: BuildPlan,
 ): Promise<void> {
   const { store, clock, runner, owner } = context;
-  checkPlan(plan);
   const waiting = requireBuild(context, reference, buildId);
+  checkPlan(plan);
   const template = requireTemplate(context, reference);
   const record = store.transaction((): TemplateBuild => {
     const current = store.templateBuilds.get(buildId) ?? waiting;

@@ -89,68 +89,86 @@ test("every method of the builder", { timeout: BUILD_LIMIT_MS }, async () => {
   }
 });
 
-test("a second build starts no sandbox, a changed step those behind it", async () => {
-  const steps = (seventh: string) => {
-    let template = Template().fromTemplate("base");
-    for (let index = 1; index <= 12; index += 1) {
-      template = template.runCmd(`echo ${index === 7 ? seventh : index} >> /home/user/steps`);
-    }
-    return template;
-  };
-  const isRun = (line: string) => /^\[\d+\/12\]/.test(line);
-  const first = await build(steps("7"), "twelve");
-  expect(first.lines.filter(isRun)).toHaveLength(12);
-  const second = await build(steps("7"), "twelve");
-  expect(second.lines.filter(isRun)).toHaveLength(0);
-  expect(second.lines.filter((line) => line.startsWith("CACHED"))).toHaveLength(13);
-  const third = await build(steps("seven"), "twelve");
-  expect(third.lines.filter(isRun)).toHaveLength(6);
-  const forced = await build(steps("seven").skipCache().runCmd("true"), "twelve");
-  expect(forced.lines.filter((line) => /^\[13\/13\]/.test(line))).toHaveLength(1);
-  const sandbox = await Sandbox.create("twelve", service.options);
-  expect(await read(sandbox, "tr '\\n' ' ' < steps")).toBe("1 2 3 4 5 6 seven 8 9 10 11 12");
-  await sandbox.kill();
-}, BUILD_LIMIT_MS);
+test(
+  "a second build starts no sandbox, a changed step those behind it",
+  async () => {
+    const steps = (seventh: string) => {
+      let template = Template().fromTemplate("base");
+      for (let index = 1; index <= 12; index += 1) {
+        template = template.runCmd(`echo ${index === 7 ? seventh : index} >> /home/user/steps`);
+      }
+      return template;
+    };
+    const isRun = (line: string) => /^\[\d+\/12\]/.test(line);
+    const first = await build(steps("7"), "twelve");
+    expect(first.lines.filter(isRun)).toHaveLength(12);
+    const second = await build(steps("7"), "twelve");
+    expect(second.lines.filter(isRun)).toHaveLength(0);
+    expect(second.lines.filter((line) => line.startsWith("CACHED"))).toHaveLength(13);
+    const third = await build(steps("seven"), "twelve");
+    expect(third.lines.filter(isRun)).toHaveLength(6);
+    const forced = await build(steps("seven").skipCache().runCmd("true"), "twelve");
+    expect(forced.lines.filter((line) => /^\[13\/13\]/.test(line))).toHaveLength(1);
+    const sandbox = await Sandbox.create("twelve", service.options);
+    expect(await read(sandbox, "tr '\\n' ' ' < steps")).toBe("1 2 3 4 5 6 seven 8 9 10 11 12");
+    await sandbox.kill();
+  },
+  BUILD_LIMIT_MS,
+);
 
-test("COPY of a changed file misses, of a touched one hits", async () => {
-  await using context = await makeContext();
-  const copied = () => Template({ fileContextPath: context.path }).fromTemplate("base").copy("one.txt", "a");
-  const isCached = (lines: readonly string[]) => lines.some((line) => line.startsWith("CACHED [1/1]"));
-  expect(isCached((await build(copied(), "copy")).lines)).toBe(false);
-  await utimes(join(context.path, "one.txt"), 1, 1);
-  expect(isCached((await build(copied(), "copy")).lines)).toBe(true);
-  await writeFile(join(context.path, "one.txt"), "changed");
-  expect(isCached((await build(copied(), "copy")).lines)).toBe(false);
-}, BUILD_LIMIT_MS);
+test(
+  "COPY of a changed file misses, of a touched one hits",
+  async () => {
+    await using context = await makeContext();
+    const copied = () =>
+      Template({ fileContextPath: context.path }).fromTemplate("base").copy("one.txt", "a");
+    const isCached = (lines: readonly string[]) =>
+      lines.some((line) => line.startsWith("CACHED [1/1]"));
+    expect(isCached((await build(copied(), "copy")).lines)).toBe(false);
+    await utimes(join(context.path, "one.txt"), 1, 1);
+    expect(isCached((await build(copied(), "copy")).lines)).toBe(true);
+    await writeFile(join(context.path, "one.txt"), "changed");
+    expect(isCached((await build(copied(), "copy")).lines)).toBe(false);
+  },
+  BUILD_LIMIT_MS,
+);
 
-test("an error has the stack of its step, and the template stays as it was", async () => {
-  const template = Template().fromTemplate("base").runCmd("true");
-  const atStep = template.runCmd("echo said >&2; exit 7");
-  const failed = await build(atStep, "broken").catch((error: unknown) => error);
-  expect(failed).toMatchObject({ name: "BuildError" });
-  expect(String(failed)).toContain("exit code 7");
-  expect(failed instanceof Error ? failed.stack : "").toContain("template-build.test.ts");
-  await expect(Sandbox.create("broken", service.options)).rejects.toThrow(/not found|tag/i);
-}, BUILD_LIMIT_MS);
+test(
+  "an error has the stack of its step, and the template stays as it was",
+  async () => {
+    const template = Template().fromTemplate("base").runCmd("true");
+    const atStep = template.runCmd("echo said >&2; exit 7");
+    const failed = await build(atStep, "broken").catch((error: unknown) => error);
+    expect(failed).toMatchObject({ name: "BuildError" });
+    expect(String(failed)).toContain("exit code 7");
+    expect(failed instanceof Error ? failed.stack : "").toContain("template-build.test.ts");
+    await expect(Sandbox.create("broken", service.options)).rejects.toThrow(/not found|tag/i);
+  },
+  BUILD_LIMIT_MS,
+);
 
-test("a Dockerfile", async () => {
-  await using context = await makeContext();
-  const dockerfile = [
-    "FROM e2bdev/base",
-    "ARG WHO=docker",
-    "ENV NAME=$WHO",
-    "COPY --chown=user app /srv/app",
-    "RUN echo $NAME > /srv/name",
-    "WORKDIR /srv",
-    'CMD ["sleep", "1000"]',
-  ].join("\n");
-  const template = Template({ fileContextPath: context.path })
-    .fromDockerfile(dockerfile)
-    .setReadyCmd(waitForTimeout(1_000));
-  await build(template, "dockered");
-  const sandbox = await Sandbox.create("dockered", service.options);
-  expect(await read(sandbox, "cat /srv/name; ls /srv/app; id -un; pwd; pgrep -c sleep")).toBe(
-    "docker\ninner\nmain.txt\nuser\n/srv\n1",
-  );
-  await sandbox.kill();
-}, BUILD_LIMIT_MS);
+test(
+  "a Dockerfile",
+  async () => {
+    await using context = await makeContext();
+    const dockerfile = [
+      "FROM e2bdev/base",
+      "ARG WHO=docker",
+      "ENV NAME=$WHO",
+      "COPY --chown=user app /srv/app",
+      "RUN echo $NAME > /srv/name",
+      "WORKDIR /srv",
+      'CMD ["sleep", "1000"]',
+    ].join("\n");
+    const template = Template({ fileContextPath: context.path })
+      .fromDockerfile(dockerfile)
+      .setReadyCmd(waitForTimeout(1_000));
+    await build(template, "dockered");
+    const sandbox = await Sandbox.create("dockered", service.options);
+    expect(await read(sandbox, "cat /srv/name; ls /srv/app; id -un; pwd; pgrep -c sleep")).toBe(
+      "docker\ninner\nmain.txt\nuser\n/srv\n1",
+    );
+    await sandbox.kill();
+  },
+  BUILD_LIMIT_MS,
+);
