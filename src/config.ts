@@ -88,6 +88,9 @@ export interface Config {
   readonly proxy: Readonly<Record<string, string>>;
   /** Whether a service builds the template base by itself. */
   readonly buildsBase: boolean;
+  /** Of `template build`: the Dockerfile, and the name of the template. */
+  readonly file: string | undefined;
+  readonly name: string | undefined;
   readonly ifMissing: boolean;
   readonly help: boolean;
   readonly version: boolean;
@@ -152,7 +155,10 @@ function parseFlags(argv: readonly string[]): ParsedFlags {
   const options = Object.fromEntries(
     [...known].map(([name, setting]) => [
       name,
-      { type: setting.isSwitch ? ("boolean" as const) : ("string" as const) },
+      {
+        type: setting.isSwitch ? ("boolean" as const) : ("string" as const),
+        ...(setting.short !== undefined && { short: setting.short }),
+      },
     ]),
   );
   const parsed = parseArgs({
@@ -229,6 +235,8 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     caFiles: CA_VARIABLES.flatMap((name) => environment[name] ?? []).filter((path) => path !== ""),
     proxy: toProxy(given, environment),
     buildsBase: given.buildBase !== "off",
+    file: given.file,
+    name: given.name,
     ifMissing: given.ifMissing ?? false,
     help: given.help ?? false,
     version: given.version ?? false,

@@ -40,6 +40,8 @@ export interface Setting {
   /** The flag without its dashes; absent for settings that only the environment gives. */
   readonly flag?: string;
   readonly environment?: string;
+  /** One letter, for what people type often. */
+  readonly short?: string;
   readonly schema: z.ZodType;
   /** A flag without a value: naming it means true. */
   readonly isSwitch?: true;
@@ -259,6 +261,17 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_BUILD_BASE",
     schema: z.enum(["on", "off"]),
     help: "on or off: whether a service builds the template base by itself where it is missing or old",
+  },
+  file: {
+    flag: "file",
+    short: "f",
+    schema: text,
+    help: "template build: the Dockerfile; by default that of the folder",
+  },
+  name: {
+    flag: "name",
+    schema: z.string().regex(/^[\w./:-]{1,128}$/, "expected a template's name"),
+    help: "template build: the name of the template, also NAME:TAG; by default that of the folder",
   },
   ifMissing: {
     flag: "if-missing",

@@ -48,8 +48,8 @@ const COMMANDS: readonly Command[] = [
   },
   {
     name: "template",
-    usage: "template list|pull [base]",
-    summary: "local templates",
+    usage: "template list|show|build|pull [NAME]",
+    summary: "local templates; build [DIR] makes one from a Dockerfile",
     hasEngine: true,
     load: async () => (await import("./template.ts")).runTemplate,
   },
