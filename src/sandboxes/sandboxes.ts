@@ -189,6 +189,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const secrets = await openSecrets(home, store);
   const uploads = await openUploads({
     directory: join(home, "uploads"),
+    owner,
     key: secrets.uploadKey,
     now: () => clock.now(),
   });

@@ -40,7 +40,7 @@ export type Tag = BuildTag;
 /** A build in a list, whether or not it has made something. */
 type BuildEntry = Pick<
   BuildRecord,
-  "buildId" | "createdAtMs" | "updatedAtMs" | "finishedAtMs" | "limits"
+  "buildId" | "createdAtMs" | "updatedAtMs" | "finishedAtMs" | "limits" | "setup"
 > & { readonly status: TemplateBuildRecord["status"] };
 
 export interface Templates {

@@ -236,6 +236,8 @@ const buildSchema = z.object({
   memoryMB: z.number(),
   diskSizeMB: z.number().optional(),
   envdVersion: z.string().optional(),
+  /** What runs at each start of a sandbox. */
+  startCmd: z.string().optional(),
 });
 
 /** Reply of `GET /templates/{templateID}`. */
@@ -295,6 +297,7 @@ export const listedTemplateSchema = z.object({
   buildCount: z.number(),
   envdVersion: z.string(),
   buildStatus: z.string(),
+  startCmd: z.string().optional(),
 });
 
 export type ListedTemplateBody = z.infer<typeof listedTemplateSchema>;

@@ -3,6 +3,7 @@
  * status, each field and each parameter that it names is seen once, and none that it does not name.
  */
 
+import { userInfo } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createOpenApi, documentedStatuses, nameOf } from "../../src/control/openapi.ts";
@@ -75,7 +76,13 @@ function building(path: string): Row {
 beforeAll(async () => {
   held = createHeldEngine();
   const tcp = [{ host: "127.0.0.1", port: 0 }];
-  service = await startTestService({ engine: held.engine, maxSandboxes: 100, tcp });
+  const setup = { environment: {}, startCommand: "sleep 1", readyCommand: "" };
+  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
+  const builtIns = [
+    { ...builtIn, name: "base" },
+    { ...builtIn, name: "serving", setup },
+  ];
+  service = await startTestService({ engine: held.engine, maxSandboxes: 100, tcp, builtIns });
   crowded = await startTestService({ maxSandboxes: 1 });
   await crowded.create();
   unbuilt = await startTestService({ builtIns: [BUILDING] });
@@ -359,12 +366,15 @@ const ROWS: Readonly<Record<string, Rows>> = {
     400: call("/v2/templates?nextToken=x"),
   },
   "GET /templates/{templateID}": {
-    200: made(async () => {
-      await snapshotOf("grown");
-      await snapshotOf("grown");
-      const path = `/templates/${inPath("local/grown")}`;
-      return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
-    }),
+    200: [
+      call("/templates/serving"),
+      made(async () => {
+        await snapshotOf("grown");
+        await snapshotOf("grown");
+        const path = `/templates/${inPath("local/grown")}`;
+        return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
+      }),
+    ],
   },
   "DELETE /templates/{templateID}": {
     204: made(async () => ({ path: `/templates/${inPath(await snapshotOf())}` })),

@@ -39,16 +39,27 @@ export interface Uploads {
 
 export interface UploadsOptions {
   readonly directory: string;
+  /** The instance: what it left half written is removed. */
+  readonly owner: string;
   /** Known to this home alone. */
   readonly key: string;
   now(): number;
 }
 
 /** Removes what an earlier process left half written. */
-export async function openUploads({ directory, key, now }: UploadsOptions): Promise<Uploads> {
+export async function openUploads({
+  directory,
+  owner,
+  key,
+  now,
+}: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const secret = createSecretKey(Buffer.from(key, "hex"));
   const running = new Map<string, number>();
+  const ending = `.${owner}${PART}`;
+  for (const name of await readdir(directory)) {
+    if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
+  }
   await removeOld(directory, now());
 
   const seal = (text: string) => createHmac("sha256", secret).update(text).digest();
@@ -93,7 +104,7 @@ export async function openUploads({ directory, key, now }: UploadsOptions): Prom
       try {
         await requireDiskSpace(directory);
         await removeOld(directory, now(), bytes);
-        await store({ directory, name, bytes }, body);
+        await store({ directory, name, bytes, ending }, body);
       } catch (error) {
         throw await toDiskFault(error, directory);
       } finally {
@@ -125,10 +136,12 @@ interface Target {
   readonly directory: string;
   readonly name: string;
   readonly bytes: number;
+  /** Of the name while it is written. */
+  readonly ending: string;
 }
 
-async function store({ directory, name, bytes }: Target, body: Readable): Promise<void> {
-  const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${PART}`);
+async function store({ directory, name, bytes, ending }: Target, body: Readable): Promise<void> {
+  const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
   try {
     const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
     await pipeline(body, file, { signal: AbortSignal.timeout(UPLOAD_LIFE_MS) });
