@@ -46,6 +46,7 @@ export interface Config {
   readonly apiKey: string | undefined;
   /** Undefined: 2 for `serve`, 1 for the embedded service. */
   readonly pool: number | undefined;
+  readonly poolTemplates: readonly { readonly template: string; readonly size: number }[];
   readonly maxSandboxes: number;
   /** Undefined: what the shares of the other teams leave. */
   readonly maxSandboxesPerTeam: number | undefined;
@@ -201,6 +202,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     domain: given.domain ?? "sandbox.localhost",
     apiKey: given.apiKey,
     pool: given.pool,
+    poolTemplates: given.poolTemplate ?? [],
     maxSandboxes: given.maxSandboxes ?? 100,
     maxSandboxesPerTeam: given.maxSandboxesPerTeam,
     limits: {

@@ -10,6 +10,8 @@ const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
 /** Each is some 15 MB of memory that nobody uses yet. */
 const MAX_POOL = 100;
+/** Each looks for quiet moments by itself. */
+const MAX_POOL_SHARES = 16;
 const MAX_PORT = 65_535;
 
 const text = z.string().min(1);
@@ -22,6 +24,15 @@ function integer(min: number, max: number) {
     .transform(Number)
     .pipe(z.int().min(min).max(max));
 }
+
+const poolShare = z
+  .string()
+  .regex(/^[^=\s]{1,256}=[0-9]{1,3}$/, "expected NAME=N")
+  .transform((share) => ({
+    template: share.slice(0, share.lastIndexOf("=")),
+    size: Number(share.slice(share.lastIndexOf("=") + 1)),
+  }))
+  .refine(({ size }) => size <= MAX_POOL, `expected at most ${MAX_POOL}`);
 
 const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
 
@@ -111,6 +122,12 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_POOL",
     schema: integer(0, MAX_POOL),
     help: "sandboxes of the template base that are kept started, for a create to take at once",
+  },
+  poolTemplate: {
+    flag: "pool-template",
+    environment: "SANDBOX_MCP_POOL_TEMPLATE",
+    schema: text.transform((list) => list.split(",")).pipe(z.array(poolShare).max(MAX_POOL_SHARES)),
+    help: "the same of other templates, with their start command run: NAME=N,NAME=N",
   },
   maxSandboxes: {
     flag: "max-sandboxes",

@@ -165,6 +165,7 @@ export async function startLocal(
       engine,
       limits: config.limits,
       maxSandboxes: config.maxSandboxes,
+      poolShares: config.poolTemplates,
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,
       builtIns: builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
         build.wait(signal, waitMs),

@@ -32,7 +32,7 @@ import {
 import { startLogBook, type LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
-import { startPool } from "./pool.ts";
+import { startPool, type PoolShare } from "./pool.ts";
 import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
 import { findEntry, requireEntry, endEntry } from "./registry.ts";
 import {
@@ -87,8 +87,10 @@ export interface SandboxesOptions {
   readonly maxSandboxesPerTeam?: number | undefined;
   /** Teams of keys that are not in the store. */
   readonly givenTeams: readonly string[];
-  /** Sandboxes that are kept started for creates to come; they count for no limit. */
+  /** Sandboxes of `base` that are kept started for creates to come; they count for no limit. */
   readonly poolSize: number;
+  /** The same of other templates. */
+  readonly poolShares?: readonly PoolShare[] | undefined;
   /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
   readonly trust?: Trust | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
@@ -200,7 +202,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await finishVolumes(context);
   const expire = () => expireDue(context);
   const expiry = startExpiry({ clock, log, next: () => nextExpiry(context), expire });
-  const pool = startPool(context, options.poolSize);
+  const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
+  const pool = startPool(context, shares);
   // Its faults are logged inside; it is tracked, so closing waits for it.
   const onFailure = ({ kind, name, error }: CleanUpFailure) =>
     log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");

@@ -87,6 +87,20 @@ export const templateRecordSchema = z.object({
 
 export type TemplateRecord = z.infer<typeof templateRecordSchema>;
 
+/** What each sandbox of a build gets besides its layers. Empty commands stand for none. */
+const templateSetupSchema = z.object({
+  environment: stringMap,
+  /** Runs in the background at each start of a sandbox, as the default user. */
+  startCommand: z.string(),
+  /** Repeated until it succeeds before a sandbox is handed out. */
+  readyCommand: z.string(),
+  /** In the place of the limits of the service. */
+  cpus: z.number().optional(),
+  memoryMb: z.number().optional(),
+});
+
+export type TemplateSetup = z.infer<typeof templateSetupSchema>;
+
 export const buildRecordSchema = z.object({
   buildId: z.string(),
   templateId: z.string(),
@@ -103,6 +117,8 @@ export const buildRecordSchema = z.object({
   layers: z.array(z.object({ root: z.string(), usr: z.string().optional() })),
   defaultUser: z.string(),
   defaultWorkdir: z.string(),
+  /** Absent in records of older versions and of templates that need none. */
+  setup: templateSetupSchema.optional(),
 });
 
 export type BuildRecord = z.infer<typeof buildRecordSchema>;

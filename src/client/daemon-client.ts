@@ -1,0 +1,69 @@
+/** A client of one daemon over connections that its host dials itself, as the service does. */
+
+import type { Socket } from "node:net";
+import { Pool } from "undici";
+import { createSystemClock } from "../common/clock.ts";
+import { toSandboxError } from "../common/errors.ts";
+import type { AccessSource } from "./access.ts";
+import { createEnvd, type Sandbox } from "./envd.ts";
+
+export interface DaemonClientOptions {
+  readonly sandboxId: string;
+  /** Undefined for a daemon that takes calls without a token. */
+  readonly token: string | undefined;
+  /** A connection to the daemon's public socket. */
+  dial(signal: AbortSignal): Promise<Socket>;
+}
+
+/** What a host asks of a daemon as its clients do; disposal cuts every connection. */
+export interface DaemonClient extends Pick<Sandbox, "process" | "files">, AsyncDisposable {}
+
+/** A few streams and a call beside them. */
+const MAX_CONNECTIONS = 16;
+const ORIGIN = "http://localhost";
+
+/** Connections are dialled at the first call. */
+export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
+  const { sandboxId, token } = options;
+  const end = new AbortController();
+  const pool = new Pool(ORIGIN, {
+    connections: MAX_CONNECTIONS,
+    allowH2: false,
+    connect: (_target, callback) => void connect(options, end.signal, callback),
+  });
+  const access = { token, domain: undefined, expiresAtMs: undefined };
+  const source: AccessSource = {
+    sandboxId,
+    current: () => access,
+    // The host knows the token; a refusal is final.
+    refresh: async () => false,
+  };
+  const connection = { dispatcher: pool, clock: createSystemClock() };
+  const { process, files } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
+  return {
+    process,
+    files,
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await pool.destroy();
+    },
+  };
+}
+
+type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
+
+/** Never rejects: both outcomes go to the callback. */
+async function connect(
+  options: DaemonClientOptions,
+  signal: AbortSignal,
+  callback: Connected,
+): Promise<void> {
+  let socket: Socket;
+  try {
+    socket = await options.dial(signal);
+  } catch (error) {
+    callback(toSandboxError(error, "daemon"), null);
+    return;
+  }
+  callback(null, socket);
+}
