@@ -92,9 +92,17 @@ async function addPasswords(files: TreeWriter, users: readonly Row[]): Promise<v
   if (facts === undefined) return;
   const rows = rowsOf(await files.read("/etc/shadow"));
   const missing = users.filter(([name = ""]) => find(rows, name) === undefined);
-  const added = missing.map(([name = ""]) =>
-    [name, "*", String(PASSWORD_DAY), "0", "99999", "7", "", "", ""],
-  );
+  const added = missing.map(([name = ""]) => [
+    name,
+    "*",
+    String(PASSWORD_DAY),
+    "0",
+    "99999",
+    "7",
+    "",
+    "",
+    "",
+  ]);
   const { mode, uid, gid } = facts;
   await files.write("/etc/shadow", toText([...rows, ...added]), { mode, uid, gid });
 }

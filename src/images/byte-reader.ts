@@ -42,7 +42,7 @@ export function createByteReader(source: AsyncIterable<Buffer>): ByteReader {
     if (first === undefined) return undefined;
     if (first.length === size) return first;
     const pieces = [first];
-    for (let missing = size - first.length; missing > 0; ) {
+    for (let missing = size - first.length; missing > 0;) {
       const piece = (await next(missing)) ?? endedEarly();
       pieces.push(piece);
       missing -= piece.length;
@@ -58,7 +58,7 @@ export function createByteReader(source: AsyncIterable<Buffer>): ByteReader {
     require: async (size) => (size === 0 ? Buffer.alloc(0) : ((await take(size)) ?? endedEarly())),
     some: async (most) => (await next(most)) ?? endedEarly(),
     async skip(size) {
-      for (let missing = size; missing > 0; ) {
+      for (let missing = size; missing > 0;) {
         missing -= ((await next(missing)) ?? endedEarly()).length;
       }
     },

@@ -15,7 +15,10 @@ export interface Contents {
   /** Bytes of all files with their holes. */
   readonly bytes: number;
   /** Reads the data of an entry; returns the number of the content. */
-  receive(entry: Pick<TarEntry, "size" | "sparse" | "dataBytes">, reader: ByteReader): Promise<number>;
+  receive(
+    entry: Pick<TarEntry, "size" | "sparse" | "dataBytes">,
+    reader: ByteReader,
+  ): Promise<number>;
   /** Content of our own. */
   add(data: Uint8Array | string): Promise<number>;
   /** At most 1 MiB, each byte as one character; undefined for longer ones. */
@@ -46,7 +49,7 @@ export async function createContents(directory: string, maxBytes: number): Promi
       const file = await open(pathOf(content), "wx", 0o600);
       try {
         for (const { offset, size: part } of sparse?.extents ?? [{ offset: 0, size: dataBytes }]) {
-          for (let done = 0; done < part; ) {
+          for (let done = 0; done < part;) {
             const piece = await reader.some(Math.min(part - done, PIECE_BYTES));
             await writeAll(file, piece, offset + done);
             done += piece.length;
@@ -67,7 +70,9 @@ export async function createContents(directory: string, maxBytes: number): Promi
     async read(content) {
       const file = await open(pathOf(content), "r");
       try {
-        return (await file.stat()).size > MAX_TEXT_BYTES ? undefined : await file.readFile("latin1");
+        return (await file.stat()).size > MAX_TEXT_BYTES
+          ? undefined
+          : await file.readFile("latin1");
       } finally {
         await file.close();
       }
@@ -89,7 +94,7 @@ async function writeAll(
   data: Buffer,
   position: number,
 ): Promise<void> {
-  for (let done = 0; done < data.length; ) {
+  for (let done = 0; done < data.length;) {
     const { bytesWritten } = await file.write(data, done, data.length - done, position + done);
     done += bytesWritten;
   }

@@ -3,9 +3,9 @@
  * engine, with what a sandbox needs, and the facts of its configuration.
  *
  * The functions are in the files of their names: `pullImage` (`pull.ts`), `unpackImage` (`unpack.ts`)
- * and `addImage` (`add-image.ts`), which does both and is what a build and
- * the command line call. It holds the lock `image` of the home from before the layer is written until `commit` has returned: a layer whose name starts with `image-`
- * and that no row of the store names is removed by the next start or `gc`, which take the same lock.
+ * and `addImage` (`add-image.ts`), which does both and is what a build and the command line call. It
+ * holds the lock `image` of the home from before the layer is written until `commit` has returned: a
+ * layer whose name starts with `image-` and that no row of the store names is removed by the next start or `gc`, which take the same lock.
  * The layer is named for the digest of the image, so an image that is there is not fetched again.
  */
 
@@ -57,7 +57,7 @@ export interface PulledImage extends AsyncDisposable {
 export interface ImageLimits {
   /** Most bytes of content of all files of all layers; default 20 GiB. */
   readonly maxBytes: number;
-  /** Most entries of all layers; default 2,000,000. */
+  /** Most entries of all layers; default 500,000. */
   readonly maxEntries: number;
   /** Most bytes that one byte of a compressed layer may become, beyond the first 64 MiB; default 200. */
   readonly maxRatio: number;
@@ -95,6 +95,8 @@ export interface UnpackedImage {
   readonly standIns: readonly string[];
   /** A command for a shell of root in a sandbox with a network that installs those packages. */
   readonly installCommand: string | undefined;
+  /** Absolute, the home of the image's user or else of `user`. */
+  readonly home: string;
 }
 
 export interface UnpackOptions {

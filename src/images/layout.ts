@@ -131,7 +131,7 @@ export async function openLayer(
     if (!facts.isFile() || facts.size !== size) layoutFault(`${name} has another size`);
     const hash = createHash("sha256");
     const buffer = Buffer.alloc(Math.min(PIECE_BYTES, Math.max(size, 1)));
-    for (let position = 0; position < size; ) {
+    for (let position = 0; position < size;) {
       signal.throwIfAborted();
       const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
       if (bytesRead === 0) layoutFault(`${name} is cut off`);

@@ -53,7 +53,10 @@ export async function findImage(reference: string, options: PullOptions): Promis
     const text = Buffer.from(raw, "utf8");
     const digest = `sha256:${createHash("sha256").update(text).digest("hex")}`;
     if (parsed.kind === "registry" && parsed.digest !== undefined && parsed.digest !== digest) {
-      throw new SandboxError("failed_precondition", "the registry sent another image than asked for");
+      throw new SandboxError(
+        "failed_precondition",
+        "the registry sent another image than asked for",
+      );
     }
     checkSizes(text, options);
     return { reference: parsed, digest, pinned: [source.name, digest].filter(Boolean).join("@") };
@@ -74,7 +77,10 @@ export async function fetchImage(found: FoundImage, options: PullOptions): Promi
     const task = toTask({ source, directory }, { ...options, signal });
     const watch = setInterval(() => {
       // A directory that is being written to may change while it is measured; the next look counts.
-      sizeOf(directory).then((bytes) => bytes > maxBytesOf(options) && full.abort(), () => undefined);
+      sizeOf(directory).then(
+        (bytes) => bytes > maxBytesOf(options) && full.abort(),
+        () => undefined,
+      );
     }, WATCH_MS);
     try {
       await copyToLayout(task, layout);
@@ -116,7 +122,10 @@ const sizesSchema = z.object({ config: sized.optional(), layers: z.array(sized).
 /** What a manifest says of its own size; an index says nothing of that. */
 function checkSizes(document: Buffer, options: PullOptions): void {
   const { config, layers } = parse(sizesSchema, document.toString("latin1"), "its manifest");
-  const bytes = [...(layers ?? []), ...(config ? [config] : [])].reduce((sum, { size }) => sum + size, 0);
+  const bytes = [...(layers ?? []), ...(config ? [config] : [])].reduce(
+    (sum, { size }) => sum + size,
+    0,
+  );
   if (bytes > maxBytesOf(options)) throw tooLarge(options);
 }
 

@@ -12,8 +12,8 @@ import { giveBash } from "./bash.ts";
 import type { Contents } from "./contents.ts";
 import type { ImageFamily } from "./images.ts";
 import { giveSudo } from "./sudo.ts";
-import type { Tree } from "./tree.ts";
 import { createTreeWriter, type TreeWriter } from "./tree-writer.ts";
+import type { Tree } from "./tree.ts";
 
 export interface ReadyOptions {
   readonly tree: Tree;
@@ -109,16 +109,16 @@ const FAMILIES: readonly (readonly [word: string, family: ImageFamily])[] = [
 ];
 
 const INSTALL: Readonly<Partial<Record<ImageFamily, (packages: string) => string>>> = {
-  debian: (packages) =>
-    `apt-get update && apt-get install -y --no-install-recommends ${packages}`,
+  debian: (packages) => `apt-get update && apt-get install -y --no-install-recommends ${packages}`,
   alpine: (packages) => `apk add --no-cache ${packages}`,
   fedora: (packages) => `dnf install -y ${packages}`,
 };
 
 async function findFamily(files: TreeWriter): Promise<ImageFamily> {
   const text = (await files.read("/etc/os-release")) ?? (await files.read("/usr/lib/os-release"));
-  const words = [...(text ?? "").matchAll(/^(?:ID|ID_LIKE)=(.*)$/gm)]
-    .flatMap(([, value = ""]) => value.replaceAll(/["']/g, "").split(/\s+/));
+  const words = [...(text ?? "").matchAll(/^(?:ID|ID_LIKE)=(.*)$/gm)].flatMap(([, value = ""]) =>
+    value.replaceAll(/["']/g, "").split(/\s+/),
+  );
   return FAMILIES.find(([word]) => words.includes(word))?.[1] ?? "other";
 }
 

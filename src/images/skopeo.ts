@@ -143,10 +143,7 @@ async function openNameless(path: string): Promise<FileHandle> {
 }
 
 /** The first file that knows this registry. */
-async function findLoginFile(
-  files: readonly string[],
-  host: string,
-): Promise<string | undefined> {
+async function findLoginFile(files: readonly string[], host: string): Promise<string | undefined> {
   const wanted = host === "docker.io" ? [host, "https://index.docker.io/v1/"] : [host];
   for (const path of files) {
     // One that is missing, or not as it must be, knows no registry.

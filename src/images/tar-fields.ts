@@ -45,8 +45,7 @@ function binaryNumber(field: Buffer, first: number): number {
   const bits = field.length * 8;
   const value = BigInt(`0x${field.toString("hex")}`);
   // The mark of a positive number, or all ones before a negative one.
-  const number =
-    first === MINUS ? value - (1n << BigInt(bits)) : value - (1n << BigInt(bits - 1));
+  const number = first === MINUS ? value - (1n << BigInt(bits)) : value - (1n << BigInt(bits - 1));
   if (number > BigInt(Number.MAX_SAFE_INTEGER) || number < BigInt(Number.MIN_SAFE_INTEGER)) {
     tarFault("a number is too large");
   }
@@ -71,12 +70,13 @@ export type PaxRecords = readonly (readonly [key: string, value: string])[];
 /** The records of a header of pax in order; a key may come more than once. */
 export function parsePax(data: Buffer): PaxRecords {
   const records: [string, string][] = [];
-  for (let at = 0; at < data.length; ) {
+  for (let at = 0; at < data.length;) {
     const blank = data.indexOf(SPACE, at);
     const digits = blank === -1 ? "" : data.toString(NAMES, at, blank);
     const isLength = /^[1-9][0-9]*$/.test(digits) && digits.length <= MAX_LENGTH_DIGITS;
     const end = at + Number(digits);
-    if (!isLength || end > data.length || end <= blank + 1) tarFault("a record of pax has no length");
+    if (!isLength || end > data.length || end <= blank + 1)
+      tarFault("a record of pax has no length");
     const text = data.toString(NAMES, blank + 1, end);
     const equals = text.indexOf("=");
     if (!text.endsWith("\n") || equals < 1) tarFault("a record of pax is cut off");

@@ -3,21 +3,21 @@
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { PassThrough, type Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { SandboxError } from "../common/errors.ts";
 import { ID_RANGE } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { createByteReader } from "./byte-reader.ts";
+import { CAPABILITY_NAME, isPlainCapability } from "./capabilities.ts";
 import { createContents, type Contents } from "./contents.ts";
 import { parseImageConfig } from "./image-config.ts";
 import type { ImageLimits, PulledImage, UnpackedImage, UnpackOptions } from "./images.ts";
 import { layoutFault, openLayer, readBlob, readManifest, type Descriptor } from "./layout.ts";
 import { readyTree } from "./ready.ts";
-import { readTar, type TarEntry } from "./tar.ts";
 import { tarFault } from "./tar-fields.ts";
-import { CAPABILITY_NAME, isPlainCapability } from "./capabilities.ts";
+import { readTar, type TarEntry } from "./tar.ts";
 import { createTree, type Metadata, type Tree } from "./tree.ts";
 import { writeTree } from "./write-tree.ts";
 
@@ -58,7 +58,16 @@ export async function unpackImage(
     layoutFault("its configuration names other layers than its manifest");
   }
   const contents = await createContents(`${directory}.contents`, limits.maxBytes);
-  const state: State = { layout, limits, contents, tree: createTree(), notes: new Map(), entries: 0, names: 0, signal };
+  const state: State = {
+    layout,
+    limits,
+    contents,
+    tree: createTree(),
+    notes: new Map(),
+    entries: 0,
+    names: 0,
+    signal,
+  };
   for (const [index, layer] of manifest.layers.entries()) {
     options.onProgress?.(`unpacking layer ${index + 1} of ${manifest.layers.length}`);
     await applyLayer(state, layer, raw.diffIds[index] ?? "");
@@ -175,7 +184,8 @@ async function applyEntry(
   state.entries += 1;
   state.names += path.length + target.length;
   for (const [name, value] of entry.attributes) state.names += name.length + value.length;
-  if (Math.max(tree.made, state.entries) > limits.maxEntries) tarFault(`the image has more than ${limits.maxEntries} entries`);
+  if (Math.max(tree.made, state.entries) > limits.maxEntries)
+    tarFault(`the image has more than ${limits.maxEntries} entries`);
   if (state.names > MAX_NAMES_BYTES) tarFault("its names are too long altogether");
   if (tree.applyWhiteout(path)) {
     await reader.skip(entry.dataBytes);
@@ -215,5 +225,7 @@ function isAllowed(name: string, value: Buffer): boolean {
   if (name.length > MAX_ATTRIBUTE_NAME || name.includes("\0")) return false;
   if (value.length > MAX_ATTRIBUTE_BYTES) return false;
   if (name === CAPABILITY_NAME) return isPlainCapability(value);
-  return name.startsWith("user.") && name.length > "user.".length && !name.startsWith("user.overlay.");
+  return (
+    name.startsWith("user.") && name.length > "user.".length && !name.startsWith("user.overlay.")
+  );
 }

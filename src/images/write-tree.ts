@@ -45,7 +45,10 @@ export async function writeTree(task: WriteTask): Promise<void> {
     await file.close();
   }
   const words = [process.arch, steps, contents, directory];
-  await runProgram(perlCommand(perlDirectory, "write-tree", words), { timeoutMs: TIMEOUT_MS, signal });
+  await runProgram(perlCommand(perlDirectory, "write-tree", words), {
+    timeoutMs: TIMEOUT_MS,
+    signal,
+  });
 }
 
 interface Open {
