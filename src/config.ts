@@ -1,6 +1,6 @@
 /** The configuration of the program: flag over environment over default, read once, frozen. */
 
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
@@ -89,6 +89,12 @@ export interface Config {
   /** Whether a service builds the template base by itself. */
   readonly buildsBase: boolean;
   readonly ifMissing: boolean;
+  /** What a template that is made is called; undefined for the name of its image. */
+  readonly templateName: string | undefined;
+  /** Rules `FROM=TO` joined by commas. */
+  readonly registryMirror: string | undefined;
+  /** Login files of docker and podman, in the order in which they count. */
+  readonly registryLogins: readonly string[];
   readonly help: boolean;
   readonly version: boolean;
 }
@@ -230,6 +236,9 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     proxy: toProxy(given, environment),
     buildsBase: given.buildBase !== "off",
     ifMissing: given.ifMissing ?? false,
+    templateName: given.templateName,
+    registryMirror: given.registryMirror,
+    registryLogins: toLoginFiles(environment),
     help: given.help ?? false,
     version: given.version ?? false,
   };
@@ -257,6 +266,21 @@ function toProxy({ proxy }: Given, environment: Environment): Record<string, str
     found[name.toLowerCase()] = value;
   }
   return found;
+}
+
+/** Where podman, then docker, write what a registry wants to know. */
+function toLoginFiles(environment: Environment): string[] {
+  const of = (name: string, path: string) => {
+    const folder = environment[name] ?? "";
+    return folder === "" ? [] : [join(folder, path)];
+  };
+  return [
+    ...of("REGISTRY_AUTH_FILE", ""),
+    ...of("XDG_RUNTIME_DIR", "containers/auth.json"),
+    ...of("HOME", ".config/containers/auth.json"),
+    ...of("DOCKER_CONFIG", "config.json"),
+    ...of("HOME", ".docker/config.json"),
+  ];
 }
 
 function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {

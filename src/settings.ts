@@ -266,6 +266,19 @@ const SETTINGS = {
     isSwitch: true,
     help: "template pull: do nothing when the template is there and up to date",
   },
+  templateName: {
+    flag: "name",
+    schema: z
+      .string()
+      .regex(/^[a-z0-9_-]{1,128}(?::[a-z0-9_.-]{1,128})?$/, "expected a name, or name:tag"),
+    help: "template pull, import: what the template is called",
+  },
+  registryMirror: {
+    flag: "registry-mirror",
+    environment: "SANDBOX_MCP_REGISTRY_MIRROR",
+    schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
+    help: "FROM=TO,FROM=TO: where images are fetched in the place of a registry",
+  },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
 } as const satisfies Record<string, Setting>;

@@ -1,4 +1,4 @@
-/** `template list|pull|remove`: the templates of the home. */
+/** `template list|pull|import|export|show|remove`: the templates of the home. */
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -18,8 +18,22 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
   await openHome(context.config.home);
   if (action === "list") return listTemplates(context);
-  if (action === "pull") return pullTemplate(context, name);
-  throw usage(`template ${action ?? ""}: no such action`);
+  if (action === "pull" && name === "base") return pullBase(context);
+  if (action === undefined || name === undefined) throw usage(`template ${action ?? ""}: what of?`);
+  const { config } = context;
+  if (action === "pull") {
+    return (await import("./template-images.ts")).pullImageTemplate(config, name);
+  }
+  if (action === "import")
+    return (await import("./template-images.ts")).importTemplate(config, name);
+  if (action === "export") {
+    return (await import("./template-export.ts")).exportTemplate(config, name, context.words[2]);
+  }
+  if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
+  if (action === "remove") {
+    return (await import("./template-records.ts")).removeTemplate(config, name);
+  }
+  throw usage(`template ${action}: no such action`);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -36,8 +50,7 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   return EXIT_OK;
 }
 
-async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
-  if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
+async function pullBase({ config }: CommandContext): Promise<number> {
   using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await buildNewBase({
@@ -63,6 +76,8 @@ function tell(failure: CleanUpFailure): void {
 
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
-    hint: "template list, template pull base [--if-missing]",
+    hint:
+      "template list, pull base [--if-missing], pull IMAGE [--name N], show NAME, remove NAME, " +
+      "export NAME FILE, import FILE [--name N]",
   });
 }

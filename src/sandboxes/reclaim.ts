@@ -13,6 +13,7 @@ import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
+import { pruneImages } from "./image-templates.ts";
 import { findOrphans } from "./layer-folders.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
@@ -184,6 +185,7 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
   layers.push(...(await removeDeadLayers(home, onFailure)));
+  layers.push(...(await pruneImages(options)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),

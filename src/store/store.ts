@@ -73,7 +73,7 @@ export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
 
 export const templateRecordSchema = z.object({
   templateId: z.string(),
-  kind: z.enum(["built-in", "snapshot"]),
+  kind: z.enum(["built-in", "snapshot", "template"]),
   /** Whose it is; others see it when it is public. */
   team,
   /** `alias` or `namespace/alias`; null for an unnamed snapshot. */

@@ -327,7 +327,9 @@ const DAMAGED: readonly HostileImage[] = [
     () => [Buffer.concat([tar(file("x")), Buffer.from("harm".repeat(300))])],
     { refused: /follows the end|cut off/ },
   ),
-  image("no archive at all", () => [Buffer.from("harm".repeat(1_000))], { refused: /checksum|octal/ }),
+  image("no archive at all", () => [Buffer.from("harm".repeat(1_000))], {
+    refused: /checksum|octal/,
+  }),
   image("a false checksum", () => [tar(tarHeader({ path: "x", checksum: "000000\0 " }))], {
     refused: /checksum/,
   }),
