@@ -12,6 +12,7 @@ const MAX_SANDBOXES = 100_000;
 const MAX_POOL = 100;
 /** Each looks for quiet moments by itself. */
 const MAX_POOL_SHARES = 16;
+const MAX_BUILD_HOSTS = 100;
 const MAX_PORT = 65_535;
 
 const text = z.string().min(1);
@@ -167,6 +168,14 @@ const SETTINGS = {
     schema: integer(32, MAX_PIDS),
     help: "processes of each sandbox",
   },
+  buildEgress: {
+    flag: "build-egress",
+    environment: "SANDBOX_MCP_BUILD_EGRESS",
+    schema: text
+      .transform((list) => (list === "off" ? [] : list.split(",")))
+      .pipe(z.array(z.string().regex(/^[\w.*:/-]{1,256}$/)).max(MAX_BUILD_HOSTS)),
+    help: "what template builds may reach: on, off, or names and networks A,B; by default as sandboxes",
+  },
   egress: {
     flag: "egress",
     environment: "SANDBOX_MCP_EGRESS",
@@ -268,16 +277,24 @@ const SETTINGS = {
     schema: text,
     help: "template build: the Dockerfile; by default that of the folder",
   },
-  name: {
-    flag: "name",
-    schema: z.string().regex(/^[\w./:-]{1,128}$/, "expected a template's name"),
-    help: "template build: the name of the template, also NAME:TAG; by default that of the folder",
-  },
   ifMissing: {
     flag: "if-missing",
     schema: flag,
     isSwitch: true,
     help: "template pull: do nothing when the template is there and up to date",
+  },
+  templateName: {
+    flag: "name",
+    schema: z
+      .string()
+      .regex(/^[a-z0-9_-]{1,128}(?::[a-z0-9_.-]{1,128})?$/, "expected a name, or name:tag"),
+    help: "template build, pull, import: what the template is called, also NAME:TAG",
+  },
+  registryMirror: {
+    flag: "registry-mirror",
+    environment: "SANDBOX_MCP_REGISTRY_MIRROR",
+    schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
+    help: "FROM=TO,FROM=TO: where images are fetched in the place of a registry",
   },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },

@@ -57,7 +57,7 @@ export interface McpHandler extends AsyncDisposable {
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
-export interface EmbeddedServiceOptions extends Pick<SandboxesOptions, "poolShares"> {
+export interface EmbeddedServiceOptions extends PassedOptions {
   /** Absolute path; made when it is missing. */
   readonly home: string;
   /**

@@ -48,8 +48,8 @@ const COMMANDS: readonly Command[] = [
   },
   {
     name: "template",
-    usage: "template list|show|build|pull [NAME]",
-    summary: "local templates; build [DIR] makes one from a Dockerfile",
+    usage: "template list|build|pull|show|remove|export|import",
+    summary: "local templates: base, Dockerfiles, images of a registry, archives of images",
     hasEngine: true,
     load: async () => (await import("./template.ts")).runTemplate,
   },

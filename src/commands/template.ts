@@ -1,19 +1,17 @@
-/** `template list|show|build|pull`: the templates of the home. */
+/** `template list|build|pull|import|export|show|remove`: the templates of the home. */
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
-import { escapeUnsafe } from "../common/untrusted-text.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStore } from "../store/sqlite.ts";
-import { DEFAULT_TEAM, type BuildRecord, type Store } from "../store/store.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { findBase, openHome } from "./home.ts";
 import { listenForStopSignals } from "./process-end.ts";
-import { buildTemplate } from "./template-build/build.ts";
 
 const EXIT_OK = 0;
 
@@ -21,10 +19,25 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
   await openHome(context.config.home);
   if (action === "list") return listTemplates(context);
-  if (action === "build") return buildTemplate(context, name);
-  if (action === "show") return showTemplate(context, name);
-  if (action === "pull") return pullTemplate(context, name);
-  throw usage(`template ${action ?? ""}: no such action`);
+  if (action === "build") {
+    return (await import("./template-build/build.ts")).buildTemplate(context, name);
+  }
+  if (action === "pull" && name === "base") return pullBase(context);
+  if (action === undefined || name === undefined) throw usage(`template ${action ?? ""}: what of?`);
+  const { config } = context;
+  if (action === "pull") {
+    return (await import("./template-images.ts")).pullImageTemplate(config, name);
+  }
+  if (action === "import")
+    return (await import("./template-images.ts")).importTemplate(config, name);
+  if (action === "export") {
+    return (await import("./template-export.ts")).exportTemplate(config, name, context.words[2]);
+  }
+  if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
+  if (action === "remove") {
+    return (await import("./template-records.ts")).removeTemplate(config, name);
+  }
+  throw usage(`template ${action}: no such action`);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -35,68 +48,18 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
     process.stdout.write("base  (built, not used yet)\n");
   }
   for (const { templateId, name, kind, createdAtMs } of templates) {
-    const [build] = readyBuilds(store, templateId);
-    const size = build === undefined ? "not built" : sizeOf(build);
-    const start = build?.setup?.startCommand ? `start: ${cut(build.setup.startCommand)}` : "";
     const createdAt = new Date(createdAtMs).toISOString();
-    const columns = [name ?? templateId, templateId, kind, createdAt, size, start];
-    process.stdout.write(`${columns.filter((column) => column !== "").join("  ")}\n`);
+    const build = store.builds.ofTemplate(templateId).find(({ status }) => status === "ready");
+    const { limits, setup } = build ?? {};
+    const size = limits === undefined ? "not built" : `${limits.cpus} CPU ${limits.memoryMb} MB`;
+    const start = setup?.startCommand ? `  ${quoteUntrusted(setup.startCommand)}` : "";
+    const line = `${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}  ${size}${start}`;
+    process.stdout.write(`${line}\n`);
   }
   return EXIT_OK;
 }
 
-function showTemplate({ config }: CommandContext, wanted: string | undefined): number {
-  using store = openStore({ path: join(config.home, "state.db") });
-  const reference = wanted ?? "";
-  const template = [`${DEFAULT_TEAM}/${reference}`, reference]
-    .map((name) => store.templates.getByName(name))
-    .concat(store.templates.get(reference))
-    .find((found) => found !== undefined);
-  if (template === undefined) {
-    throw new SandboxError("not_found", `template ${cut(reference)} not found`);
-  }
-  const { templateId, name, kind, createdAtMs } = template;
-  const [build] = readyBuilds(store, templateId);
-  const tags = store.builds.tags(templateId).map(({ tag }) => tag);
-  const [last] = store.templateBuilds.ofTemplate(templateId);
-  const rows = {
-    name: name ?? "",
-    id: templateId,
-    kind,
-    created: new Date(createdAtMs).toISOString(),
-    tags: tags.join(", "),
-    size: build === undefined ? "not built" : sizeOf(build),
-    built: build === undefined ? "" : new Date(build.updatedAtMs).toISOString(),
-    user: build?.defaultUser ?? "",
-    folder: build?.defaultWorkdir ?? "",
-    start: cut(build?.setup?.startCommand ?? ""),
-    ready: cut(build?.setup?.readyCommand ?? ""),
-    "last build": last === undefined ? "" : `${last.status} ${cut(last.reason?.message ?? "")}`,
-  };
-  for (const [label, value] of Object.entries(rows)) {
-    if (value !== "") process.stdout.write(`${label.padEnd(LABEL_CELLS)}${value}\n`);
-  }
-  return EXIT_OK;
-}
-
-const LABEL_CELLS = 12;
-const MAX_TEXT_CHARACTERS = 120;
-
-function readyBuilds(store: Store, templateId: string): BuildRecord[] {
-  return store.builds.ofTemplate(templateId).filter(({ status }) => status === "ready");
-}
-
-function sizeOf({ limits }: BuildRecord): string {
-  return `${limits.cpus} CPU, ${limits.memoryMb} MB`;
-}
-
-/** Text of a template, which can be that of anybody. */
-function cut(text: string): string {
-  return escapeUnsafe(text.slice(0, MAX_TEXT_CHARACTERS));
-}
-
-async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
-  if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
+async function pullBase({ config }: CommandContext): Promise<number> {
   using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await buildNewBase({
@@ -122,6 +85,8 @@ function tell(failure: CleanUpFailure): void {
 
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
-    hint: "template list, template show NAME, template build [DIR], template pull base",
+    hint:
+      "template list, build [DIR] [-f FILE] [--name N], pull base [--if-missing], pull IMAGE [--name N], show NAME, remove NAME, " +
+      "export NAME FILE, import FILE [--name N]",
   });
 }

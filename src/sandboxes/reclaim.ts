@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
+import { asOperation } from "../common/operation.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLock } from "../engine/host/lock.ts";
@@ -12,7 +13,9 @@ import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
+import type { Services } from "./context.ts";
 import { removeTraces } from "./discard.ts";
+import { pruneImages } from "./image-templates.ts";
 import { findOrphans } from "./layer-folders.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
 import { failUnfinished } from "./template-builds/template-builds.ts";
@@ -87,6 +90,17 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, signal } = options;
   const lock = { home, name: "reclaim", timeoutMs: CLEAN_UP_TIMEOUT_MS, signal } as const;
   return withLock(lock, async () => removeLeftovers(options));
+}
+
+/** The same in the background of a start: a failure is logged. */
+export async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
+  try {
+    const reclaimed = await asOperation("reclaim", () => reclaim(options));
+    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
+  } catch (error) {
+    if (context.closing.aborted) return;
+    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
+  }
 }
 
 async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
@@ -187,6 +201,7 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
   layers.push(...(await removeDeadLayers(home, onFailure)));
+  layers.push(...(await pruneImages(options)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),

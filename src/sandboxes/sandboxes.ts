@@ -6,7 +6,6 @@ import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
 import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
-import { asOperation } from "../common/operation.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
@@ -14,7 +13,7 @@ import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { closeEntries } from "./close-entries.ts";
-import type { SandboxEntry, Services } from "./context.ts";
+import type { SandboxEntry } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
@@ -34,7 +33,7 @@ import { startLogBook, type LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { startPool, type PoolShare } from "./pool.ts";
-import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
+import { containersDirectory, forgetUnfinished, reclaimAtStart } from "./reclaim.ts";
 import { findEntry, requireEntry } from "./registry.ts";
 import {
   connectSandbox,
@@ -77,7 +76,7 @@ import {
   type WakeableSandbox,
 } from "./wake.ts";
 
-export interface SandboxesOptions {
+interface SandboxesOptions {
   readonly engine: Engine;
   readonly store: Store;
   readonly clock: Clock;
@@ -102,6 +101,8 @@ export interface SandboxesOptions {
   readonly environment?: Readonly<Record<string, string>> | undefined;
   /** What sandboxes of template builds may reach; all that others may, by default. */
   readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
+  /** How builds fetch images; undefined for a service that fetches none. */
+  readonly images?: BuildRules["images"];
   readonly builtIns: readonly BuiltInTemplate[];
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
@@ -109,6 +110,9 @@ export interface SandboxesOptions {
   /** What happens to the sandboxes when the registry closes. */
   readonly onExit: "kill" | "leave";
 }
+
+/** What the service of a machine passes on as it is. */
+export type PassedOptions = Pick<SandboxesOptions, "poolShares" | "images" | "buildNetwork">;
 
 type RegistryContext = CreateContext & BuildsContext;
 
@@ -293,14 +297,4 @@ function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
     },
     latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
   };
-}
-
-async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
-  try {
-    const reclaimed = await asOperation("reclaim", () => reclaim(options));
-    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
-  } catch (error) {
-    if (context.closing.aborted) return;
-    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
-  }
 }

@@ -160,8 +160,11 @@ function readyBuilds(store: Store, templateId: string): BuildRecord[] {
   return store.builds.ofTemplate(templateId).filter((build) => build.status === "ready");
 }
 
-/** Removes the rows; returns the layers that no row names any more. */
-function eraseTemplate(store: Store, templateId: string): string[] {
+/**
+ * Removes the rows; returns the layers that no row names any more.
+ * @throws SandboxError invalid_argument while in use
+ */
+export function eraseTemplate(store: Store, templateId: string): string[] {
   return store.transaction(() => {
     if (store.sandboxes.countOfTemplate(templateId) > 0) {
       throw new SandboxError(

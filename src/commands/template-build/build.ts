@@ -30,10 +30,10 @@ export async function buildTemplate(
   given: string | undefined,
 ): Promise<number> {
   const folder = resolve(given ?? ".");
-  const file = config.file === undefined ? join(folder, "Dockerfile") : resolve(config.file);
+  const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
   const steps = await prepare(folder, plan, basename(file));
-  const name = config.name ?? nameOf(folder);
+  const name = config.templateName ?? nameOf(folder);
   using stops = listenForStopSignals();
   await using stack = new AsyncDisposableStack();
   const opened = await openLocalService(config, log, stack);

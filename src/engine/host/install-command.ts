@@ -6,9 +6,9 @@ import { findProgram } from "./find-program.ts";
 /** By their Debian names; what is there already stays as it is. */
 const DEBIAN =
   "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs perl-base " +
-  "nftables iproute2 uidmap";
+  "nftables iproute2 uidmap skopeo";
 const FEDORA =
-  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils";
+  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo";
 
 /** All of them at once, so that nobody is told of one after the other. */
 export function installCommand(): string {

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 
-type PerlProgram = "copier" | "find-data" | "launcher" | "user-namespace";
+type PerlProgram = "copier" | "find-data" | "launcher" | "user-namespace" | "write-tree";
 
 /** The command of a program; each lies in the directory beside its table of system calls. */
 export function perlCommand(

@@ -1,7 +1,6 @@
 /** Runs a build from its base to a layer that sandboxes start from. */
 
 import { join } from "node:path";
-import { SandboxError } from "../../common/errors.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord, TemplateSetup } from "../../store/build-records.ts";
@@ -57,7 +56,7 @@ export async function runBuild(context: StepContext, job: BuildJob): Promise<Bui
   const first = firstStage(context, base);
   hold(context, job, first.build);
   await step("build.based");
-  log.note("base", `base ${base.template.name ?? base.template.templateId}`);
+  if (plan.from.kind === "template") log.note("base", `base ${plan.from.reference}`);
   const last = await runSteps(context, job, first);
   return named("finalize", () => finish(context, job, { base: base.build, last }));
 }
@@ -272,9 +271,4 @@ function describe({ type, args }: BuildStep): string {
   // Values of variables may be secrets; logs of a build are read by many.
   const shown = type === "ENV" ? args.filter((_arg, index) => index % 2 === 0) : args;
   return `${type} ${shown.join(" ")}`.replaceAll(/\s+/g, " ").slice(0, 200);
-}
-
-/** @throws SandboxError that says what of the machine is missing. */
-export function refuseImage(reference: string): never {
-  throw new SandboxError("unimplemented", `image ${reference.slice(0, 200)} cannot be used here`);
 }

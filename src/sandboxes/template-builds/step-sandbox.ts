@@ -6,6 +6,7 @@
 import type { DaemonClient } from "../../client/daemon-client.ts";
 import { step } from "../../common/steps.ts";
 import type { Container } from "../../engine/engine.ts";
+import type { AddImageOptions } from "../../images/images.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
 import { writeBuild } from "../builds.ts";
@@ -19,8 +20,13 @@ import { openDaemon } from "../start-command.ts";
 
 export type StepContext = Services & Tenant & Folders & Limits & BuildRules;
 
+/** Of the login files only builds of the default team make use: they are those of the operator. */
+export type BuildImages = Pick<AddImageOptions, "perlDirectory" | "mirrors" | "authFiles">;
+
 /** What holds for sandboxes of builds alone. */
 export interface BuildRules {
+  /** How images are fetched; undefined where none are. */
+  readonly images?: BuildImages | undefined;
   readonly buildNetwork: {
     readonly allowsInternet: boolean | undefined;
     readonly network: CreatePlan["options"]["network"];

@@ -12,11 +12,12 @@ import { foreignNamespace, templateForbidden, templateMissing } from "../../wire
 import { DEFAULT_TAG } from "../built-ins.ts";
 import { lookUp, requireReference, type ResolvedTemplate } from "../resolve-template.ts";
 import { requireTagPlace } from "../template-tags.ts";
+import { resolveImage } from "./base-image.ts";
 import { createBuildLog, type BuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
 import type { BuildRunner } from "./build-runner.ts";
 import { evictSteps } from "./cache.ts";
-import { refuseImage, runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
+import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
@@ -345,7 +346,9 @@ function reasonOf(cause: unknown): string {
 async function resolveBase(context: BuildsContext, job: BuildJob): Promise<ResolvedTemplate> {
   const { from } = job.plan;
   const { signal } = job;
-  if (from.kind === "image" && !BASE_IMAGES.has(from.reference)) return refuseImage(from.reference);
+  if (from.kind === "image" && !BASE_IMAGES.has(from.reference)) {
+    return resolveImage(context, job, from);
+  }
   const reference = from.kind === "image" ? "base" : from.reference;
   return context.templates.resolve(reference, { signal });
 }

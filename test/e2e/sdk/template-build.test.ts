@@ -8,7 +8,7 @@ import { useSdkServe } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const service = useSdkServe();
-const BUILD_LIMIT_MS = 120_000;
+const BUILD_LIMIT_MS = 300_000;
 
 /** A folder with files to copy. */
 async function makeContext() {

@@ -12,7 +12,7 @@ import { useSdkServe } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const CLI = resolve(import.meta.dirname, "../../../node_modules/@e2b/cli/dist/index.js");
-const LIMIT_MS = 90_000;
+const LIMIT_MS = 300_000;
 const PYTHON = await findPythonClient("2.63.0");
 
 const service = useSdkServe();
@@ -76,11 +76,11 @@ test("our command line", { timeout: LIMIT_MS }, async () => {
   expect(again.text.split("\n").filter((line) => line.startsWith("["))).toEqual([]);
   const shown = await run(
     process.execPath,
-    [PROGRAM, "template", "show", "by-us", ...home],
+    [PROGRAM, "template", "show", "by-us:v2", ...home],
     path,
     path,
   );
-  expect(shown.text).toMatch(/^tags +v2$/m);
+  expect(shown.text).toMatch(/^tags: v2$/m);
   await writeFile(join(path, "Dockerfile"), "FROM base\nRUN exit 3\n");
   const failed = await run(process.execPath, build, path, path);
   expect(failed).toMatchObject({ code: 1 });

@@ -1,0 +1,116 @@
+/** Makes an image a layer of a home, once for each digest. */
+
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import { writeDurably } from "../common/files.ts";
+import { discardFolder } from "../engine/host/drafts.ts";
+import { withLock } from "../engine/host/lock.ts";
+import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
+import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
+import { fetchImage, findImage } from "./pull.ts";
+import { requireSkopeo } from "./skopeo.ts";
+import { unpackImage } from "./unpack.ts";
+
+/** A change of what is put into an image, or of how it is unpacked. */
+const LAYOUT = 1;
+const DIGEST_CHARACTERS = 32;
+const FACTS = "image.json";
+/** Another process of this home may be fetching a large image. */
+const LOCK_TIMEOUT_MS = 60 * 60_000;
+
+/**
+ * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while the lock
+ * holds; `commit` writes the row that names the layer. Returns what `commit` returns.
+ * @throws SandboxError as `pullImage` and `unpackImage`
+ */
+export async function addImage<T>(
+  reference: string,
+  options: AddImageOptions,
+  commit: (image: ImageLayer) => T | Promise<T>,
+): Promise<T> {
+  requireSkopeo();
+  return withImageLock(options, async () => {
+    const found = await findImage(reference, options);
+    const { digest, pinned } = found;
+    return addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
+  });
+}
+
+/**
+ * The same for a layout that is on disk already; its manifest's digest names the layer.
+ * @throws SandboxError as `unpackImage`
+ */
+export async function addLayout<T>(
+  image: Omit<PulledImage, keyof AsyncDisposable>,
+  options: AddImageOptions,
+  commit: (image: ImageLayer) => T | Promise<T>,
+): Promise<T> {
+  const get = async () => ({ ...image, [Symbol.asyncDispose]: async () => {} });
+  const { digest, pinned } = image;
+  return withImageLock(options, async () => addLayer({ digest, pinned, options }, commit, get));
+}
+
+async function withImageLock<T>(options: AddImageOptions, work: () => Promise<T>): Promise<T> {
+  const { home, signal } = options;
+  await mkdir(join(home, LAYERS), { recursive: true, mode: 0o700 });
+  return withLock({ home, name: "image", timeoutMs: LOCK_TIMEOUT_MS, signal }, work);
+}
+
+interface LayerTask {
+  /** Of what was asked for: an index, or one manifest. */
+  readonly digest: string;
+  readonly pinned: string;
+  readonly options: AddImageOptions;
+}
+
+async function addLayer<T>(
+  { digest, pinned, options }: LayerTask,
+  commit: (image: ImageLayer) => T | Promise<T>,
+  get: () => Promise<PulledImage>,
+): Promise<T> {
+  const name = digest.slice("sha256:".length).slice(0, DIGEST_CHARACTERS);
+  const target = join(options.home, LAYERS, `image-${name}-${LAYOUT}`);
+  const known = await readFacts(target);
+  if (known !== undefined) {
+    options.onProgress?.("the image is there already");
+    return commit(toLayer(target, pinned, known));
+  }
+  // What is in the way has no facts: a part of it was removed.
+  await discardFolder(target);
+  await using image = await get();
+  let unpacked: UnpackedImage | undefined;
+  await makeLayer(
+    target,
+    async (draft) => {
+      unpacked = await unpackImage(image, join(draft, TREES.root), options);
+      await writeDurably(join(draft, FACTS), `${JSON.stringify(unpacked)}\n`);
+    },
+    options.signal,
+  );
+  const facts = unpacked ?? (await readFacts(target));
+  if (facts === undefined) throw new RangeError("an image has no facts");
+  return commit(toLayer(target, pinned, facts));
+}
+
+function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLayer {
+  const { user } = facts.config;
+  return {
+    ...facts,
+    layer: { root: join(target, TREES.root) },
+    pinned,
+    defaultUser: user ?? "user",
+    defaultWorkdir: facts.config.workdir ?? facts.home,
+  };
+}
+
+/** What is known of the layer in this folder; undefined where there is none. */
+export async function readFacts(directory: string): Promise<UnpackedImage | undefined> {
+  try {
+    // Written by this program alone, into a directory of its own.
+    return JSON.parse(await readFile(join(directory, FACTS), "utf8")) as UnpackedImage;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
