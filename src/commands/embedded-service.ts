@@ -30,7 +30,7 @@ import {
   listContainers,
   markKept,
 } from "../sandboxes/reclaim.ts";
-import { startSandboxes, type Sandboxes, type SandboxesOptions } from "../sandboxes/sandboxes.ts";
+import { startSandboxes, type Sandboxes, type PassedOptions } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";

@@ -170,7 +170,7 @@ export async function startLocal(
       buildNetwork: toBuildNetwork(config),
       images: {
         perlDirectory: findPerlDirectory(),
-        mirrors: parseMirrors(config.registryMirror ?? ""),
+        mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
         authFiles: config.registryLogins,
       },
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,

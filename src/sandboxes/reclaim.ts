@@ -18,7 +18,7 @@ import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { findOrphans } from "./layer-folders.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
-import { failUnfinished } from "./template-builds/template-builds.ts";
+import { failUnfinished } from "./template-builds/end-build.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;

@@ -44,17 +44,13 @@ import {
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
-import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
-import { createBuildRunner } from "./template-builds/build-runner.ts";
+import type { BuildsContext } from "./template-builds/end-build.ts";
+import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
-import {
-  createTemplateBuilds,
-  type BuildsContext,
-  type TemplateBuilds,
-} from "./template-builds/template-builds.ts";
-import { openUploads, type Uploads } from "./template-builds/uploads.ts";
+import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
+import type { Uploads } from "./template-builds/uploads.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
@@ -190,23 +186,15 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
 
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const secrets = await openSecrets(home, store);
-  const uploads = await openUploads({
-    directory: join(home, "uploads"),
-    owner,
-    key: secrets.uploadKey,
-    now: () => clock.now(),
-  });
   const templateOptions = { ...options, retry, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
+  const building = await openBuilding(options, { track, closing: closing.signal });
   const context: RegistryContext = {
     ...options,
     team: DEFAULT_TEAM,
     meter: startUsageMeter({ clock, log, entries }),
     logBook: startLogBook({ store, clock, log }),
-    secrets,
-    buildNetwork: options.buildNetwork ?? { allowsInternet: undefined, network: undefined },
-    runner: createBuildRunner({ uploads, track, closing: closing.signal }),
+    ...building,
     templates: createTemplates(templateOptions),
     directory,
     layersDirectory,
@@ -238,7 +226,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
   return {
     ...toOperations(context, track),
-    uploads,
+    uploads: building.runner.uploads,
     of: (name) => toOperations(asTeam(context, templateOptions, name), track),
     count: () => countSandboxes(context),
     locate: (sandboxId) => locate(context, sandboxId),

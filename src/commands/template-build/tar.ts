@@ -54,7 +54,6 @@ function record(name: string, value: string): Buffer {
 
 function plainHead(entry: Omit<TarEntry, "kind"> & { readonly type: string }): Buffer {
   const head = Buffer.alloc(BLOCK);
-  const octal = (value: number, width: number) => value.toString(8).padStart(width - 1, "0");
   head.write(Buffer.from(entry.path).subarray(0, MAX_NAME_BYTES).toString("latin1"), 0, "latin1");
   head.write(octal(entry.mode, 8), 100);
   head.write(octal(0, 8), 108);
@@ -69,4 +68,8 @@ function plainHead(entry: Omit<TarEntry, "kind"> & { readonly type: string }): B
   const sum = head.reduce((total, byte) => total + byte, 0);
   head.write(`${octal(sum, 7)}\0 `, 148, "latin1");
   return head;
+}
+
+function octal(value: number, width: number): string {
+  return value.toString(8).padStart(width - 1, "0");
 }

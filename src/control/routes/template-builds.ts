@@ -14,7 +14,7 @@ import {
   uploadSchema,
 } from "../../wire/template-builds.ts";
 import { toBuildLine, toBuildStatusBody, toRequestedBuild } from "../build-reply.ts";
-import { defineRoute, templateParams, wholeNumber, type Route } from "../route.ts";
+import { defineRoute, wholeNumber, type Route } from "../route.ts";
 import { uploadUrl } from "../uploads.ts";
 
 const MAX_PAGE = 100;

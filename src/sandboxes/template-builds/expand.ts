@@ -18,8 +18,9 @@ export function expandVariables(
   environment: Readonly<Record<string, string>>,
 ): string {
   let length = text.length;
-  return text.replaceAll(VARIABLE, (match, plain, braced, operator, word) => {
-    const name: string | undefined = plain ?? braced;
+  return text.replaceAll(VARIABLE, (match, ...groups: (string | undefined)[]) => {
+    const [plain, braced, operator, word = ""] = groups;
+    const name = plain ?? braced;
     if (name === undefined) return "$";
     const value = Object.hasOwn(environment, name) ? (environment[name] ?? "") : "";
     const used = operator === undefined ? value : choose(value, operator, word);

@@ -142,12 +142,11 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
   const build = withState(job, stage);
   await using sandbox = await startStepSandbox(context, { template, build }, signal);
   const lines = job.log.open(name);
-  const { findFiles } = job;
   const state = await runStep(wanted, stage.state, {
     daemon: sandbox.daemon,
     signal,
     lines,
-    findFiles,
+    findFiles: (hash) => job.findFiles(hash),
   });
   await step("build.stepped");
   signal.throwIfAborted();

@@ -1,34 +1,25 @@
 /** Template builds as a team sees them: requested, given their steps, followed, cancelled. */
 
 import { randomUUID } from "node:crypto";
-import { errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
-import type { RecordLevel } from "../../common/log-level.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { asOperation } from "../../common/operation.ts";
 import { step } from "../../common/steps.ts";
 import type { BuildLine, BuildLineFilter, TemplateBuildRecord } from "../../store/build-records.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../../store/store.ts";
+import type { Store, TemplateRecord } from "../../store/store.ts";
 import { parseTemplateReference, randomId } from "../../wire/address.ts";
 import { foreignNamespace, templateForbidden, templateMissing } from "../../wire/messages.ts";
 import { DEFAULT_TAG } from "../built-ins.ts";
-import { lookUp, requireReference, type ResolvedTemplate } from "../resolve-template.ts";
+import { lookUp, requireReference } from "../resolve-template.ts";
 import { requireTagPlace } from "../template-tags.ts";
-import { resolveImage } from "./base-image.ts";
-import { createBuildLog, type BuildLog } from "./build-log.ts";
+import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
-import type { BuildRunner } from "./build-runner.ts";
-import { evictSteps } from "./cache.ts";
-import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
-import type { StepContext } from "./step-sandbox.ts";
+import { BUILD_LIMIT_MS, endBuild, type BuildsContext } from "./end-build.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
 const MAX_OPEN_BUILDS = 100;
 const MAX_TAGS = 100;
-/** A build that takes longer is taken for one that never ends. */
-const BUILD_LIMIT_MS = 2 * 3_600_000;
 /** Ended builds of a template of which logs and reasons are kept, the newest. */
 const MAX_ENDED_BUILDS = 50;
-/** Names of images that mean the template `base`: what clients name when nothing is named. */
-const BASE_IMAGES: ReadonlySet<string> = new Set(["e2bdev/base", "e2bdev/base:latest"]);
 
 export type TemplateBuild = TemplateBuildRecord;
 
@@ -72,8 +63,6 @@ export interface TemplateBuilds {
   status(template: string, buildId: string, filter: BuildLineFilter): BuildStatus;
   lines(template: string, buildId: string, filter: BuildLineFilter): BuildLine[];
 }
-
-export type BuildsContext = StepContext & { readonly runner: BuildRunner };
 
 export function createTemplateBuilds(context: BuildsContext): TemplateBuilds {
   const { store, runner, team } = context;
@@ -237,136 +226,10 @@ async function startBuild(
     async work(signal) {
       try {
         const facts = { record, template, plan, log, signal };
-        await asOperation("template.build", () => run(context, facts));
+        await asOperation("template.build", () => endBuild(context, facts));
       } catch (error) {
         context.log.error({ op: "template.build", buildId, err: error }, "build left traces");
       }
     },
   });
-}
-
-/** How a build ends is recorded. */
-async function run(
-  context: BuildsContext,
-  facts: Pick<BuildJob, "record" | "template" | "plan" | "log" | "signal">,
-): Promise<void> {
-  const { record, log } = facts;
-  const { buildId, templateId } = record;
-  const beganMs = performance.now();
-  const job: BuildJob = {
-    ...facts,
-    resolveBase: (current) => resolveBase(context, current),
-    findFiles: (hash) => context.runner.uploads.find(context.team, hash),
-  };
-  let outcome = "ok";
-  try {
-    const build = await runBuild(context, job);
-    facts.signal.throwIfAborted();
-    log.note("finalize", "the template is ready");
-    commit(context, record, build);
-  } catch (error) {
-    outcome = "fault";
-    context.log.debug({ op: "template.build", buildId, templateId, err: error }, "build failed");
-    await undoBuild(context, buildId);
-    fail(context, { record, log, signal: facts.signal }, error);
-  }
-  const durationMs = Math.round(performance.now() - beganMs);
-  context.log.info(
-    { op: "template.build", buildId, templateId, durationMs, outcome },
-    "template.build ended",
-  );
-  await step("build.committed");
-  await evictSteps(context);
-}
-
-/** Build, tags and state appear together. */
-function commit(context: BuildsContext, record: TemplateBuild, build: BuildRecord): void {
-  const { store, clock } = context;
-  store.transaction(() => {
-    const template = store.templates.get(record.templateId);
-    if (template === undefined) throw new SandboxError("canceled", "the template was removed");
-    const nowMs = clock.now();
-    const limits = { ...context.limits, ...limitsOfSetup(build) };
-    store.builds.put({ ...build, limits, updatedAtMs: nowMs, finishedAtMs: nowMs });
-    requireTagPlace(context, template.templateId, record.tags);
-    for (const tag of record.tags) {
-      const { templateId, buildId } = record;
-      store.builds.tag({ templateId, tag, buildId, createdAtMs: nowMs });
-    }
-    store.templates.put({ ...template, updatedAtMs: nowMs });
-    store.templateBuilds.put({
-      ...record,
-      status: "ready",
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-    });
-  });
-}
-
-function limitsOfSetup({ setup }: BuildRecord) {
-  const { cpus, memoryMb } = setup ?? {};
-  return { ...(cpus !== undefined && { cpus }), ...(memoryMb !== undefined && { memoryMb }) };
-}
-
-function fail(
-  context: BuildsContext,
-  { record, log, signal }: { record: TemplateBuild; log: BuildLog; signal: AbortSignal },
-  error: unknown,
-): void {
-  const { store, clock } = context;
-  const failed = error instanceof StepFailure ? error.step : "finalize";
-  const cause = error instanceof StepFailure ? error.cause : error;
-  const isClosing = context.closing.aborted;
-  const message = isClosing ? SERVICE_ENDED : reasonOf(signal.aborted ? signal.reason : cause);
-  log.note(failed, message, "error");
-  const nowMs = clock.now();
-  store.transaction(() => {
-    // A template that was removed takes its builds with it.
-    if (store.templateBuilds.get(record.buildId) === undefined) return;
-    store.templateBuilds.put({
-      ...record,
-      status: "error",
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-      reason: { message, step: failed },
-    });
-  });
-}
-
-/** What is ours to tell: the faults of the steps, not those of the service. */
-function reasonOf(cause: unknown): string {
-  if (cause instanceof DOMException && cause.name === "TimeoutError") {
-    return `the build took longer than ${BUILD_LIMIT_MS / 60_000} minutes`;
-  }
-  const fault = toSandboxError(cause, "build");
-  if (fault.code === "internal") return "internal error";
-  return fault.hint === undefined ? errorText(fault) : `${errorText(fault)} (${fault.hint})`;
-}
-
-async function resolveBase(context: BuildsContext, job: BuildJob): Promise<ResolvedTemplate> {
-  const { from } = job.plan;
-  const { signal } = job;
-  if (from.kind === "image" && !BASE_IMAGES.has(from.reference)) {
-    return resolveImage(context, job, from);
-  }
-  const reference = from.kind === "image" ? "base" : from.reference;
-  return context.templates.resolve(reference, { signal });
-}
-
-const SERVICE_ENDED = "the service ended while the template was being built";
-
-/** A build that an instance left says so; its layers are orphans then. */
-export function failUnfinished(store: Store, owner: string, nowMs: number): void {
-  for (const build of store.templateBuilds.unfinishedOfOwner(owner)) {
-    const message = SERVICE_ENDED;
-    store.templateBuilds.put({
-      ...build,
-      status: "error",
-      updatedAtMs: nowMs,
-      finishedAtMs: nowMs,
-      reason: { message, step: "finalize" },
-    });
-    const level: RecordLevel = "error";
-    store.buildLines.append(build.buildId, [{ atMs: nowMs, level, step: "finalize", message }]);
-  }
 }

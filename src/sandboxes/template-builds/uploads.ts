@@ -43,7 +43,7 @@ export interface UploadsOptions {
   readonly owner: string;
   /** Known to this home alone. */
   readonly key: string;
-  now(): number;
+  readonly now: () => number;
 }
 
 /** Removes what an earlier process left half written. */

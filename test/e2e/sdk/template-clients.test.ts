@@ -28,9 +28,9 @@ async function makeContext(lines: readonly string[]) {
 }
 
 /** What a program prints; a failure is what it printed, too. */
-async function run(program: string, words: readonly string[], home: string, cwd: string) {
-  const env = { ...service.environment, PATH: String(process.env["PATH"]), HOME: home };
-  return promisify(execFile)(program, [...words], { env, cwd, timeout: LIMIT_MS }).then(
+async function run(program: string, words: readonly string[], folder: string) {
+  const env = { ...service.environment, PATH: String(process.env["PATH"]), HOME: folder };
+  return promisify(execFile)(program, [...words], { env, cwd: folder, timeout: LIMIT_MS }).then(
     ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr }),
     (error: { code?: number; stdout?: string; stderr?: string }) => ({
       code: error.code ?? -1,
@@ -55,11 +55,10 @@ test("the public command line", { timeout: LIMIT_MS }, async () => {
     process.execPath,
     [CLI, "template", "create", "by-cli", "--cmd", "sleep 999", "--ready-cmd", "true"],
     path,
-    path,
   );
   expect(made).toMatchObject({ code: 0 });
   expect(await read("by-cli", "cat /srv/who; ls /srv/app; pgrep -c sleep")).toBe("root\na.txt\n1");
-  const listed = await run(process.execPath, [CLI, "template", "list"], path, path);
+  const listed = await run(process.execPath, [CLI, "template", "list"], path);
   expect(listed.text).toContain("by-cli");
 });
 
@@ -68,25 +67,24 @@ test("our command line", { timeout: LIMIT_MS }, async () => {
   const { path } = folder;
   const home = ["--home", service.serve.home];
   const build = [PROGRAM, "template", "build", path, "--name", "by-us:v2", ...home];
-  const made = await run(process.execPath, build, path, path);
+  const made = await run(process.execPath, build, path);
   expect(made.text).toMatch(/template by-us:v2 is ready: /);
   expect(made.code).toBe(0);
   expect(await read("by-us:v2", "cat /srv/who; ls /srv/app; id -un")).toBe("root\na.txt\nuser");
-  const again = await run(process.execPath, build, path, path);
+  const again = await run(process.execPath, build, path);
   expect(again.text.split("\n").filter((line) => line.startsWith("["))).toEqual([]);
   const shown = await run(
     process.execPath,
     [PROGRAM, "template", "show", "by-us:v2", ...home],
     path,
-    path,
   );
   expect(shown.text).toMatch(/^tags: v2$/m);
   await writeFile(join(path, "Dockerfile"), "FROM base\nRUN exit 3\n");
-  const failed = await run(process.execPath, build, path, path);
+  const failed = await run(process.execPath, build, path);
   expect(failed).toMatchObject({ code: 1 });
   expect(failed.text).toContain('at line 2: command "exit 3" failed with exit code 3');
   await writeFile(join(path, "Dockerfile"), "FROM base\nRUN true\nVOLUME /x\n");
-  const refused = await run(process.execPath, build, path, path);
+  const refused = await run(process.execPath, build, path);
   expect(refused.text).toContain("Dockerfile:3: VOLUME is not supported");
 });
 
@@ -107,7 +105,7 @@ except BuildException as error:
 test.skipIf(PYTHON.python === undefined)("Python's client", { timeout: LIMIT_MS }, async () => {
   await using folder = await makeContext(DOCKERFILE);
   await writeFile(join(folder.path, "build.py"), SCRIPT);
-  const made = await run(PYTHON.python ?? "", ["build.py"], folder.path, folder.path);
+  const made = await run(PYTHON.python ?? "", ["build.py"], folder.path);
   expect(made.text).toContain("b\na.txt\n1\n");
   expect(made.text).toContain('failed: command "exit 5" failed with exit code 5');
 });
