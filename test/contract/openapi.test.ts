@@ -11,14 +11,13 @@ import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
+import { BODY, MISSING, PARAMETERS, RICH } from "../support/api-values.ts";
 import { buildRows } from "../support/build-rows.ts";
 import { BUILDING } from "../support/building-template.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 import { tagRows } from "../support/tag-rows.ts";
-
-const MISSING = "i00000000000000000000";
 
 let held: HeldEngine;
 let service: TestService;
@@ -33,28 +32,6 @@ let plainId: string;
 /** One that rows pause and wake. */
 let shared: string;
 let busyKey: string;
-
-const RICH = {
-  templateID: "base",
-  timeout: 600,
-  autoPause: true,
-  autoPauseMemory: true,
-  autoResume: { enabled: true },
-  secure: true,
-  allow_internet_access: true,
-  network: {
-    allowPublicTraffic: false,
-    allowOut: ["1.1.1.1"],
-    denyOut: ["0.0.0.0/0"],
-    dnsServers: ["192.0.2.53"],
-    maskRequestHost: "a.test",
-    httpsPorts: [8443],
-  },
-  metadata: { purpose: "all" },
-  envVars: { A: "1" },
-  mcp: { server: {} },
-  volumeMounts: [{ name: "shared", path: "/data" }],
-};
 
 function templatesOf() {
   return service.embedded.sandboxes.templates;
@@ -404,20 +381,6 @@ const ROWS: Readonly<Record<string, Rows>> = {
     }),
   },
 };
-
-/** Parameters that name nothing, and such that can name nothing. */
-const PARAMETERS: Readonly<Record<string, { readonly missing: string; readonly faulty: string }>> =
-  {
-    sandboxID: { missing: MISSING, faulty: "No!" },
-    templateID: { missing: "none", faulty: "a%20b" },
-    alias: { missing: "none", faulty: "a%20b" },
-    buildID: { missing: "none", faulty: "no" },
-    hash: { missing: "00ff", faulty: "XY" },
-    volumeID: { missing: "00000000-0000-4000-8000-000000000000", faulty: "nope" },
-  };
-
-/** Bodies that pass every schema, for calls that fail for another reason. */
-const BODY = { timeout: 9, public: true, name: "none", fromTemplate: "base" };
 
 /** A path of the route with something in place of its parameters. */
 function pathWith(route: Route, kind: "missing" | "faulty"): string {

@@ -150,6 +150,24 @@ test("shares of the pool are read from a list", () => {
   ]);
 });
 
+test("what builds may reach: on, off or a list", () => {
+  expect(configOf({}, []).buildEgress).toBeUndefined();
+  expect(configOf({}, ["--build-egress", "on"]).buildEgress).toBeUndefined();
+  expect(configOf({}, ["--build-egress", "off"]).buildEgress).toEqual([]);
+  expect(configOf({}, ["--build-egress", "a.test,10.0.0.0/8"]).buildEgress).toEqual([
+    "a.test",
+    "10.0.0.0/8",
+  ]);
+  expect(loadConfig({}, ["--build-egress", "a b"])).toMatchObject({ exitCode: 64 });
+});
+
+test("-f is the Dockerfile of a build", () => {
+  expect(configOf({}, ["template", "build", "-f", "x"])).toMatchObject({
+    words: ["template", "build"],
+    dockerfile: "x",
+  });
+});
+
 test.for(["api", "api=", "=1", "api=101", "a=1,,b=1"])("--pool-template %s is a fault", (value) => {
   const loaded = loadConfig({}, ["--pool-template", value]);
   expect(loaded).toMatchObject({ exitCode: 64 });

@@ -25,7 +25,7 @@ async function makeContext() {
 }
 
 /** Builds, and returns the lines of its log. */
-async function build(template: Parameters<typeof Template.build>[0], name: string, more = {}) {
+async function build(template: Parameters<typeof Template.toJSON>[0], name: string, more = {}) {
   const entries: LogEntry[] = [];
   const onBuildLogs = (entry: LogEntry) => void entries.push(entry);
   const made = await Template.build(template, name, { ...service.options, onBuildLogs, ...more });
