@@ -1,6 +1,6 @@
 /** Runs a build and records how it ended, whichever way; and those that an instance left. */
 
-import { errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { hidePaths, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
@@ -115,7 +115,10 @@ function reasonOf(cause: unknown): string {
   }
   const fault = toSandboxError(cause, "build");
   if (fault.code === "internal") return "internal error";
-  return fault.hint === undefined ? errorText(fault) : `${errorText(fault)} (${fault.hint})`;
+  const text = fault.hint === undefined ? fault.message : `${fault.message} (${fault.hint})`;
+  // Faults of the machine may quote its paths; those of steps speak of the sandbox.
+  const isPlain = fault.hasSandboxPaths || fault.code === "invalid_argument";
+  return isPlain ? text : hidePaths(text);
 }
 
 async function resolveBase(context: BuildsContext, job: BuildJob): Promise<ResolvedTemplate> {
