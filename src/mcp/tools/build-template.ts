@@ -6,7 +6,7 @@ import { z } from "../../common/schema.ts";
 import { timeLimit } from "../../output/capture.ts";
 import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
-import { withHints } from "../error-hints.ts";
+import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { waitInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
@@ -126,8 +126,9 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
     ...(startCmd !== undefined && { startCmd }),
     ...(readyCmd !== undefined && { readyCmd }),
   };
-  const hints = { unimplemented: "The sandbox service cannot build templates." };
-  const made = await withHints(control.requestBuild(wanted, signal), hints);
+  const missing = "The sandbox service cannot build templates.";
+  const requested = control.requestBuild(wanted, signal);
+  const made = await onOptionalRoute(requested, missing, () => Promise.resolve());
   const build = { templateId: made.templateID, buildId: made.buildID };
   await control.startBuild(build, plan, signal);
   return build;
