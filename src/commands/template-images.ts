@@ -23,7 +23,7 @@ export async function pullImageTemplate(config: Config, reference: string): Prom
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOf(reference));
   const options = toOptions(config, stops.signal);
-  return addImage(reference, options, (image) => register(config, name, image));
+  return await addImage(reference, options, (image) => register(config, name, image));
 }
 
 export async function importTemplate(config: Config, file: string): Promise<number> {
@@ -31,7 +31,7 @@ export async function importTemplate(config: Config, file: string): Promise<numb
   const name = chooseName(config, nameOfFile(file));
   const options = toOptions(config, stops.signal);
   await using archive = await openArchive(file, options);
-  return addLayout(archive, options, (image) => register(config, name, image));
+  return await addLayout(archive, options, (image) => register(config, name, image));
 }
 
 function register(config: Config, name: TemplateName, image: ImageLayer): number {

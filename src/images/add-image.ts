@@ -4,6 +4,7 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
+import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
@@ -90,7 +91,7 @@ async function addLayer<T>(
   );
   const facts = unpacked ?? (await readFacts(target));
   if (facts === undefined) throw new RangeError("an image has no facts");
-  return commit(toLayer(target, pinned, facts));
+  return await commit(toLayer(target, pinned, facts));
 }
 
 function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLayer {
@@ -104,11 +105,33 @@ function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLay
   };
 }
 
+const named = z.array(z.object({ name: z.string(), value: z.string() }));
+const words = z.array(z.string());
+
+const factsSchema = z.object({
+  config: z.object({
+    env: named,
+    workdir: z.string().optional(),
+    user: z.string().optional(),
+    entrypoint: words,
+    cmd: words,
+    exposedPorts: z.array(z.number()),
+    labels: named,
+  }),
+  digest: z.string(),
+  bytes: z.number(),
+  entries: z.number(),
+  notes: words,
+  family: z.enum(["debian", "alpine", "fedora", "other"]),
+  standIns: words,
+  installCommand: z.string().optional(),
+  home: z.string(),
+});
+
 /** What is known of the layer in this folder; undefined where there is none. */
 export async function readFacts(directory: string): Promise<UnpackedImage | undefined> {
   try {
-    // Written by this program alone, into a directory of its own.
-    return JSON.parse(await readFile(join(directory, FACTS), "utf8")) as UnpackedImage;
+    return factsSchema.parse(JSON.parse(await readFile(join(directory, FACTS), "utf8")));
   } catch (error) {
     if (causeCode(error) === "ENOENT") return undefined;
     throw error;

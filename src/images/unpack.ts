@@ -72,7 +72,13 @@ export async function unpackImage(
     options.onProgress?.(`unpacking layer ${index + 1} of ${manifest.layers.length}`);
     await applyLayer(state, layer, raw.diffIds[index] ?? "");
   }
-  const ready = await readyTree({ tree: state.tree, contents, user: raw.user, signal });
+  const ready = await readyTree({
+    tree: state.tree,
+    contents,
+    user: raw.user,
+    workdir: raw.config.workdir,
+    signal,
+  });
   options.onProgress?.("writing the files");
   await writeTree({
     root: state.tree.root,

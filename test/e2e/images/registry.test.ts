@@ -9,6 +9,7 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { pullImage } from "../../../src/images/pull.ts";
 import { putBlob, writeIndex, writeLayout, type WrittenImage } from "../../support/oci-layout.ts";
 import { listeningUrl, startProgram, type TestProgram } from "../../support/program.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
@@ -171,6 +172,29 @@ test("a registry with a login refuses without it, and reads the file of docker",
   expect(await template(["pull", reference, "--name", "secret"], { HOME: home })).toMatchObject({
     code: 0,
   });
+});
+
+test("credentials of a request reach the registry, and no file keeps them", async () => {
+  const home = await mkdtemp(join(tmpdir(), "smcp-"));
+  const signal = AbortSignal.timeout(60_000);
+  const reference = `${closed.host}/team/debian:1`;
+  const credentials = { username: "tester", password: "secret" };
+  await using image = await pullImage(reference, { home, signal, credentials });
+  expect(image.pinned).toMatch(/\/team\/debian@sha256:[0-9a-f]{64}$/);
+  const auth = Buffer.from("tester:secret").toString("base64");
+  await expect(run("grep", ["-rlF", "-e", auth, "-e", "secret", home])).rejects.toMatchObject({
+    code: 1,
+  });
+  const wrong = pullImage(reference, {
+    home,
+    signal,
+    credentials: { ...credentials, password: "hidden-word" },
+  });
+  await expect(wrong).rejects.toMatchObject({ code: "permission_denied" });
+  await expect(wrong).rejects.not.toThrow(/hidden-word/);
+  const file = pullImage(`oci:${images["debian"]?.layout}`, { home, signal });
+  await expect(file).rejects.toMatchObject({ code: "invalid_argument" });
+  await rm(home, { recursive: true });
 });
 
 test("a mirror stands in for a registry", async () => {
