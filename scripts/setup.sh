@@ -25,7 +25,7 @@ has_helpers() {
 # Prints the command that installs what is missing, for the package manager of this system.
 install_command() {
   if has apt-get; then
-    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 uidmap skopeo"
+    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo uidmap"
   elif has dnf; then
     echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo"
   fi

@@ -30,8 +30,8 @@ export async function importTemplate(config: Config, file: string): Promise<numb
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOfFile(file));
   const options = toOptions(config, stops.signal);
-  await using archive = await openArchive(file, options);
-  return await addLayout(archive, options, (image) => register(config, name, image));
+  const open = () => openArchive(file, options);
+  return await addLayout(open, options, (image) => register(config, name, image));
 }
 
 function register(config: Config, name: TemplateName, image: ImageLayer): number {

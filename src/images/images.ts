@@ -25,6 +25,10 @@ export interface RegistryMirror {
   readonly to: string;
 }
 
+/**
+ * A reference may name any address that this machine reaches, its own included, and skopeo connects
+ * from the machine's network: the caller decides whose references are fetched.
+ */
 export interface PullOptions {
   /** The home directory; blobs are kept below its `layers` until they are unpacked. */
   readonly home: string;

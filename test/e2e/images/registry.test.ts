@@ -83,6 +83,11 @@ async function withSandbox<T>(name: string, work: (sandbox: Sandbox) => Promise<
   }
 }
 
+async function imageLayers(): Promise<string[]> {
+  const names = await readdir(join(serve.home, "layers"));
+  return names.filter((name) => name.startsWith("image-"));
+}
+
 beforeAll(async () => {
   folder = await makeTempFolder();
   open = await startRegistry({ directory: join(folder.path, "open") });
@@ -223,17 +228,15 @@ test("what is exported runs elsewhere: skopeo and this program read it", async (
 });
 
 test("a template that is removed takes its layer with it, unless another one has it", async () => {
-  const layers = async () =>
-    (await readdir(join(serve.home, "layers"))).filter((name) => name.startsWith("image-"));
   await template(["pull", `${open.host}/team/many:1`, "--name", "one"]);
   await template(["pull", `${open.host}/team/many:1`, "--name", "two"]);
   for (const name of ["many", "one"]) await template(["remove", name]);
-  const before = await layers();
+  const before = await imageLayers();
   expect(await template(["remove", "two"])).toMatchObject({
     code: 0,
     stdout: "removed local/two\n",
   });
-  expect((await layers()).length).toBe(before.length - 1);
+  expect((await imageLayers()).length).toBe(before.length - 1);
   expect((await template(["show", "two"])).code).not.toBe(0);
 });
 

@@ -42,7 +42,11 @@ async function refusalOf(attack: Case): Promise<string> {
   try {
     const directory = join(folder.path, "draft/root");
     const signal = AbortSignal.timeout(60_000);
-    await unpackImage({ layout }, directory, { perlDirectory: PERL_DIRECTORY, signal, limits: attack.limits });
+    await unpackImage({ layout }, directory, {
+      perlDirectory: PERL_DIRECTORY,
+      signal,
+      limits: attack.limits,
+    });
     return "nothing was refused";
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;
