@@ -105,7 +105,7 @@ export async function readBlob(
   return bytes;
 }
 
-export function blobPath(layout: string, name: string): string {
+function blobPath(layout: string, name: string): string {
   return join(layout, "blobs", "sha256", name.slice("sha256:".length));
 }
 
@@ -113,7 +113,7 @@ function hashOf(bytes: Buffer): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
-export function wrongDigest(name: string): never {
+function wrongDigest(name: string): never {
   layoutFault(`${name} does not have that digest`);
 }
 

@@ -52,14 +52,14 @@ const WHITEOUT = ".wh.";
 const RESERVED = ".wh..wh.";
 const OPAQUE = ".wh..wh..opq";
 
-export interface Place {
+interface Place {
   readonly parents: readonly string[];
   /** Empty for the root. */
   readonly name: string;
 }
 
 /** A path of an archive; @throws SandboxError failed_precondition for one that is none of this tree. */
-export function parsePath(path: string): Place {
+function parsePath(path: string): Place {
   if (path.length > MAX_PATH_BYTES) treeFault(path, "is too long");
   if (path.includes("\0")) treeFault(path, "has a NUL");
   const names = path.split("/").filter((name) => name !== "" && name !== ".");
@@ -79,7 +79,7 @@ export function treeFault(path: string, reason: string): never {
 
 const IMPLIED: Metadata = { mode: 0o755, uid: 0, gid: 0, mtimeSeconds: 0, attributes: [] };
 
-export function newDirectory(layer: number, meta: Metadata = IMPLIED): DirectoryNode {
+function newDirectory(layer: number, meta: Metadata = IMPLIED): DirectoryNode {
   return { kind: "directory", meta, layer, touched: layer, children: new Map() };
 }
 

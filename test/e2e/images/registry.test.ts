@@ -184,12 +184,13 @@ test("credentials of a request reach the registry, and no file keeps them", asyn
   const signal = AbortSignal.timeout(60_000);
   const reference = `${closed.host}/team/debian:1`;
   const credentials = { username: "tester", password: "secret" };
-  await using image = await pullImage(reference, { home, signal, credentials });
+  const image = await pullImage(reference, { home, signal, credentials });
   expect(image.pinned).toMatch(/\/team\/debian@sha256:[0-9a-f]{64}$/);
   const auth = Buffer.from("tester:secret").toString("base64");
   await expect(run("grep", ["-rlF", "-e", auth, "-e", "secret", home])).rejects.toMatchObject({
     code: 1,
   });
+  await image[Symbol.asyncDispose]();
   const wrong = pullImage(reference, {
     home,
     signal,
