@@ -23,15 +23,15 @@ export async function pullImageTemplate(config: Config, reference: string): Prom
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOf(reference));
   const options = toOptions(config, stops.signal);
-  return addImage(reference, options, (image) => register(config, name, image));
+  return await addImage(reference, options, (image) => register(config, name, image));
 }
 
 export async function importTemplate(config: Config, file: string): Promise<number> {
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOfFile(file));
   const options = toOptions(config, stops.signal);
-  await using archive = await openArchive(file, options);
-  return addLayout(archive, options, (image) => register(config, name, image));
+  const open = () => openArchive(file, options);
+  return await addLayout(open, options, (image) => register(config, name, image));
 }
 
 function register(config: Config, name: TemplateName, image: ImageLayer): number {

@@ -70,15 +70,18 @@ export async function showTemplate(config: Config, name: string): Promise<number
   return EXIT_OK;
 }
 
+function quoteAll(words: readonly string[]): string {
+  return words.map((word) => quoteName(word)).join(" ");
+}
+
 function imageLines({ digest, bytes, entries, config, standIns }: UnpackedImage) {
-  const words = (list: readonly string[]) => list.map((word) => quoteName(word)).join(" ");
   const lines: (readonly [string, string | number])[] = [
     ["image", digest],
     ["bytes", bytes],
     ["entries", entries],
     ["given", standIns.join(" ")],
-    ["entry point", words(config.entrypoint)],
-    ["command", words(config.cmd)],
+    ["entry point", quoteAll(config.entrypoint)],
+    ["command", quoteAll(config.cmd)],
     ["ports", config.exposedPorts.join(" ")],
     ...config.labels.map(({ name, value }) => ["label", quoteName(`${name}=${value}`)] as const),
   ];
@@ -95,8 +98,11 @@ export async function removeTemplate(config: Config, name: string): Promise<numb
     throw new SandboxError("permission_denied", `${name} is always there`);
   }
   await removeLayers(join(home, LAYERS), eraseTemplate(store, template.templateId));
-  const onFailure = (failure: CleanUpFailure) => process.stderr.write(describeFailure(failure));
-  await pruneImages({ home, store, onFailure });
+  await pruneImages({ home, store, onFailure: tell });
   process.stdout.write(`removed ${template.name ?? template.templateId}\n`);
   return EXIT_OK;
+}
+
+function tell(failure: CleanUpFailure): void {
+  process.stderr.write(describeFailure(failure));
 }

@@ -1,14 +1,14 @@
 /** Makes an image a layer of a home, once for each digest. */
 
-import { mkdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
+import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
-import { withLock } from "../engine/host/lock.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
 import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
-import { fetchImage, findImage } from "./pull.ts";
+import { fetchImage, findImage, holdImageLock } from "./pull.ts";
 import { requireSkopeo } from "./skopeo.ts";
 import { unpackImage } from "./unpack.ts";
 
@@ -16,8 +16,6 @@ import { unpackImage } from "./unpack.ts";
 const LAYOUT = 1;
 const DIGEST_CHARACTERS = 32;
 const FACTS = "image.json";
-/** Another process of this home may be fetching a large image. */
-const LOCK_TIMEOUT_MS = 60 * 60_000;
 
 /**
  * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while the lock
@@ -30,31 +28,30 @@ export async function addImage<T>(
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
   requireSkopeo();
-  return withImageLock(options, async () => {
-    const found = await findImage(reference, options);
-    const { digest, pinned } = found;
-    return addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
-  });
+  await using _lock = await holdImageLock(options);
+  const found = await findImage(reference, options);
+  const { digest, pinned } = found;
+  return await addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
 }
 
 /**
- * The same for a layout that is on disk already; its manifest's digest names the layer.
- * @throws SandboxError as `unpackImage`
+ * The same for an image that \`get\` brings, called while the lock is held; its manifest's digest
+ * names the layer.
+ * @throws SandboxError as \`unpackImage\`
  */
 export async function addLayout<T>(
-  image: Omit<PulledImage, keyof AsyncDisposable>,
+  get: () => Promise<PulledImage>,
   options: AddImageOptions,
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
-  const get = async () => ({ ...image, [Symbol.asyncDispose]: async () => {} });
-  const { digest, pinned } = image;
-  return withImageLock(options, async () => addLayer({ digest, pinned, options }, commit, get));
-}
-
-async function withImageLock<T>(options: AddImageOptions, work: () => Promise<T>): Promise<T> {
-  const { home, signal } = options;
-  await mkdir(join(home, LAYERS), { recursive: true, mode: 0o700 });
-  return withLock({ home, name: "image", timeoutMs: LOCK_TIMEOUT_MS, signal }, work);
+  await using _lock = await holdImageLock(options);
+  const image = await get();
+  try {
+    const { digest, pinned } = image;
+    return await addLayer({ digest, pinned, options }, commit, async () => image);
+  } finally {
+    await image[Symbol.asyncDispose]();
+  }
 }
 
 interface LayerTask {
@@ -90,7 +87,7 @@ async function addLayer<T>(
   );
   const facts = unpacked ?? (await readFacts(target));
   if (facts === undefined) throw new RangeError("an image has no facts");
-  return commit(toLayer(target, pinned, facts));
+  return await commit(toLayer(target, pinned, facts));
 }
 
 function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLayer {
@@ -104,11 +101,33 @@ function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLay
   };
 }
 
+const named = z.array(z.object({ name: z.string(), value: z.string() }));
+const words = z.array(z.string());
+
+const factsSchema = z.object({
+  config: z.object({
+    env: named,
+    workdir: z.string().optional(),
+    user: z.string().optional(),
+    entrypoint: words,
+    cmd: words,
+    exposedPorts: z.array(z.number()),
+    labels: named,
+  }),
+  digest: z.string(),
+  bytes: z.number(),
+  entries: z.number(),
+  notes: words,
+  family: z.enum(["debian", "alpine", "fedora", "other"]),
+  standIns: words,
+  installCommand: z.string().optional(),
+  home: z.string(),
+});
+
 /** What is known of the layer in this folder; undefined where there is none. */
 export async function readFacts(directory: string): Promise<UnpackedImage | undefined> {
   try {
-    // Written by this program alone, into a directory of its own.
-    return JSON.parse(await readFile(join(directory, FACTS), "utf8")) as UnpackedImage;
+    return factsSchema.parse(JSON.parse(await readFile(join(directory, FACTS), "utf8")));
   } catch (error) {
     if (causeCode(error) === "ENOENT") return undefined;
     throw error;

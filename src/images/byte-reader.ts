@@ -21,9 +21,9 @@ export function createByteReader(source: AsyncIterable<Buffer>): ByteReader {
   let position = 0;
 
   async function fill(): Promise<boolean> {
-    const next = await chunks.next();
-    if (next.done === true) return false;
-    left = next.value;
+    const chunk = await chunks.next();
+    if (chunk.done === true) return false;
+    left = chunk.value;
     return true;
   }
 

@@ -25,6 +25,10 @@ export interface RegistryMirror {
   readonly to: string;
 }
 
+/**
+ * A reference may name any address that this machine reaches, its own included, and skopeo connects
+ * from the machine's network: the caller decides whose references are fetched.
+ */
 export interface PullOptions {
   /** The home directory; blobs are kept below its `layers` until they are unpacked. */
   readonly home: string;
@@ -68,9 +72,9 @@ export interface ImageConfig {
   /** In order; a later one of the same name counts. At most 1,024, 128 KiB in all. */
   readonly env: readonly { readonly name: string; readonly value: string }[];
   /** Absolute; undefined where the image names none or `/`. */
-  readonly workdir: string | undefined;
+  readonly workdir?: string | undefined;
   /** The name of an account of the image; undefined where it names none or an id without a name. */
-  readonly user: string | undefined;
+  readonly user?: string | undefined;
   readonly entrypoint: readonly string[];
   readonly cmd: readonly string[];
   /** Numbers of TCP ports, ascending. */
@@ -94,7 +98,7 @@ export interface UnpackedImage {
   /** Packages that the image lacks and a stand-in was given for: `bash`, `sudo`, `ca-certificates`. */
   readonly standIns: readonly string[];
   /** A command for a shell of root in a sandbox with a network that installs those packages. */
-  readonly installCommand: string | undefined;
+  readonly installCommand?: string | undefined;
   /** Absolute, the home of the image's user or else of `user`. */
   readonly home: string;
 }

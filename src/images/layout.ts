@@ -105,7 +105,7 @@ export async function readBlob(
   return bytes;
 }
 
-export function blobPath(layout: string, name: string): string {
+function blobPath(layout: string, name: string): string {
   return join(layout, "blobs", "sha256", name.slice("sha256:".length));
 }
 
@@ -113,7 +113,7 @@ function hashOf(bytes: Buffer): string {
   return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 }
 
-export function wrongDigest(name: string): never {
+function wrongDigest(name: string): never {
   layoutFault(`${name} does not have that digest`);
 }
 
@@ -169,13 +169,13 @@ export function parse<T>(schema: z.ZodType<T>, text: string, subject: string): T
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const where = quoteUntrusted(issue?.path.join(".") ?? "");
-  layoutFault(`${subject} is not as it must be: ${where} ${issue?.message ?? ""}`);
+  return layoutFault(`${subject} is not as it must be: ${where} ${issue?.message ?? ""}`);
 }
 
 function parseJson(text: string, subject: string): unknown {
   try {
     return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
   } catch (error) {
-    layoutFault(`${subject} is not JSON`, error);
+    return layoutFault(`${subject} is not JSON`, error);
   }
 }

@@ -20,6 +20,8 @@ export interface ReadyOptions {
   readonly contents: Contents;
   /** As the configuration of the image names it. */
   readonly user: string;
+  /** As the configuration of the image names it. */
+  readonly workdir: string | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -42,7 +44,8 @@ const FOLDER_MODES: Readonly<Record<string, number>> = {
 };
 
 /** @throws SandboxError failed_precondition for an image that cannot be a sandbox */
-export async function readyTree({ tree, contents, user, signal }: ReadyOptions): Promise<Ready> {
+export async function readyTree(options: ReadyOptions): Promise<Ready> {
+  const { tree, contents, user, workdir, signal } = options;
   tree.nextLayer();
   const files = createTreeWriter(tree, contents);
   for (const name of REAL_FOLDERS) requireFolder(tree, files, name);
@@ -54,6 +57,8 @@ export async function readyTree({ tree, contents, user, signal }: ReadyOptions):
     ...((await giveSudo(files)) ? ["sudo"] : []),
     ...((await giveCertificates(files)) ? ["ca-certificates"] : []),
   ];
+  // A configuration may name one that no layer has.
+  if (workdir !== undefined) files.makeDirectory(workdir, 0o755);
   await files.write("/etc/hosts", HOSTS);
   await files.write("/etc/resolv.conf", RESOLVER);
   await files.write("/etc/hostname", "sandbox\n");

@@ -52,14 +52,14 @@ const WHITEOUT = ".wh.";
 const RESERVED = ".wh..wh.";
 const OPAQUE = ".wh..wh..opq";
 
-export interface Place {
+interface Place {
   readonly parents: readonly string[];
   /** Empty for the root. */
   readonly name: string;
 }
 
 /** A path of an archive; @throws SandboxError failed_precondition for one that is none of this tree. */
-export function parsePath(path: string): Place {
+function parsePath(path: string): Place {
   if (path.length > MAX_PATH_BYTES) treeFault(path, "is too long");
   if (path.includes("\0")) treeFault(path, "has a NUL");
   const names = path.split("/").filter((name) => name !== "" && name !== ".");
@@ -79,7 +79,7 @@ export function treeFault(path: string, reason: string): never {
 
 const IMPLIED: Metadata = { mode: 0o755, uid: 0, gid: 0, mtimeSeconds: 0, attributes: [] };
 
-export function newDirectory(layer: number, meta: Metadata = IMPLIED): DirectoryNode {
+function newDirectory(layer: number, meta: Metadata = IMPLIED): DirectoryNode {
   return { kind: "directory", meta, layer, touched: layer, children: new Map() };
 }
 
@@ -104,93 +104,102 @@ export interface Tree {
 }
 
 export function createTree(): Tree {
-  const root = newDirectory(0);
-  /** Directories of which the present layer has removed all that was below. */
-  let cleared = new Set<DirectoryNode>();
-  let layer = 0;
-  let made = 0;
-
-  /** What is no directory on the way gives way to one: links are never followed. */
-  function parentOf({ parents }: Place): DirectoryNode {
-    let folder = root;
-    for (const name of parents) {
-      folder.touched = layer;
-      const child = folder.children.get(name);
-      if (child?.kind === "directory") folder = child;
-      else {
-        const next = newDirectory(layer);
-        made += 1;
-        folder.children.set(name, next);
-        folder = next;
-      }
-    }
-    folder.touched = layer;
-    return folder;
-  }
-
-  function put(path: string, node: TreeNode): void {
-    const place = parsePath(path);
-    if (place.name === "") treeFault(path, "is the root and no directory");
-    if (isMark(place)) treeFault(path, "has a name that is reserved");
-    made += 1;
-    parentOf(place).children.set(place.name, node);
-  }
-
+  const state: State = { root: newDirectory(0), layer: 0, made: 0, cleared: new Set() };
+  const { root } = state;
   return {
     root,
     get made() {
-      return made;
+      return state.made;
     },
     nextLayer() {
-      layer += 1;
-      cleared = new Set();
+      state.layer += 1;
+      state.cleared = new Set();
     },
     addDirectory(path, meta) {
+      const { layer } = state;
       const place = parsePath(path);
-      const known = place.name === "" ? root : parentOf(place).children.get(place.name);
-      if (known?.kind === "directory") {
-        known.meta = meta;
-        known.layer = layer;
-        made += 1;
-      } else put(path, newDirectory(layer, meta));
+      const known = place.name === "" ? root : parentOf(state, place).children.get(place.name);
+      if (known?.kind !== "directory") return put(state, path, newDirectory(layer, meta));
+      known.meta = meta;
+      known.layer = layer;
+      state.made += 1;
     },
-    addFile: (path, meta, content) => put(path, { kind: "file", meta, layer, content }),
+    addFile: (path, meta, content) =>
+      put(state, path, { kind: "file", meta, layer: state.layer, content }),
     addSymlink(path, meta, target) {
       if (target === "" || target.length > MAX_TARGET_BYTES || target.includes("\0")) {
         treeFault(path, "is a link to nothing that can be named");
       }
-      put(path, { kind: "symlink", meta, layer, target });
+      put(state, path, { kind: "symlink", meta, layer: state.layer, target });
     },
-    addHardlink(path, target) {
-      const node = lookUp(root, parsePath(target));
-      if (node === undefined) treeFault(path, "is a further name of a file that is not there");
-      if (node.kind === "directory") treeFault(path, "is a further name of a directory");
-      if (samePlace(parsePath(path), parsePath(target))) return;
-      put(path, node.layer === layer ? node : { ...node, layer });
-    },
-    applyWhiteout(path) {
-      const place = parsePath(path);
-      if (!isMark(place)) return false;
-      if (place.parents.some((name) => name.startsWith(WHITEOUT))) {
-        treeFault(path, "has a name that is reserved");
-      }
-      const folder = findFolder(root, place.parents);
-      if (place.name === OPAQUE) {
-        if (folder !== undefined) clear(folder, { layer, cleared });
-        return true;
-      }
-      if (place.name.startsWith(RESERVED)) return true;
-      const name = place.name.slice(WHITEOUT.length);
-      if (name === "" || name === "." || name === "..") treeFault(path, "removes nothing that is");
-      const child = folder?.children.get(name);
-      if (folder !== undefined && child !== undefined) {
-        removeOlder({ folder, name, child }, { layer, cleared });
-      }
-      return true;
-    },
+    addHardlink: (path, target) => addHardlink(state, path, target),
+    applyWhiteout: (path) => applyWhiteout(state, path),
     find: (path) => follow(root, path),
     look: (path) => lookUp(root, parsePath(path)),
   };
+}
+
+interface State {
+  readonly root: DirectoryNode;
+  layer: number;
+  made: number;
+  /** Directories of which the present layer has removed all that was below. */
+  cleared: Set<DirectoryNode>;
+}
+
+/** What is no directory on the way gives way to one: links are never followed. */
+function parentOf(state: State, { parents }: Place): DirectoryNode {
+  const { layer } = state;
+  let folder = state.root;
+  for (const name of parents) {
+    folder.touched = layer;
+    const child = folder.children.get(name);
+    if (child?.kind === "directory") folder = child;
+    else {
+      const next = newDirectory(layer);
+      state.made += 1;
+      folder.children.set(name, next);
+      folder = next;
+    }
+  }
+  folder.touched = layer;
+  return folder;
+}
+
+function put(state: State, path: string, node: TreeNode): void {
+  const place = parsePath(path);
+  if (place.name === "") treeFault(path, "is the root and no directory");
+  if (isMark(place)) treeFault(path, "has a name that is reserved");
+  state.made += 1;
+  parentOf(state, place).children.set(place.name, node);
+}
+
+function addHardlink(state: State, path: string, target: string): void {
+  const { root, layer } = state;
+  const node = lookUp(root, parsePath(target));
+  if (node === undefined) treeFault(path, "is a further name of a file that is not there");
+  if (node.kind === "directory") treeFault(path, "is a further name of a directory");
+  if (samePlace(parsePath(path), parsePath(target))) return;
+  put(state, path, node.layer === layer ? node : { ...node, layer });
+}
+
+function applyWhiteout(state: State, path: string): boolean {
+  const place = parsePath(path);
+  if (!isMark(place)) return false;
+  if (place.parents.some((name) => name.startsWith(WHITEOUT))) {
+    treeFault(path, "has a name that is reserved");
+  }
+  const folder = findFolder(state.root, place.parents);
+  if (place.name === OPAQUE) {
+    if (folder !== undefined) clear(folder, state);
+    return true;
+  }
+  if (place.name.startsWith(RESERVED)) return true;
+  const name = place.name.slice(WHITEOUT.length);
+  if (name === "" || name === "." || name === "..") treeFault(path, "removes nothing that is");
+  const child = folder?.children.get(name);
+  if (folder !== undefined && child !== undefined) removeOlder({ folder, name, child }, state);
+  return true;
 }
 
 function isMark({ parents, name }: Place): boolean {
@@ -216,10 +225,7 @@ function lookUp(root: DirectoryNode, { parents, name }: Place): TreeNode | undef
   return name === "" ? folder : folder?.children.get(name);
 }
 
-interface Clearing {
-  readonly layer: number;
-  readonly cleared: Set<DirectoryNode>;
-}
+type Clearing = Pick<State, "layer" | "cleared">;
 
 /** Removes what layers below put there; a directory is gone through once in each layer. */
 function clear(folder: DirectoryNode, clearing: Clearing): void {

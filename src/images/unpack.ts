@@ -2,7 +2,6 @@
 
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
-import { join } from "node:path";
 import { PassThrough, type Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createZstdDecompress } from "node:zlib";
@@ -72,7 +71,13 @@ export async function unpackImage(
     options.onProgress?.(`unpacking layer ${index + 1} of ${manifest.layers.length}`);
     await applyLayer(state, layer, raw.diffIds[index] ?? "");
   }
-  const ready = await readyTree({ tree: state.tree, contents, user: raw.user, signal });
+  const ready = await readyTree({
+    tree: state.tree,
+    contents,
+    user: raw.user,
+    workdir: raw.config.workdir,
+    signal,
+  });
   options.onProgress?.("writing the files");
   await writeTree({
     root: state.tree.root,
@@ -90,7 +95,7 @@ export async function unpackImage(
     digest: manifest.digest,
     bytes: contents.bytes,
     entries: state.tree.made,
-    notes: [...state.notes].map(([note, count]) => `${note} (${count})`),
+    notes: [...state.notes].map(([text, count]) => `${text} (${count})`),
   };
 }
 

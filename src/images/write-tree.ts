@@ -60,12 +60,12 @@ interface Open {
 /** Parents before what is in them, and once more after it. */
 function* stepsOf(root: DirectoryNode): Generator<string> {
   const firstNames = new Map<number, string>();
-  const open: Open[] = [{ path: ".", node: root, rest: root.children.entries() }];
-  for (let folder = open.at(-1); folder !== undefined; folder = open.at(-1)) {
+  const folders: Open[] = [{ path: ".", node: root, rest: root.children.entries() }];
+  for (let folder = folders.at(-1); folder !== undefined; folder = folders.at(-1)) {
     const next = folder.rest.next();
     if (next.done === true) {
       yield toStep(["t", folder.path, ""], folder.node.meta);
-      open.pop();
+      folders.pop();
       continue;
     }
     const [name, node] = next.value;
@@ -73,7 +73,7 @@ function* stepsOf(root: DirectoryNode): Generator<string> {
     if (path.length > MAX_PATH_BYTES) treeFault(path, "is too long");
     if (node.kind === "directory") {
       yield toStep(["d", path, ""], node.meta);
-      open.push({ path, node, rest: node.children.entries() });
+      folders.push({ path, node, rest: node.children.entries() });
     } else yield leafStep(path, node, firstNames);
   }
 }

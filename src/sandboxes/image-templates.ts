@@ -103,5 +103,5 @@ export async function pruneImages(options: {
   // Another process may have named one before the lock was free.
   const names = await find();
   const remove = async (name: string) => discardFolder(join(folder, name));
-  return cleanUp({ kind: "layer", names, remove }, onFailure);
+  return await cleanUp({ kind: "layer", names, remove }, onFailure);
 }

@@ -9,7 +9,7 @@ import { tar, type TarItem } from "./tar-writer.ts";
 const SHELL = "/bin/sh";
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
-export const OWN_ARCHITECTURE: string = ARCHITECTURES[process.arch] ?? process.arch;
+const OWN_ARCHITECTURE: string = ARCHITECTURES[process.arch] ?? process.arch;
 
 export interface LayoutOptions {
   /** Archives, the lowest first. */

@@ -90,7 +90,7 @@ function octal(
   );
 }
 
-export function padded(data: Buffer): Buffer {
+function padded(data: Buffer): Buffer {
   return Buffer.concat([data, Buffer.alloc((BLOCK - (data.length % BLOCK)) % BLOCK)]);
 }
 

@@ -52,7 +52,7 @@ async function inRoot(root: string, path: string): Promise<string> {
   return realpath(join(root, stdout.trim()));
 }
 
-const APPLETS = ["sh", "cat", "env", "id", "ls", "su", "sleep"] as const;
+const APPLETS = ["sh", "cat", "env", "grep", "id", "ls", "sed", "sleep", "su"] as const;
 
 /** A shell that is no part of a C library of GNU, and the loader of musl. */
 export async function alpineLayer(): Promise<Buffer> {

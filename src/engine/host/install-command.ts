@@ -6,7 +6,7 @@ import { findProgram } from "./find-program.ts";
 /** By their Debian names; what is there already stays as it is. */
 const DEBIAN =
   "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs perl-base " +
-  "nftables iproute2 uidmap skopeo";
+  "nftables iproute2 skopeo uidmap";
 const FEDORA =
   "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo";
 

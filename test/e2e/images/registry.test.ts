@@ -9,6 +9,7 @@ import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { pullImage } from "../../../src/images/pull.ts";
 import { putBlob, writeIndex, writeLayout, type WrittenImage } from "../../support/oci-layout.ts";
 import { listeningUrl, startProgram, type TestProgram } from "../../support/program.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
@@ -80,6 +81,11 @@ async function withSandbox<T>(name: string, work: (sandbox: Sandbox) => Promise<
   } finally {
     await sandbox.kill();
   }
+}
+
+async function imageLayers(): Promise<string[]> {
+  const names = await readdir(join(serve.home, "layers"));
+  return names.filter((name) => name.startsWith("image-"));
 }
 
 beforeAll(async () => {
@@ -173,6 +179,30 @@ test("a registry with a login refuses without it, and reads the file of docker",
   });
 });
 
+test("credentials of a request reach the registry, and no file keeps them", async () => {
+  const home = await mkdtemp(join(tmpdir(), "smcp-"));
+  const signal = AbortSignal.timeout(60_000);
+  const reference = `${closed.host}/team/debian:1`;
+  const credentials = { username: "tester", password: "secret" };
+  const image = await pullImage(reference, { home, signal, credentials });
+  expect(image.pinned).toMatch(/\/team\/debian@sha256:[0-9a-f]{64}$/);
+  const auth = Buffer.from("tester:secret").toString("base64");
+  await expect(run("grep", ["-rlF", "-e", auth, "-e", "secret", home])).rejects.toMatchObject({
+    code: 1,
+  });
+  await image[Symbol.asyncDispose]();
+  const wrong = pullImage(reference, {
+    home,
+    signal,
+    credentials: { ...credentials, password: "hidden-word" },
+  });
+  await expect(wrong).rejects.toMatchObject({ code: "permission_denied" });
+  await expect(wrong).rejects.not.toThrow(/hidden-word/);
+  const file = pullImage(`oci:${images["debian"]?.layout}`, { home, signal });
+  await expect(file).rejects.toMatchObject({ code: "invalid_argument" });
+  await rm(home, { recursive: true });
+});
+
 test("a mirror stands in for a registry", async () => {
   const flags = ["--registry-mirror", `docker.io/library=${open.host}/team`, "--name", "mirrored"];
   const pulled = await template(["pull", "alpine:1", ...flags]);
@@ -199,17 +229,15 @@ test("what is exported runs elsewhere: skopeo and this program read it", async (
 });
 
 test("a template that is removed takes its layer with it, unless another one has it", async () => {
-  const layers = async () =>
-    (await readdir(join(serve.home, "layers"))).filter((name) => name.startsWith("image-"));
   await template(["pull", `${open.host}/team/many:1`, "--name", "one"]);
   await template(["pull", `${open.host}/team/many:1`, "--name", "two"]);
   for (const name of ["many", "one"]) await template(["remove", name]);
-  const before = await layers();
+  const before = await imageLayers();
   expect(await template(["remove", "two"])).toMatchObject({
     code: 0,
     stdout: "removed local/two\n",
   });
-  expect((await layers()).length).toBe(before.length - 1);
+  expect((await imageLayers()).length).toBe(before.length - 1);
   expect((await template(["show", "two"])).code).not.toBe(0);
 });
 
