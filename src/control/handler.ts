@@ -24,6 +24,7 @@ import { readWaitMs, type RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 import type { ServiceMetrics } from "./service-metrics.ts";
 import { originOf, takeUpload, UPLOAD_PATH, uploadToken } from "./uploads.ts";
+import { createVolumeContent, isVolumeContent } from "./volume-content.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -35,7 +36,7 @@ const NO_CONTENT_STATUS = 204;
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
 export interface ControlOptions {
-  readonly sandboxes: Pick<Sandboxes, "of" | "uploads">;
+  readonly sandboxes: Pick<Sandboxes, "of" | "uploads" | "openVolume">;
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly domain: string | null;
@@ -62,8 +63,16 @@ interface Answer {
 /** Answers every request, also a faulty one; it never rejects. */
 export function createControl(options: ControlOptions): ControlHandler {
   const inFlight = createInFlight();
+  const content = createVolumeContent(options);
   return async (request, response) => {
     const beganMs = performance.now();
+    if (isVolumeContent(request)) {
+      const status = await content(request, response);
+      const durationMs = performance.now() - beganMs;
+      const { method = "GET" } = request;
+      options.metrics?.record({ method, path: "/volumecontent/*", status, durationMs });
+      return;
+    }
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     using held = inFlight.open();

@@ -2,29 +2,6 @@
 
 export const MISSING = "i00000000000000000000";
 
-/** A create that asks for everything. */
-export const RICH = {
-  templateID: "base",
-  timeout: 600,
-  autoPause: true,
-  autoPauseMemory: true,
-  autoResume: { enabled: true },
-  secure: true,
-  allow_internet_access: true,
-  network: {
-    allowPublicTraffic: false,
-    allowOut: ["1.1.1.1"],
-    denyOut: ["0.0.0.0/0"],
-    dnsServers: ["192.0.2.53"],
-    maskRequestHost: "a.test",
-    httpsPorts: [8443],
-  },
-  metadata: { purpose: "all" },
-  envVars: { A: "1" },
-  mcp: { server: {} },
-  volumeMounts: [{ name: "shared", path: "/data" }],
-};
-
 /** Parameters that name nothing, and such that can name nothing. */
 export const PARAMETERS: Readonly<
   Record<string, { readonly missing: string; readonly faulty: string }>

@@ -90,7 +90,7 @@ test("our command line", { timeout: LIMIT_MS }, async () => {
 
 const SCRIPT = `
 from e2b import Template, Sandbox, BuildException
-template = Template(file_context_path=".").from_template("base").set_envs({"A": "b"}).copy("app", "/srv/app").run_cmd("echo $A > /srv/a").set_start_cmd("sleep 999", "true")
+template = Template(file_context_path=".").from_template("base").set_envs({"A": "b"}).copy("app", "/srv/app").run_cmd("echo $A > /srv/a", user="root").set_start_cmd("sleep 999", "true")
 Template.build(template, "by-python", cpu_count=1, memory_mb=256)
 with Sandbox.create("by-python") as sandbox:
     print(sandbox.commands.run("cat /srv/a; ls /srv/app; pgrep -c sleep").stdout)
