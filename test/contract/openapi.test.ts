@@ -349,19 +349,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
   "GET /templates": { 200: call("/templates") },
   "GET /default-templates": { 200: call("/default-templates") },
   ...tagRows({ call, made, snapshotOf, tag: (...words) => templatesOf().tag(...words) }),
-  ...buildRows({
-    call,
-    made,
-    sandboxes: () => service.embedded.sandboxes,
-    busy: () => ({ sandboxes: service.embedded.sandboxes.of("busy"), key: busyKey }),
-    often: (toCall) => async () => {
-      const headers = { "x-api-key": busyKey };
-      const wanted = { ...toCall(), headers };
-      let status = 0;
-      while (status !== 429) ({ status } = await service.call({ ...wanted, method: "POST" }));
-      return { call: wanted };
-    },
-  }),
+  ...buildRows<Row>({ call, made, service: () => service, busyKey: () => busyKey }),
   "GET /v2/templates": {
     200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
     400: call("/v2/templates?nextToken=x"),
