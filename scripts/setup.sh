@@ -15,7 +15,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_helpers() {
   { has crun || has runc; } || return 1
   local program
-  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap slirp4netns; do
+  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo slirp4netns; do
     has "$program" || return 1
   done
   # Only a Debian system can build the base template; the others run on the template `host`.
@@ -25,9 +25,9 @@ has_helpers() {
 # Prints the command that installs what is missing, for the package manager of this system.
 install_command() {
   if has apt-get; then
-    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 slirp4netns uidmap"
+    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo slirp4netns uidmap"
   elif has dnf; then
-    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils slirp4netns"
+    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo slirp4netns"
   fi
 }
 
@@ -62,7 +62,27 @@ install_helpers() {
   fi
 }
 
+# Programs that only tests need. Their packages are unpacked, not installed: a registry of the
+# machine's own would be started otherwise.
+readonly TEST_TOOLS=node_modules/.cache/test-tools
+unpack_test_tools() {
+  has apt-get || return 0
+  [ -e "$TEST_TOOLS/complete" ] && return
+  say "unpacking programs for tests"
+  rm -rf "$TEST_TOOLS"
+  mkdir -p "$TEST_TOOLS/packages"
+  if ! (cd "$TEST_TOOLS/packages" && apt-get download -qq docker-registry busybox-static musl >&2); then
+    say "the packages docker-registry, busybox-static and musl could not be fetched; tests of images need them"
+    return 0
+  fi
+  local package
+  for package in "$TEST_TOOLS"/packages/*.deb; do dpkg-deb -x "$package" "$TEST_TOOLS"; done
+  rm -r "$TEST_TOOLS/packages"
+  : >"$TEST_TOOLS/complete"
+}
+
 install_packages
 install_helpers
+unpack_test_tools
 # Last step: the base template, which needs nothing that is built.
 node_modules/.bin/node src/main.ts template pull base --if-missing >&2

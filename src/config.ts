@@ -1,6 +1,6 @@
 /** The configuration of the program: flag over environment over default, read once, frozen. */
 
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
@@ -46,6 +46,7 @@ export interface Config {
   readonly apiKey: string | undefined;
   /** Undefined: 2 for `serve`, 1 for the embedded service. */
   readonly pool: number | undefined;
+  readonly poolTemplates: readonly { readonly template: string; readonly size: number }[];
   readonly maxSandboxes: number;
   /** Undefined: what the shares of the other teams leave. */
   readonly maxSandboxesPerTeam: number | undefined;
@@ -87,7 +88,17 @@ export interface Config {
   readonly proxy: Readonly<Record<string, string>>;
   /** Whether a service builds the template base by itself. */
   readonly buildsBase: boolean;
+  /** What builds of templates may reach; undefined for what sandboxes may, empty for nothing. */
+  readonly buildEgress: readonly string[] | undefined;
+  /** Of `template build`: the Dockerfile. */
+  readonly dockerfile: string | undefined;
   readonly ifMissing: boolean;
+  /** What a template that is made is called; undefined for the name of its image. */
+  readonly templateName: string | undefined;
+  /** Rules `FROM=TO` joined by commas. */
+  readonly registryMirror: string | undefined;
+  /** Login files of docker and podman, in the order in which they count. */
+  readonly registryLogins: readonly string[];
   readonly help: boolean;
   readonly version: boolean;
 }
@@ -151,7 +162,10 @@ function parseFlags(argv: readonly string[]): ParsedFlags {
   const options = Object.fromEntries(
     [...known].map(([name, setting]) => [
       name,
-      { type: setting.isSwitch ? ("boolean" as const) : ("string" as const) },
+      {
+        type: setting.isSwitch ? ("boolean" as const) : ("string" as const),
+        ...(setting.short !== undefined && { short: setting.short }),
+      },
     ]),
   );
   const parsed = parseArgs({
@@ -201,6 +215,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     domain: given.domain ?? "sandbox.localhost",
     apiKey: given.apiKey,
     pool: given.pool,
+    poolTemplates: given.poolTemplate ?? [],
     maxSandboxes: given.maxSandboxes ?? 100,
     maxSandboxesPerTeam: given.maxSandboxesPerTeam,
     limits: {
@@ -227,7 +242,12 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     caFiles: CA_VARIABLES.flatMap((name) => environment[name] ?? []).filter((path) => path !== ""),
     proxy: toProxy(given, environment),
     buildsBase: given.buildBase !== "off",
+    buildEgress: given.buildEgress?.[0] === "on" ? undefined : given.buildEgress,
+    dockerfile: given.file,
     ifMissing: given.ifMissing ?? false,
+    templateName: given.templateName,
+    registryMirror: given.registryMirror,
+    registryLogins: toLoginFiles(environment),
     help: given.help ?? false,
     version: given.version ?? false,
   };
@@ -255,6 +275,21 @@ function toProxy({ proxy }: Given, environment: Environment): Record<string, str
     found[name.toLowerCase()] = value;
   }
   return found;
+}
+
+/** Where podman, then docker, write what a registry wants to know. */
+function toLoginFiles(environment: Environment): string[] {
+  const of = (name: string, path: string) => {
+    const folder = environment[name] ?? "";
+    return folder === "" ? [] : [join(folder, path)];
+  };
+  return [
+    ...of("REGISTRY_AUTH_FILE", ""),
+    ...of("XDG_RUNTIME_DIR", "containers/auth.json"),
+    ...of("HOME", ".config/containers/auth.json"),
+    ...of("DOCKER_CONFIG", "config.json"),
+    ...of("HOME", ".docker/config.json"),
+  ];
 }
 
 function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {

@@ -10,6 +10,9 @@ const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
 /** Each is some 15 MB of memory that nobody uses yet. */
 const MAX_POOL = 100;
+/** Each looks for quiet moments by itself. */
+const MAX_POOL_SHARES = 16;
+const MAX_BUILD_HOSTS = 100;
 const MAX_PORT = 65_535;
 
 const text = z.string().min(1);
@@ -23,12 +26,23 @@ function integer(min: number, max: number) {
     .pipe(z.int().min(min).max(max));
 }
 
+const poolShare = z
+  .string()
+  .regex(/^[^=\s]{1,256}=[0-9]{1,3}$/, "expected NAME=N")
+  .transform((share) => ({
+    template: share.slice(0, share.lastIndexOf("=")),
+    size: Number(share.slice(share.lastIndexOf("=") + 1)),
+  }))
+  .refine(({ size }) => size <= MAX_POOL, `expected at most ${MAX_POOL}`);
+
 const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
 
 export interface Setting {
   /** The flag without its dashes; absent for settings that only the environment gives. */
   readonly flag?: string;
   readonly environment?: string;
+  /** One letter, for what people type often. */
+  readonly short?: string;
   readonly schema: z.ZodType;
   /** A flag without a value: naming it means true. */
   readonly isSwitch?: true;
@@ -112,6 +126,12 @@ const SETTINGS = {
     schema: integer(0, MAX_POOL),
     help: "sandboxes of the template base that are kept started, for a create to take at once",
   },
+  poolTemplate: {
+    flag: "pool-template",
+    environment: "SANDBOX_MCP_POOL_TEMPLATE",
+    schema: text.transform((list) => list.split(",")).pipe(z.array(poolShare).max(MAX_POOL_SHARES)),
+    help: "the same of other templates, with their start command run: NAME=N,NAME=N",
+  },
   maxSandboxes: {
     flag: "max-sandboxes",
     environment: "SANDBOX_MCP_MAX_SANDBOXES",
@@ -147,6 +167,14 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_PIDS",
     schema: integer(32, MAX_PIDS),
     help: "processes of each sandbox",
+  },
+  buildEgress: {
+    flag: "build-egress",
+    environment: "SANDBOX_MCP_BUILD_EGRESS",
+    schema: text
+      .transform((list) => (list === "off" ? [] : list.split(",")))
+      .pipe(z.array(z.string().regex(/^[\w.*:/-]{1,256}$/)).max(MAX_BUILD_HOSTS)),
+    help: "what template builds may reach: on, off, or names and networks A,B; by default as sandboxes",
   },
   egress: {
     flag: "egress",
@@ -243,11 +271,30 @@ const SETTINGS = {
     schema: z.enum(["on", "off"]),
     help: "on or off: whether a service builds the template base by itself where it is missing or old",
   },
+  file: {
+    flag: "file",
+    short: "f",
+    schema: text,
+    help: "template build: the Dockerfile; by default that of the folder",
+  },
   ifMissing: {
     flag: "if-missing",
     schema: flag,
     isSwitch: true,
     help: "template pull: do nothing when the template is there and up to date",
+  },
+  templateName: {
+    flag: "name",
+    schema: z
+      .string()
+      .regex(/^[a-z0-9_-]{1,128}(?::[a-z0-9_.-]{1,128})?$/, "expected a name, or name:tag"),
+    help: "template build, pull, import: what the template is called, also NAME:TAG",
+  },
+  registryMirror: {
+    flag: "registry-mirror",
+    environment: "SANDBOX_MCP_REGISTRY_MIRROR",
+    schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
+    help: "FROM=TO,FROM=TO: where images are fetched in the place of a registry",
   },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },

@@ -3,6 +3,8 @@
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
+import { installCommand } from "../engine/host/install-command.ts";
+import { hasSkopeo } from "../images/skopeo.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { createEngine } from "./engine.ts";
@@ -16,7 +18,7 @@ export async function runDoctor({ config, log }: CommandContext): Promise<number
   const engine = await createEngine(config);
   const report = await engine.probe("fresh");
   const outside = report.isUsable ? await checkOutside(config, log) : [];
-  const checks = [...report.checks, await checkBase(config), ...outside];
+  const checks = [...report.checks, await checkBase(config), checkImages(), ...outside];
   const verdict = report.isUsable
     ? `usable: ${report.runtime}, isolation ${report.level}`
     : "not usable";
@@ -30,6 +32,18 @@ export async function runDoctor({ config, log }: CommandContext): Promise<number
 function describe(check: EngineCheck): string {
   const remedy = check.remedy === undefined ? "" : ` → ${check.remedy}`;
   return `${check.outcome.padEnd(8)} ${check.name}: ${check.detail}${remedy}`;
+}
+
+/** Without it everything else works. */
+function checkImages(): EngineCheck {
+  const name = "images";
+  if (hasSkopeo()) return { name, outcome: "ok", detail: "skopeo" };
+  return {
+    name,
+    outcome: "warning",
+    detail: "no skopeo: images of registries cannot be fetched",
+    remedy: installCommand(),
+  };
 }
 
 async function checkBase(config: Config): Promise<EngineCheck> {

@@ -30,7 +30,7 @@ import {
   listContainers,
   markKept,
 } from "../sandboxes/reclaim.ts";
-import { startSandboxes, type Sandboxes } from "../sandboxes/sandboxes.ts";
+import { startSandboxes, type Sandboxes, type PassedOptions } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
@@ -57,7 +57,7 @@ export interface McpHandler extends AsyncDisposable {
   handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
-export interface EmbeddedServiceOptions {
+export interface EmbeddedServiceOptions extends PassedOptions {
   /** Absolute path; made when it is missing. */
   readonly home: string;
   /**

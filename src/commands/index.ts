@@ -48,8 +48,8 @@ const COMMANDS: readonly Command[] = [
   },
   {
     name: "template",
-    usage: "template list|pull [base]",
-    summary: "local templates",
+    usage: "template list|build|pull|show|remove|export|import",
+    summary: "local templates: base, Dockerfiles, images of a registry, archives of images",
     hasEngine: true,
     load: async () => (await import("./template.ts")).runTemplate,
   },

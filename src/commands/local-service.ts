@@ -13,6 +13,7 @@ import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
+import { parseMirrors } from "../images/reference.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
 import { builtInTemplates } from "./built-ins.ts";
@@ -165,6 +166,13 @@ export async function startLocal(
       engine,
       limits: config.limits,
       maxSandboxes: config.maxSandboxes,
+      poolShares: config.poolTemplates,
+      buildNetwork: toBuildNetwork(config),
+      images: {
+        perlDirectory: findPerlDirectory(),
+        mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
+        authFiles: config.registryLogins,
+      },
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,
       builtIns: builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
         build.wait(signal, waitMs),
@@ -203,3 +211,13 @@ async function requireUsable(engine: Engine, config: Config): Promise<void> {
     hint: missing?.remedy ?? commandLine(config, "doctor"),
   });
 }
+
+/** What steps of builds may reach: everything that sandboxes may, nothing, or named hosts alone. */
+function toBuildNetwork({ buildEgress }: Config): EmbeddedServiceOptions["buildNetwork"] {
+  if (buildEgress === undefined) return undefined;
+  if (buildEgress.length === 0) return { allowsInternet: false, network: undefined };
+  const network = { allowOut: [...buildEgress], denyOut: [ALL_TRAFFIC] };
+  return { allowsInternet: undefined, network };
+}
+
+const ALL_TRAFFIC = "0.0.0.0/0";

@@ -1,9 +1,10 @@
-/** `template list|pull|remove`: the templates of the home. */
+/** `template list|build|pull|import|export|show|remove`: the templates of the home. */
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -18,8 +19,25 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
   await openHome(context.config.home);
   if (action === "list") return listTemplates(context);
-  if (action === "pull") return pullTemplate(context, name);
-  throw usage(`template ${action ?? ""}: no such action`);
+  if (action === "build") {
+    return (await import("./template-build/build.ts")).buildTemplate(context, name);
+  }
+  if (action === "pull" && name === "base") return pullBase(context);
+  if (action === undefined || name === undefined) throw usage(`template ${action ?? ""}: what of?`);
+  const { config } = context;
+  if (action === "pull") {
+    return (await import("./template-images.ts")).pullImageTemplate(config, name);
+  }
+  if (action === "import")
+    return (await import("./template-images.ts")).importTemplate(config, name);
+  if (action === "export") {
+    return (await import("./template-export.ts")).exportTemplate(config, name, context.words[2]);
+  }
+  if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
+  if (action === "remove") {
+    return (await import("./template-records.ts")).removeTemplate(config, name);
+  }
+  throw usage(`template ${action}: no such action`);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -31,13 +49,17 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   }
   for (const { templateId, name, kind, createdAtMs } of templates) {
     const createdAt = new Date(createdAtMs).toISOString();
-    process.stdout.write(`${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}\n`);
+    const build = store.builds.ofTemplate(templateId).find(({ status }) => status === "ready");
+    const { limits, setup } = build ?? {};
+    const size = limits === undefined ? "not built" : `${limits.cpus} CPU ${limits.memoryMb} MB`;
+    const start = setup?.startCommand ? `  ${quoteUntrusted(setup.startCommand)}` : "";
+    const line = `${name ?? templateId}  ${templateId}  ${kind}  ${createdAt}  ${size}${start}`;
+    process.stdout.write(`${line}\n`);
   }
   return EXIT_OK;
 }
 
-async function pullTemplate({ config }: CommandContext, name: string | undefined): Promise<number> {
-  if (name !== "base") throw usage(`template pull ${name ?? ""}: only base can be pulled`);
+async function pullBase({ config }: CommandContext): Promise<number> {
   using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await buildNewBase({
@@ -63,6 +85,8 @@ function tell(failure: CleanUpFailure): void {
 
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
-    hint: "template list, template pull base [--if-missing]",
+    hint:
+      "template list, build [DIR] [-f FILE] [--name N], pull base [--if-missing], pull IMAGE [--name N], show NAME, remove NAME, " +
+      "export NAME FILE, import FILE [--name N]",
   });
 }

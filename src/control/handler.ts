@@ -23,6 +23,7 @@ import { toFault } from "./reply.ts";
 import { readWaitMs, type RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 import type { ServiceMetrics } from "./service-metrics.ts";
+import { originOf, takeUpload, UPLOAD_PATH, uploadToken } from "./uploads.ts";
 import { createVolumeContent, isVolumeContent } from "./volume-content.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
@@ -30,11 +31,12 @@ const MAX_BODY_BYTES = 16 * 1024 * 1024;
 const TOO_LARGE_STATUS = 413;
 const TOO_MANY_STATUS = 429;
 const INTERNAL_STATUS = 500;
+const NO_CONTENT_STATUS = 204;
 
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
 export interface ControlOptions {
-  readonly sandboxes: Pick<Sandboxes, "of" | "openVolume">;
+  readonly sandboxes: Pick<Sandboxes, "of" | "uploads" | "openVolume">;
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly domain: string | null;
@@ -77,7 +79,13 @@ export function createControl(options: ControlOptions): ControlHandler {
     using held = inFlight.open();
     const call = { request, signal: gone.signal, held };
     const { path, sandboxId, team, reply, error } = await answer(call, options);
-    const headers = { ...reply.headers, ...retryHeaders(reply.status, reply.retryAfterSeconds) };
+    // Clients parse a body unless they are told that it is empty.
+    const isEmpty = reply.body === undefined && reply.status !== NO_CONTENT_STATUS;
+    const headers = {
+      ...reply.headers,
+      ...retryHeaders(reply.status, reply.retryAfterSeconds),
+      ...(isEmpty && { "content-length": "0" }),
+    };
     if (reply.body !== undefined) sendJson(response, reply.status, { body: reply.body, headers });
     else if (!response.destroyed) response.writeHead(reply.status, headers).end();
     if (team !== undefined) holdUnread(response, team, inFlight);
@@ -122,6 +130,10 @@ interface Call {
 async function answer({ request, signal, held }: Call, options: ControlOptions): Promise<Answer> {
   const { method = "GET", url = "/" } = request;
   const { path: rawPath, query } = splitTarget(url);
+  const token = uploadToken(method, rawPath);
+  if (token !== undefined) {
+    return { path: UPLOAD_PATH, ...(await takeUpload(options.sandboxes.uploads, request, token)) };
+  }
   const match = matchRoute(ROUTES, method, rawPath);
   let facts: Omit<Answer, "reply"> =
     match instanceof SandboxError
@@ -151,7 +163,8 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     const { domain, log } = options;
     const context = { sandboxes: options.sandboxes.of(team), domain, log };
     const { path } = match.route;
-    const full = { ...parsed, raw: body, path, headers: request.headers, signal, waitMs };
+    const origin = originOf(request);
+    const full = { ...parsed, raw: body, path, origin, headers: request.headers, signal, waitMs };
     return { ...facts, reply: await match.route.handle(full, context) };
   } catch (error) {
     const { status, body, retryAfterSeconds } = toFault(error);

@@ -178,8 +178,13 @@ export function toTemplateBody(template: Template, builds: readonly Build[]): Te
       memoryMB: build.limits.memoryMb,
       diskSizeMB: build.limits.diskMb,
       envdVersion: ENVD_VERSION,
+      ...startOf(build),
     })),
   };
+}
+
+function startOf({ setup }: Pick<Build, "setup">) {
+  return setup === undefined || setup.startCommand === "" ? {} : { startCmd: setup.startCommand };
 }
 
 /** An entry of `GET /templates`; none for a template without a build that can be started. */
@@ -207,6 +212,7 @@ export function toListedTemplate(entry: {
       buildCount: builds.length,
       envdVersion: ENVD_VERSION,
       buildStatus: "ready",
+      ...startOf(newest),
     },
   ];
 }

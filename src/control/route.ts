@@ -23,6 +23,8 @@ export interface RouteRequest<Params, Query, Body> {
   readonly body: Body;
   /** As sent. */
   readonly raw: Buffer;
+  /** Scheme and host, as the client reaches this service. */
+  readonly origin: string;
   /** The pattern of the route. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
@@ -41,8 +43,8 @@ export interface ControlContext {
 }
 
 export interface RouteReply {
-  readonly status: 200 | 201 | 204;
-  /** Absent with 204 only. */
+  readonly status: 200 | 201 | 202 | 204;
+  /** Absent where the schema of the reply is null. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
 }

@@ -51,6 +51,7 @@ export function toInit(context: Services, record: SandboxRecord, build: BuildRec
     ...(isSecured && { accessToken: context.secrets.accessToken(sandboxId) }),
     envVars: {
       ...context.environment,
+      ...build.setup?.environment,
       ...environment,
       E2B_SANDBOX: "true",
       E2B_SANDBOX_ID: sandboxId,

@@ -25,7 +25,7 @@ const MAX_LAYERS = 24;
  */
 export async function writeBuild<T>(
   context: Services & Tenant & Folders,
-  entry: SandboxEntry,
+  entry: Pick<SandboxEntry, "container" | "record">,
   plan: { readonly templateId: string; commit(build: BuildRecord): T },
 ): Promise<T> {
   const { store, clock } = context;
@@ -76,7 +76,7 @@ function topOf(directory: string): string {
 /** The layers of the parent and a new one in `directory`, or that one alone upon the template. */
 async function writeLayers(
   context: Services & Tenant & Folders,
-  { container }: SandboxEntry,
+  { container }: Pick<SandboxEntry, "container">,
   plan: { readonly parent: BuildRecord; readonly directory: string },
 ): Promise<BuildRecord["layers"]> {
   const { parent, directory } = plan;
@@ -130,6 +130,8 @@ export function forgetOwnForkBuilds(store: Store, owner: string): void {
 /** Returns the folders that nothing names any more. */
 function forget(store: Store, build: BuildRecord): string[] {
   const { buildId, templateId, status } = build;
+  // Steps of template builds have rules of their own.
+  if (build.cacheKey !== undefined) return [];
   if (status !== "ready" || store.templates.get(templateId) !== undefined) return [];
   if (store.sandboxes.countOfBuild(buildId) > 0) return [];
   store.builds.remove(buildId);

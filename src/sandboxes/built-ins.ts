@@ -2,10 +2,17 @@
 
 import { randomUUID } from "node:crypto";
 import { relative } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Layer } from "../engine/engine.ts";
-import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
+import {
+  DEFAULT_TEAM,
+  type BuildRecord,
+  type Store,
+  type TemplateRecord,
+  type TemplateSetup,
+} from "../store/store.ts";
 import { randomId } from "../wire/address.ts";
 import type { CleanupRetries } from "./retry-cleanup.ts";
 
@@ -17,6 +24,8 @@ export interface BuiltInTemplate {
   readonly name: string;
   readonly defaultUser: string;
   readonly defaultWorkdir: string;
+  /** Start and ready commands, environment and limits of its sandboxes. */
+  readonly setup?: TemplateSetup | undefined;
   /** Its layers as they are on disk now; undefined when it was not built. */
   find(): Promise<readonly Layer[] | undefined>;
   /**
@@ -53,10 +62,10 @@ export function registerBuiltIn(
 ): void {
   const { store, clock, owner, limits, layersDirectory } = options;
   const layers = found.map((layer) => toStoredLayer(layersDirectory, layer));
-  if (isRegistered(store, builtIn.name, layers)) return;
+  if (isRegistered(store, builtIn, layers)) return;
   store.transaction(() => {
     // Another process may have registered it meanwhile.
-    if (isRegistered(store, builtIn.name, layers)) return;
+    if (isRegistered(store, builtIn, layers)) return;
     const nowMs = clock.now();
     const template: TemplateRecord = store.templates.getByName(builtIn.name) ?? {
       templateId: randomId(),
@@ -85,15 +94,21 @@ export function registerBuiltIn(
       layers,
       defaultUser: builtIn.defaultUser,
       defaultWorkdir: builtIn.defaultWorkdir,
+      ...(builtIn.setup !== undefined && { setup: builtIn.setup }),
     });
     store.builds.tag({ templateId, tag: DEFAULT_TAG, buildId, createdAtMs: nowMs });
   });
 }
 
-function isRegistered(store: Store, name: string, layers: readonly StoredLayer[]): boolean {
+function isRegistered(
+  store: Store,
+  { name, setup }: BuiltInTemplate,
+  layers: readonly StoredLayer[],
+): boolean {
   const template = store.templates.getByName(name);
   const build = template && store.builds.tagged(template.templateId, DEFAULT_TAG);
-  return build !== undefined && JSON.stringify(build.layers) === JSON.stringify(layers);
+  if (build === undefined || !isDeepStrictEqual(build.setup, setup)) return false;
+  return JSON.stringify(build.layers) === JSON.stringify(layers);
 }
 
 /** Paths inside the folder of layers become relative, so that a home can be moved. */

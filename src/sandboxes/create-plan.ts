@@ -1,8 +1,8 @@
 /** What a sandbox is started from, and what is on record of it before it runs. */
 
 import { randomUUID } from "node:crypto";
-import type { ContainerSpec } from "../engine/engine.ts";
-import type { SandboxRecord } from "../store/store.ts";
+import type { ContainerLimits, ContainerSpec } from "../engine/engine.ts";
+import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
 import type { Services, Tenant, Limits } from "./context.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
@@ -20,6 +20,15 @@ export interface CreateInput {
   readonly plan: CreatePlan;
   readonly intent: SandboxRecord;
   readonly spec: ContainerSpec;
+}
+
+/** The limits of the service, except those that the template sets. */
+export function limitsOf(
+  { limits }: Pick<Limits, "limits">,
+  { setup }: BuildRecord,
+): ContainerLimits {
+  const { cpus = limits.cpus, memoryMb = limits.memoryMb } = setup ?? {};
+  return { ...limits, cpus, memoryMb };
 }
 
 /** The row of a sandbox that is about to be started. */
@@ -48,7 +57,7 @@ export function toStartingRecord(
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,
-    limits: context.limits,
+    limits: limitsOf(context, resolved.build),
     allowsInternet: options.allowsInternet ?? null,
     network: options.network ?? null,
     metadata: options.metadata ?? null,

@@ -15,6 +15,7 @@ import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import type { Pool } from "./pool.ts";
 import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
+import { startTemplateService } from "./start-command.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryOfRun } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
@@ -129,6 +130,8 @@ async function startCold(
     await step("create.told");
     await awaitHealth(container, signal);
     await step("create.healthy");
+    const { build } = plan.resolved;
+    await startTemplateService(context, { container, record: intent, build }, signal);
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
@@ -159,6 +162,10 @@ async function startWarm(
     await initDaemon(container, toInit(context, intent, input.plan.resolved.build), signal);
     // The reply comes after the daemon listens to clients.
     await step("claim.healthy");
+    const { build } = input.plan.resolved;
+    if (!warm.isServing) {
+      await startTemplateService(context, { container, record: intent, build }, signal);
+    }
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {

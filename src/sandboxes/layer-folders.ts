@@ -32,6 +32,18 @@ export function countBuiltIn(build: BuildRecord): number {
 /** Snapshots are written to a folder named for their build, under another ending until whole. */
 const SNAPSHOT_PATTERN = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.[a-z0-9]+)*$/;
 
+/** Images are written to a folder named for their digest; only the holder of their lock removes one. */
+const IMAGE_PATTERN = /^image-[0-9a-f]{32}-[0-9]+$/;
+
+/** Which of these folders are images that no build names; `builds` were read after the folders. */
+export function findUnusedImages(
+  folders: readonly string[],
+  builds: readonly BuildRecord[],
+): string[] {
+  const named = new Set(builds.flatMap(layerFolders));
+  return folders.filter((folder) => IMAGE_PATTERN.test(folder) && !named.has(folder));
+}
+
 /** Which of these folders are snapshots that no build names; `builds` were read after the folders. */
 export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {
   const named = new Set(builds.flatMap(layerFolders));
@@ -42,10 +54,15 @@ export function findOrphans(folders: readonly string[], builds: readonly BuildRe
   });
 }
 
-/** Of the folders of these builds, which are no rows any more, those that no other build names. */
+/**
+ * Of the folders of these builds, which are no rows any more, those that no other build names. An
+ * image stays for \`pruneImages\`: another process may be about to name it.
+ */
 export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
   const kept = new Set(store.builds.all().flatMap(layerFolders));
-  return removed.flatMap(layerFolders).filter((folder) => !kept.has(folder));
+  return removed
+    .flatMap(layerFolders)
+    .filter((folder) => !kept.has(folder) && !IMAGE_PATTERN.test(folder));
 }
 
 /** Removes folders of layers; the signal ends it half way, and the next clean-up does the rest. */

@@ -5,19 +5,18 @@
  */
 
 import { createBackoff } from "../common/backoff.ts";
+import { createGate, type Gate } from "../common/concurrency.ts";
 import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
-import type { SandboxRecord } from "../store/store.ts";
-import { idleDaemon, toSpec } from "./boot.ts";
+import type { BuildRecord, SandboxRecord } from "../store/store.ts";
+import { idleDaemon, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
 import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
-
-/** What a create without a template gets. */
-const TEMPLATE = "base";
+import { hasCommands, startTemplateService } from "./start-command.ts";
 
 /** A new one is begun after this much time without a start and without a look-up of a sandbox. */
 const QUIET_MS = 100;
@@ -33,6 +32,8 @@ export interface PooledContainer {
   readonly record: SandboxRecord;
   /** Everything by which its container could differ from that of another sandbox. */
   readonly kind: string;
+  /** Whether the commands of its template have run. */
+  readonly isServing: boolean;
 }
 
 export interface Pool extends AsyncDisposable {
@@ -43,8 +44,31 @@ export interface Pool extends AsyncDisposable {
   take(input: CreateInput): PooledContainer | undefined;
 }
 
-/** Keeps `size` sandboxes of the template `base` started. */
-export function startPool(context: SandboxContext, size: number): Pool {
+/** How many sandboxes of a template, by its reference, are kept started. */
+export interface PoolShare {
+  readonly template: string;
+  readonly size: number;
+}
+
+/** Keeps sandboxes of these templates started; one is started at a time. */
+export function startPool(context: SandboxContext, shares: readonly PoolShare[]): Pool {
+  const gate = createGate(1);
+  const pools = shares.map((share) => startShare(context, share, gate));
+  return {
+    take(input) {
+      for (const pool of pools) {
+        const warm = pool.take(input);
+        if (warm !== undefined) return warm;
+      }
+      return undefined;
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(pools.map((pool) => pool[Symbol.asyncDispose]()));
+    },
+  };
+}
+
+function startShare(context: SandboxContext, { template, size }: PoolShare, gate: Gate): Pool {
   const waiting = new Set<PooledContainer>();
   const ends = new Set<Promise<void>>();
   let filling: Promise<void> | undefined;
@@ -59,11 +83,14 @@ export function startPool(context: SandboxContext, size: number): Pool {
       const isQuiet = nowMs - context.lastUse.atMs >= QUIET_MS;
       if (context.quota.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
-        admit(await asChange("pool.fill", () => startOne(context)));
+        admit(await gate.run(() => asChange("pool.fill", () => startOne(context, template))));
         patientUntilMs = context.clock.now() + MAX_PATIENCE_MS;
       } catch (error) {
         if (context.closing.aborted) break;
-        context.log.warn({ op: "pool.fill", err: error }, "no warm sandbox could be started");
+        context.log.warn(
+          { op: "pool.fill", template, err: error },
+          "no warm sandbox could be started",
+        );
         pauseMs = backoff.next();
       }
     }
@@ -93,11 +120,11 @@ export function startPool(context: SandboxContext, size: number): Pool {
   return {
     take({ plan, spec }) {
       const { buildId } = plan.resolved.build;
-      if (plan.options.template === TEMPLATE) {
+      if (plan.options.template === template) {
         const stale = [...waiting].filter(({ record }) => record.buildId !== buildId);
         for (const warm of stale) discard(warm);
       }
-      const kind = kindOf(spec);
+      const kind = kindOf(spec, plan.resolved.build);
       const warm = [...waiting].find((candidate) => candidate.kind === kind);
       if (warm === undefined) return undefined;
       waiting.delete(warm);
@@ -136,22 +163,27 @@ async function wait(context: Services, ms: number): Promise<boolean> {
   }
 }
 
-async function startOne(context: Services & Tenant & Folders & Limits): Promise<PooledContainer> {
+async function startOne(
+  context: Services & Tenant & Folders & Limits,
+  template: string,
+): Promise<PooledContainer> {
   const { closing: signal, store } = context;
   await requireDiskSpace(context.directory);
-  const resolved = await context.templates.resolve(TEMPLATE, { signal });
-  const plan: CreatePlan = { resolved, mounts: [], options: PLAIN_OPTIONS };
+  const resolved = await context.templates.resolve(template, { signal });
+  const plan: CreatePlan = { resolved, mounts: [], options: { ...PLAIN_OPTIONS, template } };
   const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
   store.sandboxes.put(record);
   let container: Container | undefined;
   try {
     const spec = toSpec(context, record, resolved.build);
     container = await context.engine.create(spec, signal);
-    await idleDaemon(container, signal);
+    const isServing = hasCommands(resolved.build);
+    if (isServing) await serve(context, { container, record, build: resolved.build }, signal);
+    else await idleDaemon(container, signal);
     await container.pause();
     await step("pool.frozen");
     signal.throwIfAborted();
-    return { container, record, kind: kindOf(spec) };
+    return { container, record, kind: kindOf(spec, resolved.build), isServing };
   } catch (error) {
     const { sandboxId } = record;
     await cleanUpOrRetry(context, `warm ${sandboxId}`, async () => {
@@ -162,9 +194,23 @@ async function startOne(context: Services & Tenant & Folders & Limits): Promise<
   }
 }
 
+/** The daemon is told its sandbox before its time: the commands of a template run through it. */
+async function serve(
+  context: Services,
+  sandbox: {
+    readonly container: Container;
+    readonly record: SandboxRecord;
+    readonly build: BuildRecord;
+  },
+  signal: AbortSignal,
+): Promise<void> {
+  const { container, record, build } = sandbox;
+  await initDaemon(container, toInit(context, record, build), signal);
+  await startTemplateService(context, sandbox, signal);
+}
+
 /** What a create that says nothing asks for; all of it is set anew when one is taken. */
 const PLAIN_OPTIONS = {
-  template: TEMPLATE,
   timeoutSeconds: 0,
   isSecured: true,
   pausesAtTimeout: false,
@@ -177,7 +223,8 @@ const PLAIN_OPTIONS = {
   volumeMounts: [],
 } as const;
 
-/** All of a container's specification but its name. */
-function kindOf(spec: ContainerSpec): string {
-  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "", bootId: "" });
+/** All of a container's specification but its name, and what runs in it. */
+function kindOf(spec: ContainerSpec, build: BuildRecord): string {
+  const service = hasCommands(build) ? [build.setup, build.defaultUser, build.defaultWorkdir] : [];
+  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "", bootId: "", service });
 }

@@ -5,6 +5,7 @@ import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
+import { asOperation } from "../common/operation.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLock } from "../engine/host/lock.ts";
@@ -12,8 +13,12 @@ import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
+import type { Services } from "./context.ts";
 import { removeTraces } from "./discard.ts";
+import { pruneImages } from "./image-templates.ts";
 import { findOrphans } from "./layer-folders.ts";
+import { forgetOldSteps } from "./template-builds/cache.ts";
+import { failUnfinished } from "./template-builds/end-build.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
@@ -89,6 +94,17 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, signal } = options;
   const lock = { home, name: "reclaim", timeoutMs: CLEAN_UP_TIMEOUT_MS, signal } as const;
   return withLock(lock, async () => removeLeftovers(options));
+}
+
+/** The same in the background of a start: a failure is logged. */
+export async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
+  try {
+    const reclaimed = await asOperation("reclaim", () => reclaim(options));
+    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
+  } catch (error) {
+    if (context.closing.aborted) return;
+    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
+  }
 }
 
 async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
@@ -181,6 +197,7 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
 async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { store, home, onFailure } = options;
   forgetForkBuilds(store, Date.now());
+  forgetOldSteps(store, Date.now());
   const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);
@@ -188,6 +205,7 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
   layers.push(...(await removeDeadLayers(home, onFailure)));
+  layers.push(...(await pruneImages(options)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),
@@ -220,6 +238,7 @@ async function removeLostVolumes({ store, home, onFailure }: ReclaimOptions): Pr
  */
 export function forgetUnfinished(store: Store, instance: string): void {
   for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
+  failUnfinished(store, instance, Date.now());
   forgetOwnForkBuilds(store, instance);
 }
 

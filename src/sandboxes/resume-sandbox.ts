@@ -28,6 +28,7 @@ import {
   requireBuild,
 } from "./registry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
+import { startTemplateService } from "./start-command.ts";
 import { atCapacity } from "./team-quota.ts";
 import { checkTimeout, expiryAfter, expiryOfRun } from "./timeout.ts";
 
@@ -173,6 +174,7 @@ async function bootEntry(
     await step("boot.told");
     await awaitHealth(container, context.closing);
     await step("boot.healthy");
+    await startTemplateService(context, { container, record, build }, context.closing);
     const { bootId } = record;
     updateRecord(context, entry, {
       ...toRunning(context, entry, options),

@@ -4,16 +4,16 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
-import { createGate, createTrack, type Track } from "../common/concurrency.ts";
+import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
-import { asOperation } from "../common/operation.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
-import type { SandboxEntry, Services, Folders, History, Registry } from "./context.ts";
+import { closeEntries } from "./close-entries.ts";
+import type { SandboxEntry } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
@@ -32,9 +32,9 @@ import {
 import { startLogBook, type LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
-import { startPool } from "./pool.ts";
-import { containersDirectory, reclaim, forgetUnfinished, type ReclaimOptions } from "./reclaim.ts";
-import { findEntry, requireEntry, endEntry } from "./registry.ts";
+import { startPool, type PoolShare } from "./pool.ts";
+import { containersDirectory, forgetUnfinished, reclaimAtStart } from "./reclaim.ts";
+import { findEntry, requireEntry } from "./registry.ts";
 import {
   connectSandbox,
   resumeSandbox,
@@ -44,9 +44,13 @@ import {
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
-import { openSecrets } from "./secrets.ts";
 import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
+import type { BuildsContext } from "./template-builds/end-build.ts";
+import { openBuilding } from "./template-builds/open-building.ts";
+import type { BuildRules } from "./template-builds/step-sandbox.ts";
+import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
+import type { Uploads } from "./template-builds/uploads.ts";
 import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
@@ -69,10 +73,7 @@ import {
   type WakeableSandbox,
 } from "./wake.ts";
 
-/** Sandboxes ended at once when the registry closes; each is a few processes and mounts. */
-const ENDS_AT_ONCE = 8;
-
-export interface SandboxesOptions {
+interface SandboxesOptions {
   readonly engine: Engine;
   readonly store: Store;
   readonly clock: Clock;
@@ -88,11 +89,17 @@ export interface SandboxesOptions {
   readonly maxSandboxesPerTeam?: number | undefined;
   /** Teams of keys that are not in the store. */
   readonly givenTeams: readonly string[];
-  /** Sandboxes that are kept started for creates to come; they count for no limit. */
+  /** Sandboxes of `base` that are kept started for creates to come; they count for no limit. */
   readonly poolSize: number;
+  /** The same of other templates. */
+  readonly poolShares?: readonly PoolShare[] | undefined;
   /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
   readonly trust?: Trust | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** What sandboxes of template builds may reach; all that others may, by default. */
+  readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
+  /** How builds fetch images; undefined for a service that fetches none. */
+  readonly images?: BuildRules["images"];
   readonly builtIns: readonly BuiltInTemplate[];
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
@@ -101,9 +108,15 @@ export interface SandboxesOptions {
   readonly onExit: "kill" | "leave";
 }
 
+/** What the service of a machine passes on as it is. */
+export type PassedOptions = Pick<SandboxesOptions, "poolShares" | "images" | "buildNetwork">;
+
+type RegistryContext = CreateContext & BuildsContext;
+
 /** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
 export interface TeamSandboxes {
   readonly templates: Templates;
+  readonly builds: TemplateBuilds;
   create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
   /** @throws SandboxError not_found. */
   get(sandboxId: string): Sandbox;
@@ -140,6 +153,7 @@ export interface TeamSandboxes {
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
+  readonly uploads: Uploads;
   of(team: string): TeamSandboxes;
   /** Of all teams. */
   count(): SandboxCount;
@@ -175,12 +189,13 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
   const templateOptions = { ...options, ...cleanUps, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
-  const context: CreateContext = {
+  const building = await openBuilding(options, { track, closing: closing.signal });
+  const context: RegistryContext = {
     ...options,
     team: DEFAULT_TEAM,
     meter: startUsageMeter({ clock, log, entries }),
     logBook: startLogBook({ store, clock, log }),
-    secrets: await openSecrets(home, store),
+    ...building,
     templates: createTemplates(templateOptions),
     directory,
     layersDirectory,
@@ -201,7 +216,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await finishVolumes(context);
   const expire = () => expireDue(context);
   const expiry = startExpiry({ clock, log, next: () => nextExpiry(context), expire });
-  const pool = startPool(context, options.poolSize);
+  const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
+  const pool = startPool(context, shares);
   // Its faults are logged inside; it is tracked, so closing waits for it.
   const onFailure = ({ kind, name, error }: CleanUpFailure) =>
     log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
@@ -211,6 +227,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 
   return {
     ...toOperations(context, track),
+    uploads: building.runner.uploads,
     of: (name) => toOperations(asTeam(context, templateOptions, name), track),
     count: () => countSandboxes(context),
     locate: (sandboxId) => locate(context, sandboxId),
@@ -232,14 +249,19 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 }
 
 /** The same on behalf of a team. */
-function asTeam(context: CreateContext, options: TemplatesOptions, team: string): CreateContext {
+function asTeam(
+  context: RegistryContext,
+  options: TemplatesOptions,
+  team: string,
+): RegistryContext {
   return { ...context, team, templates: createTemplates({ ...options, team }) };
 }
 
-function toOperations(context: CreateContext, track: Track): TeamSandboxes {
+function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
   const { team } = context;
   return {
     templates: context.templates,
+    builds: createTemplateBuilds(context),
     create: (request, signal) => track(createOnce(context, request, signal)),
     get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
     list: (query) => listSandboxes(context, query),
@@ -266,35 +288,4 @@ function toOperations(context: CreateContext, track: Track): TeamSandboxes {
     latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
     measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
   };
-}
-
-async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
-  try {
-    const reclaimed = await asOperation("reclaim", () => reclaim(options));
-    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
-  } catch (error) {
-    if (context.closing.aborted) return;
-    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
-  }
-}
-
-async function closeEntries(
-  context: Services & Folders & History & Registry,
-  onExit: "kill" | "leave",
-): Promise<void> {
-  const entries = [...context.entries.values()];
-  if (onExit === "leave") {
-    for (const entry of entries) {
-      entry.run?.end();
-      entry.follower?.[Symbol.dispose]();
-    }
-    return;
-  }
-  const gate = createGate(ENDS_AT_ONCE);
-  const ends = entries.map((entry) => gate.run(() => endEntry(context, entry, "service end")));
-  for (const end of await Promise.allSettled(ends)) {
-    if (end.status === "rejected") {
-      context.log.error({ op: "sandbox.end", err: end.reason }, "sandbox left traces");
-    }
-  }
 }

@@ -25,6 +25,8 @@ export interface Secrets {
   accessToken(sandboxId: string): string;
   trafficToken(sandboxId: string): string;
   volumeToken(volumeId: string): string;
+  /** Signs the addresses of uploads. */
+  readonly uploadKey: string;
   seal(text: string): string;
   /** @throws SandboxError internal when it was sealed under another seed. */
   unseal(sealed: string): string;
@@ -57,6 +59,7 @@ export function createSecrets(seed: Buffer): Secrets {
     accessToken: (sandboxId) => derive(root, `envd|1|${sandboxId}`).toString("hex"),
     trafficToken: (sandboxId) => derive(root, `traffic|1|${sandboxId}`).toString("hex"),
     volumeToken: (volumeId) => derive(root, `volume|1|${volumeId}`).toString("hex"),
+    uploadKey: derive(root, "upload|1").toString("hex"),
     seal(text) {
       const nonce = randomBytes(NONCE_BYTES);
       const cipher = createCipheriv("aes-256-gcm", key, nonce);

@@ -3,6 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
+import type { TemplateBuildRecord } from "../store/build-records.ts";
 import type { BuildRecord, BuildTag, Store, TemplateRecord } from "../store/store.ts";
 import {
   registerBuiltIn,
@@ -32,8 +33,14 @@ import {
 
 /** A template and a build, as other modules may see them. */
 export type Template = TemplateRecord;
-export type Build = BuildRecord;
+export type Build = BuildEntry;
 export type Tag = BuildTag;
+
+/** A build in a list, whether or not it has made something. */
+type BuildEntry = Pick<
+  BuildRecord,
+  "buildId" | "createdAtMs" | "updatedAtMs" | "finishedAtMs" | "limits" | "setup"
+> & { readonly status: TemplateBuildRecord["status"] };
 
 export interface Templates {
   /**
@@ -47,7 +54,7 @@ export interface Templates {
    * @throws SandboxError invalid_argument when malformed.
    */
   peek(reference: string): TemplateRecord | undefined;
-  builds(template: TemplateRecord, page: PageRequest): Page<BuildRecord>;
+  builds(template: TemplateRecord, page: PageRequest): Page<BuildEntry>;
   /** Built-in templates that are offered here, oldest first, each with its newest build. */
   list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
   /**
@@ -95,7 +102,7 @@ export async function registerBuiltIns(options: TemplatesOptions): Promise<void>
 
 /** The templates as a team sees them. */
 export function createTemplates(options: TemplatesOptions): Templates {
-  const { store, builtIns, layersDirectory } = options;
+  const { store, layersDirectory } = options;
   const peek = (reference: string) => lookUp(options, requireReference(reference));
 
   return {
@@ -103,14 +110,14 @@ export function createTemplates(options: TemplatesOptions): Templates {
     peek,
     builds: (template, page) =>
       paginate(
-        store.builds.ofTemplate(template.templateId),
+        [...store.builds.ofTemplate(template.templateId), ...unmade(options, template)],
         { positionOf: ({ createdAtMs, buildId }) => ({ atMs: createdAtMs, id: buildId }) },
         page,
       ),
     list: () =>
       store.templates
         .all()
-        .filter(({ name }) => builtIns.some((builtIn) => builtIn.name === name))
+        .filter((template) => isListed(options, template))
         .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
@@ -132,12 +139,32 @@ export function createTemplates(options: TemplatesOptions): Templates {
   };
 }
 
+/** Those that are offered here to everyone, and those that the team may see and were built. */
+function isListed({ builtIns, team }: TemplatesOptions, template: TemplateRecord): boolean {
+  if (template.kind === "template") return template.isPublic || template.team === team;
+  return builtIns.some((builtIn) => builtIn.name === template.name);
+}
+
+/** Builds that have made nothing: those that wait, and those that failed. */
+function unmade({ store, limits }: TemplatesOptions, { templateId }: TemplateRecord): BuildEntry[] {
+  return store.templateBuilds
+    .ofTemplate(templateId)
+    .filter(({ status }) => status === "waiting" || status === "error")
+    .map(({ cpus = limits.cpus, memoryMb = limits.memoryMb, ...build }) => ({
+      ...build,
+      limits: { ...limits, cpus, memoryMb },
+    }));
+}
+
 function readyBuilds(store: Store, templateId: string): BuildRecord[] {
   return store.builds.ofTemplate(templateId).filter((build) => build.status === "ready");
 }
 
-/** Removes the rows; returns the layers that no row names any more. */
-function eraseTemplate(store: Store, templateId: string): string[] {
+/**
+ * Removes the rows; returns the layers that no row names any more.
+ * @throws SandboxError invalid_argument while in use
+ */
+export function eraseTemplate(store: Store, templateId: string): string[] {
   return store.transaction(() => {
     if (store.sandboxes.countOfTemplate(templateId) > 0) {
       throw new SandboxError(
@@ -146,6 +173,9 @@ function eraseTemplate(store: Store, templateId: string): string[] {
       );
     }
     const builds = store.builds.ofTemplate(templateId);
+    for (const { buildId } of store.templateBuilds.ofTemplate(templateId)) {
+      store.buildLines.remove(buildId);
+    }
     store.templates.remove(templateId);
     return unnamedFolders(store, builds);
   });

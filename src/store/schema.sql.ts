@@ -64,6 +64,17 @@ export const STATE_STEPS: readonly string[] = [
   CREATE INDEX creations_by_time ON creations (created_at_ms);
   CREATE INDEX creations_by_team ON creations (team, created_at_ms);
   `,
+  `
+  CREATE TABLE template_builds (
+    build_id TEXT PRIMARY KEY,
+    template_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    status TEXT NOT NULL,
+    record TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX template_builds_by_template ON template_builds (template_id);
+  CREATE INDEX builds_by_cache_key ON builds (record ->> 'cacheKey');
+  `,
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */
@@ -87,4 +98,15 @@ export const LOG_STEPS: readonly string[] = [
   `,
   "ALTER TABLE books ADD COLUMN team TEXT NOT NULL DEFAULT 'local';",
   "ALTER TABLE books ADD COLUMN cursor TEXT NOT NULL DEFAULT '';",
+  `
+  CREATE TABLE build_lines (
+    build_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    level INTEGER NOT NULL,
+    step TEXT NOT NULL,
+    message TEXT NOT NULL,
+    PRIMARY KEY (build_id, number)
+  ) STRICT, WITHOUT ROWID;
+  `,
 ];

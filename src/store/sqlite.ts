@@ -3,6 +3,7 @@
 import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
+import { openBuildLines, openTemplateBuilds } from "./build-tables.ts";
 import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
 import {
@@ -37,6 +38,8 @@ export function openStore(options: { readonly path: string }): Store {
     sandboxes: openSandboxes(state),
     templates: openTemplates(state),
     builds: openBuilds(state),
+    templateBuilds: openTemplateBuilds(state),
+    buildLines: openBuildLines(logs),
     volumes: openVolumes(state),
     creations: openCreations(state),
     keys: openKeys(state),

@@ -65,6 +65,7 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
   );
   const erase = prepare(database, "DELETE FROM templates WHERE template_id = ?");
   const eraseBuilds = prepare(database, "DELETE FROM builds WHERE template_id = ?");
+  const eraseRequests = prepare(database, "DELETE FROM template_builds WHERE template_id = ?");
   return {
     get: (templateId) => toRecord(templateRecordSchema, select.get(templateId)),
     getByName: (name) => toRecord(templateRecordSchema, selectName.get(name)),
@@ -74,6 +75,7 @@ export function openTemplates(database: DatabaseSync): TemplateTable {
     remove(templateId) {
       erase.run(templateId);
       eraseBuilds.run(templateId);
+      eraseRequests.run(templateId);
     },
     all: () => toRecords(templateRecordSchema, selectAll.all()),
   };
@@ -92,6 +94,11 @@ export function openBuilds(database: DatabaseSync): BuildTable {
     "SELECT record FROM builds WHERE owner = ? AND status = 'building'",
   );
   const selectAll = prepare(database, "SELECT record FROM builds");
+  const selectCached = prepare(
+    database,
+    `SELECT record FROM builds WHERE record ->> 'cacheKey' = ? AND status = 'ready'
+     ORDER BY record ->> 'createdAtMs' DESC LIMIT 1`,
+  );
   const upsert = prepare(
     database,
     `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
@@ -126,6 +133,7 @@ export function openBuilds(database: DatabaseSync): BuildTable {
     ofTemplate: (templateId) => toRecords(buildRecordSchema, selectTemplate.all(templateId)),
     unfinishedOfOwner: (owner) => toRecords(buildRecordSchema, selectUnfinished.all(owner)),
     all: () => toRecords(buildRecordSchema, selectAll.all()),
+    cached: (cacheKey) => toRecord(buildRecordSchema, selectCached.get(cacheKey)),
     tag({ templateId, tag, buildId, createdAtMs }) {
       upsertTag.run(templateId, tag, buildId, createdAtMs);
     },

@@ -6,6 +6,13 @@
 
 import type { RecordLevel } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
+import {
+  templateSetupSchema,
+  type BuildLineTable,
+  type TemplateBuildTable,
+} from "./build-records.ts";
+
+export type { TemplateSetup } from "./build-records.ts";
 
 /** The team of a key that names none, and of records that were written before there were teams. */
 export const DEFAULT_TEAM = "local";
@@ -74,7 +81,7 @@ export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
 
 export const templateRecordSchema = z.object({
   templateId: z.string(),
-  kind: z.enum(["built-in", "snapshot"]),
+  kind: z.enum(["built-in", "snapshot", "template"]),
   /** Whose it is; others see it when it is public. */
   team,
   /** `alias` or `namespace/alias`; null for an unnamed snapshot. */
@@ -104,6 +111,10 @@ export const buildRecordSchema = z.object({
   layers: z.array(z.object({ root: z.string(), usr: z.string().optional() })),
   defaultUser: z.string(),
   defaultWorkdir: z.string(),
+  /** Absent in records of older versions and of templates that need none. */
+  setup: templateSetupSchema.optional(),
+  /** Of what made it, by which a later build finds it. */
+  cacheKey: z.string().optional(),
 });
 
 export type BuildRecord = z.infer<typeof buildRecordSchema>;
@@ -193,7 +204,7 @@ export interface TemplateTable {
   getByName(name: string): TemplateRecord | undefined;
   /** Inserts or replaces. */
   put(record: TemplateRecord): void;
-  /** Removes the template with its tags and builds. */
+  /** Removes the template with its tags and builds, those under way included. */
   remove(templateId: string): void;
   all(): TemplateRecord[];
 }
@@ -207,6 +218,8 @@ export interface BuildTable {
   ofTemplate(templateId: string): BuildRecord[];
   unfinishedOfOwner(owner: string): BuildRecord[];
   all(): BuildRecord[];
+  /** The newest one that is ready and has this key. */
+  cached(cacheKey: string): BuildRecord | undefined;
   tag(tag: BuildTag): void;
   /** Whether there was such a tag. */
   untag(templateId: string, tag: string): boolean;
@@ -290,11 +303,13 @@ export interface Store extends Disposable {
   readonly sandboxes: SandboxTable;
   readonly templates: TemplateTable;
   readonly builds: BuildTable;
+  readonly templateBuilds: TemplateBuildTable;
+  readonly buildLines: BuildLineTable;
   readonly volumes: VolumeTable;
   readonly creations: CreationTable;
   readonly keys: KeyTable;
   readonly logs: LogTable;
   readonly facts: ValueTable;
-  /** All or nothing, durable when it returns. Does not nest. Logs are not part of it. */
+  /** All or nothing, durable when it returns. Does not nest. Logs and lines of builds are not part of it. */
   transaction<T>(work: () => T): T;
 }

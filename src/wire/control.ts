@@ -235,6 +235,8 @@ const buildSchema = z.object({
   memoryMB: z.number(),
   diskSizeMB: z.number().optional(),
   envdVersion: z.string().optional(),
+  /** What runs at each start of a sandbox. */
+  startCmd: z.string().optional(),
 });
 
 /** Reply of `GET /templates/{templateID}`. */
@@ -294,6 +296,7 @@ export const listedTemplateSchema = z.object({
   buildCount: z.number(),
   envdVersion: z.string(),
   buildStatus: z.string(),
+  startCmd: z.string().optional(),
 });
 
 export type ListedTemplateBody = z.infer<typeof listedTemplateSchema>;

@@ -3,6 +3,7 @@
  * status, each field and each parameter that it names is seen once, and none that it does not name.
  */
 
+import { userInfo } from "node:os";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createOpenApi, documentedStatuses, nameOf } from "../../src/control/openapi.ts";
@@ -11,6 +12,8 @@ import { ROUTES } from "../../src/control/routes/index.ts";
 import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
+import { BODY, MISSING, PARAMETERS } from "../support/api-values.ts";
+import { buildRows } from "../support/build-rows.ts";
 import { BUILDING } from "../support/building-template.ts";
 import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/create-bodies.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
@@ -18,8 +21,6 @@ import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 import { tagRows } from "../support/tag-rows.ts";
 import { volumeRows } from "../support/volume-rows.ts";
-
-const MISSING = "i00000000000000000000";
 
 let held: HeldEngine;
 let service: TestService;
@@ -58,7 +59,13 @@ function building(path: string): Row {
 beforeAll(async () => {
   held = createHeldEngine();
   const tcp = [{ host: "127.0.0.1", port: 0 }];
-  service = await startTestService({ engine: held.engine, maxSandboxes: 100, tcp });
+  const setup = { environment: {}, startCommand: "sleep 1", readyCommand: "" };
+  const builtIn = { defaultUser: userInfo().username, defaultWorkdir: "/", find: async () => [] };
+  const builtIns = [
+    { ...builtIn, name: "base" },
+    { ...builtIn, name: "serving", setup },
+  ];
+  service = await startTestService({ engine: held.engine, maxSandboxes: 100, tcp, builtIns });
   crowded = await startTestService({ maxSandboxes: 1 });
   await crowded.create();
   unbuilt = await startTestService({ builtIns: [BUILDING] });
@@ -346,17 +353,21 @@ const ROWS: Readonly<Record<string, Rows>> = {
   "GET /templates": { 200: call("/templates") },
   "GET /default-templates": { 200: call("/default-templates") },
   ...tagRows({ call, made, snapshotOf, tag: (...words) => templatesOf().tag(...words) }),
+  ...buildRows<Row>({ call, made, service: () => service, busyKey: () => busyKey }),
   "GET /v2/templates": {
     200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
     400: call("/v2/templates?nextToken=x"),
   },
   "GET /templates/{templateID}": {
-    200: made(async () => {
-      await snapshotOf("grown");
-      await snapshotOf("grown");
-      const path = `/templates/${inPath("local/grown")}`;
-      return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
-    }),
+    200: [
+      call("/templates/serving"),
+      made(async () => {
+        await snapshotOf("grown");
+        await snapshotOf("grown");
+        const path = `/templates/${inPath("local/grown")}`;
+        return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
+      }),
+    ],
   },
   "DELETE /templates/{templateID}": {
     204: made(async () => ({ path: `/templates/${inPath(await snapshotOf())}` })),
@@ -373,18 +384,6 @@ const ROWS: Readonly<Record<string, Rows>> = {
   "GET /templates/aliases/{alias}": { 200: call("/templates/aliases/base") },
   ...volumeRows({ call, made, volume, create: (body) => service.create(body) }),
 };
-
-/** Parameters that name nothing, and such that can name nothing. */
-const PARAMETERS: Readonly<Record<string, { readonly missing: string; readonly faulty: string }>> =
-  {
-    sandboxID: { missing: MISSING, faulty: "No!" },
-    templateID: { missing: "none", faulty: "a%20b" },
-    alias: { missing: "none", faulty: "a%20b" },
-    volumeID: { missing: "00000000-0000-4000-8000-000000000000", faulty: "nope" },
-  };
-
-/** Bodies that pass every schema, for calls that fail for another reason. */
-const BODY = { timeout: 9, public: true };
 
 /** A path of the route with something in place of its parameters. */
 function pathWith(route: Route, kind: "missing" | "faulty"): string {

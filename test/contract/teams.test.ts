@@ -59,6 +59,8 @@ const MISSING: Readonly<Record<string, string>> = {
   templateID: "local/none",
   alias: "local/none",
   tag: "none",
+  hash: "00ff",
+  buildID: "none",
   volumeID: "00000000-0000-4000-8000-000000000000",
 };
 
@@ -76,6 +78,7 @@ function owned(): Readonly<Record<string, readonly string[]>> {
 const BODIES: Readonly<Record<string, object>> = {
   "POST /sandboxes/{sandboxID}/timeout": { timeout: 1 },
   "POST /sandboxes/{sandboxID}/connect": { timeout: 1 },
+  "POST /v2/templates/{templateID}/builds/{buildID}": { fromTemplate: "base" },
   "PATCH /templates/{templateID}": { public: true },
   "PATCH /v2/templates/{templateID}": { public: true },
 };

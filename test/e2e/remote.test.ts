@@ -77,6 +77,7 @@ function settled(text: string): string {
 
 /** Addresses, samples and records differ by where and when they are asked for. */
 const COMPARED_BY_SUCCESS: ReadonlySet<string> = new Set([
+  "build_template",
   "download_url",
   "get_logs",
   "get_metrics",
@@ -138,6 +139,8 @@ async function playEveryTool(host: TestClient, name: string): Promise<readonly O
   const snapshotId = String(taken.fields["snapshot_id"]);
   await call("get_template", { template: snapshotId });
   await call("list_templates", {});
+  const steps = [{ type: "env", value: "A=b" }];
+  await call("build_template", { name: `built-${name}`, steps });
   await call("list_snapshots", { sandbox_id: id });
   const forked = await inside("fork_sandbox");
   const [, copyId = ""] = /"sandbox_id":"(\w+)"/.exec(forked.text) ?? [];

@@ -38,6 +38,8 @@ export interface FaultHome extends AsyncDisposable {
   release(): Promise<void>;
   /** A call of the control API; undefined when the service died instead of answering. */
   call(method: string, path: string, body?: unknown): Promise<Answer | undefined>;
+  /** Sends bytes to an address that a reply named. */
+  put(url: string, body: Uint8Array<ArrayBuffer>): Promise<Answer | undefined>;
   /** A call to the daemon of an unsecured sandbox, its body as text. */
   enter(sandboxId: string, path: string, upload?: string): Promise<Answer | undefined>;
   stderr(): string;
@@ -128,6 +130,7 @@ export async function openFaultHome(
         headers: { "x-api-key": key, "content-type": "application/json" },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       }),
+    put: (address, body) => send(new URL(address).pathname, { method: "PUT", body }),
     enter: (sandboxId, wanted, upload) =>
       send(wanted, {
         headers: {

@@ -32,6 +32,7 @@ test("defaults are those of the documentation", () => {
     makesCertificates: false,
     domain: "sandbox.localhost",
     apiKey: undefined,
+    poolTemplates: [],
     maxSandboxes: 100,
     maxSandboxesPerTeam: undefined,
     limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
@@ -139,4 +140,35 @@ test("the way out is on, off, or a namespace, with name servers of one's own", (
   expect(configOf({ SANDBOX_MCP_EGRESS: "off" }, []).egress).toBeUndefined();
   const faulty = loadConfig({}, ["--egress", "maybe", "--dns", "localhost"]);
   expect(faulty).toMatchObject({ exitCode: 64 });
+});
+
+test("shares of the pool are read from a list", () => {
+  const { poolTemplates } = configOf({}, ["--pool-template", "api=2,team/web:v1=1"]);
+  expect(poolTemplates).toEqual([
+    { template: "api", size: 2 },
+    { template: "team/web:v1", size: 1 },
+  ]);
+});
+
+test("what builds may reach: on, off or a list", () => {
+  expect(configOf({}, []).buildEgress).toBeUndefined();
+  expect(configOf({}, ["--build-egress", "on"]).buildEgress).toBeUndefined();
+  expect(configOf({}, ["--build-egress", "off"]).buildEgress).toEqual([]);
+  expect(configOf({}, ["--build-egress", "a.test,10.0.0.0/8"]).buildEgress).toEqual([
+    "a.test",
+    "10.0.0.0/8",
+  ]);
+  expect(loadConfig({}, ["--build-egress", "a b"])).toMatchObject({ exitCode: 64 });
+});
+
+test("-f is the Dockerfile of a build", () => {
+  expect(configOf({}, ["template", "build", "-f", "x"])).toMatchObject({
+    words: ["template", "build"],
+    dockerfile: "x",
+  });
+});
+
+test.for(["api", "api=", "=1", "api=101", "a=1,,b=1"])("--pool-template %s is a fault", (value) => {
+  const loaded = loadConfig({}, ["--pool-template", value]);
+  expect(loaded).toMatchObject({ exitCode: 64 });
 });

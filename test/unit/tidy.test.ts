@@ -22,7 +22,8 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   store: ["common"],
   spool: ["common"],
   engine: ["common", "egress"],
-  sandboxes: ["common", "wire", "client", "store", "engine"],
+  images: ["common", "engine"],
+  sandboxes: ["common", "wire", "client", "store", "engine", "images"],
   control: ["common", "wire", "sandboxes"],
   gateway: ["common", "wire", "sandboxes"],
   listener: ["common", "wire"],
@@ -38,6 +39,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "store",
     "spool",
     "engine",
+    "images",
     "sandboxes",
     "control",
     "gateway",
@@ -54,6 +56,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 /** Packages and modules that only these rooms may use. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   zod: ["common"],
+  "dockerfile-ast": ["commands"],
   pino: ["common"],
   "@bufbuild/protobuf": ["gen", "rpc", "client", "envd"],
   "@connectrpc/connect": ["rpc", "client", "envd"],

@@ -9,6 +9,7 @@ import { sandboxListRoutes } from "./sandbox-lists.ts";
 import { sandboxRoutes } from "./sandboxes.ts";
 import { snapshotRoutes } from "./snapshots.ts";
 import { tagAssignmentRoutes } from "./tag-assignments.ts";
+import { templateBuildRoutes } from "./template-builds.ts";
 import { templateRoutes } from "./templates.ts";
 import { volumeRoutes } from "./volumes.ts";
 
@@ -20,6 +21,7 @@ export const ROUTES: readonly Route[] = [
   ...metricRoutes,
   ...snapshotRoutes,
   ...templateRoutes,
+  ...templateBuildRoutes,
   ...tagAssignmentRoutes,
   ...volumeRoutes,
   ...notOfferedRoutes,

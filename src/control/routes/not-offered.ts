@@ -5,15 +5,10 @@ import { defineRoute, type Route } from "../route.ts";
 
 /** Method, path, and what is not available. A last segment `*` takes any rest. */
 const ROWS: readonly (readonly [Route["method"], string, string])[] = [
-  ["POST", "/templates", "building a template"],
-  ["POST", "/v2/templates", "building a template"],
-  ["POST", "/v3/templates", "building a template"],
-  ["POST", "/templates/{templateID}", "building a template"],
-  ["GET", "/templates/{templateID}/files/{hash}", "building a template"],
-  ["POST", "/templates/{templateID}/builds/{buildID}", "building a template"],
-  ["POST", "/v2/templates/{templateID}/builds/{buildID}", "building a template"],
-  ["GET", "/templates/{templateID}/builds/{buildID}/status", "building a template"],
-  ["GET", "/templates/{templateID}/builds/{buildID}/logs", "building a template"],
+  ["POST", "/templates", "the older forms of building a template"],
+  ["POST", "/v2/templates", "the older forms of building a template"],
+  ["POST", "/templates/{templateID}", "the older forms of building a template"],
+  ["POST", "/templates/{templateID}/builds/{buildID}", "the older forms of building a template"],
   ["GET", "/secrets", "secrets"],
   ["POST", "/secrets", "secrets"],
   ["GET", "/secrets/{secretID}", "secrets"],

@@ -20,6 +20,7 @@ export const LOCK_NAMES = [
   "reclaim",
   "instance",
   "authority",
+  "image",
 ] as const;
 
 export type LockName = (typeof LOCK_NAMES)[number];

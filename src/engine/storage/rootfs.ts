@@ -47,7 +47,7 @@ export function stageOf(container: string): Stage {
 const MAX_LAYERS = 128;
 
 /** A runtime mounts into these, or programs of the host's kind look into them. */
-const REAL_FOLDERS = [
+export const REAL_FOLDERS = [
   "dev",
   "etc",
   "home",

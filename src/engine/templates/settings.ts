@@ -9,9 +9,9 @@ import { causeCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 
 /** No network and no name service yet: a server that is not there is refused at once. */
-const RESOLVER = "nameserver 127.0.0.1\n";
+export const RESOLVER = "nameserver 127.0.0.1\n";
 
-const HOSTS = `127.0.0.1 localhost
+export const HOSTS = `127.0.0.1 localhost
 ::1 localhost ip6-localhost ip6-loopback
 `;
 

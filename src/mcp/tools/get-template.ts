@@ -1,16 +1,20 @@
 /** Tool: a template and its builds. */
 
 import { z } from "../../common/schema.ts";
+import { cutText } from "../../common/untrusted-text.ts";
 import { withHints } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
+
+const MAX_COMMAND_CHARACTERS = 200;
+const cut = (text: string) => cutText(text, MAX_COMMAND_CHARACTERS);
 
 export const getTemplate = defineTool({
   name: "get_template",
   title: "Describe a template",
   description:
     "Returns names, use and builds of a template or snapshot, newest build first, with the " +
-    "status and size of each build. Use it to check that a template exists and is ready before starting " +
+    "status, size and start command of each build. Use it to check that a template exists and is ready before starting " +
     "sandboxes from it.",
   toolset: "all",
   input: z.strictObject({
@@ -22,6 +26,7 @@ export const getTemplate = defineTool({
     template_id: z.string(),
     names: z.array(z.string()),
     is_public: z.boolean(),
+    created_at: z.string(),
     updated_at: z.string(),
     spawn_count: z.number(),
     builds: z.array(
@@ -32,6 +37,7 @@ export const getTemplate = defineTool({
         cpus: z.number(),
         memory_mb: z.number(),
         disk_mb: z.number().optional(),
+        start_command: z.string().optional(),
       }),
     ),
     next_cursor: z.string().optional(),
@@ -50,6 +56,7 @@ export const getTemplate = defineTool({
       template_id: template.templateID,
       names: template.names,
       is_public: template.public,
+      created_at: template.createdAt,
       updated_at: template.updatedAt,
       spawn_count: template.spawnCount,
       builds: template.builds.slice(0, limit).map((build) => ({
@@ -59,6 +66,7 @@ export const getTemplate = defineTool({
         cpus: build.cpuCount,
         memory_mb: build.memoryMB,
         ...(build.diskSizeMB !== undefined && { disk_mb: build.diskSizeMB }),
+        ...(build.startCmd !== undefined && { start_command: cut(build.startCmd) }),
       })),
       ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
     });

@@ -1,6 +1,7 @@
 /** The tools, in alphabetical order of their names. */
 
 import type { Tool } from "../tool.ts";
+import { buildTemplate } from "./build-template.ts";
 import { composeFiles } from "./compose-files.ts";
 import { connectSandbox } from "./connect-sandbox.ts";
 import { createSandbox } from "./create-sandbox.ts";
@@ -36,6 +37,7 @@ import { watchPath } from "./watch-path.ts";
 import { writeFile } from "./write-file.ts";
 
 export const TOOLS: readonly Tool[] = [
+  buildTemplate,
   composeFiles,
   connectSandbox,
   createSandbox,

@@ -1,6 +1,7 @@
 /** Tool: lists templates. */
 
 import { z } from "../../common/schema.ts";
+import { cutText } from "../../common/untrusted-text.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
@@ -8,11 +9,14 @@ import { READ_ONLY, defineTool } from "../tool.ts";
 /** The wire has no pages for templates. */
 const MAX_SHOWN = 100;
 
+const MAX_COMMAND_CHARACTERS = 200;
+const cut = (text: string) => cutText(text, MAX_COMMAND_CHARACTERS);
+
 export const listTemplates = defineTool({
   name: "list_templates",
   title: "List templates",
   description:
-    "Lists the templates of this account that create_sandbox can start from, with their size. " +
+    "Lists the templates of this account that create_sandbox can start from, with size, start command and age. " +
     "The template base always exists. For snapshots use list_snapshots; for the builds of one " +
     "template use get_template.",
   toolset: "all",
@@ -25,6 +29,9 @@ export const listTemplates = defineTool({
         status: z.string(),
         cpus: z.number(),
         memory_mb: z.number(),
+        disk_mb: z.number(),
+        start_command: z.string().optional(),
+        created_at: z.string(),
         updated_at: z.string(),
       }),
     ),
@@ -45,6 +52,9 @@ export const listTemplates = defineTool({
         status: template.buildStatus,
         cpus: template.cpuCount,
         memory_mb: template.memoryMB,
+        disk_mb: template.diskSizeMB,
+        ...(template.startCmd !== undefined && { start_command: cut(template.startCmd) }),
+        created_at: template.createdAt,
         updated_at: template.updatedAt,
       })),
       ...(omitted > 0 && { note: `${omitted} more are not listed${hint}` }),

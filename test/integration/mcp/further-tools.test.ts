@@ -146,6 +146,7 @@ test.for([
   { tool: "connect_sandbox", input: { sandbox_id: "i1" }, told: "cannot connect. set_timeout" },
   { tool: "list_snapshots", input: {}, told: "cannot list snapshots." },
   { tool: "list_templates", input: {}, told: "cannot list templates." },
+  { tool: "build_template", input: { name: "x" }, told: "cannot build templates." },
 ])("$tool says in a sentence that a service lacks its route", async ({ tool, input, told }) => {
   for (const status of [404, 405, 501]) {
     await using remote = await startRemote({ answer: answerStatus(status) });

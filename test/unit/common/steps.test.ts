@@ -3,6 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { step, STEPS, type StepMessage } from "../../../src/common/steps.ts";
+import { BUILD_STEPS } from "../../support/fault-build.ts";
 import { FIRST_STEPS, OPERATIONS, POOLED, RECOVERY, SQUASH } from "../../support/fault-cases.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
@@ -23,7 +24,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
   const listed = [...STEPS].toSorted();
   expect((await saidInSource()).toSorted()).toEqual(listed);
   const operations = [...OPERATIONS, POOLED, SQUASH].flatMap(({ steps }) => steps);
-  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS];
+  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);
 });

@@ -12,6 +12,7 @@ test("core leaves out what all has", () => {
   const core = namesOf({ toolset: "core", isReadOnly: false });
   const all = namesOf({ toolset: "all", isReadOnly: false });
   expect(all.filter((name) => !core.includes(name))).toEqual([
+    "build_template",
     "delete_snapshot",
     "fork_sandbox",
     "get_metrics",

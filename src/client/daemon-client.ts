@@ -1,0 +1,92 @@
+/** A client of one daemon over connections that its host dials itself, as the service does. */
+
+import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
+import { Pool, request } from "undici";
+import { createSystemClock } from "../common/clock.ts";
+import { toSandboxError } from "../common/errors.ts";
+import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
+import { createEnvd, type Sandbox } from "./envd.ts";
+import { readAll, replyError } from "./http.ts";
+
+export interface DaemonClientOptions {
+  readonly sandboxId: string;
+  /** Undefined for a daemon that takes calls without a token. */
+  readonly token: string | undefined;
+  /** A connection to the daemon's public socket. */
+  dial(signal: AbortSignal): Promise<Socket>;
+}
+
+/** What a host asks of a daemon as its clients do; disposal cuts every connection. */
+export interface DaemonClient extends Pick<Sandbox, "process">, AsyncDisposable {
+  /**
+   * Writes a file of any size as it is read.
+   * @throws SandboxError with the daemon's code.
+   */
+  sendFile(path: string, content: Readable, options: Required<CallOptions>): Promise<void>;
+}
+
+/** A few streams and a call beside them. */
+const MAX_CONNECTIONS = 16;
+const MAX_REPLY_BYTES = 1024 * 1024;
+const ORIGIN = "http://localhost";
+
+/** Connections are dialled at the first call. */
+export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
+  const { sandboxId, token } = options;
+  const end = new AbortController();
+  const pool = new Pool(ORIGIN, {
+    connections: MAX_CONNECTIONS,
+    allowH2: false,
+    connect: (_target, callback) => void connect(options, end.signal, callback),
+  });
+  const access = { token, domain: undefined, expiresAtMs: undefined };
+  const source: AccessSource = {
+    sandboxId,
+    current: () => access,
+    // The host knows the token; a refusal is final.
+    refresh: async () => false,
+  };
+  const connection = { dispatcher: pool, clock: createSystemClock() };
+  const { process } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });
+  return {
+    process,
+    async sendFile(path, content, { user, signal }) {
+      const query = new URLSearchParams({ path, ...(user !== undefined && { username: user }) });
+      const reply = await request(`${ORIGIN}/files?${query.toString()}`, {
+        dispatcher: pool,
+        method: "POST",
+        headers: { ...accessHeaders(source), "content-type": "application/octet-stream" },
+        body: content,
+        signal,
+        bodyTimeout: 0,
+        headersTimeout: 0,
+      });
+      const { statusCode: status, headers } = reply;
+      const body = await readAll(reply.body, MAX_REPLY_BYTES, "send file");
+      if (status >= 300) throw replyError("send file", { status, headers, body });
+    },
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await pool.destroy();
+    },
+  };
+}
+
+type Connected = (...result: [error: null, socket: Socket] | [error: Error, socket: null]) => void;
+
+/** Never rejects: both outcomes go to the callback. */
+async function connect(
+  options: DaemonClientOptions,
+  signal: AbortSignal,
+  callback: Connected,
+): Promise<void> {
+  let socket: Socket;
+  try {
+    socket = await options.dial(signal);
+  } catch (error) {
+    callback(toSandboxError(error, "daemon"), null);
+    return;
+  }
+  callback(null, socket);
+}

@@ -1,0 +1,143 @@
+/** `template build [DIR]`: a template from a Dockerfile, built by the service of this machine. */
+
+import { readFile } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Service } from "../../client/service.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { escapeUnsafe } from "../../common/untrusted-text.ts";
+import type { CommandContext } from "../command.ts";
+import { openLocalService } from "../local-service.ts";
+import { listenForStopSignals } from "../process-end.ts";
+import type { ProgressOutput } from "../show-progress.ts";
+import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
+import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
+import { showBuildOn } from "./show-build.ts";
+
+const EXIT_OK = 0;
+const EXIT_FAILED = 1;
+const POLL_MS = 250;
+const MAX_NAME_CHARACTERS = 100;
+
+/** A step that is ready to be sent, and the files that go with it. */
+interface PreparedStep {
+  readonly step: DockerfileStep;
+  readonly files: FileSet | undefined;
+}
+
+export async function buildTemplate(
+  { config, log }: CommandContext,
+  given: string | undefined,
+): Promise<number> {
+  const folder = resolve(given ?? ".");
+  const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
+  const plan = readDockerfile(await readText(file), basename(file));
+  const steps = await prepare(folder, plan, basename(file));
+  const name = config.templateName ?? nameOf(folder);
+  using stops = listenForStopSignals();
+  await using stack = new AsyncDisposableStack();
+  const opened = await openLocalService(config, log, stack);
+  if ("reason" in opened) {
+    throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
+  }
+  return await run(opened.service, { plan, steps, name, output: process.stdout }, stops.signal);
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    const hint = "template build [DIR] [-f DOCKERFILE] [--name NAME]";
+    throw new SandboxError("not_found", `${path} cannot be read`, { cause: error, hint });
+  }
+}
+
+async function prepare(
+  folder: string,
+  { steps }: DockerfilePlan,
+  file: string,
+): Promise<PreparedStep[]> {
+  const isIgnored = await readIgnore(folder);
+  const prepared: PreparedStep[] = [];
+  for (const step of steps) {
+    if (step.type !== "COPY") {
+      prepared.push({ step, files: undefined });
+      continue;
+    }
+    try {
+      prepared.push({ step, files: await collectFiles(folder, step.args, isIgnored) });
+    } catch (error) {
+      if (!(error instanceof SandboxError)) throw error;
+      throw new SandboxError(error.code, `${file}:${step.line}: COPY: ${error.message}`, {
+        cause: error,
+      });
+    }
+  }
+  return prepared;
+}
+
+interface Job {
+  readonly plan: DockerfilePlan;
+  readonly steps: readonly PreparedStep[];
+  readonly name: string;
+  readonly output: ProgressOutput;
+}
+
+async function run({ control }: Service, job: Job, signal: AbortSignal): Promise<number> {
+  const { plan, steps, name, output } = job;
+  const { templateID, buildID } = await control.requestBuild({ name }, signal);
+  for (const { files } of steps) {
+    if (files === undefined) continue;
+    const { present, url } = await control.buildFiles(templateID, files.hash, signal);
+    if (present) continue;
+    await control.uploadFiles(url, { bytes: files.bytes, content: files.open() }, signal);
+  }
+  const known = await control.templates(signal);
+  const isTemplate = known.some(({ names, aliases, templateID: id }) =>
+    [id, ...names, ...aliases].includes(plan.base.replace(/:[^/:]*$/, "")),
+  );
+  const build = { templateId: templateID, buildId: buildID };
+  await control.startBuild(
+    build,
+    {
+      ...(isTemplate ? { fromTemplate: plan.base } : { fromImage: plan.base }),
+      steps: steps.map(({ step, files }) => ({
+        type: step.type,
+        args: [...step.args],
+        ...(files !== undefined && { filesHash: files.hash }),
+      })),
+      ...(plan.startCommand !== undefined && { startCmd: plan.startCommand }),
+    },
+    signal,
+  );
+  using shown = showBuildOn(output, { name, steps: steps.length });
+  let offset = 0;
+  for (;;) {
+    const status = await control.buildStatus(build, offset, signal);
+    offset += status.logEntries.length;
+    for (const line of status.logEntries) shown.line(line);
+    if (status.logEntries.length > 0) continue;
+    if (status.status === "ready") {
+      shown.end(`template ${name} is ready: ${templateID}`);
+      return EXIT_OK;
+    }
+    if (status.status === "error") {
+      const { message = "it failed", step = "" } = status.reason ?? {};
+      const line = steps[Number(step) - 1]?.step.line ?? 0;
+      const place = line > 0 ? ` at line ${line}` : "";
+      shown.end(`template ${name} was not built: step ${step}${place}: ${escapeUnsafe(message)}`);
+      return EXIT_FAILED;
+    }
+    await delay(POLL_MS, undefined, { signal });
+  }
+}
+
+/** What a template may be called, of the name of a folder. */
+function nameOf(folder: string): string {
+  const name = basename(folder)
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9_-]+/g, "-")
+    .replaceAll(/^-+|-+$/g, "")
+    .slice(0, MAX_NAME_CHARACTERS);
+  return name === "" ? "template" : name;
+}

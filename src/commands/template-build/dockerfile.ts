@@ -1,0 +1,179 @@
+/** From a Dockerfile to the steps of a build; what has no place in a build is refused by its line. */
+
+import { DockerfileParser, type Instruction, type PropertyInstruction } from "dockerfile-ast";
+import { SandboxError } from "../../common/errors.ts";
+
+export interface DockerfileStep {
+  readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
+  readonly args: readonly string[];
+  readonly line: number;
+}
+
+export interface DockerfilePlan {
+  readonly base: string;
+  readonly steps: readonly DockerfileStep[];
+  readonly startCommand: string | undefined;
+}
+
+/** They describe an image and change nothing in a sandbox. */
+const IGNORED: ReadonlySet<string> = new Set(["EXPOSE", "LABEL", "MAINTAINER"]);
+const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
+const ARCHIVE_PATTERN = /\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/i;
+
+/**
+ * The plan of a Dockerfile. As with `docker build`, steps run as root in `/` until the file says
+ * otherwise; a template whose file names no user or folder ends with those of every template.
+ * @throws SandboxError invalid_argument with name and line of what is not supported.
+ */
+export function readDockerfile(text: string, name: string): DockerfilePlan {
+  const dockerfile = DockerfileParser.parse(text);
+  const lines = text.split(/\r?\n/);
+  if (dockerfile.getEscapeCharacter() !== "\\") {
+    throw new SandboxError(
+      "invalid_argument",
+      `${name}: another escape character than \\ is not supported`,
+    );
+  }
+  const reader = createReader(lines, name);
+  for (const instruction of dockerfile.getInstructions()) reader.take(instruction);
+  return reader.end();
+}
+
+function createReader(lines: readonly string[], name: string) {
+  let base: string | undefined;
+  let entrypoint: string | undefined;
+  let command: string | undefined;
+  const steps: DockerfileStep[] = [
+    { type: "USER", args: ["root"], line: 0 },
+    { type: "WORKDIR", args: ["/"], line: 0 },
+  ];
+
+  function take(instruction: Instruction): void {
+    const keyword = instruction.getKeyword();
+    const line = instruction.getRange().start.line + 1;
+    const refuse = (fault: string): never => {
+      throw new SandboxError("invalid_argument", `${name}:${line}: ${keyword} ${fault}`);
+    };
+    const content = contentOf(lines, instruction);
+    const add = (type: DockerfileStep["type"], args: readonly string[]) =>
+      void steps.push({ type, args, line });
+    if (base === undefined && keyword !== "FROM" && keyword !== "ARG") refuse("comes before FROM");
+    switch (keyword) {
+      case "FROM":
+        if (base !== undefined) refuse("begins a second stage, which is not supported");
+        base = readBase(content) ?? refuse("needs one image, without variables or flags");
+        return;
+      case "RUN":
+        if (content.startsWith("--")) refuse("with flags is not supported");
+        if (content.includes("<<")) refuse("with a here-document is not supported");
+        add("RUN", [toShell(content) || refuse("has no command")]);
+        return;
+      case "COPY":
+      case "ADD":
+        for (const args of readCopy(keyword, content, refuse)) add("COPY", args);
+        return;
+      case "ENV":
+      case "ARG":
+        // One before FROM is for the image alone.
+        if (base !== undefined) add("ENV", readPairs(instruction, refuse));
+        return;
+      case "WORKDIR":
+      case "USER":
+        add(keyword, [unquote(content) || refuse("has no value")]);
+        return;
+      case "CMD":
+        command = toShell(content);
+        return;
+      case "ENTRYPOINT":
+        entrypoint = toShell(content);
+        return;
+      default:
+        if (!IGNORED.has(keyword)) refuse("is not supported");
+    }
+  }
+
+  function end(): DockerfilePlan {
+    if (base === undefined) throw new SandboxError("invalid_argument", `${name}: FROM is missing`);
+    const has = (type: string) => steps.some((step) => step.type === type && step.line > 0);
+    if (!has("USER")) steps.push({ type: "USER", args: ["user"], line: 0 });
+    if (!has("WORKDIR")) steps.push({ type: "WORKDIR", args: ["/home/user"], line: 0 });
+    const start = [entrypoint, command].filter((part) => part !== undefined).join(" ");
+    return { base, steps, startCommand: start === "" ? undefined : start };
+  }
+
+  return { take, end };
+}
+
+type Refuse = (fault: string) => never;
+
+/** What stands behind the keyword, without comments between its lines, in one line of a shell. */
+function contentOf(lines: readonly string[], instruction: Instruction): string {
+  const { start, end } = instruction.getRange();
+  const [first = "", ...others] = lines.slice(start.line, end.line + 1);
+  const kept = [first, ...others.filter((line) => !/^\s*#/.test(line))];
+  const whole = kept.join("\n").replaceAll(/\\[ \t]*\n/g, "");
+  return whole.trim().replace(/^\w+\s*/, "");
+}
+
+function readBase(content: string): string | undefined {
+  const [image = "", ...rest] = content.split(/\s+/);
+  const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
+  if (image === "" || image.includes("$") || image.startsWith("--")) return undefined;
+  return rest.length === 0 || isNamed ? image : undefined;
+}
+
+/** A list of strings is a command without a shell; each of them is one word of ours. */
+function toShell(content: string): string {
+  const words = readList(content);
+  if (words === undefined) return content;
+  return words.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : quote(word))).join(" ");
+}
+
+function quote(word: string): string {
+  return `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+function readList(content: string): string[] | undefined {
+  if (!content.startsWith("[")) return undefined;
+  try {
+    const list: unknown = JSON.parse(content);
+    const isList = Array.isArray(list) && list.every((word) => typeof word === "string");
+    return isList ? list : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function readCopy(keyword: string, content: string, refuse: Refuse): string[][] {
+  const words = content.split(/\s+/);
+  const flags = new Map<string, string>();
+  while (words[0]?.startsWith("--")) {
+    const [name = "", value = ""] = (words.shift() ?? "").slice(2).split("=");
+    if (!COPY_FLAGS.has(name)) refuse(`with --${name} is not supported`);
+    flags.set(name, value);
+  }
+  const paths = readList(words.join(" ")) ?? words.map(unquote);
+  const target = paths.pop() ?? "";
+  if (paths.length === 0) refuse("needs a source and a target");
+  return paths.map((source) => {
+    if (source.startsWith("<<")) refuse("with a here-document is not supported");
+    if (/^[a-z]+:\/\/|^git@/i.test(source)) refuse("from an address is not supported");
+    if (source.includes("$") || target.includes("$")) refuse("with variables is not supported");
+    if (keyword === "ADD" && ARCHIVE_PATTERN.test(source)) {
+      refuse("of an archive is not supported: copy and unpack it");
+    }
+    return [source, target, flags.get("chown") ?? "", flags.get("chmod") ?? ""];
+  });
+}
+
+function readPairs(instruction: Instruction, refuse: Refuse): string[] {
+  // The parser makes such an object for these two keywords.
+  const { getProperties } = instruction as Partial<PropertyInstruction>;
+  const properties = getProperties?.call(instruction) ?? [];
+  if (properties.length === 0) refuse("needs a name and a value");
+  return properties.flatMap((property) => [property.getName(), property.getValue() ?? ""]);
+}
+
+function unquote(text: string): string {
+  return /^(["'])(.*)\1$/.exec(text)?.[2] ?? text;
+}

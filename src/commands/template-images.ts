@@ -1,0 +1,100 @@
+/** `template pull IMAGE` and `template import FILE`: templates that are an image. */
+
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
+import type { Config } from "../config.ts";
+import { addImage, addLayout } from "../images/add-image.ts";
+import { openArchive } from "../images/archive.ts";
+import type { AddImageOptions, ImageLayer } from "../images/images.ts";
+import { parseMirrors, parseReference } from "../images/reference.ts";
+import { registerImage } from "../sandboxes/image-templates.ts";
+import { openStore } from "../store/sqlite.ts";
+import { DEFAULT_TEAM } from "../store/store.ts";
+import { parseTemplateReference } from "../wire/address.ts";
+import { findPerlDirectory } from "./engine.ts";
+import { listenForStopSignals } from "./process-end.ts";
+
+const EXIT_OK = 0;
+const DEFAULT_TAG = "default";
+const MAX_NAME = 128;
+
+export async function pullImageTemplate(config: Config, reference: string): Promise<number> {
+  using stops = listenForStopSignals();
+  const name = chooseName(config, nameOf(reference));
+  const options = toOptions(config, stops.signal);
+  return await addImage(reference, options, (image) => register(config, name, image));
+}
+
+export async function importTemplate(config: Config, file: string): Promise<number> {
+  using stops = listenForStopSignals();
+  const name = chooseName(config, nameOfFile(file));
+  const options = toOptions(config, stops.signal);
+  const open = () => openArchive(file, options);
+  return await addLayout(open, options, (image) => register(config, name, image));
+}
+
+function register(config: Config, name: TemplateName, image: ImageLayer): number {
+  using store = openStore({ path: join(config.home, "state.db") });
+  const { home, limits } = config;
+  registerImage({ store, home, limits, team: DEFAULT_TEAM, ...name }, image);
+  const { standIns, notes, installCommand } = image;
+  const lines = [
+    ...notes,
+    ...(standIns.length === 0 ? [] : [`given, since the image has none: ${standIns.join(", ")}`]),
+    ...(installCommand === undefined ? [] : [`inside, with a network: ${installCommand}`]),
+    `template ${name.alias}:${name.tags.at(-1)} is ${image.pinned}`,
+  ];
+  process.stdout.write(lines.map((line) => `${line}\n`).join(""));
+  return EXIT_OK;
+}
+
+interface TemplateName {
+  readonly alias: string;
+  readonly tags: readonly string[];
+}
+
+function chooseName({ templateName }: Config, fallback: string): TemplateName {
+  const parsed = parseTemplateReference(templateName ?? fallback);
+  if (parsed !== undefined) {
+    const { alias, tag = DEFAULT_TAG } = parsed;
+    // The name of an image is found without its tag, too; a name that was chosen is taken as it is.
+    return { alias, tags: templateName === undefined ? [DEFAULT_TAG, tag] : [tag] };
+  }
+  throw new SandboxError("invalid_argument", `no name for ${quoteUntrusted(fallback)}`, {
+    hint: "give one with --name",
+  });
+}
+
+/** The last word of the image's own name, and its tag unless that says nothing. */
+function nameOf(reference: string): string {
+  const parsed = parseReference(reference);
+  if (parsed.kind !== "registry") return nameOfFile(parsed.path.replace(/:[^/:]*$/, ""));
+  const alias = toAlias(parsed.repository.split("/").at(-1) ?? "");
+  const isPlain = parsed.tag === "latest" || parsed.digest !== undefined;
+  return isPlain ? alias : `${alias}:${parsed.tag}`;
+}
+
+function nameOfFile(path: string): string {
+  const file = path.split("/").findLast((part) => part !== "") ?? "";
+  return toAlias(file.replace(/\.(?:tar|oci)$/i, ""));
+}
+
+function toAlias(text: string): string {
+  return text
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9_-]+/g, "-")
+    .slice(0, MAX_NAME);
+}
+
+function toOptions(config: Config, signal: AbortSignal): AddImageOptions {
+  return {
+    home: config.home,
+    authFiles: config.registryLogins,
+    mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
+    allowsFiles: true,
+    perlDirectory: findPerlDirectory(),
+    signal,
+    onProgress: (message) => process.stdout.write(`${message}\n`),
+  };
+}

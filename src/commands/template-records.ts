@@ -1,0 +1,108 @@
+/** `template show NAME` and `template remove NAME`. */
+
+import { dirname, join } from "node:path";
+import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
+import { SandboxError } from "../common/errors.ts";
+import { quoteName } from "../common/untrusted-text.ts";
+import type { Config } from "../config.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import { readFacts } from "../images/add-image.ts";
+import type { UnpackedImage } from "../images/images.ts";
+import { pruneImages } from "../sandboxes/image-templates.ts";
+import { removeLayers, toLayers } from "../sandboxes/layer-folders.ts";
+import { lookUp, requireReference } from "../sandboxes/resolve-template.ts";
+import { eraseTemplate } from "../sandboxes/templates.ts";
+import { openStore } from "../store/sqlite.ts";
+import { DEFAULT_TEAM, type BuildRecord, type Store, type TemplateRecord } from "../store/store.ts";
+import { tagMissing, templateMissing } from "../wire/messages.ts";
+
+const EXIT_OK = 0;
+const DEFAULT_TAG = "default";
+
+export interface FoundTemplate {
+  readonly template: TemplateRecord;
+  readonly build: BuildRecord;
+  /** Facts of the image that is its lowest layer, where one is. */
+  readonly image: UnpackedImage | undefined;
+}
+
+/** @throws SandboxError invalid_argument, not_found */
+export async function findTemplate(
+  { home }: Pick<Config, "home">,
+  store: Store,
+  name: string,
+): Promise<FoundTemplate> {
+  const parsed = requireReference(name);
+  const template = lookUp({ store, team: DEFAULT_TEAM }, parsed);
+  if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
+  const { tag = DEFAULT_TAG } = parsed;
+  const build = store.builds.tagged(template.templateId, tag);
+  if (build === undefined) throw new SandboxError("not_found", tagMissing(tag, name));
+  const [lowest] = toLayers(join(home, LAYERS), build);
+  const image = lowest === undefined ? undefined : await readFacts(dirname(lowest.root));
+  return { template, build, image };
+}
+
+/** A fact on a line; what an image says of itself is quoted where it is not plain. */
+export async function showTemplate(config: Config, name: string): Promise<number> {
+  using store = openStore({ path: join(config.home, "state.db") });
+  const { template, build, image } = await findTemplate(config, store, name);
+  const tags = store.builds.tags(template.templateId).map(({ tag }) => tag);
+  const { setup } = build;
+  const lines: (readonly [string, string | number])[] = [
+    ["name", template.name ?? template.templateId],
+    ["id", template.templateId],
+    ["kind", template.kind],
+    ["tags", tags.join(" ")],
+    ["created", new Date(build.createdAtMs).toISOString()],
+    ["size", `${build.limits.cpus} CPU, ${build.limits.memoryMb} MB`],
+    ["layers", build.layers.length],
+    ["user", quoteName(build.defaultUser)],
+    ["work directory", quoteName(build.defaultWorkdir)],
+    ...Object.entries(setup?.environment ?? {}).map(
+      ([key, value]) => ["environment", quoteName(`${key}=${value}`)] as const,
+    ),
+    ...(setup?.startCommand ? [["start command", quoteName(setup.startCommand)] as const] : []),
+    ...(setup?.readyCommand ? [["ready command", quoteName(setup.readyCommand)] as const] : []),
+    ...(image === undefined ? [] : imageLines(image)),
+  ];
+  process.stdout.write(lines.map(([key, value]) => `${key}: ${value}\n`).join(""));
+  return EXIT_OK;
+}
+
+function quoteAll(words: readonly string[]): string {
+  return words.map((word) => quoteName(word)).join(" ");
+}
+
+function imageLines({ digest, bytes, entries, config, standIns }: UnpackedImage) {
+  const lines: (readonly [string, string | number])[] = [
+    ["image", digest],
+    ["bytes", bytes],
+    ["entries", entries],
+    ["given", standIns.join(" ")],
+    ["entry point", quoteAll(config.entrypoint)],
+    ["command", quoteAll(config.cmd)],
+    ["ports", config.exposedPorts.join(" ")],
+    ...config.labels.map(({ name, value }) => ["label", quoteName(`${name}=${value}`)] as const),
+  ];
+  return lines.filter(([, value]) => value !== "");
+}
+
+/** Sandboxes of it keep it: it goes when none is left. */
+export async function removeTemplate(config: Config, name: string): Promise<number> {
+  const { home } = config;
+  using store = openStore({ path: join(home, "state.db") });
+  const template = lookUp({ store, team: DEFAULT_TEAM }, requireReference(name));
+  if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
+  if (template.kind === "built-in") {
+    throw new SandboxError("permission_denied", `${name} is always there`);
+  }
+  await removeLayers(join(home, LAYERS), eraseTemplate(store, template.templateId));
+  await pruneImages({ home, store, onFailure: tell });
+  process.stdout.write(`removed ${template.name ?? template.templateId}\n`);
+  return EXIT_OK;
+}
+
+function tell(failure: CleanUpFailure): void {
+  process.stderr.write(describeFailure(failure));
+}

@@ -1,0 +1,36 @@
+/** Addresses of uploads, and the one request that is served without a key: its token is the right. */
+
+import type { IncomingMessage } from "node:http";
+import type { Uploads } from "../sandboxes/template-builds/uploads.ts";
+import { toFault } from "./reply.ts";
+
+const PREFIX = "/uploads/";
+/** How the log names it: the token is a secret. */
+export const UPLOAD_PATH = "/uploads/{token}";
+
+/** The origin is that by which the client has reached this service. */
+export function uploadUrl(origin: string, token: string): string {
+  return `${origin}${PREFIX}${token}`;
+}
+
+/** The token of an upload; undefined for any other request. */
+export function uploadToken(method: string, path: string): string | undefined {
+  return method === "PUT" && path.startsWith(PREFIX) ? path.slice(PREFIX.length) : undefined;
+}
+
+/** Takes the body; after a refusal the connection ends, since the rest of it is not read. */
+export async function takeUpload(uploads: Uploads, request: IncomingMessage, token: string) {
+  try {
+    await uploads.receive(token, request.headers["content-length"], request);
+    return { reply: { status: 201 } };
+  } catch (error) {
+    const { status, body } = toFault(error);
+    return { reply: { status, body, headers: { connection: "close" } }, error };
+  }
+}
+
+/** Scheme and host of a request, which was checked before it came here. */
+export function originOf(request: IncomingMessage): string {
+  const isSecure = "encrypted" in request.socket && request.socket.encrypted === true;
+  return `${isSecure ? "https" : "http"}://${request.headers.host ?? "localhost"}`;
+}

@@ -1,0 +1,75 @@
+/** Writes what layers show together as one archive, with the owners that programs inside see. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
+import type { Layer } from "../engine.ts";
+import { runProgram } from "../host/run-program.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+
+/** Layers have gigabytes. */
+const TIMEOUT_MS = 30 * 60_000;
+
+/** Of the attributes those that mean the same elsewhere; the program's own marks of removals are none. */
+const TAR = [
+  "tar",
+  "--directory=all",
+  "--create",
+  "--format=pax",
+  "--pax-option=delete=atime,delete=ctime",
+  "--numeric-owner",
+  "--sort=name",
+  "--xattrs",
+  "--xattrs-include=user.*",
+  "--xattrs-include=security.capability",
+  "--xattrs-exclude=user.overlay.*",
+  "--file=disk/layer.tar",
+  ".",
+] as const;
+
+export interface ArchiveSource {
+  /** Bottom first. */
+  readonly layers: readonly Layer[];
+  /** An empty directory; the archive is `layer.tar` in it. */
+  readonly directory: string;
+  readonly perlDirectory: string;
+  readonly signal: AbortSignal;
+}
+
+/** @throws SandboxError failed_precondition without root, unavailable when the disk is full, canceled */
+export async function archiveLayers(source: ArchiveSource): Promise<string> {
+  const { layers, directory, perlDirectory, signal } = source;
+  if (isRootless()) {
+    throw new SandboxError("failed_precondition", "only root can write the owners of an archive", {
+      hint: "run it as root",
+    });
+  }
+  const stage = join(directory, "stage");
+  await mkdir(stage, { mode: 0o700 });
+  const roots = layers.map(({ root }) => root);
+  const usrs = layers.flatMap(({ usr }) => usr ?? []);
+  const steps: LauncherStep[] = [
+    ["isolate"],
+    ["mount", "tmpfs", stage, "mode=0700,size=1m"],
+    ["chdir", stage],
+    ...["disk", "empty", "all"].map((name) => ["mkdir", name] as const),
+    ["bind", directory, "disk"],
+    ...overlaySteps(roots, "r", "all"),
+    ...(usrs.length === 0 ? [] : overlaySteps(usrs, "u", "all/usr")),
+    ["exec", ...TAR],
+  ];
+  await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS, signal });
+  return join(directory, "layer.tar");
+}
+
+function overlaySteps(trees: readonly string[], prefix: string, target: string): LauncherStep[] {
+  const names = trees.map((_tree, index) => `${prefix}${index}`);
+  // An overlay without a writable layer needs two trees.
+  const lower = [...names.toReversed(), "empty"].join(":");
+  return [
+    ...names.map((name) => ["mkdir", name] as const),
+    ...trees.map((tree, index) => ["clone", tree, `${prefix}${index}`] as const),
+    ["mount", "overlay", target, `lowerdir=${lower},redirect_dir=on,metacopy=off,index=off`],
+  ];
+}

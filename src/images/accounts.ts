@@ -1,0 +1,119 @@
+/** The accounts of an image, with `root` and `user` among them; the others stay as they are. */
+
+import type { TreeWriter } from "./tree-writer.ts";
+
+const FIRST_ID = 1000;
+const LAST_ID = 60_000;
+/** Any day will do; zero would ask for a new password. */
+const PASSWORD_DAY = 19_000;
+const SUDO_GROUP = "sudo";
+const SUDO_ID = 27;
+const USER = "user";
+const SHELL = "/bin/bash";
+/** A name of an account that a shell and the daemon take. */
+const NAME_PATTERN = /^[a-z_][a-z0-9_.-]{0,31}\$?$/i;
+
+type Row = readonly string[];
+
+/**
+ * Adds what is missing; returns the name of the account that the image's configuration means.
+ * A sandbox's user is a member of the group sudo, which needs no password.
+ */
+export async function addUser(files: TreeWriter, configured: string): Promise<string | undefined> {
+  const users = rowsOf(await files.read("/etc/passwd"));
+  const groups = rowsOf(await files.read("/etc/group"));
+  if (find(users, "root") === undefined) {
+    users.unshift(["root", "x", "0", "0", "root", "/root", "/bin/sh"]);
+  }
+  if (find(groups, "root") === undefined) groups.unshift(["root", "x", "0", ""]);
+  const named = configured.split(":", 1)[0] ?? "";
+  const account = users.find(([name, , id]) => name === named || id === named)?.[0];
+  if (find(users, USER) === undefined) {
+    const id = freeId(users, groups);
+    users.push([USER, "x", id, id, "", `/home/${USER}`, SHELL]);
+    if (find(groups, USER) === undefined) groups.push([USER, "x", id, ""]);
+  }
+  const sudo = find(groups, SUDO_GROUP);
+  if (sudo === undefined) groups.push([SUDO_GROUP, "x", freeSystemId(groups), USER]);
+  else groups.splice(groups.indexOf(sudo), 1, withMember(sudo));
+  await files.write("/etc/passwd", toText(users));
+  await files.write("/etc/group", toText(groups));
+  await addPasswords(files, users);
+  await makeHome(files, find(users, USER) ?? []);
+  return account !== undefined && NAME_PATTERN.test(account) ? account : undefined;
+}
+
+/** The home of an account, or of `user` where that is none. */
+export async function findHome(files: TreeWriter, name: string): Promise<string> {
+  const home = find(rowsOf(await files.read("/etc/passwd")), name)?.[5] ?? "";
+  return home.startsWith("/") ? home : `/home/${USER}`;
+}
+
+/** The id of the group that may use sudo. */
+export async function findSudoGroup(files: TreeWriter): Promise<number> {
+  return Number(find(rowsOf(await files.read("/etc/group")), SUDO_GROUP)?.[2] ?? SUDO_ID);
+}
+
+function rowsOf(text: string | undefined): Row[] {
+  return (text ?? "")
+    .split("\n")
+    .filter((line) => line.includes(":"))
+    .map((line) => line.split(":"));
+}
+
+function toText(rows: readonly Row[]): string {
+  return rows.map((row) => `${row.join(":")}\n`).join("");
+}
+
+function find(rows: readonly Row[], name: string): Row | undefined {
+  return rows.find(([candidate]) => candidate === name);
+}
+
+function freeId(users: readonly Row[], groups: readonly Row[]): string {
+  const taken = new Set([...users, ...groups].map(([, , id]) => id));
+  for (let id = FIRST_ID; id < LAST_ID; id += 1) if (!taken.has(String(id))) return String(id);
+  return String(LAST_ID);
+}
+
+function freeSystemId(groups: readonly Row[]): string {
+  const taken = new Set(groups.map(([, , id]) => id));
+  for (let id = SUDO_ID; id < FIRST_ID; id += 1) if (!taken.has(String(id))) return String(id);
+  return String(SUDO_ID);
+}
+
+function withMember([name = "", password = "x", id = "", members = ""]: Row): Row {
+  const list = members.split(",").filter((member) => member !== "");
+  return [name, password, id, [...new Set([...list, USER])].join(",")];
+}
+
+/** A star fits no password: no login by one works, and none is asked for from root. */
+async function addPasswords(files: TreeWriter, users: readonly Row[]): Promise<void> {
+  const facts = files.facts("/etc/shadow");
+  if (facts === undefined) return;
+  const rows = rowsOf(await files.read("/etc/shadow"));
+  const missing = users.filter(([name = ""]) => find(rows, name) === undefined);
+  const added = missing.map(([name = ""]) => [
+    name,
+    "*",
+    String(PASSWORD_DAY),
+    "0",
+    "99999",
+    "7",
+    "",
+    "",
+    "",
+  ]);
+  const { mode, uid, gid } = facts;
+  await files.write("/etc/shadow", toText([...rows, ...added]), { mode, uid, gid });
+}
+
+async function makeHome(files: TreeWriter, [, , id, group, , home = ""]: Row): Promise<void> {
+  const owner = { uid: Number(id), gid: Number(group) };
+  if (!home.startsWith("/") || !Number.isInteger(owner.uid) || !Number.isInteger(owner.gid)) return;
+  if (files.facts(home) !== undefined) return;
+  files.makeDirectory(home, 0o755, owner);
+  for (const name of files.list("/etc/skel")) {
+    const text = await files.read(`/etc/skel/${name}`);
+    if (text !== undefined) await files.write(`${home}/${name}`, text, owner);
+  }
+}

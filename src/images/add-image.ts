@@ -1,0 +1,135 @@
+/** Makes an image a layer of a home, once for each digest. */
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import { writeDurably } from "../common/files.ts";
+import { z } from "../common/schema.ts";
+import { discardFolder } from "../engine/host/drafts.ts";
+import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
+import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
+import { fetchImage, findImage, holdImageLock } from "./pull.ts";
+import { requireSkopeo } from "./skopeo.ts";
+import { unpackImage } from "./unpack.ts";
+
+/** A change of what is put into an image, or of how it is unpacked. */
+const LAYOUT = 1;
+const DIGEST_CHARACTERS = 32;
+const FACTS = "image.json";
+
+/**
+ * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while the lock
+ * holds; `commit` writes the row that names the layer. Returns what `commit` returns.
+ * @throws SandboxError as `pullImage` and `unpackImage`
+ */
+export async function addImage<T>(
+  reference: string,
+  options: AddImageOptions,
+  commit: (image: ImageLayer) => T | Promise<T>,
+): Promise<T> {
+  requireSkopeo();
+  await using _lock = await holdImageLock(options);
+  const found = await findImage(reference, options);
+  const { digest, pinned } = found;
+  return await addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
+}
+
+/**
+ * The same for an image that \`get\` brings, called while the lock is held; its manifest's digest
+ * names the layer.
+ * @throws SandboxError as \`unpackImage\`
+ */
+export async function addLayout<T>(
+  get: () => Promise<PulledImage>,
+  options: AddImageOptions,
+  commit: (image: ImageLayer) => T | Promise<T>,
+): Promise<T> {
+  await using _lock = await holdImageLock(options);
+  const image = await get();
+  try {
+    const { digest, pinned } = image;
+    return await addLayer({ digest, pinned, options }, commit, async () => image);
+  } finally {
+    await image[Symbol.asyncDispose]();
+  }
+}
+
+interface LayerTask {
+  /** Of what was asked for: an index, or one manifest. */
+  readonly digest: string;
+  readonly pinned: string;
+  readonly options: AddImageOptions;
+}
+
+async function addLayer<T>(
+  { digest, pinned, options }: LayerTask,
+  commit: (image: ImageLayer) => T | Promise<T>,
+  get: () => Promise<PulledImage>,
+): Promise<T> {
+  const name = digest.slice("sha256:".length).slice(0, DIGEST_CHARACTERS);
+  const target = join(options.home, LAYERS, `image-${name}-${LAYOUT}`);
+  const known = await readFacts(target);
+  if (known !== undefined) {
+    options.onProgress?.("the image is there already");
+    return commit(toLayer(target, pinned, known));
+  }
+  // What is in the way has no facts: a part of it was removed.
+  await discardFolder(target);
+  await using image = await get();
+  let unpacked: UnpackedImage | undefined;
+  await makeLayer(
+    target,
+    async (draft) => {
+      unpacked = await unpackImage(image, join(draft, TREES.root), options);
+      await writeDurably(join(draft, FACTS), `${JSON.stringify(unpacked)}\n`);
+    },
+    options.signal,
+  );
+  const facts = unpacked ?? (await readFacts(target));
+  if (facts === undefined) throw new RangeError("an image has no facts");
+  return await commit(toLayer(target, pinned, facts));
+}
+
+function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLayer {
+  const { user } = facts.config;
+  return {
+    ...facts,
+    layer: { root: join(target, TREES.root) },
+    pinned,
+    defaultUser: user ?? "user",
+    defaultWorkdir: facts.config.workdir ?? facts.home,
+  };
+}
+
+const named = z.array(z.object({ name: z.string(), value: z.string() }));
+const words = z.array(z.string());
+
+const factsSchema = z.object({
+  config: z.object({
+    env: named,
+    workdir: z.string().optional(),
+    user: z.string().optional(),
+    entrypoint: words,
+    cmd: words,
+    exposedPorts: z.array(z.number()),
+    labels: named,
+  }),
+  digest: z.string(),
+  bytes: z.number(),
+  entries: z.number(),
+  notes: words,
+  family: z.enum(["debian", "alpine", "fedora", "other"]),
+  standIns: words,
+  installCommand: z.string().optional(),
+  home: z.string(),
+});
+
+/** What is known of the layer in this folder; undefined where there is none. */
+export async function readFacts(directory: string): Promise<UnpackedImage | undefined> {
+  try {
+    return factsSchema.parse(JSON.parse(await readFile(join(directory, FACTS), "utf8")));
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}

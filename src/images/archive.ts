@@ -1,0 +1,80 @@
+/** An OCI layout in an archive, as `template export` and other programs write it. */
+
+import { createReadStream } from "node:fs";
+import { mkdir, open } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { newDraft } from "../engine/host/drafts.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import { createByteReader, type ByteReader } from "./byte-reader.ts";
+import type { PulledImage, PullOptions } from "./images.ts";
+import { layoutFault, readManifest } from "./layout.ts";
+import { readTar } from "./tar.ts";
+
+/** What a layout has; every other entry of the archive is passed over. */
+const FILE_PATTERN = /^(?:\.\/)?(oci-layout|index\.json|blobs\/sha256\/[0-9a-f]{64})$/;
+const MAX_FILES = 4_096;
+const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
+const PIECE_BYTES = 1024 * 1024;
+
+/**
+ * Unpacks the files of a layout, which have no names of the archive's choice.
+ * @throws SandboxError not_found, failed_precondition for what is no layout or beyond a bound
+ */
+export async function openArchive(path: string, options: PullOptions): Promise<PulledImage> {
+  const directory = newDraft(join(options.home, LAYERS, "image-import"));
+  const layout = join(directory, "layout");
+  const dispose = () => removeTree(directory);
+  try {
+    await mkdir(join(layout, "blobs/sha256"), { recursive: true, mode: 0o700 });
+    await unpackFiles(path, layout, options);
+    const { digest } = await readManifest(layout);
+    return { layout, digest, pinned: digest, [Symbol.asyncDispose]: dispose };
+  } catch (error) {
+    await dispose();
+    throw error;
+  }
+}
+
+async function unpackFiles(path: string, layout: string, options: PullOptions): Promise<void> {
+  const { maxBytes = DEFAULT_MAX_BYTES, signal } = options;
+  let bytes = 0;
+  let files = 0;
+  await using source = await open(path, "r").catch((error: unknown) => {
+    throw new SandboxError("not_found", "the archive cannot be opened", {
+      cause: toSandboxError(error, "archive"),
+    });
+  });
+  if (!(await source.stat()).isFile()) layoutFault("it is no file");
+  const stream = createReadStream("", { fd: source, start: 0, autoClose: false });
+  const reader = createByteReader(stream);
+  await readTar(reader, async ({ kind, path: name, dataBytes, sparse }) => {
+    signal.throwIfAborted();
+    const target = FILE_PATTERN.exec(name)?.[1];
+    if (target === undefined || kind !== "file" || sparse !== undefined) {
+      await reader.skip(dataBytes);
+      return;
+    }
+    bytes += dataBytes;
+    files += 1;
+    if (bytes > maxBytes || files > MAX_FILES) layoutFault("the archive is too large");
+    await writeFromReader(join(layout, target), reader, dataBytes);
+  });
+}
+
+/** A second file of the same name is a fault: which of them counts would be a matter of taste. */
+async function writeFromReader(path: string, reader: ByteReader, size: number): Promise<void> {
+  const file = await open(path, "wx", 0o600).catch((error: unknown) =>
+    layoutFault("the archive has a file twice", error),
+  );
+  try {
+    for (let left = size; left > 0;) {
+      const piece = await reader.some(Math.min(left, PIECE_BYTES));
+      await file.writeFile(piece);
+      left -= piece.length;
+    }
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,161 @@
+/** Writes layers of the engine as an image: an OCI layout in an archive. */
+
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import { Transform } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGzip } from "node:zlib";
+import { draftOf } from "../common/files.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import type { Layer } from "../engine/engine.ts";
+import { newDraft } from "../engine/host/drafts.ts";
+import { runProgram } from "../engine/host/run-program.ts";
+import { archiveLayers } from "../engine/storage/archive-layers.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import { ownArchitecture } from "./layout.ts";
+import { holdImageLock } from "./pull.ts";
+
+const TIMEOUT_MS = 30 * 60_000;
+const TYPES = "application/vnd.oci.image";
+
+export interface ExportTask {
+  readonly home: string;
+  /** Bottom first. */
+  readonly layers: readonly Layer[];
+  readonly name: string;
+  readonly config: {
+    readonly env: readonly string[];
+    readonly workdir: string;
+    readonly user: string;
+    readonly entrypoint: readonly string[];
+    readonly cmd: readonly string[];
+    readonly exposedPorts: readonly number[];
+    readonly labels: Readonly<Record<string, string>>;
+  };
+  readonly perlDirectory: string;
+  readonly signal: AbortSignal;
+  onProgress?(message: string): void;
+}
+
+/**
+ * Writes the archive; a file of that name is replaced once all of it is written. Returns the digest
+ * of the image.
+ * @throws SandboxError as `archiveLayers`
+ */
+export async function exportImage(task: ExportTask, file: string): Promise<string> {
+  await using _lock = await holdImageLock(task);
+  const directory = newDraft(join(task.home, LAYERS, "image-export"));
+  try {
+    await mkdir(join(directory, "layout/blobs/sha256"), { recursive: true, mode: 0o700 });
+    task.onProgress?.("reading the layers");
+    const archive = await archiveLayers({ ...task, directory });
+    task.onProgress?.("compressing");
+    const digest = await writeDocuments(task, directory, archive);
+    await pack(join(directory, "layout"), resolve(file), task.signal);
+    return digest;
+  } finally {
+    await removeTree(directory);
+  }
+}
+
+async function writeDocuments(task: ExportTask, directory: string, archive: string) {
+  const layout = join(directory, "layout");
+  const { layer, diffId } = await compress(archive, layout, task.signal);
+  const { config } = task;
+  const facts = {
+    architecture: ownArchitecture(),
+    os: "linux",
+    config: {
+      Env: config.env,
+      WorkingDir: config.workdir,
+      User: config.user,
+      Entrypoint: config.entrypoint.length === 0 ? undefined : config.entrypoint,
+      Cmd: config.cmd.length === 0 ? ["/bin/bash"] : config.cmd,
+      ExposedPorts: Object.fromEntries(config.exposedPorts.map((port) => [`${port}/tcp`, {}])),
+      Labels: config.labels,
+    },
+    rootfs: { type: "layers", diff_ids: [diffId] },
+  };
+  const manifest = {
+    schemaVersion: 2,
+    mediaType: `${TYPES}.manifest.v1+json`,
+    config: { mediaType: `${TYPES}.config.v1+json`, ...(await putDocument(layout, facts)) },
+    layers: [{ mediaType: `${TYPES}.layer.v1.tar+gzip`, ...layer }],
+  };
+  const top = await putDocument(layout, manifest);
+  const entry = {
+    mediaType: manifest.mediaType,
+    ...top,
+    platform: { os: "linux", architecture: ownArchitecture() },
+    annotations: { "org.opencontainers.image.ref.name": task.name },
+  };
+  await writeFile(join(layout, "oci-layout"), '{"imageLayoutVersion":"1.0.0"}\n');
+  const index = { schemaVersion: 2, mediaType: `${TYPES}.index.v1+json`, manifests: [entry] };
+  await writeFile(join(layout, "index.json"), `${JSON.stringify(index)}\n`);
+  return top.digest;
+}
+
+async function putDocument(layout: string, value: unknown) {
+  const data = Buffer.from(JSON.stringify(value), "utf8");
+  const hex = createHash("sha256").update(data).digest("hex");
+  await writeFile(blobOf(layout, hex), data);
+  return { digest: `sha256:${hex}`, size: data.length };
+}
+
+function blobOf(layout: string, hex: string): string {
+  return join(layout, "blobs/sha256", hex);
+}
+
+async function compress(archive: string, layout: string, signal: AbortSignal) {
+  const plain = createHash("sha256");
+  const packed = createHash("sha256");
+  const draft = join(layout, "layer");
+  await pipeline(
+    createReadStream(archive),
+    tap(plain),
+    createGzip(),
+    tap(packed),
+    createWriteStream(draft, { mode: 0o600 }),
+    { signal },
+  );
+  await rm(archive);
+  const hex = packed.digest("hex");
+  await rename(draft, blobOf(layout, hex));
+  const { size } = await stat(blobOf(layout, hex));
+  return { layer: { digest: `sha256:${hex}`, size }, diffId: `sha256:${plain.digest("hex")}` };
+}
+
+function tap(hash: ReturnType<typeof createHash>): Transform {
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+}
+
+/** The archive appears under its name when it is complete. */
+async function pack(layout: string, file: string, signal: AbortSignal): Promise<void> {
+  const draft = draftOf(file);
+  try {
+    const words = ["--create", "--format=posix", "--owner=0", "--group=0", "--numeric-owner"];
+    await runProgram(
+      [
+        "tar",
+        ...words,
+        `--file=${draft}`,
+        `--directory=${layout}`,
+        "oci-layout",
+        "index.json",
+        "blobs",
+      ],
+      { timeoutMs: TIMEOUT_MS, signal, cwd: dirname(layout) },
+    );
+    await rename(draft, file);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * An OCI layout on disk: which manifest of its index is for this machine, and its blobs, each of
+ * which is compared with its digest before a byte of it is used.
+ * @see https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
+ */
+
+import { createHash } from "node:crypto";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode, SandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
+
+const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
+const MAX_DEPTH = 4;
+const MAX_LAYERS = 256;
+const MAX_MANIFESTS = 1_024;
+const PIECE_BYTES = 1024 * 1024;
+
+const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "expected a digest of SHA-256");
+
+const descriptorSchema = z.object({
+  mediaType: z.string().max(256).default(""),
+  digest,
+  size: z.int().min(0),
+  platform: z
+    .object({
+      os: z.string().default(""),
+      architecture: z.string().default(""),
+      variant: z.string().optional(),
+    })
+    .optional(),
+});
+
+export type Descriptor = z.infer<typeof descriptorSchema>;
+
+const indexSchema = z.object({ manifests: z.array(descriptorSchema).max(MAX_MANIFESTS) });
+const manifestSchema = z.object({
+  config: descriptorSchema,
+  layers: z.array(descriptorSchema).max(MAX_LAYERS),
+});
+
+export type Manifest = z.infer<typeof manifestSchema> & { readonly digest: string };
+
+/** By Node's names of processors. */
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
+
+/** This machine as images name it. */
+export function ownArchitecture(): string {
+  return ARCHITECTURES[process.arch] ?? process.arch;
+}
+
+/** @throws SandboxError failed_precondition */
+export function layoutFault(reason: string, cause?: unknown): never {
+  throw new SandboxError("failed_precondition", `the image is not valid: ${reason}`, { cause });
+}
+
+/** The manifest of a layout for this machine. */
+export async function readManifest(layout: string): Promise<Manifest> {
+  const text = await readBounded(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
+  return findManifest(layout, parse(indexSchema, text, "its index"), 0);
+}
+
+async function findManifest(
+  layout: string,
+  { manifests }: z.infer<typeof indexSchema>,
+  depth: number,
+): Promise<Manifest> {
+  if (depth === MAX_DEPTH) layoutFault("its index is nested too deeply");
+  const own = manifests.find(({ platform }) => isOwn(platform)) ?? onlyOne(manifests);
+  if (own === undefined) {
+    const offered = manifests.map(({ platform }) => `${platform?.os}/${platform?.architecture}`);
+    const list = quoteUntrusted([...new Set(offered)].join(", "));
+    layoutFault(`it has nothing for linux/${ownArchitecture()}, only ${list || "nothing"}`);
+  }
+  const text = (await readBlob(layout, own, MAX_DOCUMENT_BYTES)).toString("utf8");
+  const value = parseJson(text, "its manifest");
+  if (typeof value === "object" && value !== null && "manifests" in value) {
+    return findManifest(layout, parse(indexSchema, text, "its index"), depth + 1);
+  }
+  return { ...parse(manifestSchema, text, "its manifest"), digest: own.digest };
+}
+
+function isOwn(platform: Descriptor["platform"]): boolean {
+  return platform?.os === "linux" && platform.architecture === ownArchitecture();
+}
+
+/** A single manifest needs no platform. */
+function onlyOne(manifests: readonly Descriptor[]): Descriptor | undefined {
+  const [first] = manifests;
+  return manifests.length === 1 && first?.platform === undefined ? first : undefined;
+}
+
+/** A document of the layout, compared with its digest. */
+export async function readBlob(
+  layout: string,
+  { digest: name, size }: Descriptor,
+  maxBytes: number,
+): Promise<Buffer> {
+  if (size > maxBytes) layoutFault("a document of it is too long");
+  const path = blobPath(layout, name);
+  const data = await readBounded(path, maxBytes);
+  const bytes = Buffer.from(data, "latin1");
+  if (bytes.length !== size || hashOf(bytes) !== name) wrongDigest(name);
+  return bytes;
+}
+
+function blobPath(layout: string, name: string): string {
+  return join(layout, "blobs", "sha256", name.slice("sha256:".length));
+}
+
+function hashOf(bytes: Buffer): string {
+  return `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
+}
+
+function wrongDigest(name: string): never {
+  layoutFault(`${name} does not have that digest`);
+}
+
+/** Opens a layer for reading once all of it has its digest; the open file is what was compared. */
+export async function openLayer(
+  layout: string,
+  { digest: name, size }: Descriptor,
+  signal: AbortSignal,
+) {
+  const file = await open(blobPath(layout, name), "r").catch((error: unknown) =>
+    layoutFault(`${name} is missing`, error),
+  );
+  try {
+    const facts = await file.stat();
+    if (!facts.isFile() || facts.size !== size) layoutFault(`${name} has another size`);
+    const hash = createHash("sha256");
+    const buffer = Buffer.alloc(Math.min(PIECE_BYTES, Math.max(size, 1)));
+    for (let position = 0; position < size;) {
+      signal.throwIfAborted();
+      const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
+      if (bytesRead === 0) layoutFault(`${name} is cut off`);
+      hash.update(buffer.subarray(0, bytesRead));
+      position += bytesRead;
+    }
+    if (`sha256:${hash.digest("hex")}` !== name) wrongDigest(name);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function readBounded(path: string, maxBytes: number): Promise<string> {
+  let file;
+  try {
+    file = await open(path, "r");
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") layoutFault("a document of it is missing", error);
+    throw error;
+  }
+  try {
+    const facts = await file.stat();
+    if (!facts.isFile() || facts.size > maxBytes) layoutFault("a document of it is too long");
+    return await file.readFile("latin1");
+  } finally {
+    await file.close();
+  }
+}
+
+/** @throws SandboxError failed_precondition for what does not fit the schema */
+export function parse<T>(schema: z.ZodType<T>, text: string, subject: string): T {
+  const result = schema.safeParse(parseJson(text, subject));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const where = quoteUntrusted(issue?.path.join(".") ?? "");
+  return layoutFault(`${subject} is not as it must be: ${where} ${issue?.message ?? ""}`);
+}
+
+function parseJson(text: string, subject: string): unknown {
+  try {
+    return JSON.parse(Buffer.from(text, "latin1").toString("utf8"));
+  } catch (error) {
+    return layoutFault(`${subject} is not JSON`, error);
+  }
+}

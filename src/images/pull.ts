@@ -1,0 +1,192 @@
+/** Fetches an image into an OCI layout, by skopeo. */
+
+import { createHash } from "node:crypto";
+import { mkdir, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { z } from "../common/schema.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
+import { newDraft } from "../engine/host/drafts.ts";
+import { holdLock } from "../engine/host/lock.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import type { PulledImage, PullOptions } from "./images.ts";
+import { parse, readManifest } from "./layout.ts";
+import { parseReference, toSource, type ImageReference } from "./reference.ts";
+import { copyToLayout, inspectRaw, type SkopeoTask } from "./skopeo.ts";
+
+const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
+const WATCH_MS = 500;
+/** Another process of this home may be fetching a large image. */
+const LOCK_TIMEOUT_MS = 60 * 60_000;
+
+/** What is asked of a source before anything large is fetched. */
+export interface FoundImage {
+  /** `registry/repository@sha256:…`, or the digest alone for a file. */
+  readonly pinned: string;
+  /** Of the manifest or the index that the reference means now. */
+  readonly digest: string;
+  readonly reference: ImageReference;
+}
+
+/**
+ * Fetches an image: `debian:12`, `docker://ghcr.io/owner/name@sha256:…`, and where files are allowed
+ * `oci:DIR[:TAG]` and `docker-archive:FILE[:TAG]`. Of an image of several platforms it takes that of
+ * this machine.
+ * @throws SandboxError invalid_argument for a malformed reference, not_found, permission_denied when
+ * the registry asks for other credentials, resource_exhausted beyond `maxBytes`, unavailable when
+ * skopeo is missing (with the command that installs it) or the registry does not answer, canceled
+ *
+ * The lock of images is held until the image is disposed: without it a clean-up would take the
+ * directory for that of a dead process.
+ */
+export async function pullImage(reference: string, options: PullOptions): Promise<PulledImage> {
+  const lock = await holdImageLock(options);
+  try {
+    const image = await fetchImage(await findImage(reference, options), options);
+    const dispose = async () => {
+      await image[Symbol.asyncDispose]();
+      await lock[Symbol.asyncDispose]();
+    };
+    return { ...image, [Symbol.asyncDispose]: dispose };
+  } catch (error) {
+    await lock[Symbol.asyncDispose]();
+    throw error;
+  }
+}
+
+/** Waits for who else adds, reads or writes an image in this home. */
+export async function holdImageLock({
+  home,
+  signal,
+}: Pick<PullOptions, "home" | "signal">): Promise<AsyncDisposable> {
+  await mkdir(join(home, LAYERS), { recursive: true, mode: 0o700 });
+  return holdLock(home, "image", { timeoutMs: LOCK_TIMEOUT_MS, signal });
+}
+
+/**
+ * Asks what a reference means now; called while the lock of images is held.
+ * @throws SandboxError as `pullImage`
+ */
+export async function findImage(reference: string, options: PullOptions): Promise<FoundImage> {
+  const parsed = parseReference(reference);
+  if (parsed.kind !== "registry" && options.allowsFiles !== true) {
+    throw new SandboxError("invalid_argument", "only images of a registry can be named here");
+  }
+  return withFolder(options, async (directory) => {
+    const source = toSource(parsed, options.mirrors ?? []);
+    const raw = await inspectRaw(toTask({ source, directory }, options));
+    const text = Buffer.from(raw, "utf8");
+    const digest = `sha256:${createHash("sha256").update(text).digest("hex")}`;
+    if (parsed.kind === "registry" && parsed.digest !== undefined && parsed.digest !== digest) {
+      throw new SandboxError(
+        "failed_precondition",
+        "the registry sent another image than asked for",
+      );
+    }
+    checkSizes(text, options);
+    return { reference: parsed, digest, pinned: [source.name, digest].filter(Boolean).join("@") };
+  });
+}
+
+/** Fetches exactly what was found. */
+export async function fetchImage(found: FoundImage, options: PullOptions): Promise<PulledImage> {
+  const { reference, digest, pinned } = found;
+  const directory = await newFolder(options.home);
+  const dispose = () => removeTree(directory);
+  try {
+    const layout = join(directory, "layout");
+    const isPinned = reference.kind === "registry";
+    const source = toSource(reference, options.mirrors ?? [], isPinned ? digest : undefined);
+    const full = new AbortController();
+    const signal = AbortSignal.any([options.signal, full.signal]);
+    const task = toTask({ source, directory }, { ...options, signal });
+    const watch = setInterval(() => {
+      // A directory that is being written to may change while it is measured; the next look counts.
+      sizeOf(directory).then(
+        (bytes) => bytes > maxBytesOf(options) && full.abort(),
+        () => undefined,
+      );
+    }, WATCH_MS);
+    try {
+      await copyToLayout(task, layout);
+    } catch (error) {
+      throw full.signal.aborted ? tooLarge(options) : error;
+    } finally {
+      clearInterval(watch);
+    }
+    const manifest = await readManifest(layout);
+    return { layout, pinned, digest: manifest.digest, [Symbol.asyncDispose]: dispose };
+  } catch (error) {
+    await dispose();
+    throw error;
+  }
+}
+
+function toTask(
+  { source, directory }: Pick<SkopeoTask, "source" | "directory">,
+  options: PullOptions,
+): SkopeoTask {
+  return {
+    source,
+    directory,
+    credentials: options.credentials,
+    authFiles: options.authFiles ?? [],
+    maxBytes: maxBytesOf(options),
+    signal: options.signal,
+    onLine: (line) => options.onProgress?.(quoteUntrusted(line)),
+  };
+}
+
+function maxBytesOf({ maxBytes = DEFAULT_MAX_BYTES }: PullOptions): number {
+  return maxBytes;
+}
+
+const sized = z.object({ size: z.int().min(0).default(0) });
+const sizesSchema = z.object({ config: sized.optional(), layers: z.array(sized).optional() });
+
+/** What a manifest says of its own size; an index says nothing of that. */
+function checkSizes(document: Buffer, options: PullOptions): void {
+  const { config, layers } = parse(sizesSchema, document.toString("latin1"), "its manifest");
+  const bytes = [...(layers ?? []), ...(config ? [config] : [])].reduce(
+    (sum, { size }) => sum + size,
+    0,
+  );
+  if (bytes > maxBytesOf(options)) throw tooLarge(options);
+}
+
+function tooLarge(options: PullOptions): SandboxError {
+  return new SandboxError(
+    "resource_exhausted",
+    `the image has more than ${maxBytesOf(options)} bytes`,
+  );
+}
+
+async function withFolder<T>(
+  { home }: PullOptions,
+  work: (directory: string) => Promise<T>,
+): Promise<T> {
+  const directory = await newFolder(home);
+  try {
+    return await work(directory);
+  } finally {
+    await removeTree(directory);
+  }
+}
+
+/** A draft of a layer: what a dead process left is removed with those. */
+async function newFolder(home: string): Promise<string> {
+  const directory = newDraft(join(home, LAYERS, "image-pull"));
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  return directory;
+}
+
+/** Bytes of all files; names of blobs are flat, so the tree is shallow. */
+async function sizeOf(directory: string): Promise<number> {
+  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
+  let bytes = 0;
+  for (const entry of entries) {
+    if (entry.isFile()) bytes += (await stat(join(entry.parentPath, entry.name))).size;
+  }
+  return bytes;
+}

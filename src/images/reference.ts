@@ -1,0 +1,118 @@
+/** References of images as people write them, and the mirrors that stand in for their registries. */
+
+import { SandboxError } from "../common/errors.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
+import type { RegistryMirror } from "./images.ts";
+
+const MAX_REFERENCE_BYTES = 1_024;
+const DEFAULT_REGISTRY = "docker.io";
+const DEFAULT_OWNER = "library";
+
+const HOST = String.raw`(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:[0-9])|\[[0-9a-f:]+\])(?::[0-9]{1,5})?`;
+const NAME = String.raw`[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*`;
+const REPOSITORY = String.raw`${NAME}(?:/${NAME})*`;
+const TAG = String.raw`[\w][\w.-]{0,127}`;
+const DIGEST = "sha256:[0-9a-f]{64}";
+const PATTERN = new RegExp(
+  `^(?:(?<host>${HOST})/)?(?<repository>${REPOSITORY})(?::(?<tag>${TAG}))?(?:@(?<digest>${DIGEST}))?$`,
+  "i",
+);
+
+/** Where an image is, of a registry or in a file. */
+export type ImageReference =
+  | {
+      readonly kind: "registry";
+      readonly host: string;
+      readonly repository: string;
+      readonly tag: string;
+      readonly digest: string | undefined;
+    }
+  | { readonly kind: "oci" | "docker-archive"; readonly path: string };
+
+/**
+ * Reads `debian:12`, `docker://ghcr.io/owner/name@sha256:…`, `oci:DIR` and `docker-archive:FILE`.
+ * @throws SandboxError invalid_argument
+ */
+export function parseReference(text: string): ImageReference {
+  const file = /^(?<kind>oci|docker-archive):(?!\/\/)(?<path>.+)$/s.exec(text)?.groups;
+  if (file !== undefined) {
+    const path = file["path"] ?? "";
+    if (path.includes("\0") || path.length > MAX_REFERENCE_BYTES) badReference(text);
+    return { kind: file["kind"] === "oci" ? "oci" : "docker-archive", path };
+  }
+  const bare = text.replace(/^docker:\/\//, "");
+  const parts = bare.length > MAX_REFERENCE_BYTES ? undefined : PATTERN.exec(bare)?.groups;
+  if (parts === undefined) badReference(text);
+  const host = parts["host"] ?? DEFAULT_REGISTRY;
+  const named = parts["repository"] ?? "";
+  if (named !== named.toLowerCase()) badReference(text);
+  const isShort = host === DEFAULT_REGISTRY && !named.includes("/");
+  return {
+    kind: "registry",
+    host,
+    repository: isShort ? `${DEFAULT_OWNER}/${named}` : named,
+    tag: parts["tag"] ?? "latest",
+    digest: parts["digest"],
+  };
+}
+
+function badReference(text: string): never {
+  throw new SandboxError("invalid_argument", `no image is called ${quoteUntrusted(text)}`, {
+    hint: "name one as debian:12, ghcr.io/owner/name:tag or name@sha256:…",
+  });
+}
+
+/** What skopeo is given, and how it may speak to it. */
+export interface Source {
+  readonly address: string;
+  /** The registry that is asked; undefined for a file. */
+  readonly host: string | undefined;
+  readonly isPlain: boolean;
+  /** `registry/repository`, without tag. */
+  readonly name: string;
+}
+
+/** The longest rule that fits decides; this machine itself is spoken to without TLS, as docker does. */
+export function toSource(
+  reference: ImageReference,
+  mirrors: readonly RegistryMirror[],
+  digest?: string,
+): Source {
+  if (reference.kind !== "registry") {
+    const { kind, path } = reference;
+    return { address: `${kind}:${path}`, host: undefined, isPlain: false, name: "" };
+  }
+  const name = `${reference.host}/${reference.repository}`;
+  const fits = mirrors.filter(({ from }) => name === from || name.startsWith(`${from}/`));
+  const [rule] = fits.toSorted((left, right) => right.from.length - left.from.length);
+  const target = rule === undefined ? name : rule.to + name.slice(rule.from.length);
+  const bare = target.replace(/^https?:\/\//, "");
+  const host = bare.split("/", 1)[0] ?? "";
+  const pin = digest ?? reference.digest;
+  return {
+    // A tag beside a digest says nothing more, and skopeo takes only one of them.
+    address: `docker://${bare}${pin === undefined ? `:${reference.tag}` : `@${pin}`}`,
+    host,
+    isPlain: target.startsWith("http://") || isOwnMachine(host),
+    name,
+  };
+}
+
+function isOwnMachine(host: string): boolean {
+  return /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/.test(host);
+}
+
+const MIRROR_PATTERN = new RegExp(
+  `^(?<from>${HOST}(?:/${REPOSITORY})?)=(?<to>(?:https?://)?${HOST}(?:/${REPOSITORY})?)$`,
+);
+
+/** The rules of the setting, joined by commas. @throws SandboxError invalid_argument */
+export function parseMirrors(text: string): RegistryMirror[] {
+  return text.split(",").map((rule) => {
+    const { from, to } = MIRROR_PATTERN.exec(rule)?.groups ?? {};
+    if (from !== undefined && to !== undefined) return { from, to };
+    throw new SandboxError("invalid_argument", `no rule of a mirror: ${quoteUntrusted(rule)}`, {
+      hint: "give FROM=TO, as docker.io=mirror.example.com",
+    });
+  });
+}

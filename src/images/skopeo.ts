@@ -1,0 +1,169 @@
+/** Runs skopeo: with a login that is in no argument and in no file with a name, and bounded. */
+
+import { open, readFile, unlink, type FileHandle } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { findProgram } from "../engine/host/find-program.ts";
+import { installCommand } from "../engine/host/install-command.ts";
+import { runProgram } from "../engine/host/run-program.ts";
+import type { RegistryCredentials } from "./images.ts";
+import type { Source } from "./reference.ts";
+
+const SKOPEO = "skopeo";
+/** Images have gigabytes, and registries may be slow. */
+const TIMEOUT_MS = 60 * 60_000;
+const MAX_LOGIN_BYTES = 1024 * 1024;
+const PLATFORM = { x64: "amd64", arm64: "arm64" } as const;
+
+/** Whether this machine has it. */
+export function hasSkopeo(): boolean {
+  return findProgram(SKOPEO) !== undefined;
+}
+
+/** @throws SandboxError unavailable */
+export function requireSkopeo(): void {
+  if (hasSkopeo()) return;
+  throw new SandboxError("unavailable", "images are fetched by skopeo, which is not installed", {
+    hint: installCommand(),
+  });
+}
+
+export interface SkopeoTask {
+  readonly source: Source;
+  /** A directory of this pull alone, for temporary files. */
+  readonly directory: string;
+  readonly credentials: RegistryCredentials | undefined;
+  readonly authFiles: readonly string[];
+  readonly maxBytes: number;
+  readonly signal: AbortSignal;
+  onLine?(line: string): void;
+}
+
+/** The manifest or index of the source, as it is. */
+export async function inspectRaw(task: SkopeoTask): Promise<string> {
+  return runSkopeo(task, (login) => ["inspect", "--raw", ...login, task.source.address]);
+}
+
+/** Copies the image for this machine's platform into an OCI layout. */
+export async function copyToLayout(task: SkopeoTask, layout: string): Promise<void> {
+  const target = `oci:${layout}:image`;
+  await runSkopeo(task, (login) => [
+    "copy",
+    "--remove-signatures",
+    ...login.map((word) => word.replace(/^--(authfile|tls-verify)/, "--src-$1")),
+    task.source.address,
+    target,
+  ]);
+}
+
+type Words = (login: readonly string[]) => readonly string[];
+
+async function runSkopeo(task: SkopeoTask, words: Words): Promise<string> {
+  requireSkopeo();
+  const { source, directory, maxBytes, signal } = task;
+  await using login = await openLogin(task);
+  const options = [
+    ...(login === undefined ? [] : [`--authfile=${login.path}`]),
+    ...(source.isPlain ? ["--tls-verify=false"] : []),
+  ];
+  // One file of an image cannot be longer than all of it may be.
+  const bound = ["prlimit", `--fsize=${maxBytes}`, "--core=0"] as const;
+  const common = [
+    SKOPEO,
+    `--tmpdir=${directory}`,
+    "--override-os=linux",
+    `--override-arch=${PLATFORM[process.arch === "arm64" ? "arm64" : "x64"]}`,
+  ];
+  try {
+    return await runProgram([...bound, ...common, ...words(options)], {
+      timeoutMs: TIMEOUT_MS,
+      signal,
+      cwd: directory,
+      ...(task.onLine !== undefined && { onLine: task.onLine.bind(task) }),
+    });
+  } catch (error) {
+    throw toPullFault(error);
+  }
+}
+
+const FAULTS: readonly (readonly [RegExp, "not_found" | "permission_denied", string])[] = [
+  [/manifest unknown|name unknown|not found|no such file/i, "not_found", "there is no such image"],
+  [
+    /unauthorized|authentication required|denied|401|403/i,
+    "permission_denied",
+    "the registry refuses this login",
+  ],
+  [/no image found in .*for architecture/i, "not_found", "it has nothing for this machine"],
+];
+
+function toPullFault(error: unknown): unknown {
+  if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
+  const [, code, reason] = FAULTS.find(([pattern]) => pattern.test(error.message)) ?? [];
+  if (code === undefined) return error;
+  return new SandboxError(code, `the image was not fetched: ${reason}: ${error.message}`, {
+    cause: error,
+  });
+}
+
+/** The login as a path that skopeo can open, again and again, while this object is there. */
+interface Login extends AsyncDisposable {
+  readonly path: string;
+}
+
+async function openLogin(task: SkopeoTask): Promise<Login | undefined> {
+  const { credentials, source, directory } = task;
+  if (source.host === undefined) return undefined;
+  if (credentials === undefined) {
+    const path = await findLoginFile(task.authFiles, source.host);
+    return path === undefined ? undefined : { path, [Symbol.asyncDispose]: async () => {} };
+  }
+  const { username, password } = credentials;
+  const auth = Buffer.from(`${username}:${password}`, "utf8").toString("base64");
+  const file = await openNameless(join(directory, "login"));
+  try {
+    await file.writeFile(JSON.stringify({ auths: { [source.host]: { auth } } }));
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  const path = `/proc/${process.pid}/fd/${file.fd}`;
+  return { path, [Symbol.asyncDispose]: () => file.close() };
+}
+
+/** A file that has lost its name before it has content: it goes with this process at the latest. */
+async function openNameless(path: string): Promise<FileHandle> {
+  const file = await open(path, "wx+", 0o600);
+  try {
+    await unlink(path);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  return file;
+}
+
+/** The first file that knows this registry. */
+async function findLoginFile(files: readonly string[], host: string): Promise<string | undefined> {
+  const wanted = host === "docker.io" ? [host, "https://index.docker.io/v1/"] : [host];
+  for (const path of files) {
+    // One that is missing, or not as it must be, knows no registry.
+    const text = await readFile(path, "utf8").catch(() => "");
+    if (text.length <= MAX_LOGIN_BYTES && knows(text, wanted)) return path;
+  }
+  return undefined;
+}
+
+function knows(text: string, hosts: readonly string[]): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== "object" || value === null) return false;
+    if ("credsStore" in value) return true;
+    const tables = ["auths", "credHelpers"].map((key) => Reflect.get(value, key));
+    const names = tables.flatMap((table) =>
+      typeof table === "object" && table !== null ? Object.keys(table) : [],
+    );
+    return names.some((name) => hosts.some((host) => name === host || name.startsWith(`${host}/`)));
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,180 @@
+/** Tool: builds a template from a base and steps, and follows a build. */
+
+import type { BuildRef } from "../../client/template-builds.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { timeLimit } from "../../output/capture.ts";
+import { toParts } from "../../output/quote.ts";
+import type { BuildStatusBody } from "../../wire/template-builds.ts";
+import { onOptionalRoute, withHints } from "../error-hints.ts";
+import { waitInput } from "../inputs.ts";
+import { textReply } from "../respond.ts";
+import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
+
+const MAX_STEPS = 100;
+const MAX_VALUE_CHARACTERS = 32_768;
+const MAX_NAME_CHARACTERS = 128;
+const MAX_LOG_BYTES = 30_000;
+const POLL_MS = 250;
+const BUILD_PATTERN = /^[a-z0-9]{1,64}\/[0-9a-f-]{36}$/;
+
+const step = z.strictObject({
+  type: z.enum(["run", "env", "workdir", "user"]).describe("What the step does."),
+  value: z
+    .string()
+    .min(1)
+    .max(MAX_VALUE_CHARACTERS)
+    .describe("run: command for bash; env: NAME=value; workdir: path; user: name."),
+  user: z.string().min(1).max(64).optional().describe("run: user of this command; default: user."),
+});
+
+const input = z.strictObject({
+  name: z
+    .string()
+    .min(1)
+    .max(MAX_NAME_CHARACTERS)
+    .optional()
+    .describe("Name of the template, or name:tag; required for a new build."),
+  base: z
+    .string()
+    .min(1)
+    .max(MAX_NAME_CHARACTERS)
+    .default("base")
+    .describe("Template or snapshot to start from."),
+  steps: z
+    .array(step)
+    .max(MAX_STEPS)
+    .optional()
+    .describe("Run in order; unchanged ones are cached."),
+  start_command: z
+    .string()
+    .max(MAX_VALUE_CHARACTERS)
+    .optional()
+    .describe("Runs in the background at each start of a sandbox, such as a server."),
+  ready_command: z
+    .string()
+    .max(MAX_VALUE_CHARACTERS)
+    .optional()
+    .describe("Repeated until it succeeds before a sandbox is handed out."),
+  cpus: z.int().min(1).max(1_024).optional().describe("Processors of its sandboxes."),
+  memory_mb: z.int().min(128).max(1_048_576).optional().describe("Memory of its sandboxes."),
+  build_id: z
+    .string()
+    .regex(BUILD_PATTERN)
+    .optional()
+    .describe("Follows this build of an earlier reply instead of starting one."),
+  cursor: z
+    .int()
+    .min(0)
+    .max(1_000_000_000)
+    .default(0)
+    .describe("With build_id: next_cursor of the last reply."),
+  wait_seconds: waitInput(45, "How long this call waits for the end of the build."),
+});
+
+type Params = z.output<typeof input>;
+
+export const buildTemplate = defineTool({
+  name: "build_template",
+  title: "Build a template",
+  description:
+    "Builds a template from a base and steps, so that create_sandbox starts with everything " +
+    "installed. Replaces the template of the same name when it succeeds. Returns the log; if the " +
+    "build has not ended after wait_seconds it continues, and a call with build_id and cursor " +
+    "reads on. To keep the files of a running sandbox, use snapshot instead.",
+  toolset: "all",
+  input,
+  annotations: { ...DESTRUCTIVE, openWorldHint: true },
+  async handler(params, context) {
+    const build = params.build_id === undefined ? await start(params, context) : parse(params);
+    const { status, text, cursor } = await follow(build, params, context);
+    const isOver = status.status === "ready" || status.status === "error";
+    const reason =
+      status.reason && `failed at step ${status.reason.step}: ${status.reason.message}`;
+    const facts = [
+      `status: ${status.status}`,
+      reason,
+      `template_id: ${build.templateId}`,
+      `build_id: ${build.templateId}/${build.buildId}`,
+      isOver ? undefined : `next_cursor: ${cursor}`,
+      isOver ? undefined : "the build continues",
+    ];
+    return textReply(facts, [{ name: "log", parts: toParts(Buffer.from(text)) }]);
+  },
+});
+
+function parse({ build_id: id = "" }: Params): BuildRef {
+  const [templateId = "", buildId = ""] = id.split("/");
+  return { templateId, buildId };
+}
+
+async function start(params: Params, context: ToolContext): Promise<BuildRef> {
+  const { name, base, steps = [], start_command: startCmd, ready_command: readyCmd } = params;
+  if (name === undefined) {
+    throw new SandboxError("invalid_argument", "name is required for a new build");
+  }
+  const { control } = context.service;
+  const { signal } = context;
+  const wanted = {
+    name,
+    ...(params.cpus !== undefined && { cpuCount: params.cpus }),
+    ...(params.memory_mb !== undefined && { memoryMB: params.memory_mb }),
+  };
+  const plan = {
+    fromTemplate: base,
+    steps: steps.map(toStep),
+    ...(startCmd !== undefined && { startCmd }),
+    ...(readyCmd !== undefined && { readyCmd }),
+  };
+  const missing = "The sandbox service cannot build templates.";
+  const requested = control.requestBuild(wanted, signal);
+  const made = await onOptionalRoute(requested, missing, () => Promise.resolve());
+  const build = { templateId: made.templateID, buildId: made.buildID };
+  await control.startBuild(build, plan, signal);
+  return build;
+}
+
+function toStep({ type, value, user }: z.output<typeof step>) {
+  switch (type) {
+    case "run":
+      return { type: "RUN" as const, args: user === undefined ? [value] : [value, user] };
+    case "env": {
+      const [name = "", ...rest] = value.split("=");
+      return { type: "ENV" as const, args: [name, rest.join("=")] };
+    }
+    case "workdir":
+      return { type: "WORKDIR" as const, args: [value] };
+    case "user":
+      return { type: "USER" as const, args: [value] };
+    default:
+      return type satisfies never;
+  }
+}
+
+interface Followed {
+  readonly status: BuildStatusBody;
+  readonly text: string;
+  readonly cursor: number;
+}
+
+/** Reads until the end, the limit of the wait, or so much that a reply is full. */
+async function follow(build: BuildRef, params: Params, context: ToolContext): Promise<Followed> {
+  const { clock, signal, service } = context;
+  const deadline = timeLimit(clock, params.wait_seconds * 1_000, signal);
+  let cursor = params.build_id === undefined ? 0 : params.cursor;
+  let text = "";
+  for (;;) {
+    const status = await withHints(service.control.buildStatus(build, cursor, signal), {
+      not_found: "No such build; get_template lists those of a template.",
+    });
+    for (const { message } of status.logEntries) text += `${message}\n`;
+    cursor += status.logEntries.length;
+    const isDone = status.status === "ready" || status.status === "error";
+    const isFull = Buffer.byteLength(text) >= MAX_LOG_BYTES;
+    if (isFull || (status.logEntries.length === 0 && (isDone || deadline.aborted))) {
+      return { status, text, cursor };
+    }
+    if (status.logEntries.length > 0) continue;
+    await clock.sleep(POLL_MS, deadline).catch(() => undefined);
+  }
+}

@@ -1,0 +1,107 @@
+/** Templates that are an image: their records, and the layers of images that no template names. */
+
+import { randomUUID } from "node:crypto";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { cleanUp, type TellFailure } from "../common/clean-up.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { ContainerLimits } from "../engine/engine.ts";
+import { discardFolder } from "../engine/host/drafts.ts";
+import { tryLock } from "../engine/host/lock.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import type { ImageLayer } from "../images/images.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
+import { randomId } from "../wire/address.ts";
+import { toStoredLayer } from "./built-ins.ts";
+import { findUnusedImages } from "./layer-folders.ts";
+
+export interface RegisterOptions {
+  readonly store: Store;
+  readonly home: string;
+  readonly team: string;
+  /** Of the service; they matter where the template sets none. */
+  readonly limits: ContainerLimits;
+  readonly alias: string;
+  readonly tags: readonly string[];
+}
+
+/**
+ * Makes a template of an image, or another build of a template that is one; the tags move to it.
+ * Called while the lock of images is held.
+ * @throws SandboxError already_exists when a snapshot or a built-in has the name
+ */
+export function registerImage(options: RegisterOptions, image: ImageLayer): TemplateRecord {
+  const { store, team, alias, tags, limits } = options;
+  return store.transaction(() => {
+    const name = `${team}/${alias}`;
+    const known = store.templates.getByName(name);
+    const builtIn = store.templates.getByName(alias);
+    if ((known ?? builtIn)?.kind === "snapshot" || builtIn?.kind === "built-in") {
+      throw new SandboxError("already_exists", `the name ${alias} is taken`, {
+        hint: "choose another one with --name",
+      });
+    }
+    const nowMs = Date.now();
+    const template: TemplateRecord = known ?? {
+      templateId: randomId(),
+      kind: "template",
+      team,
+      name,
+      isPublic: false,
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      lastSpawnedAtMs: null,
+      spawnCount: 0,
+    };
+    const { templateId } = template;
+    const build: BuildRecord = {
+      buildId: randomUUID(),
+      templateId,
+      owner: "image",
+      status: "ready",
+      sourceSandboxId: null,
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      limits,
+      layers: [toStoredLayer(join(options.home, LAYERS), image.layer)],
+      defaultUser: image.defaultUser,
+      defaultWorkdir: image.defaultWorkdir,
+      setup: {
+        environment: Object.fromEntries(
+          image.config.env.map(({ name: key, value }) => [key, value]),
+        ),
+        startCommand: "",
+        readyCommand: "",
+      },
+    };
+    store.templates.put({ ...template, updatedAtMs: nowMs });
+    store.builds.put(build);
+    for (const tag of tags) {
+      store.builds.tag({ templateId, tag, buildId: build.buildId, createdAtMs: nowMs });
+    }
+    return template;
+  });
+}
+
+/**
+ * Removes the layers of images that no build names, unless an image is being added now. Returns the
+ * names of their directories.
+ */
+export async function pruneImages(options: {
+  readonly home: string;
+  readonly store: Store;
+  readonly onFailure: TellFailure;
+}): Promise<string[]> {
+  const { home, store, onFailure } = options;
+  const folder = join(home, LAYERS);
+  const find = async () =>
+    findUnusedImages(await readdir(folder).catch(() => []), store.builds.all());
+  if ((await find()).length === 0) return [];
+  await using lock = await tryLock(home, "image");
+  if (lock === undefined) return [];
+  // Another process may have named one before the lock was free.
+  const names = await find();
+  const remove = async (name: string) => discardFolder(join(folder, name));
+  return await cleanUp({ kind: "layer", names, remove }, onFailure);
+}

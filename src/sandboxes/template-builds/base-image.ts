@@ -1,0 +1,65 @@
+/** The image that a build begins with, as a layer that a record of the cache names. */
+
+import { randomUUID } from "node:crypto";
+import { dirname } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { addImage } from "../../images/add-image.ts";
+import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
+import type { ResolvedTemplate } from "../resolve-template.ts";
+import type { ImageLogin } from "./build-request.ts";
+import { cacheTemplateId } from "./cache.ts";
+import type { BuildJob } from "./run-build.ts";
+import type { StepContext } from "./step-sandbox.ts";
+
+/**
+ * Fetches and unpacks an image, unless it is there.
+ * @throws SandboxError unimplemented where no images are fetched, else as `addImage`.
+ */
+export async function resolveImage(
+  context: StepContext,
+  { template, log, signal }: BuildJob,
+  image: { readonly reference: string; readonly login?: ImageLogin | undefined },
+): Promise<ResolvedTemplate> {
+  const { images, store, team, owner, clock, limits } = context;
+  if (images === undefined) {
+    throw new SandboxError("unimplemented", "this service fetches no images");
+  }
+  const { authFiles, ...rest } = images;
+  const options = {
+    ...rest,
+    home: dirname(context.layersDirectory),
+    credentials: image.login,
+    ...(team === DEFAULT_TEAM && { authFiles }),
+    signal,
+    onProgress: (message: string) => log.note("base", message),
+  };
+  return addImage(image.reference, options, (added) => {
+    for (const line of [`image ${added.pinned}`, ...added.notes]) log.note("base", line);
+    const cacheKey = `image:${team}:${added.digest}`;
+    const layers = [context.templates.toStored(added.layer)];
+    const known = store.builds.cached(cacheKey);
+    if (known !== undefined && known.layers[0]?.root === layers[0]?.root) {
+      return { template, build: known };
+    }
+    const nowMs = clock.now();
+    const pairs = added.config.env.map(({ name, value }) => [name, value] as const);
+    const build: BuildRecord = {
+      buildId: randomUUID(),
+      templateId: cacheTemplateId(context),
+      owner,
+      status: "ready",
+      sourceSandboxId: null,
+      createdAtMs: nowMs,
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      limits,
+      layers,
+      defaultUser: added.defaultUser,
+      defaultWorkdir: added.defaultWorkdir,
+      setup: { environment: Object.fromEntries(pairs), startCommand: "", readyCommand: "" },
+      cacheKey,
+    };
+    store.builds.put(build);
+    return { template, build };
+  });
+}

@@ -1,0 +1,90 @@
+/** The log of one build: lines of people's size, so many and no more, with the step that they are of. */
+
+import { StringDecoder } from "node:string_decoder";
+import type { Clock } from "../../common/clock.ts";
+import type { RecordLevel } from "../../common/log-level.ts";
+import type { Store } from "../../store/store.ts";
+
+const MAX_LINES = 20_000;
+const MAX_BYTES = 4 * 1024 * 1024;
+const MAX_LINE_CHARACTERS = 2_000;
+
+/** Where the lines of a build go. */
+export interface BuildLog {
+  note(step: string, message: string, level?: RecordLevel): void;
+  /** Makes lines of what a program writes; the last one counts when it is ended. */
+  open(step: string): LineSink;
+}
+
+export interface LineSink {
+  write(stream: "stdout" | "stderr", bytes: Uint8Array): void;
+  end(): void;
+}
+
+export function createBuildLog(
+  { store, clock }: { readonly store: Pick<Store, "buildLines">; readonly clock: Clock },
+  buildId: string,
+): BuildLog {
+  let lines = 0;
+  let bytes = 0;
+
+  function add(step: string, text: string, level: RecordLevel): void {
+    lines += 1;
+    const message = text.slice(0, MAX_LINE_CHARACTERS).toWellFormed();
+    bytes += Buffer.byteLength(message);
+    store.buildLines.append(buildId, [{ atMs: clock.now(), level, step, message }]);
+  }
+
+  /** What the service says itself is bounded by the number of steps. */
+  const note: BuildLog["note"] = (step, message, level = "info") => add(step, message, level);
+
+  function addOutput(step: string, text: string, level: RecordLevel): void {
+    if (lines > MAX_LINES || bytes > MAX_BYTES) return;
+    add(step, text, level);
+    if (lines > MAX_LINES || bytes > MAX_BYTES) {
+      note(step, "the output of this build is too long: the rest of it is left out", "warn");
+    }
+  }
+
+  return {
+    note,
+    open(step) {
+      const sinks = {
+        stdout: createSplitter((line) => addOutput(step, line, "info")),
+        stderr: createSplitter((line) => addOutput(step, line, "warn")),
+      };
+      return {
+        write: (stream, chunk) => sinks[stream].write(chunk),
+        end() {
+          sinks.stdout.end();
+          sinks.stderr.end();
+        },
+      };
+    },
+  };
+}
+
+/** Splits at line feeds and at the returns by which programs draw progress. */
+function createSplitter(take: (line: string) => void) {
+  const decoder = new StringDecoder("utf8");
+  let rest = "";
+  const flush = () => {
+    if (rest !== "") take(rest);
+    rest = "";
+  };
+  const add = (text: string) => {
+    const [first = "", ...others] = text.split(/[\r\n]+/);
+    rest += first.slice(0, MAX_LINE_CHARACTERS);
+    for (const other of others) {
+      flush();
+      rest = other.slice(0, MAX_LINE_CHARACTERS);
+    }
+  };
+  return {
+    write: (bytes: Uint8Array) => add(decoder.write(Buffer.from(bytes))),
+    end() {
+      add(decoder.end());
+      flush();
+    },
+  };
+}

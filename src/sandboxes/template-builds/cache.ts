@@ -1,0 +1,73 @@
+/**
+ * Layers of build steps, found by the hash of all that made them. A cached step is a build record
+ * of its own that no template has; a running build holds a record of its layers, too.
+ */
+
+import { createHash } from "node:crypto";
+import type { BuildRecord, Store } from "../../store/store.ts";
+import type { Folders, Services, Tenant } from "../context.ts";
+import { removeLayers, unnamedFolders } from "../layer-folders.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import type { BuildStep } from "./build-request.ts";
+import type { StepState } from "./run-step.ts";
+
+/** Changes with what steps do, so that layers of another version are not used. */
+const CACHE_VERSION = 1;
+/** Steps of a team that are kept, the newest; a layer is as large as what its step wrote. */
+const MAX_CACHED_STEPS = 500;
+/** Steps that were made longer ago are made anew. */
+const MAX_AGE_MS = 14 * 24 * 3_600_000;
+
+/** Templates of cached steps do not exist: nobody can refer to them. */
+const TEMPLATE_PREFIX = "cache:";
+
+export function cacheTemplateId({ team }: Pick<Tenant, "team">): string {
+  return `${TEMPLATE_PREFIX}${team}`;
+}
+
+/** What the first step of a build stands on. Teams share no steps. */
+export function baseKey(team: string, build: BuildRecord, state: StepState): string {
+  return hash([CACHE_VERSION, team, build.layers, state]);
+}
+
+export function stepKey(parent: string, { type, args, filesHash = "" }: BuildStep): string {
+  return hash([parent, type, args, filesHash]);
+}
+
+/** What the whole of a template is made of. */
+export function finalKey(parent: string, setup: unknown): string {
+  return hash([parent, "final", setup]);
+}
+
+function hash(parts: readonly unknown[]): string {
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+/** Forgets steps that are old or too many, with the layers that nothing else names. */
+export async function evictSteps(context: Services & Folders): Promise<void> {
+  const { store, clock, layersDirectory } = context;
+  const folders = forgetOldSteps(store, clock.now());
+  await cleanUpOrRetry(context, "layers of cached steps", () =>
+    removeLayers(layersDirectory, folders),
+  );
+}
+
+/** Returns the folders that nothing names any more. */
+export function forgetOldSteps(store: Store, nowMs: number): string[] {
+  return store.transaction(() => {
+    const steps = store.builds
+      .all()
+      .filter(
+        ({ templateId, status }) => templateId.startsWith(TEMPLATE_PREFIX) && status === "ready",
+      )
+      .toSorted((left, right) => right.createdAtMs - left.createdAtMs);
+    const counts = new Map<string, number>();
+    const old = steps.filter(({ templateId, createdAtMs }) => {
+      const count = (counts.get(templateId) ?? 0) + 1;
+      counts.set(templateId, count);
+      return count > MAX_CACHED_STEPS || createdAtMs < nowMs - MAX_AGE_MS;
+    });
+    for (const { buildId } of old) store.builds.remove(buildId);
+    return unnamedFolders(store, old);
+  });
+}

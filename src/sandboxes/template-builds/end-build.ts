@@ -1,0 +1,151 @@
+/** Runs a build and records how it ended, whichever way; and those that an instance left. */
+
+import { hidePaths, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { step } from "../../common/steps.ts";
+import type { TemplateBuildRecord } from "../../store/build-records.ts";
+import type { BuildRecord, Store } from "../../store/store.ts";
+import type { ResolvedTemplate } from "../resolve-template.ts";
+import { requireTagPlace } from "../template-tags.ts";
+import { resolveImage } from "./base-image.ts";
+import type { BuildLog } from "./build-log.ts";
+import type { BuildRunner } from "./build-runner.ts";
+import { evictSteps } from "./cache.ts";
+import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
+import type { StepContext } from "./step-sandbox.ts";
+
+/** A build that takes longer is taken for one that never ends. */
+export const BUILD_LIMIT_MS = 2 * 3_600_000;
+/** Names of images that mean the template `base`: what clients name when nothing is named. */
+const BASE_IMAGES: ReadonlySet<string> = new Set(["e2bdev/base", "e2bdev/base:latest"]);
+
+export type BuildsContext = StepContext & { readonly runner: BuildRunner };
+
+/** How a build ends is recorded. */
+export async function endBuild(
+  context: BuildsContext,
+  facts: Pick<BuildJob, "record" | "template" | "plan" | "log" | "signal">,
+): Promise<void> {
+  const { record, log } = facts;
+  const { buildId, templateId } = record;
+  const beganMs = performance.now();
+  const job: BuildJob = {
+    ...facts,
+    resolveBase: (current) => resolveBase(context, current),
+    findFiles: (hash) => context.runner.uploads.find(context.team, hash),
+  };
+  let outcome = "ok";
+  try {
+    const build = await runBuild(context, job);
+    facts.signal.throwIfAborted();
+    log.note("finalize", "the template is ready");
+    commit(context, record, build);
+  } catch (error) {
+    outcome = "fault";
+    context.log.debug({ op: "template.build", buildId, templateId, err: error }, "build failed");
+    await undoBuild(context, buildId);
+    fail(context, { record, log, signal: facts.signal }, error);
+  }
+  const durationMs = Math.round(performance.now() - beganMs);
+  context.log.info(
+    { op: "template.build", buildId, templateId, durationMs, outcome },
+    "template.build ended",
+  );
+  await step("build.committed");
+  await evictSteps(context);
+}
+
+/** Build, tags and state appear together. */
+function commit(context: BuildsContext, record: TemplateBuildRecord, build: BuildRecord): void {
+  const { store, clock } = context;
+  store.transaction(() => {
+    const template = store.templates.get(record.templateId);
+    if (template === undefined) throw new SandboxError("canceled", "the template was removed");
+    const nowMs = clock.now();
+    const limits = { ...context.limits, ...limitsOfSetup(build) };
+    store.builds.put({ ...build, limits, updatedAtMs: nowMs, finishedAtMs: nowMs });
+    requireTagPlace(context, template.templateId, record.tags);
+    for (const tag of record.tags) {
+      const { templateId, buildId } = record;
+      store.builds.tag({ templateId, tag, buildId, createdAtMs: nowMs });
+    }
+    store.templates.put({ ...template, updatedAtMs: nowMs });
+    store.templateBuilds.put({
+      ...record,
+      status: "ready",
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+    });
+  });
+}
+
+function limitsOfSetup({ setup }: BuildRecord) {
+  const { cpus, memoryMb } = setup ?? {};
+  return { ...(cpus !== undefined && { cpus }), ...(memoryMb !== undefined && { memoryMb }) };
+}
+
+function fail(
+  context: BuildsContext,
+  { record, log, signal }: { record: TemplateBuildRecord; log: BuildLog; signal: AbortSignal },
+  error: unknown,
+): void {
+  const { store, clock } = context;
+  const failed = error instanceof StepFailure ? error.step : "finalize";
+  const cause = error instanceof StepFailure ? error.cause : error;
+  const isClosing = context.closing.aborted;
+  const message = isClosing ? SERVICE_ENDED : reasonOf(signal.aborted ? signal.reason : cause);
+  log.note(failed, message, "error");
+  const nowMs = clock.now();
+  store.transaction(() => {
+    // A template that was removed takes its builds with it.
+    if (store.templateBuilds.get(record.buildId) === undefined) return;
+    store.templateBuilds.put({
+      ...record,
+      status: "error",
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      reason: { message, step: failed },
+    });
+  });
+}
+
+/** What is ours to tell: the faults of the steps, not those of the service. */
+function reasonOf(cause: unknown): string {
+  if (cause instanceof DOMException && cause.name === "TimeoutError") {
+    return `the build took longer than ${BUILD_LIMIT_MS / 60_000} minutes`;
+  }
+  const fault = toSandboxError(cause, "build");
+  if (fault.code === "internal") return "internal error";
+  const text = fault.hint === undefined ? fault.message : `${fault.message} (${fault.hint})`;
+  // Faults of the machine may quote its paths; those of steps speak of the sandbox.
+  const isPlain = fault.hasSandboxPaths || fault.code === "invalid_argument";
+  return isPlain ? text : hidePaths(text);
+}
+
+async function resolveBase(context: BuildsContext, job: BuildJob): Promise<ResolvedTemplate> {
+  const { from } = job.plan;
+  const { signal } = job;
+  if (from.kind === "image" && !BASE_IMAGES.has(from.reference)) {
+    return resolveImage(context, job, from);
+  }
+  const reference = from.kind === "image" ? "base" : from.reference;
+  return context.templates.resolve(reference, { signal });
+}
+
+const SERVICE_ENDED = "the service ended while the template was being built";
+
+/** A build that an instance left says so; its layers are orphans then. */
+export function failUnfinished(store: Store, owner: string, nowMs: number): void {
+  for (const build of store.templateBuilds.unfinishedOfOwner(owner)) {
+    const message = SERVICE_ENDED;
+    store.templateBuilds.put({
+      ...build,
+      status: "error",
+      updatedAtMs: nowMs,
+      finishedAtMs: nowMs,
+      reason: { message, step: "finalize" },
+    });
+    store.buildLines.append(build.buildId, [
+      { atMs: nowMs, level: "error", step: "finalize", message },
+    ]);
+  }
+}

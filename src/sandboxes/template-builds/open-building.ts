@@ -1,0 +1,32 @@
+/** What builds of templates need of a whole service: secrets, archives, and who runs them in turn. */
+
+import { join } from "node:path";
+import type { Clock } from "../../common/clock.ts";
+import type { Track } from "../../common/concurrency.ts";
+import type { Store } from "../../store/store.ts";
+import { openSecrets } from "../secrets.ts";
+import { createBuildRunner } from "./build-runner.ts";
+import type { BuildRules } from "./step-sandbox.ts";
+import { openUploads } from "./uploads.ts";
+
+interface BuildingOptions {
+  readonly home: string;
+  readonly owner: string;
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly buildNetwork?: BuildRules["buildNetwork"] | undefined;
+}
+
+/** Opens them; builds end with the registry. */
+export async function openBuilding(
+  { home, owner, store, clock, buildNetwork }: BuildingOptions,
+  { track, closing }: { readonly track: Track; readonly closing: AbortSignal },
+) {
+  const secrets = await openSecrets(home, store);
+  const directory = join(home, "uploads");
+  const key = secrets.uploadKey;
+  const uploads = await openUploads({ directory, owner, key, now: () => clock.now() });
+  const runner = createBuildRunner({ uploads, track, closing });
+  const network = { allowsInternet: undefined, network: undefined };
+  return { secrets, runner, buildNetwork: buildNetwork ?? network };
+}

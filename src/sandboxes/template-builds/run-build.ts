@@ -1,0 +1,273 @@
+/** Runs a build from its base to a layer that sandboxes start from. */
+
+import { join } from "node:path";
+import { removeTree } from "../../common/remove-tree.ts";
+import { step } from "../../common/steps.ts";
+import type { TemplateBuildRecord, TemplateSetup } from "../../store/build-records.ts";
+import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
+import { countBuiltIn, toLayers } from "../layer-folders.ts";
+import type { ResolvedTemplate } from "../resolve-template.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import { runCommands } from "../start-command.ts";
+import type { BuildLog } from "./build-log.ts";
+import type { BuildPlan, BuildStep } from "./build-request.ts";
+import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
+import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
+import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
+
+/** The commands of a template prove themselves in this time. */
+const READY_LIMIT_MS = 10 * 60_000;
+/** What a start command gets that comes without a ready command, before it is taken for running. */
+const DEFAULT_READY_COMMAND = "sleep 20";
+/** A chain below a template of another build is kept as it is, unless it is this long. */
+const MAX_KEPT_LAYERS = 12;
+
+/** Names the step at which a build failed. */
+export class StepFailure extends Error {
+  readonly step: string;
+
+  constructor(name: string, cause: unknown) {
+    super(`step ${name} failed`, { cause });
+    this.step = name;
+  }
+}
+
+export interface BuildJob {
+  readonly record: TemplateBuildRecord;
+  readonly template: TemplateRecord;
+  readonly plan: BuildPlan;
+  readonly log: BuildLog;
+  readonly signal: AbortSignal;
+  resolveBase(job: BuildJob): Promise<ResolvedTemplate>;
+  findFiles(hash: string): Promise<string | undefined>;
+}
+
+/** Where a build stands: the layers so far, what holds for the next step, and the key of both. */
+interface Stage {
+  readonly build: BuildRecord;
+  readonly state: StepState;
+  readonly key: string;
+}
+
+/** A build that is ready, and is not yet recorded so. @throws StepFailure */
+export async function runBuild(context: StepContext, job: BuildJob): Promise<BuildRecord> {
+  const { plan, log } = job;
+  const base = await named("base", () => job.resolveBase(job));
+  const first = firstStage(context, base);
+  hold(context, job, first.build);
+  await step("build.based");
+  if (plan.from.kind === "template") log.note("base", `base ${plan.from.reference}`);
+  const last = await runSteps(context, job, first);
+  return named("finalize", () => finish(context, job, { base: base.build, last }));
+}
+
+async function named<T>(name: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof StepFailure) throw error;
+    throw new StepFailure(name, error);
+  }
+}
+
+function firstStage(context: StepContext, { build }: ResolvedTemplate): Stage {
+  const state: StepState = {
+    user: build.defaultUser,
+    workdir: build.defaultWorkdir,
+    environment: build.setup?.environment ?? {},
+  };
+  return { build, state, key: baseKey(context.team, build, state) };
+}
+
+/** Layers that this build stands on are named by its own record, so that nothing removes them. */
+function hold(context: StepContext, { record, template }: BuildJob, build: BuildRecord): void {
+  const { cacheKey: _key, ...rest } = build;
+  context.store.builds.put({
+    ...rest,
+    buildId: record.buildId,
+    templateId: template.templateId,
+    owner: context.owner,
+    status: "building",
+    sourceSandboxId: null,
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: context.clock.now(),
+    finishedAtMs: null,
+  });
+}
+
+async function runSteps(context: StepContext, job: BuildJob, first: Stage): Promise<Stage> {
+  const { steps, force } = job.plan;
+  const keys: string[] = [];
+  for (const wanted of steps) keys.push(stepKey(keys.at(-1) ?? first.key, wanted));
+  const forced = force ? 0 : steps.findIndex((wanted) => wanted.force);
+  const usable = forced === -1 ? steps.length : forced;
+  let stage = first;
+  let done = 0;
+  // The last one that is there has all that is below it.
+  for (let index = usable - 1; index >= 0 && done === 0; index -= 1) {
+    const found = context.store.builds.cached(keys[index] ?? "");
+    if (found === undefined) continue;
+    stage = { build: found, state: stateOf(found), key: keys[index] ?? "" };
+    done = index + 1;
+  }
+  hold(context, job, stage.build);
+  for (const [index, wanted] of steps.entries()) {
+    const name = String(index + 1);
+    const title = `[${name}/${steps.length}] ${describe(wanted)}`;
+    if (index < done) {
+      job.log.note(name, `CACHED ${title}`);
+      continue;
+    }
+    job.signal.throwIfAborted();
+    job.log.note(name, title);
+    const current = stage;
+    const key = keys[index] ?? "";
+    stage = await named(name, () => takeStep(context, job, { wanted, name, stage: current, key }));
+    hold(context, job, stage.build);
+  }
+  return stage;
+}
+
+interface Turn {
+  readonly wanted: BuildStep;
+  readonly name: string;
+  readonly stage: Stage;
+  readonly key: string;
+}
+
+async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promise<Stage> {
+  const { wanted, name, stage, key } = turn;
+  if (isRecordOnly(wanted)) return { ...stage, state: applyEnv(stage.state, wanted), key };
+  const { template, signal } = job;
+  const build = withState(job, stage);
+  await using sandbox = await startStepSandbox(context, { template, build }, signal);
+  const lines = job.log.open(name);
+  const state = await runStep(wanted, stage.state, {
+    daemon: sandbox.daemon,
+    signal,
+    lines,
+    findFiles: (hash) => job.findFiles(hash),
+  });
+  await step("build.stepped");
+  signal.throwIfAborted();
+  const kept = await keepStep(context, sandbox, {
+    templateId: cacheTemplateId(context),
+    commit(ready) {
+      const cached = { ...withState(job, { build: ready, state }), cacheKey: key };
+      context.store.builds.put(cached);
+      return cached;
+    },
+  });
+  await step("build.cached");
+  return { build: kept, state, key };
+}
+
+/** The record of a stage as its sandboxes see it: what holds so far, and no commands. */
+function withState({ record }: BuildJob, { build, state }: Omit<Stage, "key">): BuildRecord {
+  const { cpus, memoryMb } = record;
+  const setup: TemplateSetup = {
+    environment: { ...state.environment },
+    startCommand: "",
+    readyCommand: "",
+    ...(cpus !== undefined && { cpus }),
+    ...(memoryMb !== undefined && { memoryMb }),
+  };
+  return { ...build, defaultUser: state.user, defaultWorkdir: state.workdir, setup };
+}
+
+function stateOf({ defaultUser, defaultWorkdir, setup }: BuildRecord): StepState {
+  return { user: defaultUser, workdir: defaultWorkdir, environment: setup?.environment ?? {} };
+}
+
+const EMPTY_SETUP: TemplateSetup = { environment: {}, startCommand: "", readyCommand: "" };
+
+interface Ends {
+  readonly base: BuildRecord;
+  readonly last: Stage;
+}
+
+async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<BuildRecord> {
+  const { record, plan, template, log } = job;
+  const whole = withState(job, ends.last);
+  const startCommand = plan.startCommand ?? ends.base.setup?.startCommand ?? "";
+  const inherited = plan.startCommand === undefined ? ends.base.setup?.readyCommand : undefined;
+  const readyCommand = plan.readyCommand ?? inherited ?? "";
+  const setup: TemplateSetup = {
+    ...EMPTY_SETUP,
+    ...whole.setup,
+    startCommand,
+    readyCommand,
+  };
+  const key = finalKey(ends.last.key, [setup, whole.defaultUser, whole.defaultWorkdir]);
+  const isForced = plan.force || plan.steps.some(({ force }) => force);
+  const known = isForced ? undefined : context.store.builds.cached(key);
+  const layers = known?.layers ?? (await flatten(context, job, ends));
+  const build: BuildRecord = {
+    ...whole,
+    layers,
+    setup,
+    cacheKey: key,
+    buildId: record.buildId,
+    templateId: template.templateId,
+    owner: context.owner,
+    status: "ready",
+    sourceSandboxId: null,
+    createdAtMs: record.createdAtMs,
+  };
+  if (known !== undefined) log.note("finalize", "CACHED start and ready commands");
+  else await prove(context, job, build);
+  return build;
+}
+
+/** The layers of all steps as one upon those of the base. */
+async function flatten(context: StepContext, job: BuildJob, ends: Ends) {
+  const { buildId } = job.record;
+  const { base, last } = ends;
+  const kept = base.layers.length <= MAX_KEPT_LAYERS ? base.layers.length : countBuiltIn(base);
+  const isUponBase = base.layers.every(
+    ({ root }, index) => root === last.build.layers[index]?.root,
+  );
+  const lowest = isUponBase ? kept : countBuiltIn(last.build);
+  if (last.build.layers.length - lowest <= 1) return last.build.layers;
+  job.log.note("finalize", "making one layer of all steps");
+  const directory = join(context.layersDirectory, buildId);
+  const layers = toLayers(context.layersDirectory, last.build);
+  const squashed = await context.engine.squash(layers, lowest, directory);
+  await step("build.squashed");
+  return [...last.build.layers.slice(0, lowest), context.templates.toStored(squashed)];
+}
+
+/** Runs the commands once, as each start of a sandbox will. */
+async function prove(context: StepContext, job: BuildJob, build: BuildRecord): Promise<void> {
+  const { startCommand = "", readyCommand = "" } = build.setup ?? {};
+  if (startCommand === "" && readyCommand === "") return;
+  const { template, signal, log } = job;
+  const parts = [
+    startCommand && `start command ${startCommand}`,
+    readyCommand && `ready command ${readyCommand}`,
+  ];
+  for (const part of parts) if (part !== "") log.note("finalize", part);
+  await using sandbox = await startStepSandbox(context, { template, build }, signal);
+  const lines = log.open("finalize");
+  await runCommands(
+    sandbox.daemon,
+    { startCommand, readyCommand: readyCommand || DEFAULT_READY_COMMAND },
+    { signal, limitMs: READY_LIMIT_MS, onOutput: (bytes) => lines.write("stdout", bytes) },
+  );
+  lines.end();
+  await step("build.proven");
+}
+
+/** Removes what a build that failed has made of its own; cached steps stay. */
+export async function undoBuild(context: StepContext, buildId: string): Promise<void> {
+  await cleanUpOrRetry(context, `build ${buildId}`, async () => {
+    await removeTree(join(context.layersDirectory, buildId));
+    context.store.builds.remove(buildId);
+  });
+}
+
+function describe({ type, args }: BuildStep): string {
+  // Values of variables may be secrets; logs of a build are read by many.
+  const shown = type === "ENV" ? args.filter((_arg, index) => index % 2 === 0) : args;
+  return `${type} ${shown.join(" ")}`.replaceAll(/\s+/g, " ").slice(0, 200);
+}

@@ -1,0 +1,162 @@
+/** One step of a build in its sandbox: what it runs there, and what holds after it. */
+
+import { createReadStream } from "node:fs";
+import { posix } from "node:path";
+import type { DaemonClient } from "../../client/daemon-client.ts";
+import { SandboxError } from "../../common/errors.ts";
+import type { LineSink } from "./build-log.ts";
+import type { BuildStep } from "./build-request.ts";
+import { expandVariables } from "./expand.ts";
+import { COPY_SCRIPT, USER_SCRIPT, WORKDIR_SCRIPT } from "./scripts.ts";
+
+/** A step that takes longer is taken for one that never ends. */
+const STEP_LIMIT_MS = 30 * 60_000;
+/** What variables are expanded with where no step has set them. */
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** As for a sandbox: the kernel's bound for arguments and environment. */
+const MAX_ENVIRONMENT_BYTES = 98_304;
+const MAX_COMMAND_CHARACTERS = 120;
+const ACCOUNT_PATTERN = /^(?:[A-Za-z_][A-Za-z0-9_.-]{0,31}|[0-9]{1,10})$/;
+const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
+const MODE_PATTERN = /^[0-7]{3,5}$/;
+
+/** What a step finds, and what the next one and the sandboxes of the template find. */
+export interface StepState {
+  readonly user: string;
+  readonly workdir: string;
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+export interface StepIo {
+  readonly daemon: DaemonClient;
+  readonly signal: AbortSignal;
+  readonly lines: LineSink;
+  /** Path of the archive of a hash on this machine; undefined when it was not uploaded. */
+  findFiles(hash: string): Promise<string | undefined>;
+}
+
+/** Whether a step changes what is recorded alone, and needs no sandbox. */
+export function isRecordOnly({ type }: BuildStep): boolean {
+  return type === "ENV";
+}
+
+/** @throws SandboxError invalid_argument for values that become too long. */
+export function applyEnv(state: StepState, { args }: BuildStep): StepState {
+  const known = { PATH: DEFAULT_PATH, HOME: homeOf(state.user), ...state.environment };
+  const environment: Record<string, string> = { ...state.environment };
+  for (let index = 0; index + 1 < args.length; index += 2) {
+    const [name = "", value = ""] = args.slice(index, index + 2);
+    environment[name] = expandVariables(value, known);
+  }
+  const bytes = Object.entries(environment).reduce(
+    (sum, [name, value]) => sum + Buffer.byteLength(name) + Buffer.byteLength(value) + 2,
+    0,
+  );
+  if (bytes <= MAX_ENVIRONMENT_BYTES) return { ...state, environment };
+  throw new SandboxError(
+    "invalid_argument",
+    `the environment has at most ${MAX_ENVIRONMENT_BYTES} bytes, not ${bytes}`,
+  );
+}
+
+/**
+ * Runs a step.
+ * @throws SandboxError failed_precondition when what it runs fails, invalid_argument.
+ */
+export async function runStep(step: BuildStep, state: StepState, io: StepIo): Promise<StepState> {
+  const [first = ""] = step.args;
+  switch (step.type) {
+    case "ENV":
+      return applyEnv(state, step);
+    case "RUN": {
+      const [, user = ""] = step.args;
+      const shell = { args: ["-l", "-c", first], user: user || state.user, cwd: state.workdir };
+      await runBash(io, shell, `command ${cut(first)}`);
+      return state;
+    }
+    case "WORKDIR": {
+      const workdir = posix.resolve(state.workdir, first);
+      const args = ["-c", WORKDIR_SCRIPT, "workdir", workdir, state.user];
+      await runBash(io, { args, user: "root", cwd: "/" }, `work folder ${cut(workdir)}`);
+      return { ...state, workdir };
+    }
+    case "USER":
+      return { ...state, user: await makeUser(step, io) };
+    case "COPY":
+      await copyFiles(step, state, io);
+      return state;
+    default:
+      return step.type satisfies never;
+  }
+}
+
+async function makeUser({ args }: BuildStep, io: StepIo): Promise<string> {
+  const [given = "", sudo = ""] = args;
+  // A group, as Dockerfiles may name one, is that of the account.
+  const [account = ""] = given.split(":");
+  if (!ACCOUNT_PATTERN.test(account)) {
+    throw new SandboxError("invalid_argument", `${cut(given)} is no name of an account`);
+  }
+  const script = { args: ["-c", USER_SCRIPT, "user", account, sudo], user: "root", cwd: "/" };
+  const name = (await runBash(io, script, `user ${account}`)).trim();
+  if (ACCOUNT_PATTERN.test(name)) return name;
+  throw new SandboxError("failed_precondition", `user ${account}: no name was found`);
+}
+
+async function copyFiles({ args, filesHash = "" }: BuildStep, state: StepState, io: StepIo) {
+  const [source = "", given = "", owner = "", mode = ""] = args;
+  const user = owner || state.user;
+  if (!OWNER_PATTERN.test(user)) {
+    throw new SandboxError("invalid_argument", `${cut(user)} is no owner`);
+  }
+  if (mode !== "" && !MODE_PATTERN.test(mode)) {
+    throw new SandboxError("invalid_argument", `${cut(mode)} is no octal mode`);
+  }
+  const path = await io.findFiles(filesHash);
+  if (path === undefined) {
+    throw new SandboxError("failed_precondition", `the files of ${cut(source)} were not uploaded`);
+  }
+  const archive = `/tmp/.files-${filesHash.slice(0, 32)}.tar`;
+  await io.daemon.sendFile(archive, createReadStream(path), { user: "root", signal: io.signal });
+  const target = posix.resolve(state.workdir, given) + (given.endsWith("/") ? "/" : "");
+  const parameters = [archive, source, target, user, mode];
+  const script = { args: ["-c", COPY_SCRIPT, "copy", ...parameters], user: "root", cwd: "/" };
+  await runBash(io, script, `copy of ${cut(source)} to ${cut(given)}`);
+}
+
+interface BashCall {
+  readonly args: readonly string[];
+  readonly user: string;
+  readonly cwd: string;
+}
+
+/** Its output goes to the lines; a short one is returned, too. */
+async function runBash(io: StepIo, call: BashCall, subject: string): Promise<string> {
+  const request = { cmd: "/bin/bash", args: call.args, cwd: call.cwd, env: {}, hasStdin: false };
+  const options = { user: call.user, signal: io.signal, timeoutMs: STEP_LIMIT_MS };
+  let output = "";
+  let fault: string | undefined;
+  for await (const event of io.daemon.process.start(request, options)) {
+    if (event.type === "data") {
+      io.lines.write(event.stream, event.bytes);
+      if (event.stream === "stdout" && output.length < MAX_COMMAND_CHARACTERS) {
+        output += Buffer.from(event.bytes).toString("utf8").slice(0, MAX_COMMAND_CHARACTERS);
+      }
+    }
+    if (event.type === "end" && event.exitCode !== 0) fault = `exit code ${event.exitCode}`;
+  }
+  io.lines.end();
+  if (fault === undefined) return output;
+  throw new SandboxError("failed_precondition", `${subject} failed with ${fault}`, {
+    hasSandboxPaths: true,
+  });
+}
+
+/** As the daemon has it for accounts that are made by steps; a guess that variables alone see. */
+function homeOf(user: string): string {
+  return user === "root" ? "/root" : `/home/${user}`;
+}
+
+function cut(text: string): string {
+  return JSON.stringify(text.slice(0, MAX_COMMAND_CHARACTERS));
+}

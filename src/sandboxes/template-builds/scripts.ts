@@ -1,0 +1,100 @@
+/**
+ * The programs of bash for steps that change a sandbox as root. What a client sent comes in as
+ * positional parameters, never as text of a program.
+ */
+
+/**
+ * $1 archive, $2 source, $3 target (absolute), $4 owner, $5 mode or empty. The archive is unpacked
+ * in a folder apart, where tar itself refuses absolute names and `..`.
+ */
+export const COPY_SCRIPT = String.raw`
+set -eu -o pipefail
+archive=$1 source=./$2 target=$3 owner=$4 mode=$5
+unpacked=$(mktemp -d /tmp/.copy-XXXXXXXXXX)
+trap 'rm -rf -- "$unpacked" "$archive"' EXIT
+tar -xf "$archive" -C "$unpacked" --no-same-owner -p
+cd "$unpacked"
+root=$(pwd -P)
+set -- "$source"
+if [ ! -e "$source" ] && [ ! -L "$source" ]; then
+  shopt -s nullglob dotglob globstar
+  IFS=
+  set -- $source
+  if [ $# = 0 ]; then
+    # A pattern that only the client knows, such as braces: the archive holds what it matched.
+    prefix=$(printf '%s' "$source" | sed 's/[[*?{!+@].*//')
+    cd "$(dirname -- "$prefix"x)" && set -- ./*
+  fi
+  unset IFS
+  shopt -u nullglob dotglob globstar
+fi
+[ $# -gt 0 ] || { echo "no file in the archive matches the source" >&2; exit 1; }
+for match; do
+  case $(readlink -f -- "$(dirname -- "$match")")/ in
+  "$root"/*) ;;
+  *) echo "the source leads out of the archive" >&2; exit 1 ;;
+  esac
+done
+case $owner in *:*) ;; *) owner=$owner:$owner ;; esac
+chown -hR -- "$owner" "$@"
+[ -z "$mode" ] || find -P "$@" -type f -exec chmod -- "$mode" {} +
+into() {
+  [ ! -d "$1" ] || return 0
+  mkdir -p -- "$1"
+  chown -- "$owner" "$1"
+}
+is_folder=
+case $target in */) is_folder=1 ;; esac
+[ $# = 1 ] || is_folder=1
+for match; do
+  if [ -d "$match" ] && [ ! -L "$match" ]; then
+    into "$target"
+    # Folders merge, also through a link; the metadata of those that are there stays.
+    if tar --version 2>/dev/null | grep -q GNU; then
+      tar -C "$match" -cf - . |
+        tar -C "$target" -xpf - --same-owner --no-overwrite-dir --keep-directory-symlink
+    else
+      cp -a "$match/." "$target/"
+    fi
+    continue
+  fi
+  place=$target
+  if [ -n "$is_folder" ] || [ -d "$target" ]; then
+    into "$target"
+    place=$target/$(basename -- "$match")
+  elif [ ! -d "$(dirname -- "$target")" ]; then
+    mkdir -p -- "$(dirname -- "$target")"
+  fi
+  if [ -d "$place" ] && [ ! -L "$place" ]; then echo "$place is a folder" >&2; exit 1; fi
+  rm -f -- "$place"
+  cp -a -- "$match" "$place"
+done
+`;
+
+/** $1 path (absolute), $2 owner, who gets a folder that is new. */
+export const WORKDIR_SCRIPT = String.raw`
+set -eu
+[ ! -d "$1" ] || exit 0
+mkdir -p -- "$1"
+chown -- "$2" "$1"
+`;
+
+/** $1 name or number, $2 "true" for sudo without a password. Prints the name of the account. */
+export const USER_SCRIPT = String.raw`
+set -eu
+case $1 in
+*[!0-9]*) name=$1 ;;
+*) name=$(awk -F: -v id="$1" '$3 == id { print $1; exit }' /etc/passwd) ;;
+esac
+[ -n "$name" ] || { echo "no account has the number $1" >&2; exit 1; }
+if ! id -u -- "$name" >/dev/null 2>&1; then
+  if command -v useradd >/dev/null 2>&1; then useradd -m -s /bin/bash -- "$name" >&2
+  else adduser -D -s /bin/bash "$name" >&2; fi
+fi
+if [ "$2" = true ] && [ "$name" != root ]; then
+  mkdir -p /etc/sudoers.d
+  printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$name" > "/etc/sudoers.d/90-$name"
+  chmod 0440 "/etc/sudoers.d/90-$name"
+fi
+printf '%s\n' "$name"
+`;

@@ -1,0 +1,101 @@
+/**
+ * A sandbox in which one step of a build runs. No team has it: it is not listed, and its row is an
+ * intent, so after a crash the next start removes what carries its name.
+ */
+
+import type { DaemonClient } from "../../client/daemon-client.ts";
+import { step } from "../../common/steps.ts";
+import type { Container } from "../../engine/engine.ts";
+import type { AddImageOptions } from "../../images/images.ts";
+import type { SandboxRecord } from "../../store/store.ts";
+import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
+import { writeBuild } from "../builds.ts";
+import type { Folders, Limits, Services, Tenant } from "../context.ts";
+import { toStartingRecord, type CreatePlan } from "../create-plan.ts";
+import { removeTraces } from "../discard.ts";
+import { requireDiskSpace } from "../disk-space.ts";
+import type { ResolvedTemplate } from "../resolve-template.ts";
+import { cleanUpOrRetry } from "../retry-cleanup.ts";
+import { openDaemon } from "../start-command.ts";
+
+export type StepContext = Services & Tenant & Folders & Limits & BuildRules;
+
+/** Of the login files only builds of the default team make use: they are those of the operator. */
+export type BuildImages = Pick<AddImageOptions, "perlDirectory" | "mirrors" | "authFiles">;
+
+/** What holds for sandboxes of builds alone. */
+export interface BuildRules {
+  /** How images are fetched; undefined where none are. */
+  readonly images?: BuildImages | undefined;
+  readonly buildNetwork: {
+    readonly allowsInternet: boolean | undefined;
+    readonly network: CreatePlan["options"]["network"];
+  };
+}
+
+export interface StepSandbox extends AsyncDisposable {
+  readonly daemon: DaemonClient;
+  readonly container: Container;
+  readonly record: SandboxRecord;
+}
+
+/**
+ * Starts one on the layers of a build, with its user, work folder and environment, without its
+ * commands.
+ * @throws SandboxError unavailable when it does not start; nothing of it is left then.
+ */
+export async function startStepSandbox(
+  context: StepContext,
+  resolved: ResolvedTemplate,
+  signal: AbortSignal,
+): Promise<StepSandbox> {
+  await requireDiskSpace(context.directory);
+  const plan: CreatePlan = {
+    resolved,
+    mounts: [],
+    options: { ...OPTIONS, ...context.buildNetwork, template: resolved.template.templateId },
+  };
+  const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
+  context.store.sandboxes.put(record);
+  await using stack = new AsyncDisposableStack();
+  let container: Container | undefined;
+  stack.defer(() => remove(context, record, container));
+  container = await context.engine.create(toSpec(context, record, resolved.build), signal);
+  await initDaemon(container, toInit(context, record, resolved.build), signal);
+  await awaitHealth(container, signal);
+  const daemon = stack.use(openDaemon(context, container, record));
+  await step("build.started");
+  const owned = stack.move();
+  return { daemon, container, record, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+async function remove(
+  context: StepContext,
+  { sandboxId }: SandboxRecord,
+  container: Container | undefined,
+): Promise<void> {
+  await cleanUpOrRetry(context, `build sandbox ${sandboxId}`, async () => {
+    await container?.[Symbol.asyncDispose]();
+    await removeTraces(context, sandboxId);
+  });
+}
+
+/** Keeps what the step changed as a layer; `change` completes its record. */
+export function keepStep(
+  context: StepContext,
+  sandbox: StepSandbox,
+  plan: Parameters<typeof writeBuild<ResolvedTemplate["build"]>>[2],
+): Promise<ResolvedTemplate["build"]> {
+  return writeBuild(context, sandbox, plan);
+}
+
+const OPTIONS = {
+  timeoutSeconds: 0,
+  isSecured: true,
+  pausesAtTimeout: false,
+  keepsMemory: true,
+  resumesOnTraffic: false,
+  metadata: undefined,
+  environment: {},
+  volumeMounts: [],
+} as const;

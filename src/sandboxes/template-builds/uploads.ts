@@ -1,0 +1,180 @@
+/** Archives of COPY steps as clients sent them: bytes in files of their own, never opened here. */
+
+import { createHash, createHmac, createSecretKey, randomBytes, timingSafeEqual } from "node:crypto";
+import { createWriteStream } from "node:fs";
+import { mkdir, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { SandboxError } from "../../common/errors.ts";
+import { syncFolder } from "../../common/files.ts";
+import { step } from "../../common/steps.ts";
+import { requireDiskSpace, toDiskFault } from "../disk-space.ts";
+
+/** Clients take up to an hour. */
+const UPLOAD_LIFE_MS = 3_600_000;
+const MAX_UPLOAD_BYTES = 4 * 1024 ** 3;
+/** Of all teams; the oldest go first. */
+const MAX_STORED_BYTES = 16 * 1024 ** 3;
+/** An archive that no build asked for in this time is sent again. */
+const KEEP_MS = 24 * 3_600_000;
+/** Of a team: each may take its hour. */
+const MAX_UPLOADS_AT_ONCE = 16;
+const PART = ".part";
+const TOKEN_PATTERN = /^([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{64})\.([0-9a-f]{64})$/;
+const LENGTH_PATTERN = /^[0-9]{1,15}$/;
+
+export interface Uploads {
+  /** Path of the archive; undefined when there is none. */
+  find(team: string, hash: string): Promise<string | undefined>;
+  /** The last part of the address to which an archive is sent; it is the permission to do so. */
+  sign(team: string, hash: string): string;
+  /**
+   * Takes an archive; it is there whole or not at all.
+   * @throws SandboxError permission_denied for a token that is none or too old, invalid_argument
+   * unless exactly so many bytes come, resource_exhausted when they are too many.
+   */
+  receive(token: string, length: string | undefined, body: Readable): Promise<void>;
+}
+
+export interface UploadsOptions {
+  readonly directory: string;
+  /** The instance: what it left half written is removed. */
+  readonly owner: string;
+  /** Known to this home alone. */
+  readonly key: string;
+  readonly now: () => number;
+}
+
+/** Removes what an earlier process left half written. */
+export async function openUploads({
+  directory,
+  owner,
+  key,
+  now,
+}: UploadsOptions): Promise<Uploads> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const secret = createSecretKey(Buffer.from(key, "hex"));
+  const running = new Map<string, number>();
+  const ending = `.${owner}${PART}`;
+  for (const name of await readdir(directory)) {
+    if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
+  }
+  await removeOld(directory, now());
+
+  const seal = (text: string) => createHmac("sha256", secret).update(text).digest();
+
+  function read(token: string): { readonly team: string; readonly name: string } {
+    const [, atMs = "", team = "", name = "", mark = ""] = TOKEN_PATTERN.exec(token) ?? [];
+    const expected = seal(`${atMs}.${team}.${name}`);
+    const given = Buffer.from(mark, "hex");
+    if (given.length !== expected.length || !timingSafeEqual(given, expected)) {
+      throw new SandboxError("permission_denied", "this address takes no upload");
+    }
+    if (Number(atMs) >= now()) return { team, name };
+    throw new SandboxError("permission_denied", "the time of this upload is over");
+  }
+
+  return {
+    async find(team, hash) {
+      const path = join(directory, nameOf(team, hash));
+      try {
+        const found = await stat(path);
+        const at = new Date(now());
+        await utimes(path, at, at);
+        return found.isFile() ? path : undefined;
+      } catch {
+        return undefined;
+      }
+    },
+    sign(team, hash) {
+      const text = `${now() + UPLOAD_LIFE_MS}.${digest([team])}.${nameOf(team, hash)}`;
+      return `${text}.${seal(text).toString("hex")}`;
+    },
+    async receive(token, length, body) {
+      const { team, name } = read(token);
+      const bytes = requireLength(length);
+      const others = running.get(team) ?? 0;
+      if (others >= MAX_UPLOADS_AT_ONCE) {
+        throw new SandboxError("resource_exhausted", "too many uploads at once", {
+          retryAfterSeconds: 1,
+        });
+      }
+      running.set(team, others + 1);
+      try {
+        await requireDiskSpace(directory);
+        await removeOld(directory, now(), bytes);
+        await store({ directory, name, bytes, ending }, body);
+      } catch (error) {
+        throw await toDiskFault(error, directory);
+      } finally {
+        const left = (running.get(team) ?? 1) - 1;
+        if (left === 0) running.delete(team);
+        else running.set(team, left);
+      }
+    },
+  };
+}
+
+function nameOf(team: string, hash: string): string {
+  return digest([team, hash]);
+}
+
+function digest(parts: readonly string[]): string {
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+function requireLength(length: string | undefined): number {
+  if (length === undefined || !LENGTH_PATTERN.test(length)) {
+    throw new SandboxError("invalid_argument", "an upload needs its exact content-length");
+  }
+  if (Number(length) <= MAX_UPLOAD_BYTES) return Number(length);
+  throw new SandboxError("resource_exhausted", `an upload has at most ${MAX_UPLOAD_BYTES} bytes`);
+}
+
+interface Target {
+  readonly directory: string;
+  readonly name: string;
+  readonly bytes: number;
+  /** Of the name while it is written. */
+  readonly ending: string;
+}
+
+async function store({ directory, name, bytes, ending }: Target, body: Readable): Promise<void> {
+  const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
+  try {
+    const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
+    await pipeline(body, file, { signal: AbortSignal.timeout(UPLOAD_LIFE_MS) });
+    if (file.bytesWritten !== bytes) {
+      throw new SandboxError(
+        "invalid_argument",
+        `${file.bytesWritten} bytes came of the ${bytes} of the content-length`,
+      );
+    }
+    await step("upload.written");
+    await rename(part, join(directory, name));
+    await syncFolder(directory);
+    await step("upload.kept");
+  } finally {
+    await rm(part, { force: true });
+  }
+}
+
+/** Makes place for so many bytes; also what is half written and old. */
+async function removeOld(directory: string, nowMs: number, wantedBytes = 0): Promise<void> {
+  const files: { readonly path: string; readonly bytes: number; readonly atMs: number }[] = [];
+  for (const name of await readdir(directory)) {
+    const path = join(directory, name);
+    const found = await stat(path).catch(() => undefined);
+    if (found === undefined) continue;
+    const keepMs = name.endsWith(PART) ? UPLOAD_LIFE_MS : KEEP_MS;
+    if (found.mtimeMs < nowMs - keepMs) await rm(path, { force: true });
+    else files.push({ path, bytes: found.size, atMs: found.mtimeMs });
+  }
+  let total = wantedBytes + files.reduce((sum, { bytes }) => sum + bytes, 0);
+  for (const { path, bytes } of files.toSorted((left, right) => left.atMs - right.atMs)) {
+    if (total <= MAX_STORED_BYTES) return;
+    await rm(path, { force: true });
+    total -= bytes;
+  }
+}

@@ -1,0 +1,95 @@
+/** The tables of template builds and of their logs. */
+
+import type { DatabaseSync } from "node:sqlite";
+import { RECORD_LEVELS } from "../common/log-level.ts";
+import {
+  buildLevelSchema,
+  templateBuildSchema,
+  type BuildLineTable,
+  type TemplateBuildRecord,
+  type TemplateBuildTable,
+} from "./build-records.ts";
+import { prepare, type Row } from "./statement.ts";
+
+export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
+  const select = prepare(database, "SELECT record FROM template_builds WHERE build_id = ?");
+  const selectTemplate = prepare(
+    database,
+    `SELECT record FROM template_builds WHERE template_id = ?
+     ORDER BY record ->> 'createdAtMs' DESC, build_id`,
+  );
+  const selectUnfinished = prepare(
+    database,
+    "SELECT record FROM template_builds WHERE owner = ? AND status = 'building'",
+  );
+  const selectAll = prepare(database, "SELECT record FROM template_builds");
+  const upsert = prepare(
+    database,
+    `INSERT INTO template_builds (build_id, template_id, owner, status, record)
+     VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT (build_id) DO UPDATE
+     SET owner = excluded.owner, status = excluded.status, record = excluded.record`,
+  );
+  const erase = prepare(database, "DELETE FROM template_builds WHERE build_id = ?");
+  return {
+    get(buildId) {
+      const row = select.get(buildId);
+      return row === undefined ? undefined : toRecord(row);
+    },
+    put(record) {
+      const { buildId, templateId, owner, status } = record;
+      upsert.run(buildId, templateId, owner, status, JSON.stringify(record));
+    },
+    remove(buildId) {
+      erase.run(buildId);
+    },
+    ofTemplate: (templateId) => selectTemplate.all(templateId).map(toRecord),
+    unfinishedOfOwner: (owner) => selectUnfinished.all(owner).map(toRecord),
+    all: () => selectAll.all().map(toRecord),
+  };
+}
+
+function toRecord(row: Row): TemplateBuildRecord {
+  return templateBuildSchema.parse(JSON.parse(String(row["record"])));
+}
+
+export function openBuildLines(database: DatabaseSync): BuildLineTable {
+  const insert = prepare(
+    database,
+    `INSERT INTO build_lines (build_id, number, at_ms, level, step, message)
+     SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM build_lines WHERE build_id = ?1`,
+  );
+  const columns = "SELECT at_ms, level, step, message FROM build_lines";
+  const where = "WHERE build_id = ?1 AND level >= ?2";
+  const forward = prepare(
+    database,
+    `${columns} ${where} AND at_ms >= ?3 ORDER BY number LIMIT ?4 OFFSET ?5`,
+  );
+  const backward = prepare(
+    database,
+    `${columns} ${where} AND at_ms <= ?3 ORDER BY number DESC LIMIT ?4 OFFSET ?5`,
+  );
+  const erase = prepare(database, "DELETE FROM build_lines WHERE build_id = ?");
+  return {
+    append(buildId, lines) {
+      for (const { atMs, level, step, message } of lines) {
+        insert.run(buildId, atMs, RECORD_LEVELS.indexOf(level), step, message);
+      }
+    },
+    read(buildId, { level, limit, offset, direction, cursorMs }) {
+      const isForward = direction === "forward";
+      const edgeMs = cursorMs ?? (isForward ? 0 : Number.MAX_SAFE_INTEGER);
+      const statement = isForward ? forward : backward;
+      const least = RECORD_LEVELS.indexOf(level);
+      return statement.all(buildId, least, edgeMs, limit, offset).map((row) => ({
+        atMs: Number(row["at_ms"]),
+        level: buildLevelSchema.parse(RECORD_LEVELS[Number(row["level"])]),
+        step: String(row["step"]),
+        message: String(row["message"]),
+      }));
+    },
+    remove(buildId) {
+      erase.run(buildId);
+    },
+  };
+}

@@ -1,0 +1,258 @@
+/** Images of a registry become templates: with and without login, of several platforms, by a mirror. */
+
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { promisify } from "node:util";
+import { Sandbox } from "e2b";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { pullImage } from "../../../src/images/pull.ts";
+import { putBlob, writeIndex, writeLayout, type WrittenImage } from "../../support/oci-layout.ts";
+import { listeningUrl, startProgram, type TestProgram } from "../../support/program.ts";
+import { startRegistry, type Registry } from "../../support/registry.ts";
+import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
+import { alpineLayer, debianLayer } from "../../support/test-images.ts";
+
+/** `tester` with the password `secret`. */
+const LOGIN = "tester:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+
+const run = promisify(execFile);
+let folder: TempFolder;
+let open: Registry;
+let closed: Registry;
+/** A service in a home without base: a template of an image needs none. */
+let serve: { readonly home: string; readonly url: string; readonly program: TestProgram };
+const apiKey = `e2b_${randomBytes(20).toString("hex")}`;
+const images: Record<string, WrittenImage> = {};
+
+async function push(name: string, host: string, login: readonly string[] = []): Promise<void> {
+  const source = `oci:${images[name]?.layout}`;
+  const words = ["copy", "--all", "--dest-tls-verify=false", ...login];
+  await run("skopeo", [...words, source, `docker://${host}/team/${name}:1`], {
+    env: { PATH: process.env["PATH"], HOME: folder.path },
+  });
+}
+
+async function makeImage(name: string, layer: Buffer, config: Record<string, unknown> = {}) {
+  images[name] = await writeLayout(join(folder.path, name), { layers: [layer], config });
+}
+
+/** An index of three platforms, of which this machine's is not the first. */
+async function makeIndex(layer: Buffer): Promise<void> {
+  const layout = join(folder.path, "many");
+  const own = await writeLayout(layout, { layers: [layer], config: { Env: ["PLATFORM=own"] } });
+  const manifest = await readFile(join(layout, "blobs/sha256", own.digest.slice(7)));
+  const ownEntry = {
+    ...(await putBlob(layout, manifest)),
+    platform: { os: "linux", architecture: process.arch === "x64" ? "amd64" : "arm64" },
+  };
+  const foreign = await writeLayout(layout, { layers: [layer], architecture: "s390x" });
+  const other = await readFile(join(layout, "blobs/sha256", foreign.digest.slice(7)));
+  const foreignEntry = {
+    ...(await putBlob(layout, other)),
+    platform: { os: "linux", architecture: "s390x" },
+  };
+  const mediaType = "application/vnd.oci.image.manifest.v1+json";
+  const index = {
+    schemaVersion: 2,
+    mediaType: "application/vnd.oci.image.index.v1+json",
+    manifests: [foreignEntry, ownEntry].map((entry) => ({ ...entry, mediaType })),
+  };
+  const top = await putBlob(layout, Buffer.from(JSON.stringify(index)));
+  await writeIndex(layout, [{ ...top, mediaType: index.mediaType }]);
+  images["many"] = { layout, digest: top.digest };
+}
+
+/** Runs `template` with these words in the home of the service. */
+async function template(words: readonly string[], environment: Record<string, string> = {}) {
+  await using program = startProgram(["template", ...words, "--home", serve.home], environment);
+  const stdout = await text(program.stdout);
+  return { code: await program.exited(), stdout, stderr: program.stderr() };
+}
+
+async function withSandbox<T>(name: string, work: (sandbox: Sandbox) => Promise<T>): Promise<T> {
+  const { url } = serve;
+  const sandbox = await Sandbox.create(name, { apiKey, apiUrl: url, sandboxUrl: url });
+  try {
+    return await work(sandbox);
+  } finally {
+    await sandbox.kill();
+  }
+}
+
+async function imageLayers(): Promise<string[]> {
+  const names = await readdir(join(serve.home, "layers"));
+  return names.filter((name) => name.startsWith("image-"));
+}
+
+beforeAll(async () => {
+  folder = await makeTempFolder();
+  open = await startRegistry({ directory: join(folder.path, "open") });
+  closed = await startRegistry({ directory: join(folder.path, "closed"), login: LOGIN });
+  const alpine = await alpineLayer();
+  await makeImage("alpine", alpine, {
+    Env: ["PATH=/usr/local/bin:/usr/bin:/bin", "GREETING=of the image"],
+    WorkingDir: "/opt/work",
+    ExposedPorts: { "8080/tcp": {}, "53/udp": {} },
+    Entrypoint: ["/bin/sh"],
+  });
+  await makeImage("debian", await debianLayer(), { User: "1000:1000" });
+  await makeIndex(alpine);
+  for (const name of ["alpine", "debian", "many"]) await push(name, open.host);
+  await push("debian", closed.host, ["--dest-creds", "tester:secret"]);
+  const home = await mkdtemp(join(tmpdir(), "smcp-"));
+  const words = ["serve", "--port", "0", "--pool", "0", "--allow-host-template", "--home", home];
+  const program = startProgram(words, { SANDBOX_MCP_API_KEY: apiKey });
+  serve = { home, program, url: await listeningUrl(program) };
+});
+
+afterAll(async () => {
+  await serve.program[Symbol.asyncDispose]();
+  await rm(serve.home, { recursive: true, force: true });
+  await open[Symbol.asyncDispose]();
+  await closed[Symbol.asyncDispose]();
+  await folder[Symbol.asyncDispose]();
+});
+
+test("an image of the family of Alpine is given what it lacks, and runs", async () => {
+  const pulled = await template(["pull", `${open.host}/team/alpine:1`]);
+  expect(pulled).toMatchObject({ code: 0, stderr: "" });
+  expect(pulled.stdout).toContain("bash, sudo, ca-certificates");
+  expect(pulled.stdout).toContain(`is ${open.host}/team/alpine@sha256:`);
+  await withSandbox("alpine", async ({ commands }) => {
+    const say = async (line: string) => (await commands.run(line)).stdout.trim();
+    expect(await say("id -un; pwd; echo $GREETING")).toBe("user\n/opt/work\nof the image");
+    expect(await say('echo "${BASH_VERSION:+yes}"; a=(1 2 3); echo ${#a[@]}')).toBe("yes\n3");
+    expect(await say("sudo id -u; sudo -u user id -un; sudo A=b env | grep ^A=")).toBe(
+      "0\nuser\nA=b",
+    );
+    expect(await say("sudo sh -c 'id -u; echo $HOME'")).toBe("0\n/root");
+    expect(await say("grep -c BEGIN /etc/ssl/certs/ca-certificates.crt")).toMatch(/^[1-9][0-9]+$/);
+    expect(await say("/lib/ld-musl-* 2>&1 | sed -n 1p")).toContain("musl");
+    expect((await commands.run("id -u", { user: "root" })).stdout).toBe("0\n");
+  });
+});
+
+test("an image of the family of Debian keeps its accounts and its user", async () => {
+  const pulled = await template([
+    "pull",
+    `docker://${open.host}/team/debian:1`,
+    "--name",
+    "mine:v1",
+  ]);
+  expect(pulled).toMatchObject({ code: 0, stderr: "" });
+  expect(pulled.stdout).toContain("given, since the image has none: sudo\n");
+  await withSandbox("mine:v1", async ({ commands, files }) => {
+    const say = async (line: string, user = "node") =>
+      (await commands.run(line, { user })).stdout.trim();
+    expect((await commands.run("id -un; pwd")).stdout).toBe("node\n/home/node\n");
+    expect(await say("id -u; id -Gn", "user")).toBe("1001\nuser sudo");
+    expect(await say("sudo id -u", "user")).toBe("0");
+    await expect(commands.run("sudo id -u", { user: "node" })).rejects.toThrow(/126|denied/);
+    expect(await files.read("/etc/ssl/certs/ca-certificates.crt")).toBe("of the image\n");
+  });
+});
+
+test("of an image of several platforms it is this machine's", async () => {
+  expect(await template(["pull", `${open.host}/team/many:1`])).toMatchObject({ code: 0 });
+  const shown = await template(["show", "many"]);
+  expect(shown.stdout).toContain("environment: PLATFORM=own\n");
+  const list = await template(["list"]);
+  expect(list.stdout).toMatch(/^local\/many {2}\w+ {2}template {2}/m);
+});
+
+test("a registry with a login refuses without it, and reads the file of docker", async () => {
+  const reference = `${closed.host}/team/debian:1`;
+  const refused = await template(["pull", reference, "--name", "secret"]);
+  expect(refused.code).not.toBe(0);
+  expect(refused.stderr).toContain("refuses this login");
+  const home = join(folder.path, "person");
+  await mkdir(join(home, ".docker"), { recursive: true });
+  const auth = Buffer.from("tester:secret").toString("base64");
+  const login = JSON.stringify({ auths: { [closed.host]: { auth } } });
+  await writeFile(join(home, ".docker/config.json"), login);
+  expect(await template(["pull", reference, "--name", "secret"], { HOME: home })).toMatchObject({
+    code: 0,
+  });
+});
+
+test("credentials of a request reach the registry, and no file keeps them", async () => {
+  const home = await mkdtemp(join(tmpdir(), "smcp-"));
+  const signal = AbortSignal.timeout(60_000);
+  const reference = `${closed.host}/team/debian:1`;
+  const credentials = { username: "tester", password: "secret" };
+  const image = await pullImage(reference, { home, signal, credentials });
+  expect(image.pinned).toMatch(/\/team\/debian@sha256:[0-9a-f]{64}$/);
+  const auth = Buffer.from("tester:secret").toString("base64");
+  await expect(run("grep", ["-rlF", "-e", auth, "-e", "secret", home])).rejects.toMatchObject({
+    code: 1,
+  });
+  await image[Symbol.asyncDispose]();
+  const wrong = pullImage(reference, {
+    home,
+    signal,
+    credentials: { ...credentials, password: "hidden-word" },
+  });
+  await expect(wrong).rejects.toMatchObject({ code: "permission_denied" });
+  await expect(wrong).rejects.not.toThrow(/hidden-word/);
+  const file = pullImage(`oci:${images["debian"]?.layout}`, { home, signal });
+  await expect(file).rejects.toMatchObject({ code: "invalid_argument" });
+  await rm(home, { recursive: true });
+});
+
+test("a mirror stands in for a registry", async () => {
+  const flags = ["--registry-mirror", `docker.io/library=${open.host}/team`, "--name", "mirrored"];
+  const pulled = await template(["pull", "alpine:1", ...flags]);
+  expect(pulled).toMatchObject({ code: 0, stderr: "" });
+  expect(pulled.stdout).toContain("the image is there already");
+  expect(pulled.stdout).toContain("is docker.io/library/alpine@sha256:");
+});
+
+test("what is exported runs elsewhere: skopeo and this program read it", async () => {
+  await template(["pull", `${open.host}/team/debian:1`, "--name", "mine:v1"]);
+  const file = join(folder.path, "mine.oci");
+  expect(await template(["export", "mine:v1", file])).toMatchObject({ code: 0, stderr: "" });
+  const { stdout } = await run("skopeo", ["inspect", `oci-archive:${file}`]);
+  expect(JSON.parse(stdout)).toMatchObject({ Os: "linux", Layers: [expect.any(String)] });
+  expect(await template(["import", file, "--name", "again"])).toMatchObject({
+    code: 0,
+    stderr: "",
+  });
+  await withSandbox("again", async ({ commands }) => {
+    expect((await commands.run("id -un; sudo -n id -u", { user: "user" })).stdout).toBe(
+      "user\n0\n",
+    );
+  });
+});
+
+test("a template that is removed takes its layer with it, unless another one has it", async () => {
+  await template(["pull", `${open.host}/team/many:1`, "--name", "one"]);
+  await template(["pull", `${open.host}/team/many:1`, "--name", "two"]);
+  for (const name of ["many", "one"]) await template(["remove", name]);
+  const before = await imageLayers();
+  expect(await template(["remove", "two"])).toMatchObject({
+    code: 0,
+    stdout: "removed local/two\n",
+  });
+  expect((await imageLayers()).length).toBe(before.length - 1);
+  expect((await template(["show", "two"])).code).not.toBe(0);
+});
+
+test("an unpacking that is killed leaves nothing after the next clean-up", async () => {
+  const layers = join(serve.home, "layers");
+  const before = (await readdir(layers)).toSorted();
+  const words = ["template", "pull", `oci:${images["debian"]?.layout}`, "--name", "killed"];
+  const program = startProgram([...words, "--home", serve.home]);
+  await expect
+    .poll(async () => (await readdir(layers)).some((name) => name.endsWith(".part")))
+    .toBe(true);
+  program.child.kill("SIGKILL");
+  await program.exited();
+  await using gc = startProgram(["gc", "--home", serve.home]);
+  expect(await gc.exited()).toBe(0);
+  expect((await readdir(layers)).toSorted()).toEqual(before);
+  expect((await stat(layers)).isDirectory()).toBe(true);
+});

@@ -1,0 +1,47 @@
+/** Templates through the tools: built from steps, followed by cursor, and shown. */
+
+import { expect, test } from "vitest";
+import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+
+test("a template of variables is built, shown, and its sandboxes have them", async () => {
+  await using world = await startMcpWorld();
+  const built = await world.call("build_template", {
+    name: "varied:v1",
+    steps: [
+      { type: "env", value: "WORD=one=two" },
+      { type: "env", value: "TWICE=$WORD$WORD" },
+    ],
+    cpus: 1,
+    memory_mb: 256,
+  });
+  expect(built.text).toMatch(
+    /^status: ready \| template_id: \w+ \| build_id: \w+\/[0-9a-f-]{36}\n/,
+  );
+  expect(built.text).toContain("[2/2] ENV TWICE");
+  const created = await world.call("create_sandbox", { template: "varied:v1" });
+  const run = { sandbox_id: created.fields["sandbox_id"], cmd: "echo $TWICE" };
+  expect((await world.call("run_process", run)).text).toContain("one=twoone=two");
+  expect((await world.call("list_templates", {})).fields["templates"]).toContainEqual(
+    expect.objectContaining({ names: ["local/varied"], cpus: 1, memory_mb: 256 }),
+  );
+});
+
+test("a build that fails names its step, and can be read again", async () => {
+  await using world = await startMcpWorld();
+  const failed = await world.call("build_template", { name: "failing", base: "none" });
+  expect(failed.text).toMatch(/^status: error \| failed at step base: .*not found/);
+  const [, id = ""] = /build_id: (\S+)/.exec(failed.text) ?? [];
+  const again = await world.call("build_template", { build_id: id, cursor: 0, wait_seconds: 0 });
+  expect(again.text).toMatch(/^status: error /);
+  expect(again.text).toContain("not found");
+});
+
+test("a new build needs a name, a malformed variable is refused by its step", async () => {
+  await using world = await startMcpWorld();
+  expect((await world.call("build_template", {})).text).toMatch(
+    /^invalid_argument: name is required/,
+  );
+  const steps = [{ type: "env", value: "=x" }];
+  const refused = await world.call("build_template", { name: "x", steps });
+  expect(refused.text).toContain("step 1 (ENV)");
+});

@@ -1,0 +1,86 @@
+/** A Dockerfile as steps: what is read, and what is refused by its line. */
+
+import { expect, test } from "vitest";
+import { readDockerfile } from "../../../src/commands/template-build/dockerfile.ts";
+import { readIgnoreFile } from "../../../src/commands/template-build/ignore-file.ts";
+import { tarHead } from "../../../src/commands/template-build/tar.ts";
+
+test("every instruction that a build has", () => {
+  const text = [
+    "# a comment",
+    "ARG OUTSIDE=1",
+    "FROM base AS only",
+    'RUN echo "a  b" \\',
+    "  # inside",
+    "  && true",
+    'RUN ["echo", "c d"]',
+    'ENV A=1 B="x y"',
+    "ARG Q",
+    'COPY --chown=user:user --chmod=755 x "y z" to/',
+    "ADD file /there",
+    "WORKDIR /srv",
+    "USER nobody",
+    "EXPOSE 80",
+    'ENTRYPOINT ["node"]',
+    'CMD ["server.js"]',
+  ].join("\n");
+  expect(readDockerfile(text, "Dockerfile")).toEqual({
+    base: "base",
+    startCommand: "node server.js",
+    steps: [
+      { type: "USER", args: ["root"], line: 0 },
+      { type: "WORKDIR", args: ["/"], line: 0 },
+      { type: "RUN", args: ['echo "a  b"   && true'], line: 4 },
+      { type: "RUN", args: ["echo 'c d'"], line: 7 },
+      { type: "ENV", args: ["A", "1", "B", "x y"], line: 8 },
+      { type: "ENV", args: ["Q", ""], line: 9 },
+      { type: "COPY", args: ["x", "to/", "user:user", "755"], line: 10 },
+      { type: "COPY", args: ['"y', "to/", "user:user", "755"], line: 10 },
+      { type: "COPY", args: ['z"', "to/", "user:user", "755"], line: 10 },
+      { type: "COPY", args: ["file", "/there", "", ""], line: 11 },
+      { type: "WORKDIR", args: ["/srv"], line: 12 },
+      { type: "USER", args: ["nobody"], line: 13 },
+    ],
+  });
+});
+
+test.for([
+  ["FROM a\nFROM b", "Dockerfile:2: FROM begins a second stage"],
+  ["FROM $IMAGE", "Dockerfile:1: FROM needs one image"],
+  ["FROM --platform=linux/arm64 a", "Dockerfile:1: FROM needs one image"],
+  ["RUN true", "Dockerfile:1: RUN comes before FROM"],
+  ["FROM a\nRUN --mount=type=cache,target=/x true", "Dockerfile:2: RUN with flags"],
+  ["FROM a\nRUN <<EOF\ntrue\nEOF", "Dockerfile:2: RUN with a here-document"],
+  ["FROM a\nCOPY --from=b x y", "Dockerfile:2: COPY with --from"],
+  ["FROM a\nADD https://a.test/x y", "Dockerfile:2: ADD from an address"],
+  ["FROM a\nADD x.tar.gz y", "Dockerfile:2: ADD of an archive"],
+  ["FROM a\nCOPY x", "Dockerfile:2: COPY needs a source"],
+  ["FROM a\n\nHEALTHCHECK CMD true", "Dockerfile:3: HEALTHCHECK is not supported"],
+  ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
+  ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL is not supported"],
+  ["# escape=`\nFROM a", "another escape character"],
+  ["", "FROM is missing"],
+])("%j is refused", ([text = "", message = ""]) => {
+  expect(() => readDockerfile(text, "Dockerfile")).toThrow(message);
+});
+
+test("an ignore file: parts, depth, exceptions, the last one counts", () => {
+  const isIgnored = readIgnoreFile(
+    "# no\n*.log\n**/*.tmp\nbuild/\n/secret\n!build/keep\n!a.log\ndocs/*.m[de]\n",
+  );
+  const paths = ["x.log", "in/x.log", "in/x.tmp", "build/a", "build/keep", "secret", "a.log"];
+  expect(paths.filter(isIgnored)).toEqual(["x.log", "in/x.tmp", "build/a", "secret"]);
+  expect(["docs/a.md", "docs/a.mx", "docs/in/a.md"].filter(isIgnored)).toEqual(["docs/a.md"]);
+});
+
+test("a head of an archive: plain names fit, others get a record before it", () => {
+  const entry = { kind: "file", mode: 0o644, bytes: 3, target: "" } as const;
+  const plain = tarHead({ ...entry, path: "a.txt" });
+  expect(plain).toHaveLength(512);
+  expect(plain.toString("latin1", 0, 8)).toBe("a.txt\0\0\0");
+  const sum = plain.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
+  expect(Number.parseInt(plain.toString("latin1", 148, 154), 8)).toBe(sum);
+  const long = tarHead({ ...entry, path: `${"d".repeat(120)}/é` });
+  expect(long).toHaveLength(1536);
+  expect(long.toString("utf8", 512, 640)).toBe(`133 path=${"d".repeat(120)}/é\n`.slice(0, 128));
+});

@@ -1,0 +1,37 @@
+/** The program that stands in for sudo where an image has none. */
+
+import { execFile } from "node:child_process";
+import { chmod, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { standIn } from "../../../src/images/sudo.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const run = promisify(execFile);
+
+test("it becomes its script, with arguments and environment", async () => {
+  await using folder = await makeTempFolder();
+  const script = join(folder.path, "script");
+  const program = join(folder.path, "sudo");
+  await writeFile(script, '#!/bin/sh\necho "$#:$2:$WORD:$(id -u):$(id -G)"\n', { mode: 0o755 });
+  await writeFile(program, standIn(script));
+  await chmod(program, 0o755);
+  const { stdout } = await run(program, ["a", "b c"], { env: { ...process.env, WORD: "said" } });
+  expect(stdout).toBe(process.getuid?.() === 0 ? "2:b c:said:0:0\n" : expect.any(String));
+});
+
+test.for([
+  ["x64", 62],
+  ["arm64", 183],
+] as const)("for %s it is one segment that ends in the path", ([architecture, machine]) => {
+  const program = standIn("/a/path", architecture);
+  expect(program.toString("hex", 0, 7)).toBe("7f454c46020101");
+  expect(program.readUInt16LE(18)).toBe(machine);
+  expect(program.readBigUInt64LE(96)).toBe(BigInt(program.length));
+  expect(program.subarray(-8).toString("latin1")).toBe("/a/path\0");
+});
+
+test("there is none for another processor", () => {
+  expect(() => standIn("/a/path", "s390x")).toThrow(/no sudo/);
+});
