@@ -2,5 +2,6 @@
 
 import { createOpenApi } from "../src/control/openapi.ts";
 import { ROUTES } from "../src/control/routes/index.ts";
+import { CONTENT_ROUTES } from "../src/control/volume-content.ts";
 
-process.stdout.write(`${JSON.stringify(createOpenApi(ROUTES), undefined, 2)}\n`);
+process.stdout.write(`${JSON.stringify(createOpenApi(ROUTES, CONTENT_ROUTES), undefined, 2)}\n`);

@@ -15,7 +15,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_helpers() {
   { has crun || has runc; } || return 1
   local program
-  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo; do
+  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo slirp4netns; do
     has "$program" || return 1
   done
   # Only a Debian system can build the base template; the others run on the template `host`.
@@ -25,9 +25,9 @@ has_helpers() {
 # Prints the command that installs what is missing, for the package manager of this system.
 install_command() {
   if has apt-get; then
-    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo uidmap"
+    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo slirp4netns uidmap"
   elif has dnf; then
-    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo"
+    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo slirp4netns"
   fi
 }
 

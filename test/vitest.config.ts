@@ -26,8 +26,8 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
   };
 }
 
-/** One file at a time: with two, a snapshot and a squashed layer of the engine tests came out wrong. */
-const MAX_SERVICES = 1;
+/** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
+const MAX_SERVICES = Math.min(2, availableParallelism());
 
 /** A level in two parts: its files, and one after the other those that measure times. */
 function levelOfServices(wanted: Level) {
@@ -90,6 +90,7 @@ function wholeSecurity() {
 
 export default defineConfig({
   test: {
+    globalSetup: ["test/support/run-folder.ts"],
     projects: [
       level({ name: "unit", testTimeout: 10_000 }),
       level({ name: "contract", testTimeout: 20_000 }),

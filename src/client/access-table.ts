@@ -49,8 +49,8 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
   }
   return {
     ...control,
-    async create(request, signal) {
-      const body = await control.create(request, signal);
+    async create(request, signal, waitSeconds) {
+      const body = await control.create(request, signal, waitSeconds);
       remember(body, request.timeout);
       return body;
     },

@@ -1,5 +1,6 @@
 /** The routes of sandboxes in the control API. */
 
+import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import {
   forkResultSchema,
@@ -67,10 +68,10 @@ export interface SandboxRoutes {
     query: { readonly start?: number; readonly limit?: number },
     signal: AbortSignal,
   ): Promise<LogsBody>;
-  /** Samples between two times in Unix seconds, oldest first. */
+  /** Samples between two times in Unix seconds, oldest first; `fresh` adds one of this moment. */
   metrics(
     sandboxId: string,
-    range: { readonly start: number; readonly end: number },
+    range: { readonly start: number; readonly end: number; readonly fresh?: "true" },
     signal: AbortSignal,
   ): Promise<readonly MetricBody[]>;
 }
@@ -95,8 +96,13 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
 
     async list(filter, signal) {
       const call = { path: `/v2/sandboxes${listQuery(filter)}`, signal, subject: "list sandboxes" };
-      const { body: sandboxes, ...rest } = await readPage(call, z.array(listedSandboxSchema));
-      return { sandboxes, ...rest };
+      try {
+        const { body: sandboxes, ...rest } = await readPage(call, z.array(listedSandboxSchema));
+        return { sandboxes, ...rest };
+      } catch (error) {
+        if (!(error instanceof SandboxError) || !UNKNOWN_CODES.has(error.code)) throw error;
+        return { sandboxes: await listRunning(caller, filter, signal) };
+      }
     },
 
     get: (sandboxId, signal) =>
@@ -118,6 +124,29 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
       return read({ path, signal, subject: `metrics of ${sandboxId}` }, z.array(metricSchema));
     },
   };
+}
+
+/** What a service answers that has not the second version of the list. */
+const UNKNOWN_CODES: ReadonlySet<string> = new Set(["not_found", "unimplemented"]);
+
+/** The first version of the list has running sandboxes only, all of them at once. */
+async function listRunning(
+  { read }: ControlCaller,
+  filter: ListFilter,
+  signal: AbortSignal,
+): Promise<readonly ListedSandboxBody[]> {
+  const subject = "list sandboxes";
+  if (filter.states?.includes("running") === false) {
+    const hint = "It lists running sandboxes only: call list_sandboxes without state.";
+    throw new SandboxError("unimplemented", `${subject}: paused ones are not listed`, { hint });
+  }
+  const { metadata } = filter;
+  const query = listQuery(metadata === undefined ? {} : { metadata });
+  const all = await read(
+    { path: `/sandboxes${query}`, signal, subject },
+    z.array(listedSandboxSchema),
+  );
+  return all.slice(0, filter.limit);
 }
 
 /** The routes that a sandbox refuses while its state changes. */

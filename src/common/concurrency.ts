@@ -96,3 +96,10 @@ export function createTrack(): {
     },
   };
 }
+
+/** Waits for all of them even when one fails: what still runs could undo the clean-up. */
+export async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
+  const results = await Promise.allSettled(tasks);
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) throw failure.reason;
+}

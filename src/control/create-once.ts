@@ -2,6 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";
 import { IDEMPOTENCY_KEY_HEADER } from "../wire/headers.ts";
 import { toSandboxBody } from "./reply.ts";
@@ -9,6 +10,12 @@ import type { ControlContext, RouteReply, RouteRequest } from "./route.ts";
 
 /** As the public clients check it. */
 const KEY_PATTERN = /^[a-z0-9-]{1,255}$/;
+
+/** What a create reads of its headers, as the document names it. */
+export const CREATE_HEADERS = {
+  "Idempotency-Key": z.string().regex(KEY_PATTERN),
+  Prefer: z.string().meta({ examples: ["wait=5"] }),
+};
 
 /**
  * Creates a sandbox, or answers with that which the same key and body made before.

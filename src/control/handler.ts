@@ -23,6 +23,7 @@ import { toFault } from "./reply.ts";
 import { readWaitMs, type RouteReply } from "./route.ts";
 import { ROUTES } from "./routes/index.ts";
 import type { ServiceMetrics } from "./service-metrics.ts";
+import { createVolumeContent, isVolumeContent } from "./volume-content.ts";
 
 /** As the wire allows; a body is held in memory while it is parsed. */
 const MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -33,7 +34,7 @@ const INTERNAL_STATUS = 500;
 const JSON_PATTERN = /^application\/json\s*(?:;|$)/i;
 
 export interface ControlOptions {
-  readonly sandboxes: Pick<Sandboxes, "of">;
+  readonly sandboxes: Pick<Sandboxes, "of" | "openVolume">;
   readonly log: Logger;
   readonly keys: KeyCheck;
   readonly domain: string | null;
@@ -60,8 +61,16 @@ interface Answer {
 /** Answers every request, also a faulty one; it never rejects. */
 export function createControl(options: ControlOptions): ControlHandler {
   const inFlight = createInFlight();
+  const content = createVolumeContent(options);
   return async (request, response) => {
     const beganMs = performance.now();
+    if (isVolumeContent(request)) {
+      const status = await content(request, response);
+      const durationMs = performance.now() - beganMs;
+      const { method = "GET" } = request;
+      options.metrics?.record({ method, path: "/volumecontent/*", status, durationMs });
+      return;
+    }
     const gone = new AbortController();
     response.once("close", () => gone.abort());
     using held = inFlight.open();

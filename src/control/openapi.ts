@@ -4,6 +4,7 @@ import { toJsonSchema, z } from "../common/schema.ts";
 import { API_KEY_HEADER, ENVD_VERSION } from "../wire/headers.ts";
 import { errorBodySchema } from "../wire/status.ts";
 import type { Route } from "./route.ts";
+import type { ContentRoute } from "./volume-content.ts";
 
 /** Of refusals without `error_code`. */
 const faultSchema = errorBodySchema.omit({ error_code: true });
@@ -24,8 +25,15 @@ export function nameOf({ method, path }: Pick<Route, "method" | "path">): string
 }
 
 /** The whole document, as a value. */
-export function createOpenApi(routes: readonly Route[]): object {
+export function createOpenApi(
+  routes: readonly Route[],
+  contentRoutes: readonly ContentRoute[],
+): object {
   const paths: Record<string, Record<string, object>> = {};
+  for (const route of contentRoutes) {
+    const operation = toContentOperation(route);
+    paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operation };
+  }
   for (const route of routes) {
     const path = route.path.replace(/\*$/, "{rest}");
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: toOperation(route) };
@@ -36,7 +44,10 @@ export function createOpenApi(routes: readonly Route[]): object {
     security: [{ apiKey: [] }],
     paths: Object.fromEntries(Object.entries(paths).toSorted(byName)),
     components: {
-      securitySchemes: { apiKey: { type: "apiKey", in: "header", name: API_KEY_HEADER } },
+      securitySchemes: {
+        apiKey: { type: "apiKey", in: "header", name: API_KEY_HEADER },
+        volumeToken: { type: "http", scheme: "bearer" },
+      },
       schemas: { Error: toSchema(faultSchema), WordedError: toSchema(errorBodySchema) },
     },
   };
@@ -47,13 +58,17 @@ function byName([left]: readonly [string, unknown], [right]: readonly [string, u
 }
 
 function toOperation(route: Route): object {
-  const parameters = [...toPathParameters(route), ...toQueryParameters(route)];
+  const parameters = [
+    ...toPathParameters(route),
+    ...toQueryParameters(route),
+    ...toHeaderParameters(route),
+  ];
   return {
     ...(parameters.length > 0 && { parameters }),
     ...(route.body !== undefined && {
       requestBody: {
         required: !route.body.safeParse(undefined).success,
-        content: { "application/json": { schema: toSchema(route.body) } },
+        content: toJson(route.body),
       },
     }),
     responses: toResponses(route),
@@ -87,11 +102,11 @@ function toReply(schema: z.ZodType | null): object {
   if (schema === null) return { description: "done" };
   return {
     description: "success",
-    content: { "application/json": { schema: toSchema(schema) } },
+    content: toJson(schema),
   };
 }
 
-function toPathParameters({ path }: Route): object[] {
+function toPathParameters({ path }: Pick<Route, "path">): object[] {
   const names = [...path.replace(/\*$/, "{rest}").matchAll(/\{([^}]+)\}/g)];
   return names.map(([, name]) => ({
     name,
@@ -101,7 +116,7 @@ function toPathParameters({ path }: Route): object[] {
   }));
 }
 
-function toQueryParameters({ query }: Route): object[] {
+function toQueryParameters({ query }: Pick<Route, "query">): object[] {
   if (!(query instanceof z.ZodObject)) return [];
   return Object.entries(query.shape).map(([name, schema]) => ({
     name,
@@ -109,6 +124,43 @@ function toQueryParameters({ query }: Route): object[] {
     required: !schema.safeParse(undefined).success,
     schema: toSchema(schema),
   }));
+}
+
+function toHeaderParameters({ headers = {} }: Route): object[] {
+  return Object.entries(headers).map(([name, schema]) => ({
+    name,
+    in: "header",
+    required: false,
+    schema: toSchema(schema),
+  }));
+}
+
+const FILE_CONTENT = {
+  "application/octet-stream": { schema: { type: "string", format: "binary" } },
+};
+
+/** Of the content of volumes: another credential, and files as they are. */
+function toContentOperation(route: ContentRoute): object {
+  const { body, replies, faults, takesFile } = route;
+  const content = takesFile === true ? FILE_CONTENT : body && toJson(body);
+  const statuses = Object.entries(replies).map(([status, schema]) => [
+    status,
+    schema === "file" ? { description: "success", content: FILE_CONTENT } : toReply(schema),
+  ]);
+  return {
+    security: [{ volumeToken: [] }],
+    parameters: [...toPathParameters(route), ...toQueryParameters(route)],
+    ...(content !== undefined && { requestBody: { required: true, content } }),
+    responses: {
+      ...Object.fromEntries(statuses),
+      ...Object.fromEntries([UNAUTHENTICATED, ...faults].map((status) => [status, FAULT])),
+      default: WORDED_FAULT,
+    },
+  };
+}
+
+function toJson(schema: z.ZodType): object {
+  return { "application/json": { schema: toSchema(schema) } };
 }
 
 /** What a client sends, before any of our conversions. */

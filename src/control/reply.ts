@@ -120,6 +120,7 @@ export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
     isolation: sandbox.isolation,
     ...(sandbox.metadata !== undefined && { metadata: { ...sandbox.metadata } }),
     volumeMounts: sandbox.volumeMounts.map(({ name, path }) => ({ name, path })),
+    ...(sandbox.isDaemonUnresponsive && { envdUnresponsiveAtPause: true }),
   };
 }
 
@@ -227,6 +228,7 @@ export function toMetricBody(sample: Sample): MetricBody {
     memCache: sample.cacheBytes,
     diskUsed: sample.diskBytes,
     diskTotal: sample.diskTotalBytes,
+    ...(sample.outOfMemoryKills !== undefined && { oomKills: sample.outOfMemoryKills }),
   };
 }
 

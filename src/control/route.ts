@@ -56,6 +56,8 @@ export interface Route<Params = unknown, Query = unknown, Body = unknown> {
   /** Absent: the handler reads none of them. */
   readonly params?: z.ZodType<Params>;
   readonly query?: z.ZodType<Query>;
+  /** Headers that the handler reads itself, for the document; all of them are optional. */
+  readonly headers?: Readonly<Record<string, z.ZodType>>;
   /** Gets undefined for an absent or empty body; the schema says whether that will do. */
   readonly body?: z.ZodType<Body>;
   /** Statuses of success with the schema of their body; null for none. */

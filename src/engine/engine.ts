@@ -47,6 +47,11 @@ export interface Usage {
   readonly diskBytes: number;
   /** The whole disk, used or not. */
   readonly diskTotalBytes: number;
+  /**
+   * Processes that the kernel ended for lack of memory, since the start or the last boot; undefined
+   * where the kernel does not count them for this container.
+   */
+  readonly outOfMemoryKills?: number | undefined;
 }
 
 /** Networks as `192.0.2.0/24` or an address alone; IPv4 only, there is no IPv6 in a container. */
@@ -80,6 +85,8 @@ export interface ContainerSpec {
   readonly binds?: readonly Bind[];
   readonly limits: ContainerLimits;
   readonly hostname: string;
+  /** A UUID that programs read as the boot id of the kernel; undefined shows the machine's. */
+  readonly bootId?: string;
   readonly egress: Egress;
 }
 
@@ -99,6 +106,11 @@ export interface Container extends AsyncDisposable {
    * and nothing is reached; `host`, no isolation at all and every rule is ignored.
    */
   readonly network: "routed" | "loopback" | "host";
+  /**
+   * Whether rules of addresses, and the way out, hold when the process that set them is gone. Else
+   * nothing is reached from then on, until another process sets them anew.
+   */
+  readonly hasLastingEgress: boolean;
   /**
    * Replaces the rules of egress in one moment, for connections that exist too. A halted container
    * takes its rules when it boots.

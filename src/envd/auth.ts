@@ -9,13 +9,23 @@ import type { Settings } from "./settings.ts";
 /** Routes that check for themselves, or need no token, by method and exact path. */
 const EXEMPT: ReadonlySet<string> = new Set(["GET /health", "GET /files", "POST /files"]);
 
+/** What a program of the sandbox knows anyway. */
+const EXEMPT_INSIDE: ReadonlySet<string> = new Set(["GET /envs"]);
+
+export interface CallHead {
+  readonly method: string;
+  readonly path: string;
+  readonly token: string;
+  /** Whether a program of the sandbox calls. */
+  readonly isFromInside: boolean;
+}
+
 /** Whether a request may go on to its route. */
-export function isAdmitted(
-  settings: Settings,
-  call: { readonly method: string; readonly path: string; readonly token: string },
-): boolean {
+export function isAdmitted(settings: Settings, call: CallHead): boolean {
   const { accessToken } = settings;
-  if (accessToken === undefined || EXEMPT.has(`${call.method} ${call.path}`)) return true;
+  const name = `${call.method} ${call.path}`;
+  if (accessToken === undefined || EXEMPT.has(name)) return true;
+  if (call.isFromInside && EXEMPT_INSIDE.has(name)) return true;
   return equalSecrets(call.token, accessToken);
 }
 

@@ -9,6 +9,7 @@ import { errorText } from "../common/errors.ts";
 import { catchUncaught } from "../common/uncaught.ts";
 import { createControlServer } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
+import { listenInside } from "./inside.ts";
 import { createPublicServer } from "./server.ts";
 
 const PUBLIC_FD = 3;
@@ -33,7 +34,7 @@ const publicServer = createPublicServer(daemon);
 let opening: Promise<void> | undefined;
 const controlServer = createControlServer({
   daemon,
-  open: async () => (opening ??= listenOn(publicServer, PUBLIC_FD)),
+  open: async () => (opening ??= openPublic()),
 });
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
   process.once(signal, () => {
@@ -43,6 +44,12 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
 }
 // A daemon that cannot listen ends, and is started again.
 listenOn(controlServer, CONTROL_FD).catch(() => process.exit(EXIT_BROKEN));
+
+async function openPublic(): Promise<void> {
+  await listenOn(publicServer, PUBLIC_FD);
+  // A daemon that shares its world shares its ports with others.
+  if (daemon.identityDirectory !== undefined) listenInside(publicServer, daemon);
+}
 
 async function listenOn(server: Server, fd: number): Promise<void> {
   server.listen({ fd });

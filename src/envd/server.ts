@@ -18,6 +18,7 @@ import { handleCors } from "./cors.ts";
 import type { Daemon } from "./daemon.ts";
 import { sendFault, sendStatus, type Exchange, type Handler } from "./exchange.ts";
 import { fileRoutes } from "./files/index.ts";
+import { isFromInside } from "./inside.ts";
 import { createMetricsHandler } from "./metrics.ts";
 import { createRpcServer, sendRpcRefusal, type RpcServer } from "./rpc.ts";
 import { createStartLimiter, type StartLimiter } from "./start-limiter.ts";
@@ -111,7 +112,8 @@ async function passGates(
   }
   if (handleCors(request, response)) return;
   const token = tokenOf(request.headers);
-  if (!isAdmitted(daemon.settings.current, { method, path, token })) {
+  const call = { method, path, token, isFromInside: isFromInside(request) };
+  if (!isAdmitted(daemon.settings.current, call)) {
     const text = "Trying to access secured envd without correct access token";
     daemon.log.write("error", text, { logger: "envd" });
     sendFault(

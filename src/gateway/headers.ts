@@ -94,13 +94,14 @@ function forwardingHeaders(
 }
 
 /** What opens the platform is not for the service inside; what is its own stays. */
-function isCredential(key: string, value: string, { port, keys }: Passage): boolean {
+function isCredential(key: string, value: string, { port, keys, endpoint }: Passage): boolean {
   if (key === TRAFFIC_TOKEN_HEADER) return true;
-  if (key === ACCESS_TOKEN_HEADER) return port !== ENVD_PORT;
+  if (key === ACCESS_TOKEN_HEADER)
+    return port !== ENVD_PORT && !endpoint.servicePorts.includes(port);
   return key === API_KEY_HEADER && keys.isKey(value);
 }
 
-/** The daemon alone is told its token, in the one header for it. */
+/** The daemon and services of its template are told its token, in the one header for it. */
 function isOwnToken(key: string, value: string, { endpoint }: Passage): boolean {
   return key === ACCESS_TOKEN_HEADER && value === endpoint.accessToken;
 }

@@ -28,7 +28,7 @@ my $fresh_ns = 60_000_000_000;
 my ( $few_bytes, $most_rounds ) = ( 2 << 20, 6 );
 my ( $naps, $most_naps ) = ( 0, 10 );
 my $facts = "\0" x 256;
-# Of a round: inodes with several names by what was copied of them, and those names.
+# Of a round: what was copied of inodes with several names, and each such name with its inode.
 my ( %copied, @several );
 
 sub complain { print STDERR "copier: $_[0]\n"; exit $bad_status }
@@ -111,22 +111,31 @@ sub begin_writing {
 # One name of the current folder; 1 when the copy of that folder changed.
 sub visit_leaf {
     my ( $name, $target, $entry, $known, $began ) = @_;
-    my $inode = $entry->{links} > 1 ? $entry->{ino} : undef;
-    push @several, [ $target, $inode ] if defined $inode;
-    return 0 if ( $known->{$name}{facts} // '' ) eq $entry->{facts};
+    my $inode      = $entry->{links} > 1 ? $entry->{ino} : undef;
+    my $is_changed = ( $known->{$name}{facts} // '' ) ne $entry->{facts};
+    replace_leaf( $name, $target, $entry, $known, $began ) if $is_changed;
+    push @several, [ $target, $inode, $known->{$name} ] if defined $inode;
+    return $is_changed;
+}
+
+sub replace_leaf {
+    my ( $name, $target, $entry, $known, $began ) = @_;
     remove_tree($target) if $known->{$name};
     # Until it is whole, the next round makes it anew.
-    $known->{$name} = { facts => '' };
-    if ( defined $inode && ( $copied{$inode}{facts} // '' ) eq $entry->{facts} ) {
-        link( $copied{$inode}{target}, $target ) or trouble("link $target");
+    my $own  = $known->{$name} = { facts => '' };
+    my $copy = $entry->{links} > 1 ? $copied{ $entry->{ino} } : undef;
+    if ( $copy && $copy->{facts} eq $entry->{facts} ) {
+        link( $copy->{target}, $target ) or trouble("link $target");
     }
     else {
         copy_leaf( $name, $target, $entry );
-        $copied{$inode} = { facts => $entry->{facts}, target => $target } if defined $inode;
+        $copy = { facts => $entry->{facts}, target => $target, began => $began };
+        $copied{ $entry->{ino} } = $copy if $entry->{links} > 1;
     }
-    my $is_settled = $is_strict || $entry->{ctime} < $began - $slack_ns;
-    $known->{$name}{facts} = $entry->{facts} if $is_settled;
-    return 1;
+    # Another name of a file is no newer than the copy that was made of the first one.
+    my $is_settled = $is_strict || $entry->{ctime} < $copy->{began} - $slack_ns;
+    $own->{facts} = $entry->{facts} if $is_settled;
+    $own->{copy}  = $copy           if $entry->{links} > 1;
 }
 
 sub visit_folder {
@@ -197,16 +206,19 @@ sub visit_names {
     return $has_changed;
 }
 
-# Names of one file are names of one file in the copy, too, whichever of them were copied.
+# Names of one file are names of one file in the copy, too, whichever of them were copied, and in
+# whichever round: between two of them programs may have written to the file.
 sub join_names {
-    for my $pair (@several) {
-        my ( $target, $inode ) = @$pair;
-        my $source = $copied{$inode}{target};
-        next if !defined $source || $source eq $target;
-        my ( $is, $should ) = ( look($target), look($source) );
-        next if $is && $should && $is->{ino} == $should->{ino};
+    my %source;
+    for my $several (@several) {
+        my ( $target, $inode, $own ) = @$several;
+        my $copy = $copied{$inode};
+        $source{$inode} ||= $copy ? [ $copy->{target}, $copy ] : [ $target, $own->{copy} ];
+        my ( $source, $its ) = @{ $source{$inode} };
+        next if $its == $own->{copy};
         unlink $target;
         link( $source, $target ) or trouble("link $target");
+        $own->{copy} = $its;
     }
 }
 

@@ -73,7 +73,7 @@ async function settle(
     await container.halt();
     return record;
   }
-  await restoreNames(context, container, record);
+  await restoreEgress(context, container, record);
   if (record.state === "running") await container.resume();
   else await container.pause();
   return record;
@@ -90,21 +90,23 @@ function restoreDeadline(context: Services, container: Container, record: Sandbo
 }
 
 /**
- * Links and rules outlived the process that left, the program for hostnames did not. Without
- * it what is sent to such names is refused, so a fault here is told and ends nothing.
+ * Where links and rules outlived the process that left, the program for hostnames did not. Without
+ * it what is sent to such names is refused, and without a link everything is, so a fault here is
+ * told and ends nothing.
  */
-async function restoreNames(
+async function restoreEgress(
   context: Services,
   container: Container,
   record: SandboxRecord,
 ): Promise<void> {
   const egress = egressOf(record);
-  if (egress === "none" || egress.domains.length === 0) return;
+  if (egress === "none") return;
+  if (container.hasLastingEgress && egress.domains.length === 0) return;
   try {
     await container.setEgress(egress);
   } catch (error) {
     const { sandboxId } = record;
     const fields = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
-    context.log.error(fields, "hostnames are out of reach");
+    context.log.error(fields, "the internet is out of reach");
   }
 }

@@ -36,6 +36,7 @@ export function toSpec(
     layers: withTrust(toLayers(context.layersDirectory, build), context.trust),
     limits,
     hostname: sandboxId,
+    ...(record.bootId !== "" && { bootId: record.bootId }),
     // A folder comes before what is mounted below it.
     binds: binds.toSorted((left, right) => left.path.length - right.path.length),
     egress: egressOf(record),

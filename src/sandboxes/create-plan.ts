@@ -53,6 +53,7 @@ export function toStartingRecord(
     timeoutSeconds: options.timeoutSeconds,
     keepsMemory: options.keepsMemory,
     hasMemory: true,
+    isDaemonUnresponsive: false,
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,

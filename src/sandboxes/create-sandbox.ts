@@ -153,7 +153,8 @@ async function startWarm(
   const warm = context.pool.take(input);
   if (warm === undefined) return undefined;
   const { container } = warm;
-  const intent = { ...input.intent, sandboxId: warm.record.sandboxId };
+  const { sandboxId: id, bootId } = warm.record;
+  const intent = { ...input.intent, sandboxId: id, bootId };
   try {
     await step("claim.taken");
     await container.resume();

@@ -65,12 +65,13 @@ export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): s
     .filter((folder) => !kept.has(folder) && !IMAGE_PATTERN.test(folder));
 }
 
-/** Removes folders of layers. */
+/** Removes folders of layers; the signal ends it half way, and the next clean-up does the rest. */
 export async function removeLayers(
   layersDirectory: string,
   folders: readonly string[],
+  signal?: AbortSignal,
 ): Promise<void> {
   for (const folder of folders) {
-    await removeTree(join(layersDirectory, folder));
+    await removeTree(join(layersDirectory, folder), signal === undefined ? {} : { signal });
   }
 }

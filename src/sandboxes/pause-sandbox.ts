@@ -73,10 +73,11 @@ export async function pauseEntry(
   const { reason, keepsMemory } = pause;
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
   await changeState(entry, "pausing", async () => {
-    if (pause.requiresDaemon === true) await requireDaemon(context, entry);
+    const fault = keepsMemory || pause.requiresDaemon ? await findFault(context, entry) : undefined;
+    if (fault !== undefined && pause.requiresDaemon === true) throw fault;
     entry.run?.end();
     entry.run = undefined;
-    if (keepsMemory) await freeze(context, entry);
+    if (keepsMemory) await freeze(context, entry, fault !== undefined);
     else await halt(context, entry);
     return "paused";
   });
@@ -88,29 +89,37 @@ export async function pauseEntry(
   );
 }
 
-/** @throws SandboxError unavailable when it does not answer; the sandbox stays as it is. */
-async function requireDaemon(
+/** Undefined when the daemon answers. */
+async function findFault(
   context: Services,
   { container, record }: SandboxEntry,
-): Promise<void> {
+): Promise<SandboxError | undefined> {
   try {
     await awaitHealth(container, context.closing, DAEMON_LIMIT_MS);
+    return undefined;
   } catch (error) {
+    // The service ends: what it did not wait for says nothing about the daemon.
+    context.closing.throwIfAborted();
     const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
-    throw new SandboxError("unavailable", message, {
+    return new SandboxError("unavailable", message, {
       cause: error,
       hint: "pause without requireHealthyGuest",
     });
   }
 }
 
-async function freeze(context: Services & History, entry: SandboxEntry): Promise<void> {
+async function freeze(
+  context: Services & History,
+  entry: SandboxEntry,
+  isDaemonUnresponsive: boolean,
+): Promise<void> {
   try {
     await step("pause.cut");
     await entry.container.pause();
     await step("pause.frozen");
     const endAtMs = context.clock.now();
-    updateRecord(context, entry, { state: "paused", hasMemory: true, endAtMs });
+    const changes = { state: "paused", hasMemory: true, endAtMs, isDaemonUnresponsive } as const;
+    updateRecord(context, entry, changes);
   } catch (error) {
     await entry.container.resume();
     entry.run = openRun(context, entry.container, entry.record);

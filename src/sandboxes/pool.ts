@@ -226,5 +226,5 @@ const PLAIN_OPTIONS = {
 /** All of a container's specification but its name, and what runs in it. */
 function kindOf(spec: ContainerSpec, build: BuildRecord): string {
   const service = hasCommands(build) ? [build.setup, build.defaultUser, build.defaultWorkdir] : [];
-  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "", service });
+  return JSON.stringify({ ...spec, id: "", directory: "", hostname: "", bootId: "", service });
 }

@@ -1,7 +1,7 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
 import { readdir, rm, stat, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
@@ -21,6 +21,10 @@ const MIN_AGE_MS = 60_000;
 
 /** A clean-up ends each container of a dead instance; another one waits for it this long. */
 const CLEAN_UP_TIMEOUT_MS = 10 * 60_000;
+
+/** An upload to a volume: its volume, and what tells it from others. */
+const UPLOAD_PATTERN = /^[0-9a-f-]{36}\.[0-9a-f]{16}\.part$/;
+const MAX_UPLOAD_PAUSE_MS = 5 * 60_000;
 
 export interface ReclaimOptions {
   readonly engine: Engine;
@@ -139,11 +143,11 @@ async function hasKeepMark(home: string, instance: string): Promise<boolean> {
 
 async function mayLive(home: string, instance: string): Promise<boolean> {
   if (await isAlive(home, instance)) return true;
-  // An instance opens its control socket first: without one it has no sandboxes yet.
+  // An instance opens its control socket before it makes the folder of its containers, and closes it
+  // before all else: one with that folder is not starting any more.
   const names = await listFolder(instanceDirectory(home, instance));
-  if (names.includes("door.sock") || (await listContainers(home, instance)).length > 0) {
-    return false;
-  }
+  const folder = basename(containersDirectory(home, instance));
+  if (names.includes("door.sock") || names.includes(folder)) return false;
   const { mtimeMs } = await stat(instanceDirectory(home, instance));
   return Date.now() - mtimeMs < MIN_AGE_MS;
 }
@@ -192,14 +196,24 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   ];
 }
 
+/** An upload that has not got a byte for so long is over. */
+async function isOldFile(path: string): Promise<boolean> {
+  const entry = await stat(path).catch(() => undefined);
+  return entry !== undefined && Date.now() - entry.mtimeMs >= MAX_UPLOAD_PAUSE_MS;
+}
+
 /** Removes folders of volumes that were being removed when their service died. */
 async function removeLostVolumes({ store, home, onFailure }: ReclaimOptions): Promise<string[]> {
   const directory = join(home, "volumes");
-  const folders = await listFolder(directory);
-  // A new volume has its row before its folder.
-  const isLost = (name: string) => store.volumes.get(name.replace(/\.part$/, "")) === undefined;
+  // A new volume has its row before its folder. Drafts of uploads may be those of another service.
+  const isLost = async (name: string) =>
+    UPLOAD_PATTERN.test(name)
+      ? isOldFile(join(directory, name))
+      : store.volumes.get(name.replace(/\.part$/, "")) === undefined;
+  const names: string[] = [];
+  for (const name of await listFolder(directory)) if (await isLost(name)) names.push(name);
   const remove = async (name: string) => removeTree(join(directory, name));
-  return cleanUp({ kind: "volume", names: folders.filter(isLost), remove }, onFailure);
+  return cleanUp({ kind: "volume", names, remove }, onFailure);
 }
 
 /**

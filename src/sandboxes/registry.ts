@@ -14,6 +14,7 @@ import type { SandboxEntry, Tenant, Registry, Services, History, Folders } from 
 import { discard } from "./discard.ts";
 import { followDaemon } from "./follow-daemon.ts";
 import { beginRun, type Run } from "./run.ts";
+import { servicePortsOf } from "./service-ports.ts";
 
 /** A change may have to wait for others; more rounds than this mean that they never end. */
 const MAX_WAITS = 8;
@@ -143,6 +144,7 @@ export function openRun(
     trafficToken: isPrivate ? context.secrets.trafficToken(sandboxId) : undefined,
     maskedHost,
     httpsPorts,
+    servicePorts: servicePortsOf(context.store, record.templateId),
   });
 }
 

@@ -113,6 +113,7 @@ export async function resumeEntry(
 ): Promise<void> {
   const { sandboxId } = entry.record;
   requireQuota(context);
+  requireResponsive(entry, options);
   await changeState(entry, "resuming", async () => {
     if (entry.record.hasMemory && options.keepsMemory) await thaw(context, entry, options);
     else await bootEntry(context, entry, options);
@@ -123,6 +124,16 @@ export async function resumeEntry(
   await step("resume.committed");
   context.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
   context.rescheduleExpiry();
+}
+
+/** Its memory would bring back a daemon that answers nobody. */
+function requireResponsive({ record }: SandboxEntry, { keepsMemory }: ResumeOptions): void {
+  if (!record.hasMemory || !record.isDaemonUnresponsive || !keepsMemory) return;
+  const message = `the daemon of sandbox '${record.sandboxId}' did not answer when it was paused`;
+  throw new SandboxError("failed_precondition", message, {
+    word: "sandbox_snapshot_guest_agent_unresponsive",
+    hint: "connect with memory: false, which starts new processes on its files",
+  });
 }
 
 async function thaw(
@@ -193,6 +204,7 @@ function toRunning(
   const startedAtMs = context.clock.now();
   return {
     state: "running",
+    isDaemonUnresponsive: false,
     startedAtMs,
     endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
     pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,

@@ -18,6 +18,8 @@ export interface Endpoint {
   readonly maskedHost: string | undefined;
   /** Ports on which services speak TLS. */
   readonly httpsPorts: readonly number[];
+  /** Ports of services that belong to the template: they are given the token of the daemon. */
+  readonly servicePorts: readonly number[];
   /** Fires at pause, kill and death. Every connection made through `dial` is cut then. */
   readonly ended: AbortSignal;
   /** @throws SandboxError unavailable when nothing listens there. */

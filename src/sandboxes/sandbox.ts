@@ -14,6 +14,8 @@ export interface Sandbox {
   readonly state: "running" | "paused";
   /** Of a paused one: whether its processes go on when it is resumed. */
   readonly hasMemory: boolean;
+  /** Of a paused one with memory: whether only a start from its files is possible. */
+  readonly isDaemonUnresponsive: boolean;
   /** Start of the present or last run. */
   readonly startedAtMs: number;
   /** Running: the moment of expiry. Paused: the moment of pausing. */
@@ -89,6 +91,7 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     alias: record.alias ?? undefined,
     state: record.state === "paused" ? "paused" : "running",
     hasMemory: record.hasMemory,
+    isDaemonUnresponsive: record.isDaemonUnresponsive,
     startedAtMs: record.startedAtMs,
     endAtMs: record.endAtMs,
     limits: record.limits,

@@ -51,6 +51,7 @@ import { createTemplates, registerBuiltIns, type Templates } from "./templates.t
 import { refresh, setTimeoutOf } from "./timeout.ts";
 import { updateNetwork } from "./update-network.ts";
 import { startUsageMeter, type Sample, type SampleRange } from "./usage-meter.ts";
+import { openVolume, type VolumeFiles } from "./volume-files.ts";
 import {
   createVolume,
   finishVolumes,
@@ -135,6 +136,8 @@ export interface TeamSandboxes {
    */
   metrics(sandboxId: string, range: SampleRange): Sample[];
   latestMetric(sandboxId: string): Sample | undefined;
+  /** A sample of this moment, which is not kept; undefined for a sandbox that does not run. */
+  measure(sandboxId: string): Promise<Sample | undefined>;
 }
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
@@ -153,6 +156,7 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   wake(request: WakeRequest): Promise<Endpoint>;
   /** Those that traffic may wake. */
   wakeable(): WakeableSandbox[];
+  openVolume(volumeId: string, token: string): VolumeFiles;
 }
 
 /**
@@ -165,16 +169,15 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const layersDirectory = join(home, "layers");
   const volumesDirectory = join(home, "volumes");
   const directory = containersDirectory(home, owner);
-  const folders = [volumesDirectory, layersDirectory, directory];
-  for (const folder of folders) await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const folder of [volumesDirectory, layersDirectory, directory])
+    await mkdir(folder, { recursive: true, mode: 0o700 });
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
   /** It never rejects; closing waits for an attempt under way. */
-  const retry = (subject: string, work: () => Promise<void>) =>
-    void track(createCleanupRetries({ clock, log, closing: closing.signal }, subject, work));
+  const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
 
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, retry, layersDirectory, team: DEFAULT_TEAM };
+  const templateOptions = { ...options, ...cleanUps, layersDirectory, team: DEFAULT_TEAM };
   await registerBuiltIns(templateOptions);
   const context: CreateContext = {
     ...options,
@@ -190,7 +193,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     closing: closing.signal,
     rescheduleExpiry: () => expiry.note(),
     pool: { take: (input) => pool.take(input) },
-    retry,
+    ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
     lastUse: { atMs: 0 },
     activeCreates: new Map(),
@@ -219,6 +222,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     endpoints: () => endpoints(context),
     wake: (request) => track(wakeSandbox(context, request)),
     wakeable: () => wakeableSandboxes(context),
+    openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
@@ -265,6 +269,7 @@ function toOperations(context: CreateContext, track: Track): TeamSandboxes {
       return context.meter.read(sandboxId, range);
     },
     latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
+    measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
   };
 }
 

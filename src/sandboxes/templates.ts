@@ -19,7 +19,6 @@ import {
   type ResolvedTemplate,
   type ResolveLimits,
 } from "./resolve-template.ts";
-import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import {
   assignTags,
   listAssignments,
@@ -117,11 +116,12 @@ export function createTemplates(options: TemplatesOptions): Templates {
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const folders = eraseTemplate(store, templateId);
-      await cleanUpOrRetry(options, `layers of ${templateId}`, async () => {
+      // Nothing names them any more: whoever waited for files would only wait for the disk.
+      options.cleanUpLater(`layers of ${templateId}`, async (signal) => {
         await step("template.erased");
-        await removeLayers(layersDirectory, folders);
+        await removeLayers(layersDirectory, folders, signal);
+        await step("template.removed");
       });
-      await step("template.removed");
     },
     publish: (reference, isPublic) => publishTemplate(options, reference, isPublic),
     tag: (target, tags) => assignTags(options, target, tags),

@@ -4,7 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
-import type { Container } from "../engine/engine.ts";
+import type { Container, Usage } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 
 const INTERVAL_MS = 5000;
@@ -40,6 +40,8 @@ export interface Sample {
   readonly cacheBytes: number;
   readonly diskBytes: number;
   readonly diskTotalBytes: number;
+  /** Since the start of its container; undefined where the kernel does not count. */
+  readonly outOfMemoryKills: number | undefined;
 }
 
 export interface SampleRange {
@@ -53,6 +55,8 @@ export interface UsageMeter extends AsyncDisposable {
   /** Oldest first; empty for a sandbox of which nothing is known. */
   read(sandboxId: string, range: SampleRange): Sample[];
   latest(sandboxId: string): Sample | undefined;
+  /** A sample of this moment, which is not kept; undefined for what does not run. */
+  measure(sandboxId: string): Promise<Sample | undefined>;
   forget(sandboxId: string): void;
 }
 
@@ -63,10 +67,18 @@ interface MeteredEntry {
   readonly run: unknown;
 }
 
+type Limits = MeteredEntry["record"]["limits"];
+
 interface History {
   readonly recent: Sample[];
   readonly old: Sample[];
   cpuMs: number;
+}
+
+interface Measured {
+  readonly history: History;
+  readonly sample: Sample;
+  readonly cpuMs: number;
 }
 
 /** Measures entries that run, every 5 seconds, for as long as there are any. */
@@ -97,36 +109,38 @@ export function startUsageMeter(options: {
 
   async function measureAll(): Promise<void> {
     for (const [index, entry] of running().entries()) {
-      await measure(entry);
+      await keep(entry);
       // A look waits for nothing, so that all of them at once would hold up every call.
       if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
     }
   }
 
-  async function measure(entry: MeteredEntry): Promise<void> {
-    const { sandboxId } = entry.record;
+  async function measure(entry: MeteredEntry): Promise<Measured | undefined> {
+    const { sandboxId, limits } = entry.record;
     try {
       const usage = await asOperation("sandbox.measure", () => entry.container.readUsage());
       // It may have ended meanwhile; nothing may be remembered of it then.
-      if (entries.get(sandboxId) !== entry) return;
+      if (entries.get(sandboxId) !== entry) return undefined;
       const history = histories.get(sandboxId) ?? { recent: [], old: [], cpuMs: usage.cpuMs };
-      histories.set(sandboxId, history);
-      const { limits } = entry.record;
-      add(history, {
-        atMs: clock.now(),
-        cpuCount: limits.cpus,
-        cpuUsedPercent: percentOf(history, { ...usage, atMs: clock.now(), cpus: limits.cpus }),
-        memoryBytes: usage.memoryBytes,
-        memoryTotalBytes: limits.memoryMb * BYTES_PER_MB,
-        cacheBytes: usage.cacheBytes,
-        diskBytes: usage.diskBytes,
-        diskTotalBytes: usage.diskTotalBytes,
-      });
-      history.cpuMs = usage.cpuMs;
+      return {
+        history,
+        cpuMs: usage.cpuMs,
+        sample: toSample(history, usage, { limits, atMs: clock.now() }),
+      };
     } catch (error) {
       // A sandbox that is just ending has nothing to measure.
       log.debug({ op: "sandbox.measure", sandboxId, err: error }, "sandbox was not measured");
+      return undefined;
     }
+  }
+
+  async function keep(entry: MeteredEntry): Promise<void> {
+    const measured = await measure(entry);
+    if (measured === undefined) return;
+    const { history, sample, cpuMs } = measured;
+    histories.set(entry.record.sandboxId, history);
+    add(history, sample);
+    history.cpuMs = cpuMs;
   }
 
   return {
@@ -136,6 +150,10 @@ export function startUsageMeter(options: {
     },
     read: (sandboxId, range) => select(histories.get(sandboxId), range),
     latest: (sandboxId) => histories.get(sandboxId)?.recent.at(-1),
+    async measure(sandboxId) {
+      const entry = entries.get(sandboxId);
+      return entry?.run === undefined ? undefined : (await measure(entry))?.sample;
+    },
     forget: (sandboxId) => void histories.delete(sandboxId),
     async [Symbol.asyncDispose]() {
       end.abort();
@@ -150,6 +168,24 @@ async function sleep(clock: Clock, signal: AbortSignal): Promise<void> {
   } catch (error) {
     if (!signal.aborted) throw error;
   }
+}
+
+function toSample(
+  history: History,
+  usage: Usage,
+  { limits, atMs }: { readonly limits: Limits; readonly atMs: number },
+): Sample {
+  return {
+    atMs,
+    cpuCount: limits.cpus,
+    cpuUsedPercent: percentOf(history, { cpuMs: usage.cpuMs, atMs, cpus: limits.cpus }),
+    memoryBytes: usage.memoryBytes,
+    memoryTotalBytes: limits.memoryMb * BYTES_PER_MB,
+    cacheBytes: usage.cacheBytes,
+    diskBytes: usage.diskBytes,
+    diskTotalBytes: usage.diskTotalBytes,
+    outOfMemoryKills: usage.outOfMemoryKills,
+  };
 }
 
 function percentOf(

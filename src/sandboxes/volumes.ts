@@ -22,7 +22,7 @@ const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
 const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** A new volume belongs to the user whom templates make for programs. */
-const OWNER_ID = 1000;
+export const VOLUME_OWNER_ID = 1000;
 
 /** A volume, and the token for its content. */
 export interface Volume extends VolumeRecord {
@@ -170,7 +170,7 @@ async function makeFolder(context: Folders, volumeId: string): Promise<void> {
   const draft = `${directory}.part`;
   await mkdir(draft, { recursive: true, mode: 0o755 });
   // Without the right to give files away there is no engine that maps their owners either.
-  const owner = storedId(OWNER_ID);
+  const owner = storedId(VOLUME_OWNER_ID);
   if (process.getuid?.() === 0) await chown(draft, owner, owner);
   await rename(draft, directory);
 }

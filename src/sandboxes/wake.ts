@@ -92,7 +92,7 @@ export function wakeableSandboxes(context: Services & Registry): WakeableSandbox
 /** A boot from disk may take long and run programs anew: that is for its owner to ask for. */
 function isWakeable({ record, ending, phase }: SandboxEntry): boolean {
   if (ending !== undefined || !record.resumesOnTraffic) return false;
-  return phase !== "paused" || record.hasMemory;
+  return phase !== "paused" || (record.hasMemory && !record.isDaemonUnresponsive);
 }
 
 /** Only who could enter the running sandbox may wake it. */

@@ -25,9 +25,31 @@ find_first() {
         return
     fi
     # The runtime ends the file without a line's end.
-    read -r pid <"$1/runtime/pid" || [ -n "$pid" ] || return 1
-    case $pid in *[!0-9]* | 1) return 1 ;; esac
-    [ -e "/proc/$pid/ns/pid" ] && ! [ "/proc/$pid/ns/pid" -ef /proc/self/ns/pid ]
+    if read -r pid <"$1/runtime/pid" || [ -n "$pid" ]; then
+        case $pid in *[!0-9]* | 1) return 1 ;; esac
+        is_inside "$pid"
+        return
+    fi
+    find_untold "${1##*/}"
+}
+
+is_inside() {
+    [ -e "/proc/$1/ns/pid" ] && ! [ "/proc/$1/ns/pid" -ef /proc/self/ns/pid ]
+}
+
+# A runtime that was killed may have told of no process: the id of the container is the last word of
+# its command and of that of the first process. A shell leaves out the zero bytes between words.
+find_untold() {
+    for process in /proc/[0-9]*; do
+        pid=${process#/proc/} words=''
+        is_inside "$pid" || continue
+        while read -r line || [ -n "$line" ]; do words=$line; done <"$process/cmdline"
+        case $words in *"$1") ;; *) continue ;; esac
+        while read -r key line; do
+            [ "$key" = NSpid: ] && [ "${line##*[!0-9]}" = 1 ] && return
+        done <"$process/status"
+    done
+    return 1
 }
 
 lives() {

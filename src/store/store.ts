@@ -46,8 +46,9 @@ export const sandboxRecordSchema = z.object({
   resumesOnTraffic: z.boolean(),
   /** Whether the pause at its timeout keeps memory. */
   keepsMemory: z.boolean().default(true),
-  /** Paused: whether its memory is there; without it, connect boots it from its disk. */
+  /** Paused: whether its memory is there, and of no use; connect boots it from its disk then. */
   hasMemory: z.boolean().default(true),
+  isDaemonUnresponsive: z.boolean().default(false),
   /** Of the present or last run, from start or boot on; a resume with memory keeps it. */
   bootId: z.string().default(""),
   /** The time to live given at creation: what traffic that wakes the sandbox gives it anew. */

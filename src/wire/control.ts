@@ -117,6 +117,7 @@ export const listedSandboxSchema = z.object({
   isolation: z.string().optional(),
   metadata: stringMap.optional(),
   volumeMounts: z.array(volumeMountSchema).optional(),
+  envdUnresponsiveAtPause: z.boolean().optional(),
 });
 
 export type ListedSandboxBody = z.infer<typeof listedSandboxSchema>;
@@ -130,7 +131,6 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
   lifecycle: z
     .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
     .optional(),
-  /** Of a paused one: whether its memory was kept. */
   pauseMode: z.enum(["full", "filesystem"]).optional(),
 });
 
@@ -222,6 +222,8 @@ export const metricSchema = z.object({
   memCache: z.number(),
   diskUsed: z.number(),
   diskTotal: z.number(),
+  /** Processes that the kernel ended for lack of memory; absent where it does not count them. */
+  oomKills: z.number().optional(),
 });
 
 export type MetricBody = z.infer<typeof metricSchema>;

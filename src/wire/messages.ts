@@ -111,7 +111,7 @@ export function templateBuilding(name: string, progress: string): string {
 
 /** What such a message says of the progress, also where others stand around it. */
 export function findBuilding(message: string): string | undefined {
-  return /building the [a-z-]{1,64} template, [a-z0-9 ]{1,40}/.exec(message)?.[0];
+  return /building the [a-z-]{1,64} template, [a-z0-9 ]{0,39}[a-z0-9]/.exec(message)?.[0];
 }
 
 export function templateForbidden(reference: string): string {

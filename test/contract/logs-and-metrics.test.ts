@@ -70,8 +70,24 @@ test("metrics of one sandbox, and the newest of several", async () => {
   });
 });
 
+test("a fresh sample comes last, outside of any range, and is not kept", async () => {
+  const path = `/sandboxes/${sandboxId}/metrics`;
+  const samples = async (query: string) =>
+    z.array(metricSchema).parse((await service.call({ path: `${path}?${query}` })).body);
+  const [fresh, ...more] = await samples("start=1&end=2&fresh=true");
+  expect({ age: Date.now() - Date.parse(fresh?.timestamp ?? "") < 5_000, more }).toEqual({
+    age: true,
+    more: [],
+  });
+  expect(await samples("start=1&end=2&fresh=false")).toEqual([]);
+  const all = await samples("start=0");
+  expect(all.map(({ timestamp }) => timestamp)).not.toContain(fresh?.timestamp);
+});
+
 test.for([
   { path: `/sandboxes/${MISSING}/metrics`, status: 404 },
+  { path: `/sandboxes/${MISSING}/metrics?fresh=true`, status: 404 },
+  { path: `/sandboxes/${MISSING}/metrics?fresh=1`, status: 400 },
   { path: `/v2/sandboxes/${MISSING}/logs`, status: 404 },
   { path: "/sandboxes/metrics", status: 400 },
   { path: "/sandboxes/metrics?sandbox_ids=A", status: 400 },

@@ -3,13 +3,15 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { tagGroupsSchema as groupsSchema } from "../../src/wire/tag-assignments.ts";
-import { createHeldEngine } from "../support/held-engine.ts";
+import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
+let held: HeldEngine;
 let service: TestService;
 let sandbox: SandboxBody;
 beforeAll(async () => {
-  service = await startTestService({ engine: createHeldEngine().engine });
+  held = createHeldEngine();
+  service = await startTestService({ engine: held.engine });
   sandbox = await service.create();
 });
 afterAll(() => service[Symbol.asyncDispose]());
@@ -33,6 +35,37 @@ test("a paused sandbox tells what its pause kept, a running one nothing", async 
   expect((await post("resume", { timeout: 600 })).status).toBe(201);
   expect(await detail()).not.toHaveProperty("pauseMode");
 });
+
+test("a daemon that is silent at the pause is told, and its memory is not resumed", async () => {
+  const { sandboxID } = await service.create({ autoResume: { enabled: true } });
+  const send = async (rest: string, body: object) =>
+    service.call({ method: "POST", path: `/sandboxes/${sandboxID}/${rest}`, body });
+  const mark = async () => (await service.call({ path: `/sandboxes/${sandboxID}` })).body;
+  const silence = held.silence();
+  expect(await send("pause", { requireHealthyGuest: true })).toMatchObject({ status: 503 });
+  expect(await mark()).toMatchObject({ state: "running" });
+  expect((await send("pause", {})).status).toBe(204);
+  silence[Symbol.dispose]();
+  expect(await mark()).toMatchObject({
+    state: "paused",
+    pauseMode: "full",
+    envdUnresponsiveAtPause: true,
+  });
+  const listed = await service.call({ path: "/v2/sandboxes?state=paused" });
+  expect(listed.body).toMatchObject([{ sandboxID, envdUnresponsiveAtPause: true }]);
+  for (const operation of ["connect", "resume"]) {
+    const refused = await send(operation, { timeout: 600 });
+    const expected = { code: 409, error_code: "sandbox_snapshot_guest_agent_unresponsive" };
+    expect(refused).toMatchObject({ status: 409, body: expected });
+    expect(refused.headers["should-retry"]).toBe("false");
+  }
+  // Traffic does not boot a sandbox anew either.
+  expect((await service.enter({ sandboxID, port: 80 }, { path: "/" })).status).toBe(502);
+  expect((await send("connect", { timeout: 600, memory: false })).status).toBe(201);
+  expect(await mark()).not.toHaveProperty("envdUnresponsiveAtPause");
+  expect((await send("pause", {})).status).toBe(204);
+  expect((await send("connect", { timeout: 600 })).status).toBe(201);
+}, 30_000);
 
 test("a snapshot says that it has no memory", async () => {
   const reply = await post("snapshots", { name: "files", memory: true });

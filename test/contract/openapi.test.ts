@@ -8,13 +8,16 @@ import { createSystemClock } from "../../src/common/clock.ts";
 import { createOpenApi, documentedStatuses, nameOf } from "../../src/control/openapi.ts";
 import type { Route } from "../../src/control/route.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
+import { CONTENT_ROUTES } from "../../src/control/volume-content.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { committed, documented, fieldsOfBody, fieldsOfReply } from "../support/api-document.ts";
 import { BUILDING } from "../support/building-template.ts";
+import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/create-bodies.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 import { tagRows } from "../support/tag-rows.ts";
+import { volumeRows } from "../support/volume-rows.ts";
 
 const MISSING = "i00000000000000000000";
 
@@ -30,29 +33,9 @@ let rich: string;
 let plainId: string;
 /** One that rows pause and wake. */
 let shared: string;
+/** Made by the first row that needs it, because the service waits for its daemon. */
+let silentId: Promise<string> | undefined;
 let busyKey: string;
-
-const RICH = {
-  templateID: "base",
-  timeout: 600,
-  autoPause: true,
-  autoPauseMemory: true,
-  autoResume: { enabled: true },
-  secure: true,
-  allow_internet_access: true,
-  network: {
-    allowPublicTraffic: false,
-    allowOut: ["1.1.1.1"],
-    denyOut: ["0.0.0.0/0"],
-    dnsServers: ["192.0.2.53"],
-    maskRequestHost: "a.test",
-    httpsPorts: [8443],
-  },
-  metadata: { purpose: "all" },
-  envVars: { A: "1" },
-  mcp: { server: {} },
-  volumeMounts: [{ name: "shared", path: "/data" }],
-};
 
 function templatesOf() {
   return service.embedded.sandboxes.templates;
@@ -68,7 +51,8 @@ function failing(path: string): Row {
 
 /** A create that finds its template under construction. */
 function building(path: string): Row {
-  return async () => ({ call: { path, body: { templateID: "base" } }, service: unbuilt });
+  const headers = { prefer: "wait=0" };
+  return async () => ({ call: { path, body: { templateID: "base" }, headers }, service: unbuilt });
 }
 
 beforeAll(async () => {
@@ -127,6 +111,19 @@ async function paused(): Promise<string> {
   await awake();
   await service.embedded.sandboxes.pause(shared, true);
   return shared;
+}
+
+/** One whose daemon was silent when it was paused. */
+async function silenced(): Promise<string> {
+  return (silentId ??= makeSilent());
+}
+
+async function makeSilent(): Promise<string> {
+  const { sandboxID } = await service.create();
+  const silence = held.silence();
+  await service.embedded.sandboxes.pause(sandboxID, true);
+  silence[Symbol.dispose]();
+  return sandboxID;
 }
 
 async function plain(): Promise<string> {
@@ -203,14 +200,6 @@ async function secondPage(path: string): Promise<string> {
   return inPath(String(headers["x-next-token"]));
 }
 
-const PROXY = { egressProxy: { address: "a:1" } };
-const refusedWishes = [
-  call("/sandboxes", { ...RICH, iam: {} }),
-  call("/sandboxes", { ...RICH, network: { rules: { "a.test": [] } } }),
-];
-const proxied = { ...RICH, network: PROXY };
-
-const BASE = { templateID: "base" };
 const full: Row = async () => ({ service: crowded, call: { path: "/sandboxes", body: BASE } });
 const fullV2: Row = async () => ({ service: crowded, call: { path: "/v2/sandboxes", body: BASE } });
 
@@ -226,8 +215,8 @@ const often: Row = async () => {
 const ROWS: Readonly<Record<string, Rows>> = {
   "POST /sandboxes": {
     201: call("/sandboxes", RICH),
-    400: refusedWishes,
-    403: call("/sandboxes", proxied),
+    400: REFUSED.map((body) => call("/sandboxes", body)),
+    403: call("/sandboxes", PROXIED),
     404: call("/sandboxes", { templateID: "none" }),
     409: async () => createUnderWay(service, "/sandboxes"),
     422: async () => createOfOtherKey(service, "/sandboxes"),
@@ -236,11 +225,8 @@ const ROWS: Readonly<Record<string, Rows>> = {
   },
   "POST /v2/sandboxes": {
     201: call("/v2/sandboxes", RICH),
-    400: [
-      call("/v2/sandboxes", { ...RICH, iam: {} }),
-      call("/v2/sandboxes", { ...RICH, network: { rules: { "a.test": [] } } }),
-    ],
-    403: call("/v2/sandboxes", proxied),
+    400: REFUSED.map((body) => call("/v2/sandboxes", body)),
+    403: call("/v2/sandboxes", PROXIED),
     404: call("/v2/sandboxes", { templateID: "none" }),
     409: async () => createUnderWay(service, "/v2/sandboxes"),
     422: async () => createOfOtherKey(service, "/v2/sandboxes"),
@@ -266,7 +252,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     200: made(async () => ({ path: `/sandboxes/metrics?sandbox_ids=${await measured(plainId)}` })),
     400: call("/sandboxes/metrics?sandbox_ids=No!"),
   },
-  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(paused, "")] },
+  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(silenced, "")] },
   "DELETE /sandboxes/{sandboxID}": { 204: on(fresh, "") },
   "POST /sandboxes/{sandboxID}/timeout": {
     204: on(plain, "/timeout", { timeout: 600 }),
@@ -279,20 +265,36 @@ const ROWS: Readonly<Record<string, Rows>> = {
   "POST /sandboxes/{sandboxID}/pause": {
     204: on(awake, "/pause", { memory: true, requireHealthyGuest: true }),
     409: on(paused, "/pause"),
+    503: async () => {
+      const sandboxId = await fresh();
+      const silence = held.silence();
+      return {
+        call: { path: `/sandboxes/${sandboxId}/pause`, body: { requireHealthyGuest: true } },
+        async finish() {
+          silence[Symbol.dispose]();
+        },
+      };
+    },
   },
   "POST /sandboxes/{sandboxID}/connect": {
     200: on(plain, "/connect", { timeout: 600, memory: true }),
     201: on(paused, "/connect", { timeout: 600 }),
-    409: during("end", (id) => ({ path: `/sandboxes/${id}/connect`, body: { timeout: 1 } })),
+    409: [
+      during("end", (id) => ({ path: `/sandboxes/${id}/connect`, body: { timeout: 1 } })),
+      on(silenced, "/connect", { timeout: 600 }),
+    ],
   },
   "POST /v2/sandboxes/{sandboxID}/connect": {
     200: onV2(richOne, "/connect", { timeout: 600, memory: true }),
     201: onV2(paused, "/connect"),
-    409: during("end", (id) => ({ path: `/v2/sandboxes/${id}/connect` })),
+    409: [
+      during("end", (id) => ({ path: `/v2/sandboxes/${id}/connect` })),
+      onV2(silenced, "/connect"),
+    ],
   },
   "POST /sandboxes/{sandboxID}/resume": {
     201: on(paused, "/resume", { timeout: 600, autoPause: false, memory: true }),
-    409: on(plain, "/resume"),
+    409: [on(plain, "/resume"), on(silenced, "/resume")],
   },
   "POST /sandboxes/{sandboxID}/fork": {
     201: async () => {
@@ -321,7 +323,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     ],
   },
   "GET /sandboxes/{sandboxID}/metrics": {
-    200: on(async () => measured(plainId), `/metrics?start=0&end=${Date.now()}`),
+    200: on(async () => measured(plainId), `/metrics?start=0&end=${Date.now()}&fresh=true`),
   },
   "POST /sandboxes/{sandboxID}/snapshots": {
     201: on(plain, "/snapshots", { name: "made", memory: false }),
@@ -365,20 +367,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     403: call("/v2/templates/base", { public: false }),
   },
   "GET /templates/aliases/{alias}": { 200: call("/templates/aliases/base") },
-  "GET /volumes": { 200: call("/volumes") },
-  "POST /volumes": {
-    201: call("/volumes", { name: "made" }),
-    400: call("/volumes", { name: "a b" }),
-  },
-  "GET /volumes/{volumeID}": { 200: made(async () => ({ path: `/volumes/${await volume("a")}` })) },
-  "DELETE /volumes/{volumeID}": {
-    204: made(async () => ({ path: `/volumes/${await volume("b")}` })),
-    409: made(async () => {
-      const volumeId = await volume("c");
-      await service.create({ volumeMounts: [{ name: "c", path: "/data" }] });
-      return { path: `/volumes/${volumeId}` };
-    }),
-  },
+  ...volumeRows({ call, made, volume, create: (body) => service.create(body) }),
 };
 
 /** Parameters that name nothing, and such that can name nothing. */
@@ -421,6 +410,9 @@ interface Seen {
   readonly fields: readonly string[];
 }
 
+/** Those that a create reads; a key is no part of a route. */
+const CREATE_HEADERS: ReadonlySet<string> = new Set(["idempotency-key", "prefer"]);
+
 async function attempt(route: Route, row: Row): Promise<Seen> {
   const attempted = await row();
   const { call: wanted, service: target = service } = attempted;
@@ -434,13 +426,16 @@ async function attempt(route: Route, row: Row): Promise<Seen> {
       `status ${reply.status}`,
       ...fieldsOfReply(route, reply),
       ...[...searchParams.keys()].map((name) => `query ${name}`),
+      ...Object.keys(wanted.headers ?? {})
+        .filter((name) => CREATE_HEADERS.has(name))
+        .map((name) => `header ${name}`),
       ...(isMeant ? fieldsOfBody(route, wanted.body) : []),
     ],
   };
 }
 
 test("the committed document is what the table of routes says", () => {
-  expect(committed).toEqual(JSON.parse(JSON.stringify(createOpenApi(ROUTES))));
+  expect(committed).toEqual(JSON.parse(JSON.stringify(createOpenApi(ROUTES, CONTENT_ROUTES))));
 });
 
 test("every row is for a route that is offered", () => {

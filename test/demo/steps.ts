@@ -5,8 +5,8 @@ export interface Steps {
   run(name: string, work: () => Promise<string | void>): Promise<void>;
   /** Prints one line that belongs to the step that runs. */
   show(line: string): void;
-  /** Prints the closing line and returns the exit code. */
-  report(): number;
+  /** Prints the closing line, which begins with the name, and returns the exit code. */
+  report(name?: string): number;
   /** The lines of the steps that failed. */
   failures(): readonly string[];
 }
@@ -29,8 +29,8 @@ export function createSteps(show: (line: string) => void = print): Steps {
         show(failed.at(-1) ?? "");
       }
     },
-    report() {
-      show(`demo: ${passed} passed, ${failed.length} failed`);
+    report(name = "demo") {
+      show(`${name}: ${passed} passed, ${failed.length} failed`);
       return failed.length === 0 ? 0 : 1;
     },
     failures: () => failed,

@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { finish, startAgentSession } from "../support/agent-session.ts";
 import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
 import { openTestHome, type TestHome } from "../support/home.ts";
 import { startMcpClient } from "../support/mcp-client.ts";
@@ -16,34 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => home[Symbol.asyncDispose]());
 
-/** An agent whose sandboxes end with it. */
-async function startAgent() {
-  await using stack = new AsyncDisposableStack();
-  const flags = ["--toolsets", "all", "--pool", "0", "--home", home.path];
-  const client = stack.use(await startMcpClient(flags));
-  const owned = stack.move();
-  return {
-    agent: createAgent(client),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
-}
-
-/** Every reply about a command until its end, however often its output must be asked for. */
-async function finish(agent: Agent, started: string, sandbox: object): Promise<string[]> {
-  let text = started;
-  const replies = [text];
-  for (let turn = 0; turn < 30 && text.includes("status: running"); turn += 1) {
-    const input = {
-      ...sandbox,
-      process_id: read(text, /process_id: (p_\d+)/),
-      cursor: Number(read(text, /next_cursor: (\d+)/)),
-      wait_seconds: 2,
-    };
-    text = await agent.do("get_process_output", input);
-    replies.push(text);
-  }
-  return replies;
-}
+const startAgent = async () => startAgentSession(home.path);
 
 test("a failing Python test is found, fixed by edit_file, and passes", async () => {
   await using started = await startAgent();

@@ -9,16 +9,22 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { mainJob } from "../demo/main-job.ts";
 import { createSteps } from "../demo/steps.ts";
+import { makeBrokenRuntime } from "../support/broken-runtime.ts";
+import { LAB, startLab, type Lab } from "../support/lab.ts";
 import { startMcpClient, type TestClient, type ToolReply } from "../support/mcp-client.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
+import { placeUser, placeUserWithout } from "../support/placed-user.ts";
 
 let person: OrdinaryUser;
+let lab: Lab;
 
 beforeAll(async () => {
   person = await openOrdinaryUser({ ids: true });
+  lab = await startLab();
 });
 
 afterAll(async () => {
+  await lab[Symbol.asyncDispose]();
   await person[Symbol.asyncDispose]();
 });
 
@@ -70,7 +76,7 @@ test("doctor says that it works, and what is lost without root", async () => {
   });
   const row = report.checks.find(({ name }: { name: string }) => name === "root");
   expect(row).toMatchObject({ outcome: "warning", remedy: "run as root to have them" });
-  expect(row.detail).toMatch(/no limit on the memory.*no internet.*no template host/);
+  expect(row.detail).toMatch(/no limit on the memory.*no template host/);
 });
 
 test("the main job of the product passes, and its end leaves nothing", async () => {
@@ -175,10 +181,78 @@ test("gc removes what a killed server left", async () => {
   expect(await readdir(join(person.data, "instances"))).toEqual([]);
 });
 
+const isContainer = (line: string) => line.includes("/run/sandbox-mcp/sh -c");
+
+test.for(["ends", "is killed"])("a server that %s in a start leaves no process", async (end) => {
+  await using runtime = await makeBrokenRuntime();
+  await using client = await startClient(["--pool", "0", "--runtime", runtime.path]);
+  await client.call("list_sandboxes", {});
+  await runtime.set("silent");
+  const creating = createSandbox(client).catch(() => undefined);
+  await expect.poll(async () => (await person.processes()).some(isContainer)).toBe(true);
+  if (end === "is killed") process.kill(client.pid, "SIGKILL");
+  await client[Symbol.asyncDispose]();
+  await creating;
+  await expect.poll(async () => person.processes()).toEqual([]);
+  expect(await runAs(person, ["gc"])).toMatchObject({ code: 0, stderr: "" });
+  expect(await readdir(join(person.data, "instances"))).toEqual([]);
+});
+
 test("without subordinate ids the start ends with the command that gives them", async () => {
   await using bare = await openOrdinaryUser({ ids: false });
   const { code, stderr } = await runAs(bare, ["stdio"]);
   expect(code).toBe(69);
   expect(stderr).toMatch(/\/etc\/subuid.*usermod --add-subuids/);
   expect(stderr.trimEnd().split("\n")).toHaveLength(1);
+});
+
+/** A stdio server of the person on a machine that has an internet. */
+async function startOnline(program: OrdinaryUser["program"]): Promise<TestClient> {
+  const network = { SANDBOX_MCP_EGRESS: "on", SANDBOX_MCP_DNS: LAB.nameServer };
+  const flags = ["--toolsets", "all", "--pool", "0"];
+  return startMcpClient(flags, { ...homeOf(person), ...network }, program);
+}
+
+test("a sandbox reaches the internet and not the machine, and the end leaves nothing", async () => {
+  const client = await startOnline(placeUser(person, lab.namespace).program);
+  const sandbox = await createSandbox(client);
+  const fetchFrom = async (host: string) =>
+    (await shell(client, sandbox, { cmd: `curl -sS -m 3 http://${host}:${LAB.port}/` })).text;
+  expect(await fetchFrom("service.test")).toContain(`far ${LAB.publicHost} saw ${LAB.machine}`);
+  for (const host of [LAB.machine, LAB.bridge, ...LAB.unreachable]) {
+    expect(await fetchFrom(host)).not.toMatch(/ saw /);
+  }
+  const uplinks = async () =>
+    (await person.processes()).filter((line) => line.includes(" sandbox-mcp-uplink:"));
+  expect(await uplinks()).toHaveLength(1);
+  await client.call("kill_sandbox", { sandbox_id: sandbox });
+  await expect.poll(uplinks).toEqual([]);
+  await createSandbox(client);
+  expect(await uplinks()).toHaveLength(1);
+  process.kill(client.pid, "SIGKILL");
+  await client[Symbol.asyncDispose]();
+  await expect.poll(async () => person.processes(), { timeout: 10_000 }).toEqual([]);
+  expect(await runAs(person, ["gc"])).toMatchObject({ code: 0 });
+});
+
+test.for([
+  ["slirp4netns", /no slirp4netns/, /install.* slirp4netns/],
+  ["tunnel", /no access to \/dev\/net\/tun/, /^sudo chmod 0666 \/dev\/net\/tun$/],
+] as const)("without %s sandboxes have loopback, and it is told", async ([hidden, why, remedy]) => {
+  const { program } = placeUserWithout(person, lab.namespace, hidden);
+  await using client = await startOnline(program);
+  const { fields, text: words } = await client.call("create_sandbox", {});
+  expect(words).toContain("no internet in it: this machine has no way out for sandboxes");
+  const sandbox = String(fields["sandbox_id"]);
+  const { text: links } = await shell(client, sandbox, { cmd: "grep -c : /proc/net/dev; id -un" });
+  expect(links).toMatch(/\b1\nuser\b/);
+  const { code, stdout } = await runAs({ ...person, program }, ["doctor", "--json"]);
+  expect(code).toBe(0);
+  const checks: { name: string }[] = JSON.parse(stdout).checks;
+  const row = checks.find(({ name }) => name === "internet");
+  expect(row).toMatchObject({ outcome: "warning" });
+  expect(row).toMatchObject({
+    detail: expect.stringMatching(why),
+    remedy: expect.stringMatching(remedy),
+  });
 });

@@ -59,9 +59,10 @@ test("what a dead instance left is removed, what a living one has is not", async
   await using home = await makeTempFolder();
   await using living = await startTestService({ home: home.path });
   await living.create();
-  for (const name of ["dead", "kept", "young"]) {
+  const inside = { dead: "s/iabc", kept: "s/iabc", left: "s", young: "" };
+  for (const [name, path] of Object.entries(inside)) {
     const folder = join(home.path, "instances", name);
-    await mkdir(join(folder, name === "young" ? "" : "s/iabc"), { recursive: true });
+    await mkdir(join(folder, path), { recursive: true });
     if (name === "kept") await writeFile(join(folder, "keep"), "");
   }
   const engine = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
@@ -78,6 +79,7 @@ test("what a dead instance left is removed, what a living one has is not", async
   expect(await reclaim(options)).toEqual([
     { kind: "sandbox", name: "iabc" },
     { kind: "instance", name: "dead" },
+    { kind: "instance", name: "left" },
   ]);
   expect(await reclaim({ ...options, takesKept: true })).toEqual([
     { kind: "sandbox", name: "iabc" },

@@ -26,6 +26,7 @@ export const SANDBOX: SandboxRecord = {
   timeoutSeconds: 300,
   keepsMemory: true,
   hasMemory: true,
+  isDaemonUnresponsive: false,
   bootId: "",
   volumeMounts: [],
   mcpServers: [],

@@ -23,7 +23,7 @@ const operationSchema = z.object({
 });
 
 const documentSchema = z.object({
-  paths: z.record(z.string(), z.record(z.string(), operationSchema)),
+  paths: z.record(z.string(), z.record(z.string(), z.unknown())),
   components: z.object({ schemas: z.object({ Error: nodeSchema, WordedError: nodeSchema }) }),
 });
 
@@ -63,7 +63,9 @@ export function documented(route: Route): string[] {
   const { parameters, responses } = operationOf(route);
   const statuses = Object.keys(responses).filter((status) => status !== "default");
   return [
-    ...parameters.filter((one) => one.in === "query").map(({ name }) => `query ${name}`),
+    ...parameters
+      .filter((one) => one.in !== "path")
+      .map((one) => `${one.in} ${one.in === "header" ? one.name.toLowerCase() : one.name}`),
     ...fieldsOf(bodyNode(route) ?? {}).map((field) => `body ${field}`),
     ...statuses.flatMap((status) => [
       `status ${status}`,

@@ -1,13 +1,24 @@
 /** An OCI runtime that works, fails, hangs or takes its caller along, as a file tells it. */
 
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { findProgram } from "../../src/engine/host/find-program.ts";
 import { startOciHost } from "./oci-host.ts";
 
-/** `tell` fails with paths in its words. `late` hangs once the container runs; the killers end the service, before that or after it. */
-export type RuntimeMood = "work" | "fail" | "tell" | "hang" | "late" | "kill first" | "kill last";
+/**
+ * `tell` fails with paths in its words. `late` hangs once the container runs, `silent` does so before
+ * it has told of a process; the killers end the service, before the container runs or after it.
+ */
+export type RuntimeMood =
+  | "work"
+  | "fail"
+  | "tell"
+  | "hang"
+  | "late"
+  | "silent"
+  | "kill first"
+  | "kill last";
 
 export interface BrokenRuntime extends AsyncDisposable {
   /** For `--runtime`. */
@@ -20,6 +31,8 @@ export async function makeBrokenRuntime(): Promise<BrokenRuntime> {
   const directory = await mkdtemp(join(tmpdir(), "smcp-run-"));
   const path = join(directory, "runtime");
   const moodPath = join(directory, "mood");
+  // An account without any rights may use it too.
+  await chmod(directory, 0o755);
   const set = (mood: RuntimeMood) => writeFile(moodPath, `${mood}\n`);
   await set("work");
   await writeFile(path, script(await findWorking(), moodPath), { mode: 0o755 });
@@ -50,6 +63,7 @@ tell)
   exit 3;;
 hang) exec sleep 600;;
 late) ${runtime} "$@"; exec sleep 600;;
+silent) ${runtime} $(echo "$*" | sed 's/--pid-file [^ ]*//'); exec sleep 600;;
 "kill first") kill -9 "$PPID"; exec sleep 600;;
 "kill last") ${runtime} "$@"; kill -9 "$PPID"; exec sleep 600;;
 esac

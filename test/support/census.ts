@@ -55,6 +55,30 @@ export async function takeCensus(home?: string): Promise<Census> {
   };
 }
 
+/** What carries the mark of a folder, and nobody else's: what may be taken away with it. */
+export interface Marked {
+  /** Each begins with its number. */
+  readonly processes: readonly string[];
+  readonly containers: readonly { readonly id: string; readonly directory: string }[];
+  /** Bottom first. */
+  readonly mounts: readonly string[];
+  /** The files behind them. */
+  readonly loopDevices: readonly string[];
+}
+
+/** What belongs to a folder of homes now. */
+export async function findMarked(folder: string): Promise<Marked> {
+  const owners = (await readClaims(CLAIMS)).map(([, owner]) => owner).filter(isOf(folder));
+  const containers = owners.map((directory) => ({ id: idOf(directory), directory }));
+  const ids = containers.map(({ id }) => id);
+  return {
+    processes: (await listProcesses(folder, ids)).map(({ name }) => name),
+    containers,
+    mounts: await listMounts(folder, []),
+    loopDevices: await listLoopDevices(folder),
+  };
+}
+
 /** The new entries, for a message. */
 export function leftOver(before: Census, after: Census): readonly string[] {
   const known = new Set(Object.values(before).flat());

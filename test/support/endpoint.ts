@@ -7,6 +7,7 @@ import type { Endpoint } from "../../src/sandboxes/run.ts";
 export function closedEndpoint(facts: Partial<Endpoint> = {}): Endpoint {
   return {
     httpsPorts: [],
+    servicePorts: [],
     sandboxId: "i0123456789abcdefghij",
     accessToken: undefined,
     trafficToken: undefined,

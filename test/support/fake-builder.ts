@@ -15,6 +15,9 @@ export interface FakeBuilder extends AsyncDisposable {
   fail(): Promise<void>;
   /** From now on it works again. */
   repair(): Promise<void>;
+  /** Its builds end only after the release. */
+  hold(): Promise<void>;
+  release(): Promise<void>;
 }
 
 const BUILDER = "/usr/bin/mmdebstrap";
@@ -22,7 +25,8 @@ const BUILDER = "/usr/bin/mmdebstrap";
 /** One whose builds take at least so many seconds. */
 export async function openFakeBuilder(seconds: number): Promise<FakeBuilder> {
   const folder = await mkdtemp(join(tmpdir(), "smcp-builder-"));
-  const [script, list, fault] = ["builder", "begun", "fault"].map((name) => join(folder, name));
+  const names = ["builder", "begun", "fault", "held"];
+  const [script, list, fault, held = ""] = names.map((name) => join(folder, name));
   const [layer] = await baseLayers();
   const text = `#!/bin/sh
 for word; do case $word in --*) ;; /*) root=$word; break ;; esac; done
@@ -30,8 +34,11 @@ echo begun >> ${list}
 echo 'I: downloading packages with apt...' >&2
 [ ! -e ${fault} ] || { echo 'E: the mirror has burnt down' >&2; exit 1; }
 sleep ${seconds}
+while [ -e ${held} ]; do sleep 0.1; done
 mkdir -p "$root"
 cp -al ${layer?.root}/. "$root" 2> /dev/null || cp -a ${layer?.root}/. "$root"
+# What the build writes next must not be written into the layer that all tests share.
+rm -rf "$root/etc" "$root/home" "$root/root" && cp -a ${layer?.root}/etc ${layer?.root}/home ${layer?.root}/root "$root"
 `;
   await writeFile(script ?? "", text);
   await chmod(script ?? "", 0o755);
@@ -44,6 +51,8 @@ cp -al ${layer?.root}/. "$root" 2> /dev/null || cp -a ${layer?.root}/. "$root"
     },
     fail: () => writeFile(fault ?? "", ""),
     repair: () => rm(fault ?? "", { force: true }),
+    hold: () => writeFile(held, ""),
+    release: () => rm(held, { force: true }),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
 }

@@ -1,5 +1,7 @@
 /** An engine whose containers stop in the middle of an operation, for as long as a test wants. */
 
+import { once } from "node:events";
+import type { Socket } from "node:net";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createLayerEngine } from "./layer-engine.ts";
@@ -18,12 +20,21 @@ export interface HeldEngine {
   hold(operation: Operation): Hold;
   /** Makes the next so many starts fail. */
   failStarts(amount: number): void;
+  /** Makes the daemons of all sandboxes answer nobody until it is disposed of. */
+  silence(): Disposable;
 }
 
 export function createHeldEngine(): HeldEngine {
   const layered = createLayerEngine();
   const holds = new Map<Operation, { reach(): void; readonly released: Promise<void> }>();
   let failures = 0;
+  let isSilent = false;
+
+  async function answer(signal: AbortSignal, dial: () => Promise<Socket>): Promise<Socket> {
+    if (!isSilent) return dial();
+    await once(signal, "abort");
+    throw new SandboxError("deadline_exceeded", "no answer");
+  }
 
   async function pass(operation: Operation): Promise<void> {
     const hold = holds.get(operation);
@@ -43,10 +54,15 @@ export function createHeldEngine(): HeldEngine {
         const container = await layered.create(spec, signal);
         const pause = container.pause.bind(container);
         const snapshot = container.snapshot.bind(container);
+        const readUsage = container.readUsage.bind(container);
         const end = container[Symbol.asyncDispose].bind(container);
+        const dialPublic = container.dialPublic.bind(container);
         return Object.assign(container, {
+          dialPublic: async (limit: AbortSignal) => answer(limit, async () => dialPublic(limit)),
           pause: async () => pass("pause").then(() => pause()),
           snapshot: async (directory: string) => pass("snapshot").then(() => snapshot(directory)),
+          // As an engine with cgroups counts.
+          readUsage: async () => ({ ...(await readUsage()), outOfMemoryKills: 0 }),
           [Symbol.asyncDispose]: async () => pass("end").then(() => end()),
         });
       },
@@ -56,6 +72,14 @@ export function createHeldEngine(): HeldEngine {
       const released = Promise.withResolvers<void>();
       holds.set(operation, { reach: reached.resolve, released: released.promise });
       return { reached: reached.promise, [Symbol.dispose]: released.resolve };
+    },
+    silence() {
+      isSilent = true;
+      return {
+        [Symbol.dispose]() {
+          isSilent = false;
+        },
+      };
     },
     failStarts(amount) {
       failures = amount;

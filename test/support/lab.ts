@@ -70,8 +70,11 @@ export interface Lab extends AsyncDisposable {
   traces(): Promise<readonly string[]>;
 }
 
-/** Makes the lab; needs root, iproute2 and nftables. */
-export async function startLab(): Promise<Lab> {
+/**
+ * Makes the lab; needs root, iproute2 and nftables. Where the routers are those of an ordinary user,
+ * what the user's programs send counts as theirs.
+ */
+export async function startLab(user?: number): Promise<Lab> {
   await using parts = new AsyncDisposableStack();
   const folder = parts.use(await makeTempFolder());
   const machine = parts.use(await makeNamespace(join(folder.path, "machine"))).path;
@@ -84,8 +87,15 @@ export async function startLab(): Promise<Lab> {
     `ip route add default via ${LAB.publicHost}`,
     `ip addr add ${LAB.bridge}/16 dev lo`,
     "nft add table inet count",
-    "nft add chain inet count come { type filter hook prerouting priority raw ; }",
-    'nft add rule inet count come iifname "sbm*" counter',
+    ...(user === undefined
+      ? [
+          "nft add chain inet count come { type filter hook prerouting priority raw ; }",
+          'nft add rule inet count come iifname "sbm*" counter',
+        ]
+      : [
+          "nft add chain inet count come { type filter hook output priority raw ; }",
+          `nft add rule inet count come oifname wan0 meta skuid ${user} counter`,
+        ]),
   ]);
   const addresses = [...PUBLIC, ...LAB.unreachable];
   await within(far, [

@@ -39,12 +39,20 @@ export interface McpWorld extends AsyncDisposable {
   createSandbox(): Promise<string>;
 }
 
-/** Starts everything between a host and a sandbox, all of it on one clock. */
-export async function startMcpWorld(clock: Clock = createSystemClock()): Promise<McpWorld> {
+/**
+ * Starts everything between a host and a sandbox, all of it on one clock. With `reach`, the service
+ * is another one for the server, which reaches it at the address that it returns.
+ */
+export async function startMcpWorld(
+  clock: Clock = createSystemClock(),
+  reach?: (test: TestService) => string,
+): Promise<McpWorld> {
   await using stack = new AsyncDisposableStack();
   const test = stack.use(await startTestService({ clock }));
   const { url, socketPath, apiKey } = test.embedded;
-  const service = stack.use(createService({ url, socketPath, apiKey, clock }));
+  const remote = reach?.(test);
+  const address = remote === undefined ? { url, socketPath } : { url: remote, sandboxUrl: remote };
+  const service = stack.use(createService({ ...address, apiKey, clock }));
   const log = createSilentLog();
   const spoolFolder = join(test.home, "spool");
   const state = stack.use(

@@ -29,14 +29,14 @@ export interface OrdinaryUser extends AsyncDisposable {
 /** Makes the account; only root may. Without `ids` it is one that containers cannot have. */
 export async function openOrdinaryUser(options: { readonly ids: boolean }): Promise<OrdinaryUser> {
   const name = `smcp${randomBytes(4).toString("hex")}`;
-  const home = await mkdtemp(join(tmpdir(), "smcp-user-"));
+  const home = await mkdtemp(join(tmpdir(), "smcp-u-"));
   // Taken out of the files afterwards, they could take what another run adds meanwhile with them.
   const noIds = ["-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0"];
   const flags = ["--home-dir", home, "--no-create-home", "--shell", "/bin/sh"];
   await run("useradd", [...(options.ids ? [] : noIds), ...flags, name]);
   const uid = Number((await run("id", ["-u", name])).stdout);
   const gid = Number((await run("id", ["-g", name])).stdout);
-  const idBase = findRange(await readFile("/etc/subuid", "utf8"), [name]);
+  const idBase = await rangeOf(name);
   await cp(dirname(PROGRAM), join(home, "dist"), { recursive: true });
   await cp(process.execPath, join(home, "node"));
   const data = join(home, "data");
@@ -61,7 +61,7 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
       join(home, "node"),
       join(home, "dist", "main.js"),
     ],
-    processes: async () => listProcesses(uid, idBase),
+    processes: async () => processesOf(uid, idBase),
     async [Symbol.asyncDispose]() {
       await run("userdel", [name]);
       await rm(home, { recursive: true, force: true });
@@ -84,7 +84,13 @@ async function copyBase(
 
 const RANGE = 65_536;
 
-async function listProcesses(uid: number, idBase = -RANGE): Promise<string[]> {
+/** First of the subordinate ids of an account. */
+export async function rangeOf(name: string): Promise<number | undefined> {
+  return findRange(await readFile("/etc/subuid", "utf8"), [name]);
+}
+
+/** Processes with the id or a subordinate one, each as its number and its command. */
+export async function processesOf(uid: number, idBase = -RANGE): Promise<string[]> {
   const found: string[] = [];
   for (const pid of (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry))) {
     const status = await readFile(`/proc/${pid}/status`, "utf8").catch(() => "");

@@ -17,7 +17,8 @@ export interface PerlRun {
 
 export interface PerlOptions {
   readonly words?: readonly string[];
-  readonly input?: string | Buffer;
+  /** What comes on its standard input, at once or when it is there. */
+  readonly input?: string | Buffer | Promise<string>;
   /** What descriptor 3 gives; it stays open when it has more to give. */
   readonly orders?: Buffer;
   readonly directory?: string;
@@ -42,7 +43,7 @@ export async function runPerl(program: string, options: PerlOptions = {}): Promi
   const [, , , third, fourth] = child.stdio;
   if (stdin === null || stdout === null || stderr === null) throw new Error("no pipes");
   for (const stream of [stdin, third]) stream?.on("error", () => undefined);
-  stdin.end(input);
+  void Promise.resolve(input).then((given) => stdin.end(given));
   if (third instanceof Writable) third.write(orders);
   if (third instanceof Readable) third.resume();
   const [out, said, reports, [code]] = await Promise.all([

@@ -1,7 +1,7 @@
 /**
  * The two releases of the public client that one suite drives: the newest, and one of the v1 routes.
- * With `SDK_TLS`, a folder with a certificate, the service speaks TLS and the newest release knows
- * no more than a key and a domain; `test/over-tls/main.ts` sets it.
+ * With `SDK_TLS`, a folder with a certificate, the service speaks TLS and the releases know no more
+ * than a key and a domain; `test/over-tls/main.ts` sets it.
  */
 
 import assert from "node:assert/strict";
@@ -31,7 +31,20 @@ const OLDER: Release = { release: "2.45.0", sdk: older as unknown as Sdk };
 /** Whether clients know the service by its domain. */
 export const isOverTls = tlsFolder !== undefined;
 
-export const RELEASES: readonly Release[] = isOverTls ? [NEWEST] : [NEWEST, OLDER];
+/** Whether all releases play, and none may be left out; `test/over-tls/main.ts` sets it. */
+const isWhole = process.env["SDK_CLIENTS"] === "all";
+
+/** A release that the registry has and the lock file has not, as `<version>=<directory>`. */
+async function registryReleases(): Promise<Release[]> {
+  const [release = "", directory = ""] = (process.env["SDK_NPM"] ?? "").split("=");
+  if (directory === "") return [];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- another release of the same package
+  const sdk = (await import(join(directory, "dist/index.mjs"))) as Sdk;
+  return [{ release, sdk }];
+}
+
+export const RELEASES: readonly Release[] =
+  isOverTls && !isWhole ? [NEWEST] : [NEWEST, OLDER, ...(await registryReleases())];
 
 interface SdkServe extends AsyncDisposable {
   readonly serve: TestServe;
@@ -107,7 +120,12 @@ function tlsFlags(folder: string): string[] {
 function byUrl({ apiKey, url }: TestServe) {
   return {
     options: { apiKey, apiUrl: url, sandboxUrl: url },
-    environment: { E2B_API_KEY: apiKey, E2B_API_URL: url, E2B_SANDBOX_URL: url },
+    environment: {
+      E2B_API_KEY: apiKey,
+      E2B_API_URL: url,
+      E2B_SANDBOX_URL: url,
+      E2B_VOLUME_API_URL: url,
+    },
     apiUrl: url,
     sandboxUrl: url,
   };

@@ -10,7 +10,7 @@ export interface TempFolder extends AsyncDisposable {
 
 /** Makes a new folder, mode 0700. */
 export async function makeTempFolder(): Promise<TempFolder> {
-  const path = await mkdtemp(join(tmpdir(), "sandbox-mcp-test-"));
+  const path = await mkdtemp(join(tmpdir(), "smcp-t-"));
   return {
     path,
     [Symbol.asyncDispose]: async () => rm(path, { recursive: true, force: true }),

@@ -1,12 +1,11 @@
 /**
- * Test files that measure how long something takes, or flood the machine: they run
- * after all others of the levels e2e and security.
+ * Test files that measure how long something takes, or flood the machine: each runs alone, after all
+ * others of the levels e2e and security, of which two at a time share the processors.
  */
 export const TIMED_FILES: readonly string[] = [
   "test/e2e/engine/container.test.ts",
   "test/e2e/faults.test.ts",
-  "test/e2e/from-nothing/*.test.ts",
-  "test/e2e/guardian.test.ts",
+  "test/e2e/guardian-deadlines.test.ts",
   "test/e2e/serve-restart.test.ts",
   "test/e2e/soak.test.ts",
   "test/e2e/stdio-end.test.ts",

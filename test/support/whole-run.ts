@@ -5,12 +5,14 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { availableParallelism, release, tmpdir } from "node:os";
+import { mkdir, writeFile } from "node:fs/promises";
+import { availableParallelism, release } from "node:os";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual, promisify } from "node:util";
 import { leftOver, takeCensus, type Census } from "./census.ts";
 import { startOciHost } from "./oci-host.ts";
+import { removeRun } from "./remove-run.ts";
+import { makeRunFolder } from "./run-folder.ts";
 import { attackedRuntimes, installedRuntimes, IS_WHOLE_RUN } from "./runtimes.ts";
 
 const run = promisify(execFile);
@@ -35,28 +37,19 @@ export interface Facts {
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
   if (!IS_WHOLE_RUN) return undefined;
   const facts = { ...(await describeCode()), ...(await describeMachine()) };
-  const homes = await makeHomesFolder();
+  const homes = await makeRunFolder();
   const before = await look(homes);
   return async () => {
     const after = await look(homes);
     const isCensusEqual = isDeepStrictEqual(after, before);
     await writeFacts({ ...facts, isCensusEqual });
+    await removeRun(homes);
     assert.deepEqual(
       after,
       before,
       `the run left something: ${leftOver(before, after).join("; ")}`,
     );
-    await rm(homes, { recursive: true, force: true });
   };
-}
-
-/** Where every home and folder of this run lies; workers take over the environment. */
-async function makeHomesFolder(): Promise<string> {
-  const folder = await mkdtemp(join(tmpdir(), "run-"));
-  // Accounts without any rights have homes below it.
-  await chmod(folder, 0o711);
-  process.env["TMPDIR"] = folder;
-  return folder;
 }
 
 /** A folder that a test left holds nothing of a sandbox. */

@@ -61,7 +61,7 @@ export const lifecycleRoutes: readonly Route[] = [
     params: sandboxParams,
     body: pauseRequestSchema.default({}),
     replies: { 204: null },
-    faults: [400, 404, 409],
+    faults: [400, 404, 409, 503],
     async handle({ params, body }, { sandboxes }) {
       const requiresDaemon = body.requireHealthyGuest ?? false;
       await sandboxes.pause(readSandboxId(params), body.memory ?? true, requiresDaemon);
@@ -76,6 +76,7 @@ export const lifecycleRoutes: readonly Route[] = [
     body: connectRequestSchema.extend(timeoutRequestSchema.shape),
     replies: { 200: sandboxSchema, 201: sandboxSchema },
     faults: [400, 404, 409],
+    worded: [409],
     handle: async ({ params, body }, context) => connect(readSandboxId(params), body, context),
   }),
   defineRoute({
@@ -85,6 +86,7 @@ export const lifecycleRoutes: readonly Route[] = [
     body: connectRequestSchema.default({}),
     replies: { 200: sandboxSchema, 201: sandboxSchema },
     faults: [400, 404, 409],
+    worded: [409],
     async handle({ params, body }, context) {
       const sandboxId = readSandboxId(params);
       const timeout = requirePositive(body.timeout ?? DEFAULT_TIMEOUT_V2_SECONDS);
@@ -99,6 +101,7 @@ export const lifecycleRoutes: readonly Route[] = [
     body: resumeRequestSchema.default({}),
     replies: { 201: sandboxSchema },
     faults: [400, 404, 409],
+    worded: [409],
     async handle({ params, body }, { sandboxes, domain }) {
       const sandboxId = readSandboxId(params);
       const sandbox = await sandboxes.resume(sandboxId, {

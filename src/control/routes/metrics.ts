@@ -16,7 +16,7 @@ export const metricRoutes: readonly Route[] = [
     method: "GET",
     path: "/sandboxes/{sandboxID}/metrics",
     params: sandboxParams,
-    query: z.object({ start: seconds, end: seconds }),
+    query: z.object({ start: seconds, end: seconds, fresh: z.enum(["true", "false"]).optional() }),
     replies: { 200: z.array(metricSchema) },
     faults: [400, 404],
     async handle({ params, query }, { sandboxes }) {
@@ -30,7 +30,10 @@ export const metricRoutes: readonly Route[] = [
         // The second that is named counts as a whole.
         endMs: end === undefined ? undefined : (end + 1) * MS_PER_SECOND - 1,
       });
-      return { status: 200, body: samples.map(toMetricBody) };
+      // A sample of this moment comes last, whatever the range.
+      const fresh = query.fresh === "true" ? await sandboxes.measure(sandboxId) : undefined;
+      const all = fresh === undefined ? samples : [...samples, fresh];
+      return { status: 200, body: all.map(toMetricBody) };
     },
   }),
   defineRoute({

@@ -40,7 +40,7 @@ export const sandboxListRoutes: readonly Route[] = [
     method: "GET",
     path: "/sandboxes",
     query: z.object({ metadata: z.string().optional() }),
-    replies: { 200: z.array(listedSandboxSchema) },
+    replies: { 200: z.array(listedSandboxSchema.omit({ envdUnresponsiveAtPause: true })) },
     faults: [400],
     async handle({ query }, { sandboxes }) {
       const { items, nextToken } = sandboxes.list({

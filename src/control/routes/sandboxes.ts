@@ -7,7 +7,7 @@ import {
   sandboxDetailSchema,
   sandboxSchema,
 } from "../../wire/control.ts";
-import { createOnce } from "../create-once.ts";
+import { CREATE_HEADERS, createOnce } from "../create-once.ts";
 import { toCreateOptions } from "../create-options.ts";
 import { checkEgressRules } from "../network.ts";
 import { toDetailBody } from "../reply.ts";
@@ -27,6 +27,7 @@ export const sandboxRoutes: readonly Route[] = [
     method: "POST",
     path: "/sandboxes",
     creates: () => 1,
+    headers: CREATE_HEADERS,
     body: createRequestSchema,
     replies: { 201: sandboxSchema },
     faults: [400, 403, 404, 409, 422, 429, 503],
@@ -46,6 +47,7 @@ export const sandboxRoutes: readonly Route[] = [
     method: "POST",
     path: "/v2/sandboxes",
     creates: () => 1,
+    headers: CREATE_HEADERS,
     body: createRequestSchema.extend({ secure: z.unknown().optional() }),
     replies: { 201: sandboxSchema },
     faults: [400, 403, 404, 409, 422, 429, 503],

@@ -165,6 +165,7 @@ function createBareContainer(
     exit,
     level: "none",
     network: "host",
+    hasLastingEgress: true,
     setEgress: async () => undefined,
     dial: async (port, signal) => dialPort(spec.directory, port, signal),
     dialPublic: async (signal) => dialPublicSocket(spec.directory, signal),

@@ -76,15 +76,17 @@ export interface DaemonSources {
 /**
  * The command of PID 1: a shell that starts the daemon again when it ends, and that reaps what
  * sandboxed programs leave behind. Its own output goes to the container's /dev/null. SIGINT is the one
- * signal that a shell with `-c` catches: without the trap it would end at the daemon's next end.
+ * signal that a shell with `-c` catches: without the trap it would end at the daemon's next end. The
+ * id of the container stands last, as in the command of the runtime that starts it: where there are
+ * no cgroups, the first process of a broken start is found by it.
  */
-export function initCommand(): string[] {
+export function initCommand(id: string): string[] {
   const daemon = daemonCommand(DAEMON_DIRECTORY).join(" ");
   const loop = `exec </dev/null >/dev/null 2>&1
 trap : INT
 n=0
 while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon}; n=$((n+1)); done`;
-  return [...commandIn(DAEMON_DIRECTORY, "sh"), "-c", loop];
+  return [...commandIn(DAEMON_DIRECTORY, "sh"), "-c", loop, id];
 }
 
 /** The command of the daemon in its folder; `flags` are further flags of node. */

@@ -6,9 +6,10 @@ import { findProgram } from "./find-program.ts";
 /** By their Debian names; what is there already stays as it is. */
 const DEBIAN =
   "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs perl-base " +
-  "nftables iproute2 skopeo uidmap";
+  "nftables iproute2 skopeo slirp4netns uidmap";
 const FEDORA =
-  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo";
+  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils " +
+  "skopeo slirp4netns";
 
 /** All of them at once, so that nobody is told of one after the other. */
 export function installCommand(): string {

@@ -2,7 +2,13 @@
 
 import { join } from "node:path";
 
-type PerlProgram = "copier" | "find-data" | "launcher" | "user-namespace" | "write-tree";
+type PerlProgram =
+  | "boot-id"
+  | "copier"
+  | "find-data"
+  | "launcher"
+  | "user-namespace"
+  | "write-tree";
 
 /** The command of a program; each lies in the directory beside its table of system calls. */
 export function perlCommand(

@@ -17,8 +17,6 @@ import { launcherCommand } from "../oci/launcher.ts";
 import { BLOCKED_NETWORKS } from "./egress.ts";
 import { PROXY_PORTS, gatewayAddress } from "./router-rules.ts";
 
-/** An account of its own for each router, above the ids of all containers. */
-const FIRST_USER = 2_000_000_000;
 const MAX_MEMORY_MB = 128;
 const REPLY_TIMEOUT_MS = 10_000;
 const RESTART_MS = { first: 100, longest: 5_000 } as const;
@@ -26,10 +24,10 @@ const RESTART_MS = { first: 100, longest: 5_000 } as const;
 export interface EgressProgramOptions {
   /** File of the router's namespace. */
   readonly network: string;
-  /** The router's number. */
-  readonly slot: number;
+  /** The account that it runs under, which no program of a container has. */
+  readonly user: number;
   readonly resolvers: readonly string[];
-  /** The outside's own addresses. */
+  /** The outside's own addresses or networks. */
   readonly hosts: readonly string[];
   /** File of the program. */
   readonly program: string;
@@ -95,6 +93,8 @@ export function createEgressProgram(options: EgressProgramOptions): EgressProgra
       const child = await run?.then((started) => started.child).catch(() => undefined);
       if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, "exit");
+      // This process stays for it: where nothing else is under way, the wait would be its end.
+      child.ref();
       child.kill("SIGKILL");
       await ended;
     },
@@ -117,7 +117,7 @@ interface Run {
 }
 
 async function startRun(options: EgressProgramOptions): Promise<Run> {
-  const { network, slot, resolvers, hosts, program, perlDirectory } = options;
+  const { network, user, resolvers, hosts, program, perlDirectory } = options;
   // By its text: the account that it runs under may find no file of ours.
   const text = await readFile(program, "utf8");
   const words = [
@@ -131,7 +131,7 @@ async function startRun(options: EgressProgramOptions): Promise<Run> {
     ["chdir", "/"],
     ["netns", network],
     ["open", process.execPath],
-    ["become", String(FIRST_USER + slot)],
+    ["become", String(user)],
     ["run", "sandbox-mcp-egress", ...words],
   ]);
   const child = spawn(file, args, {

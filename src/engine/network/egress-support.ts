@@ -1,8 +1,9 @@
 /** Whether containers of this machine can be given a way to the internet, found out by trying. */
 
+import { open } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { networkInterfaces } from "node:os";
-import { errorText } from "../../common/errors.ts";
+import { causeCode, errorText } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
@@ -14,8 +15,12 @@ import { defaultLink } from "./namespace.ts";
 import { MAX_RESOLVERS, routerRules, senderRules } from "./router-rules.ts";
 import type { HostNetwork } from "./router.ts";
 import { uplinkRules } from "./uplink.ts";
+import { tryUserRouter } from "./user-router.ts";
+import { UPLINK_PROGRAM } from "./user-uplink.ts";
 
 const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
+/** What an ordinary user's way out is made of besides. */
+const TUNNEL = "/dev/net/tun";
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
 const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];
 
@@ -45,22 +50,24 @@ export async function findEgress(
   if (options === undefined) {
     return none("sandboxes have loopback alone, as configured (--egress off)");
   }
-  if (isRootless()) return none("sandboxes have loopback alone: a way out needs root");
-  const found = PROGRAMS.map((name) => findProgram(name));
-  const missing = PROGRAMS.filter((_name, index) => found[index] === undefined);
+  const programs = isRootless() ? [...PROGRAMS, UPLINK_PROGRAM] : PROGRAMS;
+  const missing = programs.filter((name) => findProgram(name) === undefined);
   if (missing.length > 0) {
     return none(`sandboxes have loopback alone: no ${missing.join(", ")}`, installCommand());
   }
+  const lack = isRootless() ? await findLack(options) : undefined;
+  if (lack !== undefined) return none(`sandboxes have loopback alone: ${lack.detail}`, lack.remedy);
   try {
-    await tryRules();
     const link = await defaultLink(options.namespace);
     if (link === undefined) return none("sandboxes have loopback alone: no default route");
-    return describe(link, {
+    const outside = {
       path: options.namespace,
       program: options.program,
       perlDirectory,
       resolvers: options.resolvers ?? (await readResolvers()),
-    });
+    };
+    await Promise.all([tryRules(), isRootless() ? tryUserRouter(outside) : undefined]);
+    return describe(link, outside);
   } catch (error) {
     const detail = quoteUntrusted(errorText(error));
     return none(`sandboxes have loopback alone: ${detail}`, "see docs/security.md, Network");
@@ -69,11 +76,12 @@ export async function findEgress(
 
 function describe(link: string, outside: HostNetwork): EgressSupport {
   const { resolvers } = outside;
+  const way = isRootless() ? `${UPLINK_PROGRAM} and ${link}` : link;
   if (resolvers.length > 0) {
-    const detail = `through ${link}, names by ${resolvers.join(", ")}`;
+    const detail = `through ${way}, names by ${resolvers.join(", ")}`;
     return { outside, check: { name: NAME, outcome: "ok", detail } };
   }
-  const detail = `through ${link}, addresses only: this machine names no other name server`;
+  const detail = `through ${way}, addresses only: this machine names no other name server`;
   const remedy = "name one with --dns";
   return { outside, check: { name: NAME, outcome: "warning", detail, remedy } };
 }
@@ -81,6 +89,26 @@ function describe(link: string, outside: HostNetwork): EgressSupport {
 function none(detail: string, remedy?: string): EgressSupport {
   const check: EngineCheck = { name: NAME, outcome: "warning", detail };
   return { outside: undefined, check: remedy === undefined ? check : { ...check, remedy } };
+}
+
+/** What only root can give to an ordinary user. */
+async function findLack({
+  namespace,
+}: EgressOptions): Promise<{ readonly detail: string; readonly remedy: string } | undefined> {
+  if (namespace !== undefined) {
+    return { detail: "only root may enter a network namespace", remedy: "use --egress on" };
+  }
+  try {
+    const file = await open(TUNNEL, "r+");
+    await file.close();
+    return undefined;
+  } catch (error) {
+    const code = causeCode(error);
+    if (code === "EACCES" || code === "EPERM") {
+      return { detail: `no access to ${TUNNEL}`, remedy: `sudo chmod 0666 ${TUNNEL}` };
+    }
+    return { detail: `no ${TUNNEL}: ${errorText(error)}`, remedy: "sudo modprobe tun" };
+  }
 }
 
 async function tryRules(): Promise<void> {

@@ -22,7 +22,22 @@ export const PROXY_PORTS = { names: 5_300, web: 8_000, tls: 8_443 } as const;
 const MARKS = { names: 53, web: 80, tls: 443 } as const;
 /** Connections of one sandbox at once: the host's table of connections is shared by all. */
 const MAX_CONNECTIONS = 4_096;
-const SANDBOX_LINK = "eth0";
+/** The link of a sandbox, as itself names it. */
+export const SANDBOX_LINK = "eth0";
+/** Addresses by number in a router; a machine has fewer ranges of ids. */
+export const MAX_SENDERS = 30_000;
+/**
+ * What slirp4netns is given: the smallest network that it takes, of which it is the second address.
+ * Each packet costs it a look at all of its connections, hence large ones; of larger ones its window
+ * of 128 KiB holds too few, so that both ends wait for each other.
+ */
+export const USER_UPLINK = {
+  link: "wan",
+  network: "198.19.0.0/25",
+  gateway: "198.19.0.2",
+  mtu: 16_384,
+} as const;
+const USER_ADDRESS = 100;
 
 /** What a router knows of the outside. */
 export interface Uplink {
@@ -30,7 +45,7 @@ export interface Uplink {
   readonly slot: number;
   /** IPv4 addresses of name servers, at most three. */
   readonly resolvers: readonly string[];
-  /** The outside's own IPv4 addresses: no packet may go there even if the outside lost its rules. */
+  /** The outside's own IPv4 addresses or networks: no packet may go there even if the outside lost its rules. */
   readonly hosts: readonly string[];
 }
 
@@ -148,17 +163,40 @@ export const ROUTER_SETTINGS = [
   ["/proc/sys/net/ipv4/conf/all/accept_redirects", "0"],
 ] as const;
 
-/** The router's own addresses and its way out; run in the router. */
-export function routerLinks({ slot, resolvers }: Uplink): string {
-  const { inner, outer } = uplinkAddresses(slot);
-  const own = nameServers(Math.max(1, resolvers.length));
+/** The outside's own addresses, instead of those that the router had before, in one moment. */
+export function hostRules(hosts: readonly string[]): string {
   return lines([
-    "link set dev lo up",
-    ...own.map((address) => `addr add ${address}/32 dev lo`),
+    "flush set inet sandboxes never",
+    `add element inet sandboxes never { ${[...BLOCKED_NETWORKS, ...hosts].join(", ")} }`,
+  ]);
+}
+
+/** The router's own addresses and its way out; run in the router. */
+export function routerLinks(uplink: Uplink): string {
+  const { inner, outer } = uplinkAddresses(uplink.slot);
+  return gatewayLinks(uplink) + wanLinks(`${inner}/30`, outer);
+}
+
+/** The addresses that the router's sandboxes know it by; run in the router. */
+export function gatewayLinks({ resolvers }: Pick<Uplink, "resolvers">): string {
+  const own = nameServers(Math.max(1, resolvers.length));
+  return lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]);
+}
+
+/** The way out of a router that slirp4netns made: its address comes 100 after the network's. */
+export function userUplinkLinks(): string {
+  const { link, network, gateway, mtu } = USER_UPLINK;
+  const [base = "", length = ""] = network.split("/");
+  const own = addressAt(base, USER_ADDRESS);
+  return `link set dev ${link} mtu ${mtu}\n` + wanLinks(`${own}/${length}`, gateway);
+}
+
+function wanLinks(own: string, gateway: string): string {
+  return lines([
     "link set dev wan addrgenmode none",
-    `addr add ${inner}/30 dev wan`,
+    `addr add ${own} dev wan`,
     "link set dev wan up",
-    `route add default via ${outer}`,
+    `route add default via ${gateway}`,
   ]);
 }
 
@@ -226,11 +264,15 @@ function sender(slot: number): string {
   return `"${linkName(slot)}" . ${sandboxAddress(slot)} : jump to${slot}`;
 }
 
-/** Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace. */
-export function senderLinks(slot: number, network: string): string {
+/**
+ * Makes a sandbox's link, down; run in the router. `network` names the sandbox's namespace; packets
+ * are as large as those of Ethernet where no size is given.
+ */
+export function senderLinks(slot: number, network: string, mtu?: number): string {
   const name = linkName(slot);
+  const size = mtu === undefined ? "" : ` mtu ${mtu}`;
   return lines([
-    `link add name ${name} type veth peer name ${SANDBOX_LINK} netns ${network}`,
+    `link add name ${name}${size} type veth peer name ${SANDBOX_LINK}${size} netns ${network}`,
     `link set dev ${name} addrgenmode none`,
     `link set dev ${name} up`,
     `route add ${sandboxAddress(slot)}/32 dev ${name}`,

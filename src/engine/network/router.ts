@@ -44,7 +44,11 @@ import {
   senderRemoval,
   senderRules,
 } from "./router-rules.ts";
+import { createTurns, type Turns } from "./turns.ts";
 import { closeUplink, openUplink } from "./uplink.ts";
+
+/** The program for names has an account of its own for each router, above the ids of all containers. */
+const FIRST_PROGRAM_USER = 2_000_000_000;
 
 /** The container whose rules are set. */
 export interface EgressTarget {
@@ -56,6 +60,8 @@ export interface EgressTarget {
 
 /** The routers that this process makes and changes. */
 export interface Routers {
+  /** Whether links and rules are there still when the process that made them is not. */
+  readonly outlivesProcess: boolean;
   /**
    * Connects the container under these rules, changes the rules of its link, or takes the link away.
    * @throws SandboxError invalid_argument for what is no IPv4 network, unavailable when it is gone
@@ -80,14 +86,15 @@ export interface HostNetwork {
 interface State {
   /** By the number of their router; a process has only those that it was asked for itself. */
   readonly programs: Map<number, EgressProgram>;
-  /** The last step for the routers of a folder. */
-  readonly turns: Map<string, Promise<void>>;
+  /** By the folder of their containers: the last one must not take a new one's router. */
+  readonly turns: Turns;
 }
 
 /** One object for all containers of an engine: it keeps the steps of one router in order. */
 export function createRouters(): Routers {
-  const state: State = { programs: new Map(), turns: new Map() };
+  const state: State = { programs: new Map(), turns: createTurns() };
   return {
+    outlivesProcess: true,
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
       if (target.outside === undefined) return;
@@ -107,7 +114,7 @@ async function connect(
   const { directory, record, outside } = target;
   const { pid, startTicks, idBase } = record;
   const slot = slotOf(idBase);
-  await inTurn(state, dirname(directory), async () => {
+  await state.turns.run(dirname(directory), async () => {
     // Checked in turn: after a removal nothing may be made that is never removed.
     if (readStartTicks(pid) !== startTicks) {
       throw new SandboxError("unavailable", "container is gone");
@@ -126,7 +133,7 @@ async function connect(
 async function disconnect(state: State, directory: string): Promise<void> {
   const owner = dirname(directory);
   if (!(await hasRouter(owner))) return;
-  await inTurn(state, owner, async () => {
+  await state.turns.run(owner, async () => {
     const senders = await slotsOf(directory);
     for (const router of await routersOf(owner)) {
       if (!(await takeSenders(state, router, senders))) await removeRouter(state, router);
@@ -158,34 +165,26 @@ async function orderDomains(
   { slot, domains }: { readonly slot: number; readonly domains: readonly string[] },
 ): Promise<void> {
   if (domains.length === 0) return;
-  if (router.resolvers.length === 0) {
-    throw new SandboxError("unavailable", "this machine has no name server for hostnames", {
-      hint: "name one with --dns",
-    });
-  }
+  requireResolver(router.resolvers);
   const { program, perlDirectory } = outside;
+  const user = FIRST_PROGRAM_USER + router.slot;
   const running =
     programs.get(router.slot) ??
-    createEgressProgram({ network: router.path, program, perlDirectory, ...router });
+    createEgressProgram({ network: router.path, user, program, perlDirectory, ...router });
   programs.set(router.slot, running);
   await running.order(sandboxAddress(slot), domains);
 }
 
-async function forgetDomains({ programs }: State, router: Router, slot: number): Promise<void> {
-  await programs.get(router.slot)?.order(sandboxAddress(slot), undefined);
+/** @throws SandboxError unavailable where rules for hostnames cannot hold. */
+export function requireResolver(resolvers: readonly string[]): void {
+  if (resolvers.length > 0) return;
+  throw new SandboxError("unavailable", "this machine has no name server for hostnames", {
+    hint: "name one with --dns",
+  });
 }
 
-/** Routers are made and removed one step at a time: the last container must not take a new one's. */
-async function inTurn({ turns }: State, owner: string, work: () => Promise<void>): Promise<void> {
-  const before = turns.get(owner) ?? Promise.resolve();
-  const turn = before.then(work);
-  const settled = turn.catch(() => undefined);
-  turns.set(owner, settled);
-  try {
-    await turn;
-  } finally {
-    if (turns.get(owner) === settled) turns.delete(owner);
-  }
+async function forgetDomains({ programs }: State, router: Router, slot: number): Promise<void> {
+  await programs.get(router.slot)?.order(sandboxAddress(slot), undefined);
 }
 
 async function ensureRouter(state: State, owner: string, outside: HostNetwork): Promise<Router> {

@@ -124,11 +124,11 @@ export function createBundle(options: BundleOptions): object {
   };
 }
 
-function createProcess({ limits, cgroupPath }: BundleOptions): object {
+function createProcess({ id, limits, cgroupPath }: BundleOptions): object {
   return {
     terminal: false,
     user: { uid: 0, gid: 0 },
-    args: initCommand(),
+    args: initCommand(id),
     env: [
       "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
       "LANG=C.UTF-8",

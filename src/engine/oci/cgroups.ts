@@ -74,7 +74,7 @@ export function groupFolders(host: CgroupHost): { unified?: string; freezer?: st
 
 /** The cgroups of the container with this id; what stands in for them where there are none. */
 export function openCgroup(host: CgroupHost, id: string, directory: string): Cgroup {
-  if (!hasCgroups(host)) return openProcessGroup(directory);
+  if (!hasCgroups(host)) return openProcessGroup(id, directory);
   const folderIn = (tree: string) => join(tree, PARENT, id);
   const unified = host.unified === undefined ? undefined : folderIn(host.unified);
   const freezer = legacyFolder(host, "freezer", id);
@@ -103,7 +103,8 @@ export function openCgroup(host: CgroupHost, id: string, directory: string): Cgr
     countOutOfMemory: async () => {
       const events = readKernelFile(join(memory ?? "", "memory.events"));
       const control = readKernelFile(join(memory ?? "", "memory.oom_control"));
-      return Number(/^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1] ?? 0);
+      const count = /^oom_kill (\d+)$/m.exec(events ?? control ?? "")?.[1];
+      return count === undefined ? undefined : Number(count);
     },
     readUsage: async () => readUsage(host, { id, unified }),
     remove: async () => {

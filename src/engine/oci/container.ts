@@ -50,6 +50,7 @@ export function openContainer(parts: ContainerParts): Container {
       return record.level;
     },
     network: outside === undefined ? "loopback" : "routed",
+    hasLastingEgress: outside === undefined || routers.outlivesProcess,
     setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
     dial: async (port, signal) => dialPort(directory, port, signal),
     dialPublic: async (signal) => dialPublicSocket(directory, signal),
@@ -95,6 +96,7 @@ async function readUsage(directory: string, cgroup: Cgroup): Promise<Usage> {
   const disk = statfsSync(join(directory, DISK_NAMES.mount));
   return {
     ...(await cgroup.readUsage()),
+    outOfMemoryKills: await cgroup.countOutOfMemory(),
     diskBytes: (disk.blocks - disk.bavail) * disk.bsize,
     diskTotalBytes: disk.blocks * disk.bsize,
   };
@@ -133,7 +135,7 @@ function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) =>
     // A process that is just ending is still there when the kernel tells that its cgroup is empty.
     const isThere = readStartTicks(record.pid) === record.startTicks;
     if (isThere && (await cgroup.isPopulated())) return;
-    const reason = (await cgroup.countOutOfMemory()) > 0 ? "out of memory" : ENDED;
+    const reason = ((await cgroup.countOutOfMemory()) ?? 0) > 0 ? "out of memory" : ENDED;
     // It may have been halted or removed meanwhile: then this is no end that others must learn.
     if (isOver) return;
     stop();

@@ -167,6 +167,8 @@ function spawnGuardian(words: readonly string[]): ChildProcess {
 
 async function tellEnd(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return;
+  // This process may have nothing else left to wait for: without it, it would end before its clean-up.
+  child.ref();
   const exit = once(child, "exit").catch(() => undefined);
   child.stdin?.end("end\n");
   const isLate = delay(END_TIMEOUT_MS, "late", { ref: false });

@@ -2,6 +2,7 @@
 
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { allEnded } from "../../common/concurrency.ts";
 import { causeCode, errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
@@ -23,6 +24,7 @@ import {
 } from "../storage/disk.ts";
 import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "../storage/rootfs.ts";
 import { bindFault } from "./bind-paths.ts";
+import { coverBootId } from "./boot-id.ts";
 import { createBundle, limitSteps } from "./bundle.ts";
 import { hasCgroups, isHybrid, openCgroup, type CgroupHost } from "./cgroups.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
@@ -158,7 +160,11 @@ async function launch(
   await writeRecord(spec.directory, record);
   await step("launch.recorded");
   const { outside, routers } = context;
-  await routers.setEgress({ directory: spec.directory, record, outside }, spec.egress);
+  // Each waits for a program of its own, most of the time.
+  await allEnded([
+    coverBootId({ ...context, spec, pid, level }, signal),
+    routers.setEgress({ directory: spec.directory, record, outside }, spec.egress),
+  ]);
   await step("launch.connected");
   return record;
 }
@@ -174,13 +180,6 @@ async function cleanUp(
     const cause = new AggregateError([failed.reason, error], "start and clean-up failed");
     throw new SandboxError("internal", `clean-up failed: ${errorText(error)}`, { cause });
   }
-}
-
-/** Waits for all of them even when one fails: what still runs could undo the clean-up. */
-async function allEnded(tasks: readonly Promise<void>[]): Promise<void> {
-  const results = await Promise.allSettled(tasks);
-  const failure = results.find((result) => result.status === "rejected");
-  if (failure !== undefined) throw failure.reason;
 }
 
 async function makeFolder(directory: string): Promise<void> {

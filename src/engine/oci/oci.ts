@@ -3,11 +3,13 @@
 import { join } from "node:path";
 import { cleanUp } from "../../common/clean-up.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine } from "../engine.ts";
 import { holdIds } from "../host/id-ranges.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
+import { createUserRouters } from "../network/user-router.ts";
 import { createBlankDisks } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
@@ -50,7 +52,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const filters = createSeccompCache();
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
-  const routers = createRouters();
+  const routers = isRootless() ? createUserRouters() : createRouters();
   let egress: Promise<EgressSupport> | undefined;
   const support = async (freshness: "cached" | "fresh" = "cached"): Promise<EgressSupport> => {
     if (freshness === "fresh") egress = undefined;

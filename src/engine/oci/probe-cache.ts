@@ -33,7 +33,7 @@ export interface ProbeResult {
 }
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 3;
+const PROBE_VERSION = 4;
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
 const CACHE_NAME = "engine-probe.json";

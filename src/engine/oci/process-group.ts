@@ -30,8 +30,8 @@ export interface Cgroup {
   kill(): Promise<void>;
   /** The limit that the kernel holds, in bytes; undefined when there is none. */
   readMemoryLimit(): Promise<number | undefined>;
-  /** How often the kernel ended a process here for want of memory. */
-  countOutOfMemory(): Promise<number>;
+  /** Processes that the kernel ended here for lack of memory; undefined where it does not count. */
+  countOutOfMemory(): Promise<number | undefined>;
   /** Processor time in milliseconds and memory in bytes. */
   readUsage(): Promise<Pick<Usage, "cpuMs" | "memoryBytes" | "cacheBytes">>;
   /** Removes the folders; the parent too when it is empty. Idempotent. */
@@ -45,9 +45,9 @@ const TICKS_PER_S = 100;
 const PAGE_BYTES = 4096;
 const MS_PER_S = 1_000;
 
-/** The processes of the container of this folder. */
-export function openProcessGroup(directory: string): Cgroup {
-  const first = async () => findFirst(directory);
+/** The processes of the container with this id, of this folder. */
+export function openProcessGroup(id: string, directory: string): Cgroup {
+  const first = async () => findFirst(id, directory);
   return {
     path: "",
     unified: undefined,
@@ -68,23 +68,43 @@ export function openProcessGroup(directory: string): Cgroup {
       await waitUntil(async () => (await first()) !== pid, "processes did not end");
     },
     readMemoryLimit: async () => undefined,
-    countOutOfMemory: async () => 0,
+    countOutOfMemory: async () => undefined,
     readUsage: async () => readUsage(await first()),
   };
 }
 
 /** The first process of the container, seen from here; undefined when there is none. */
-async function findFirst(directory: string): Promise<number | undefined> {
+async function findFirst(id: string, directory: string): Promise<number | undefined> {
   const record = await readRecord(directory);
   if (record !== undefined) {
-    const { startTicks } = readStat(record.pid) ?? {};
-    return startTicks === record.startTicks ? record.pid : undefined;
+    const isThere = readStat(record.pid)?.startTicks === record.startTicks;
+    if (isThere || !record.isHalted) return isThere ? record.pid : undefined;
   }
   // A start that was broken off: the runtime has told of a process, we have not yet.
-  const pid = Number(await readIfThere(join(directory, "runtime", "pid")));
+  const told = await readIfThere(join(directory, "runtime", "pid"));
+  if (told === undefined) return findUntold(id);
+  const pid = Number(told);
   if (!Number.isSafeInteger(pid) || pid <= 1) return undefined;
+  return (await isInside(pid)) ? pid : undefined;
+}
+
+/**
+ * The first process of a start whose runtime was killed before it told of one: it runs the command of
+ * the runtime or that of the container, and the id stands last in both.
+ */
+async function findUntold(id: string): Promise<number | undefined> {
+  for (const name of (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry))) {
+    if (!readKernelFile(`/proc/${name}/cmdline`)?.endsWith(`\0${id}\0`)) continue;
+    const isFirst = /^NSpid:.*\s1$/m.test(readKernelFile(`/proc/${name}/status`) ?? "");
+    if (isFirst && (await isInside(Number(name)))) return Number(name);
+  }
+  return undefined;
+}
+
+/** Whether the process is in another process namespace than this one. */
+async function isInside(pid: number): Promise<boolean> {
   const [theirs, ours] = await Promise.all([namespaceOf(pid), namespaceOf(process.pid)]);
-  return theirs === undefined || theirs === ours ? undefined : pid;
+  return theirs !== undefined && theirs !== ours;
 }
 
 /** Every process of the namespace, in the order of their numbers. */

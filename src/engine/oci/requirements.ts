@@ -84,7 +84,7 @@ function checkPrivilege(fault = "no user namespace"): EngineCheck {
       outcome: "warning",
       detail:
         "user namespace without root: one id range for all sandboxes, no limit on the memory, " +
-        "processor and disk of a sandbox as a whole, no internet inside, no template host",
+        "processor and disk of a sandbox as a whole, no template host",
       remedy: "run as root to have them",
     };
   }

@@ -71,7 +71,8 @@ export async function redactSources(root: string): Promise<void> {
   const names = (await readIfFolder(folder)).map((name) => join(folder, name));
   for (const path of [join(root, "etc/apt/sources.list"), ...names]) {
     const text = await readIfThere(path);
-    if (text !== undefined) await writeFile(path, text.replaceAll(/:\/\/[^/\s@]*@/g, "://"));
+    const redacted = text?.replaceAll(/:\/\/[^/\s@]*@/g, "://");
+    if (redacted !== undefined && redacted !== text) await writeFile(path, redacted);
   }
 }
 

@@ -5,6 +5,7 @@ import { z } from "../../common/schema.ts";
 import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { QuotedPart } from "../../output/quote.ts";
 import type { LogsBody } from "../../wire/control.ts";
+import { onOptionalRoute } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
@@ -53,7 +54,13 @@ export const getLogs = defineTool({
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId, since_ms: start, limit, min_level: level }, context) {
     const query = { limit, ...(start !== undefined && { start }) };
-    const { logEntries } = await context.service.control.logs(sandboxId, query, context.signal);
+    const { service, signal, suggest } = context;
+    const output = suggest("get_process_output", " get_process_output has what programs wrote.");
+    const { logEntries } = await onOptionalRoute(
+      service.control.logs(sandboxId, query, signal),
+      `The sandbox service keeps no logs.${output}`,
+      () => service.control.get(sandboxId, signal),
+    );
     const page = pageOf(logEntries, limit);
     const lowest = RECORD_LEVELS.indexOf(level);
     const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);

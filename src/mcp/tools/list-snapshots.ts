@@ -38,7 +38,8 @@ export const listSnapshots = defineTool({
     const listing = withHints(service.control.snapshots(filter, signal), {
       invalid_argument: cursor === undefined ? "" : "Start again without cursor.",
     });
-    const missing = "The sandbox service cannot list snapshots.";
+    const missing =
+      "The sandbox service cannot list snapshots. Use a snapshot_id that snapshot returned.";
     const page = await onOptionalRoute(listing, missing, () => Promise.resolve());
     return recordReply({
       snapshots: page.snapshots.map(({ snapshotID, names }) => ({

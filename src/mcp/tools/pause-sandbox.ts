@@ -1,6 +1,7 @@
 /** Tool: pauses a sandbox. */
 
 import { z } from "../../common/schema.ts";
+import { onOptionalRoute } from "../error-hints.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { IDEMPOTENT, defineTool } from "../tool.ts";
@@ -23,8 +24,13 @@ export const pauseSandbox = defineTool({
     next: z.string(),
   }),
   annotations: IDEMPOTENT,
-  async handler({ sandbox_id: sandboxId, keep_memory: keepsMemory }, { service, signal }) {
-    const wasRunning = await service.control.pause(sandboxId, keepsMemory, signal);
+  async handler({ sandbox_id: sandboxId, keep_memory: keepsMemory }, context) {
+    const { service, signal, suggest } = context;
+    const wasRunning = await onOptionalRoute(
+      service.control.pause(sandboxId, keepsMemory, signal),
+      `The sandbox service cannot pause.${suggest("set_timeout", " set_timeout extends a life.")}`,
+      () => service.control.get(sandboxId, signal),
+    );
     const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
     const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it`;
     return recordReply({ sandbox_id: sandboxId, outcome, next });

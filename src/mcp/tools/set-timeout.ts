@@ -1,7 +1,7 @@
 /** Tool: sets the expiry of a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { withHints } from "../error-hints.ts";
+import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { IDEMPOTENT, defineTool } from "../tool.ts";
@@ -23,12 +23,18 @@ export const setTimeoutTool = defineTool({
   annotations: IDEMPOTENT,
   async handler({ sandbox_id: sandboxId, timeout_seconds: seconds }, context) {
     const { service, signal, suggest } = context;
-    await withHints(service.control.setTimeout(sandboxId, seconds, signal), {
+    const setting = withHints(service.control.setTimeout(sandboxId, seconds, signal), {
       invalid_argument: suggest(
         "snapshot",
         "Past its maximum life: take a snapshot and start from it.",
       ),
     });
+    const connect = suggest("connect_sandbox", " connect_sandbox extends a life, too.");
+    await onOptionalRoute(
+      setting,
+      `The sandbox service sets no timeout of a running sandbox.${connect}`,
+      () => service.control.get(sandboxId, signal),
+    );
     // The service may clamp the timeout, so its expiry is read back.
     const detail = await service.control.get(sandboxId, signal);
     return recordReply({ sandbox_id: detail.sandboxID, expires_at: detail.endAt });

@@ -1,6 +1,7 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
 import { z } from "../../common/schema.ts";
+import { onOptionalRoute } from "../error-hints.ts";
 import { expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
@@ -32,7 +33,13 @@ export const snapshot = defineTool({
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
-    const body = await context.service.control.snapshot(sandboxId, name, context.signal);
+    const { service, signal, suggest } = context;
+    const keep = suggest("download_url", " Keep files: pack them by tar, then use download_url.");
+    const body = await onOptionalRoute(
+      service.control.snapshot(sandboxId, name, signal),
+      `The sandbox service cannot snapshot.${keep}`,
+      () => service.control.get(sandboxId, signal),
+    );
     return recordReply({
       snapshot_id: body.snapshotID,
       names: body.names,

@@ -24,7 +24,7 @@ test("a daemon starts from compiled code that its node takes", async () => {
   await host.engine.probe();
   const [name = ""] = await readdir(join(host.home, "daemon"));
   const folder = join(host.home, "daemon", name);
-  const line = initCommand().at(-1) ?? "";
+  const line = initCommand("id").at(-2) ?? "";
   const flags = /\/node ((?:--\S+ )+)/.exec(line)?.[1]?.trim().split(" ") ?? [];
   expect(flags.length).toBeGreaterThan(0);
   const words = ["--library-path", join(folder, "lib"), join(folder, "node"), ...flags, "-e", LOOK];

@@ -1,6 +1,6 @@
 /** Many layers and the one that is made of them show the same tree, with all that overlays are made of. */
 
-import { readdir } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { baseLayers } from "../../support/base-layer.ts";
@@ -92,4 +92,35 @@ test("one layer of three shows what the three show, and holds nothing of the tem
   expect(names).not.toContain("bin");
   // What changed lies in these; every other folder of the template is not in the layer.
   expect(await readdir(join(one.root, "usr"))).toEqual(["share"]);
+});
+
+const FILES = 200;
+
+test("names that the host gives to files of a template meanwhile change no layer", async () => {
+  const root = (name: string) => join(host.home, "layers", name, "root");
+  for (const name of ["below", "above"]) {
+    await mkdir(root(name), { recursive: true });
+    await writeFile(join(root(name), name), name);
+  }
+  const names = Array.from({ length: FILES }, (_name, index) => `file-${index}`);
+  for (const name of names) await writeFile(join(root("below"), name), name);
+  const layers = [{ root: root("below") }, { root: root("above") }];
+  let rounds = 0;
+  const squashing = new AbortController();
+  const linkAll = async (): Promise<void> => {
+    for (; !squashing.signal.aborted; rounds += 1) {
+      for (const name of names) {
+        const other = join(host.home, name);
+        await link(join(root("below"), name), other);
+        await rm(other);
+      }
+    }
+  };
+  const linking = linkAll();
+  const one = await host.engine.squash(layers, 1, join(host.home, "layers", "linked"));
+  squashing.abort();
+  await linking;
+  expect(rounds).toBeGreaterThan(0);
+  expect(await readdir(one.root)).toEqual(["above"]);
+  expect(await readFile(join(one.root, "above"), "utf8")).toBe("above");
 });

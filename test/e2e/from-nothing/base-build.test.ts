@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findBase } from "../../../src/commands/home.ts";
 import { openFakeBuilder, type FakeBuilder } from "../../support/fake-builder.ts";
-import { startMcpClient } from "../../support/mcp-client.ts";
+import { startMcpClient, type ToolReply } from "../../support/mcp-client.ts";
 import { listeningUrl, startProgram } from "../../support/program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -15,6 +15,7 @@ const LIMIT = { timeout: 120_000 };
 
 function serve(home: string, builder: FakeBuilder) {
   const words = ["serve", "--home", home, "--port", "0", "--pool", "0", "--api-key", KEY];
+  words.push("--on-exit", "kill");
   return startProgram(words, ON, builder.program);
 }
 
@@ -51,24 +52,36 @@ test("serve listens at once; a create waits as long as it prefers", LIMIT, async
   expect(await listLayers(home.path)).toEqual([expect.stringMatching(/^base-\d{13}-[0-9a-f]{8}$/)]);
 });
 
-test("a tool call waits; as root host serves meanwhile", LIMIT, async () => {
-  // Longer than the first start of a service in an empty home takes, shorter than the call waits.
-  await using builder = await openFakeBuilder(30);
+test("a tool call waits with progress; as root host serves meanwhile", LIMIT, async () => {
+  await using builder = await openFakeBuilder(0);
+  await builder.hold();
   await using home = await makeTempFolder();
   const flags = ["--home", home.path, "--pool", "0"];
   const environment = { ...ON, SANDBOX_MCP_ALLOW_HOST_TEMPLATE: "false" };
   await using client = await startMcpClient(flags, environment, builder.program);
   // Another of the same home waits for the same build.
   await using other = await startMcpClient(flags, ON, builder.program);
-  const waiting = client.call("create_sandbox", {});
+  const told: string[] = [];
+  const onProgress = ({ message = "" }) => void told.push(message);
+  // A slow machine takes longer than one call waits; the reply says what to do then.
+  const createAfterAll = async (): Promise<ToolReply> => {
+    const reply = await client.call("create_sandbox", {}, { onProgress });
+    return reply.text.includes("Call create_sandbox again") ? createAfterAll() : reply;
+  };
+  const waiting = createAfterAll();
   const meanwhile = await other.call("create_sandbox", {});
   expect(meanwhile.fields).toMatchObject({
     template: "host",
     note: expect.stringMatching(/^template base is not built yet; host was used meanwhile(;|$)/),
   });
+  await expect.poll(() => told.length, { timeout: 60_000 }).toBeGreaterThan(1);
+  await builder.release();
   const reply = await waiting;
   expect(reply).toMatchObject({ isError: false, fields: { template: "base" } });
   expect(reply.fields["note"] ?? "").not.toContain("base");
+  for (const line of told) {
+    expect(line).toMatch(/^building the base template, (about \d+ s left|\d+ s so far)$/);
+  }
   expect(await builder.begun()).toBe(1);
 });
 

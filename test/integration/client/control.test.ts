@@ -36,11 +36,11 @@ test("create sends the wire's own fields and remembers token and expiry", async 
     answerJson(response, 201, { body: SANDBOX }),
   );
   const { service, recorder } = started;
-  await service.control.create({ templateID: "base", timeout: 300, secure: true }, signal);
+  await service.control.create({ templateID: "base", timeout: 300, secure: true }, signal, 3);
   expect(recorder.requests.map(({ method, url, body }) => [method, url, JSON.parse(body)])).toEqual(
     [["POST", "/prefix/sandboxes", { templateID: "base", timeout: 300, secure: true }]],
   );
-  expect(recorder.requests[0]?.headers["x-api-key"]).toBe("e2b_key");
+  expect(recorder.requests[0]?.headers).toMatchObject({ "x-api-key": "e2b_key", prefer: "wait=3" });
   expect(service.expiresAtMs("i1")).toBe(300_000);
 });
 

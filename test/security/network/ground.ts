@@ -6,7 +6,10 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { Sandbox, type SandboxOpts } from "e2b";
 import { LAB, startLab, type Lab } from "../../support/lab.ts";
+import { openOrdinaryUser, type OrdinaryUser } from "../../support/ordinary-user.ts";
+import { placeUser } from "../../support/placed-user.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
+import { startSocketRelay } from "../../support/socket-relay.ts";
 
 const ROUTERS = "/run/sandbox-mcp/routers";
 const ATTACK = join(import.meta.dirname, "attack.py");
@@ -27,6 +30,8 @@ export interface Ground extends AsyncDisposable {
   /** Of every service in the lab. */
   readonly flags: readonly string[];
   readonly serve: TestServe;
+  /** Who runs the service; undefined for root. */
+  readonly account: OrdinaryUser | undefined;
   readonly options: SandboxOpts;
   /** Kills the service, does something meanwhile, and starts it anew at its address. */
   restart(meanwhile: () => Promise<void>): Promise<void>;
@@ -42,22 +47,44 @@ export type Field = Ground & { readonly sandbox: Sandbox };
 export async function startGround(runtime: string): Promise<Ground> {
   await using parts = new AsyncDisposableStack();
   const lab = parts.use(await startLab());
-  const service = parts.use(await startService(labFlags(lab, runtime)));
+  const flags = [...labFlags(runtime), "--egress", lab.namespace];
+  const service = parts.use(await startService(flags, undefined));
   const ending = parts.move();
   return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
 }
 
-async function startService(flags: readonly string[]): Promise<Omit<Ground, "lab">> {
-  const serve = await startServe(flags);
+/** A lab with one service of an ordinary user in it, whose machine is the user's machine. */
+export async function startOrdinaryGround(): Promise<Ground> {
+  await using parts = new AsyncDisposableStack();
+  const account = parts.use(await openOrdinaryUser({ ids: true }));
+  const lab = parts.use(await startLab(account.uid));
+  const flags = [...labFlags("crun"), "--egress", "on"];
+  const service = parts.use(await startService(flags, placeUser(account, lab.namespace)));
+  const ending = parts.move();
+  return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
+}
+
+async function startService(
+  flags: readonly string[],
+  account: OrdinaryUser | undefined,
+): Promise<Omit<Ground, "lab">> {
+  await using parts = new AsyncDisposableStack();
+  const serve = parts.use(await startServe(flags, { account }));
   let later: TestServe | undefined;
-  const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  parts.defer(async () => later?.[Symbol.asyncDispose]());
+  const door = join(serve.home, "instances", "serve", "door.sock");
+  // The port of a service in another network namespace cannot be reached from here.
+  const url = account === undefined ? serve.url : parts.use(await startSocketRelay(door)).url;
+  const options = { apiKey: serve.apiKey, apiUrl: url, sandboxUrl: url };
+  const ending = parts.move();
   const create = async (more: SandboxOpts = {}): Promise<OwnSandbox> => {
     const made = await Sandbox.create("base", { ...options, ...more });
     return Object.assign(made, { [Symbol.asyncDispose]: async () => void (await made.kill()) });
   };
   return {
     flags,
-    serve,
+    serve: { ...serve, url },
+    account,
     options,
     create,
     createFor: async (allowOut) => create({ network: { allowOut: [...allowOut], denyOut: [ALL] } }),
@@ -65,19 +92,15 @@ async function startService(flags: readonly string[]): Promise<Omit<Ground, "lab
       serve.program.child.kill("SIGKILL");
       await serve.program.exited();
       await meanwhile();
-      later = await startServe(flags, { earlier: serve });
+      later = await startServe(flags, { earlier: serve, account });
     },
-    async [Symbol.asyncDispose]() {
-      await later?.[Symbol.asyncDispose]();
-      await serve[Symbol.asyncDispose]();
-    },
+    [Symbol.asyncDispose]: async () => ending.disposeAsync(),
   };
 }
 
 /** Sandboxes that wait to be taken would have links too. */
-function labFlags(lab: Lab, runtime: string): readonly string[] {
-  const ways = ["--egress", lab.namespace, "--dns", LAB.nameServer];
-  return ["--runtime", runtime, "--pool", "0", ...ways];
+function labFlags(runtime: string): readonly string[] {
+  return ["--runtime", runtime, "--pool", "0", "--dns", LAB.nameServer];
 }
 
 /** Everything a command of root inside prints, whatever its exit code. */
@@ -132,11 +155,18 @@ export function answered(outcomes: Record<string, string>): string[] {
 }
 
 /** Takes the defence away: every chain of a service's router and of its link lets all through. */
-export async function disarm({ serve, lab }: Ground): Promise<void> {
-  const slot = await routerOf(serve.home);
+export async function disarm({ serve, lab, account }: Ground): Promise<void> {
   const router = `nft ${openChains("sandboxes", ["guard", "forward", "input", "output"])}`;
-  const network = `--net=${join(ROUTERS, `${slot}.net`)}`;
-  await promisify(execFile)("nsenter", [network, ...router.split(" ")]);
+  const open = async (path: string) =>
+    promisify(execFile)("nsenter", [`--net=${path}`, ...router.split(" ")]);
+  if (account !== undefined) {
+    const [uplink] = await uplinkPrograms(serve.home);
+    // The file of the namespace is the last word but one.
+    await open(uplink?.words.at(-2) ?? "");
+    return;
+  }
+  const slot = await routerOf(serve.home);
+  await open(join(ROUTERS, `${slot}.net`));
   const link = openChains(`sandbox_mcp_${slot}`, ["local", "input", "forward"]);
   await lab.onMachine(`nft ${link}`);
 }
@@ -145,9 +175,40 @@ function openChains(table: string, chains: readonly string[]): string {
   return chains.map((chain) => `insert rule inet ${table} ${chain} accept`).join(" ; ");
 }
 
+interface UplinkProgram {
+  readonly pid: number;
+  readonly words: readonly string[];
+}
+
+/** An ordinary user's ways out, one for each service of the home. */
+export async function uplinkPrograms(home: string): Promise<UplinkProgram[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found: UplinkProgram[] = [];
+  for (const pid of pids) {
+    const text = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+    const words = text.split("\0").slice(0, -1);
+    if (words[0]?.startsWith(`sandbox-mcp-uplink:${home}/`))
+      found.push({ pid: Number(pid), words });
+  }
+  return found;
+}
+
+/** Programs for names of hosts that a service has. */
+export async function namePrograms({
+  serve,
+  account,
+}: Pick<Ground, "serve" | "account">): Promise<number[]> {
+  if (account === undefined) return egressPrograms(serve.home);
+  // The last of the account's ids.
+  return programsOf([(account.idBase ?? 0) + 65_535]);
+}
+
 /** Programs for names of hosts that the routers of a home have. */
 export async function egressPrograms(home: string): Promise<number[]> {
-  const users = (await routersOf(home)).map((slot) => 2_000_000_000 + Number(slot));
+  return programsOf((await routersOf(home)).map((slot) => 2_000_000_000 + Number(slot)));
+}
+
+async function programsOf(users: readonly number[]): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const found = await Promise.all(
     pids.map(async (pid) => {

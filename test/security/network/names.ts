@@ -10,13 +10,14 @@ import { listenersAround } from "../../support/listeners.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   ALL,
-  egressPrograms,
   FAILED,
   fetchFrom,
   inside,
+  namePrograms,
   OPEN,
   udpFrom,
   type Field,
+  type Ground,
   type OwnSandbox,
 } from "./ground.ts";
 
@@ -149,8 +150,7 @@ export function describeNames(ground: () => Field): void {
     });
 
     test("the program for names has no rights, and is there again when it dies", async () => {
-      const { serve } = ground();
-      const [pid] = await egressPrograms(serve.home);
+      const [pid] = await namePrograms(ground());
       const status = await readFile(`/proc/${pid}/status`, "utf8");
       expect(status).toMatch(/^CapEff:\t0+$/m);
       expect(status).toMatch(/^CapPrm:\t0+$/m);
@@ -158,29 +158,29 @@ export function describeNames(ground: () => Field): void {
       expect(status).toMatch(/^Groups:\t *$/m);
       process.kill(Number(pid), "SIGKILL");
       await expect.poll(() => curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
-      expect(await egressPrograms(serve.home)).not.toContain(pid);
+      expect(await namePrograms(ground())).not.toContain(pid);
     });
 
     test.for(["idle", "under calls"])(
       "E42 no signal opens a port of the program for names, %s",
       async (state, context) => {
-        const { serve } = ground();
         const calls =
           "while :; do curl -sS -k -m 4 -o /dev/null http://allowed.test/ https://allowed.test/; done";
         const caller =
           state === "idle"
             ? undefined
             : await named.commands.run(calls, { background: true, timeoutMs: 0 });
+        const { serve, account } = ground();
         const listening = async () => {
-          const [pid] = await egressPrograms(serve.home);
+          const [pid] = await namePrograms({ serve, account });
           return pid === undefined ? [] : listenersAround(pid);
         };
         const before = await listening();
         expect(before.length).toBeGreaterThan(0);
         for (const signal of SIGNALS) {
           // It goes on, or another one takes its place.
-          await expect.poll(async () => signalOne(serve.home, signal)).toBe(true);
-          if (signal === SIGSTOP) await signalOne(serve.home, SIGCONT);
+          await expect.poll(async () => signalOne(ground(), signal)).toBe(true);
+          if (signal === SIGSTOP) await signalOne(ground(), SIGCONT);
           await expect.poll(listening, { message: `signal ${signal}` }).toEqual(before);
         }
         await caller?.kill();
@@ -193,7 +193,7 @@ export function describeNames(ground: () => Field): void {
       const before = await ground().lab.received();
       await ground().restart(async () => {
         // It dies with the service, a moment after it.
-        await expect.poll(async () => egressPrograms(ground().serve.home)).toEqual([]);
+        await expect.poll(async () => namePrograms(ground())).toEqual([]);
         expect(await ground().lab.received()).toBe(before);
       });
       expect(await curl("http://allowed.test/")).toContain(`"at":"${LAB.publicHost}"`);
@@ -205,9 +205,9 @@ export function describeNames(ground: () => Field): void {
   });
 }
 
-/** Whether a program of the home was there to be signalled. */
-async function signalOne(home: string, signal: number): Promise<boolean> {
-  const [pid] = await egressPrograms(home);
+/** Whether a program of the ground was there to be signalled. */
+async function signalOne(ground: Ground, signal: number): Promise<boolean> {
+  const [pid] = await namePrograms(ground);
   try {
     return pid !== undefined && process.kill(pid, signal);
   } catch (error) {

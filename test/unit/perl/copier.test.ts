@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import {
   link,
   mkdir,
@@ -15,7 +16,13 @@ import { expect, test } from "vitest";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-async function copy(pairs: readonly string[], input = "go\n") {
+/** More than a copier calls little, and some time to copy. */
+const FOLDERS = 60;
+const FILE_BYTES = 256 * 1024;
+/** A copier may be through before this process can write. */
+const MAX_TRIALS = 10;
+
+async function copy(pairs: readonly string[], input: string | Promise<string> = "go\n") {
   const { code, stderr } = await runPerl("copier", { words: [process.arch, ...pairs], input });
   return { code, stderr };
 }
@@ -43,6 +50,36 @@ test("a copy has the kinds, modes, times, links and holes of its tree", async ()
   expect((await stat(join(target, "second"))).ino).toBe(file.ino);
   expect(await readlink(join(target, "link"))).toBe("/etc/passwd");
   expect((await stat(join(target, "fifo"))).isFIFO()).toBe(true);
+});
+
+test("names of one file stay so when it is written between the copies of two", async () => {
+  await using folder = await makeTempFolder();
+  const source = join(folder.path, "source");
+  const names = Array.from({ length: FOLDERS }, (_name, index) => `${index}/name`);
+  const [first = "", ...others] = names;
+  for (const name of names) {
+    await mkdir(join(source, name, ".."), { recursive: true });
+    await writeFile(join(source, name, "../data"), Buffer.alloc(FILE_BYTES, 1));
+  }
+  await writeFile(join(source, first), "old");
+  for (const name of others) await link(join(source, first), join(source, name));
+  let isBetween = false;
+  for (let trial = 0; trial < MAX_TRIALS && !isBetween; trial += 1) {
+    const target = join(folder.path, `target-${trial}`);
+    const copied = () => names.filter((name) => existsSync(join(target, name))).length;
+    const go = Promise.withResolvers<string>();
+    const copying = copy([source, target], go.promise);
+    await expect.poll(copied, { interval: 1 }).toBeGreaterThan(0);
+    await writeFile(join(source, first), `new ${trial}`);
+    isBetween = copied() < FOLDERS;
+    await expect.poll(copied, { interval: 1 }).toBe(FOLDERS);
+    go.resolve("go\n");
+    expect(await copying).toEqual(done);
+    const files = await Promise.all(names.map(async (name) => stat(join(target, name))));
+    expect(new Set(files.map(({ ino }) => ino)).size).toBe(1);
+    expect(await readFile(join(target, first), "utf8")).toBe(`new ${trial}`);
+  }
+  expect(isBetween).toBe(true);
 });
 
 test("a link at the top is copied as a link, and what it leads to is not read", async () => {

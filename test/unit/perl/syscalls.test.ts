@@ -10,6 +10,7 @@ const WITHOUT_TABLE = ["copier-entry.pl", "find-data.pl", "syscalls.pl"];
 /** What each needs before its first look at the table, and where it says that there is none. */
 const CASES = [
   { program: "attributes", words: [process.arch], code: 111, said: "" },
+  { program: "boot-id", words: [process.arch], code: 111, said: "boot-id: cannot load " },
   { program: "copier", words: [process.arch], code: 111, said: "copier: cannot load " },
   { program: "inotify", words: [process.arch], code: 111, said: "" },
   { program: "launcher", words: [process.arch], code: 111, said: "launcher: cannot load " },
@@ -42,7 +43,7 @@ test.for(CASES)("$program without its table says so and does nothing", async (op
   expect(run.stderr + run.reports).toContain(said);
 });
 
-test.for(["attributes", "copier", "inotify", "launcher", "make-pipes"])(
+test.for(["attributes", "boot-id", "copier", "inotify", "launcher", "make-pipes"])(
   "%s does nothing on another processor, nor without one",
   async (program) => {
     for (const words of [["mips"], [""], []]) {

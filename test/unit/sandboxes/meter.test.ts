@@ -17,7 +17,8 @@ function setUp() {
       looks += 1;
       // Half of one of two processors.
       const cpuMs = clock.now() / 2;
-      return { cpuMs, memoryBytes: 1, cacheBytes: 2, diskBytes: 3, diskTotalBytes: 4 };
+      const disk = { diskBytes: 3, diskTotalBytes: 4 };
+      return { cpuMs, memoryBytes: 1, cacheBytes: 2, outOfMemoryKills: looks, ...disk };
     },
   };
   const record = { sandboxId: "ia", limits: { cpus: 2, memoryMb: 512, diskMb: 1, pids: 1 } };
@@ -40,11 +41,28 @@ test("a sandbox that runs is measured every 5 s", async () => {
       cpuUsedPercent: second === 0 ? 0 : 25,
       memoryBytes: 1,
       cacheBytes: 2,
+      outOfMemoryKills: second / 5 + 1,
     })),
   );
   expect(meter.read("ia", { startMs: 1, endMs: 6 * SECOND })).toHaveLength(1);
   expect(meter.latest("ia")?.atMs).toBe(10 * SECOND);
   expect([meter.read("ib", ALL), meter.latest("ib")]).toEqual([[], undefined]);
+  await meter[Symbol.asyncDispose]();
+});
+
+test("a sample of this moment is not kept, and what does not run has none", async () => {
+  const { clock, meter, entry } = setUp();
+  meter.note();
+  await clock.advance(7 * SECOND);
+  expect(await meter.measure("ia")).toMatchObject({
+    atMs: 7 * SECOND,
+    cpuUsedPercent: 25,
+    outOfMemoryKills: 3,
+  });
+  expect(meter.read("ia", ALL).map(({ atMs }) => atMs)).toEqual([0, 5 * SECOND]);
+  expect(await meter.measure("ib")).toBeUndefined();
+  Object.assign(entry, { run: undefined });
+  expect(await meter.measure("ia")).toBeUndefined();
   await meter[Symbol.asyncDispose]();
 });
 

@@ -292,6 +292,24 @@ async def case_a_signed_url(sandbox):
     equal(reply.json(), {"code": 401, "message": "signature is already expired"})
 
 
+async def case_the_content_of_a_volume(sandbox):
+    kind = e2b.AsyncVolume if isinstance(sandbox, AsyncSandbox) else e2b.Volume
+    volume = await done(kind.create(f"python-{kind.__name__}"))
+    equal(await done(volume.exists("/in/a.txt")), False)
+    await done(volume.make_dir("/in", mode=0o750))
+    entry = await done(volume.write_file("/in/a.txt", "text", uid=0, gid=0, mode=0o600))
+    equal((entry.path, entry.size, entry.uid, entry.mode), ("/in/a.txt", 4, 0, 0o600))
+    await done(volume.write_file("/in/b", io.BytesIO(b"x" * 3_000_000)))
+    equal(await done(volume.read_file("/in/a.txt")), "text")
+    equal(len(await done(volume.read_file("/in/b", format="bytes"))), 3_000_000)
+    equal([found.path for found in await done(volume.list("/in"))], ["/in/a.txt", "/in/b"])
+    equal((await done(volume.update_metadata("/in/b", mode=0o644))).mode, 0o644)
+    await refused(e2b.NotFoundException, lambda: volume.read_file("/missing"))
+    await done(volume.remove("/in"))
+    equal(await done(volume.list("/")), [])
+    equal(await done(kind.destroy(volume.volume_id)), True)
+
+
 async def case_pause_resume_and_life(sandbox):
     await done(sandbox.files.write("kept.txt", "kept"))
     equal(await done(sandbox.is_running()), True)

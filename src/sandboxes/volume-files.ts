@@ -1,0 +1,273 @@
+/** The content of a volume, for clients outside of sandboxes that have its token. */
+
+import { randomBytes } from "node:crypto";
+import { constants } from "node:fs";
+import {
+  chmod,
+  lchown,
+  lstat,
+  mkdir,
+  open,
+  rename,
+  unlink,
+  type FileHandle,
+} from "node:fs/promises";
+import { SandboxError } from "../common/errors.ts";
+import { draftOf } from "../common/files.ts";
+import { readPrivilege, storedId } from "../common/privilege.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import { equalSecrets } from "../wire/signature.ts";
+import type { Folders, Services } from "./context.ts";
+import { requireDiskSpace } from "./disk-space.ts";
+import { listVolumeFolder } from "./list-volume.ts";
+import { toEntry, type VolumeEntry } from "./volume-entry.ts";
+import { toVolumeFault } from "./volume-faults.ts";
+import { findPlace, openFolderIn, pathIn, type Place } from "./volume-paths.ts";
+import { VOLUME_OWNER_ID, volumeDirectory } from "./volumes.ts";
+
+const FOLDER_MODE = 0o755;
+const FILE_MODE = 0o644;
+/** So many bytes are written between two looks at the free space of the disk. */
+const SPACE_STEP_BYTES = 64 * 1024 ** 2;
+const DRAFT_BYTES = 8;
+
+/** Never waits for the other end of a pipe, never takes a terminal. */
+const READ_FLAGS =
+  constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY | constants.O_NOFOLLOW;
+
+/** What a client may set of an entry. */
+export interface EntryChange {
+  readonly uid?: number | undefined;
+  readonly gid?: number | undefined;
+  readonly mode?: number | undefined;
+}
+
+/** Of what is made: `makesParents` also makes the folders above it. */
+export interface NewEntry extends EntryChange {
+  readonly makesParents: boolean;
+}
+
+/** Every call throws SandboxError: invalid_argument, not_found, already_exists, resource_exhausted. */
+export interface VolumeFiles {
+  readonly team: string;
+  stat(path: string): Promise<VolumeEntry>;
+  /** Depth first, without the folder itself. */
+  list(path: string, depth: number): Promise<VolumeEntry[]>;
+  makeFolder(path: string, entry: NewEntry): Promise<VolumeEntry>;
+  change(path: string, change: EntryChange): Promise<VolumeEntry>;
+  /** With everything below it. */
+  remove(path: string): Promise<void>;
+  /** The caller closes the file. */
+  read(path: string): Promise<{ readonly file: FileHandle; readonly sizeBytes: number }>;
+  /** The file is seen when it is complete; a client that leaves changes nothing. */
+  write(path: string, content: AsyncIterable<Buffer>, entry: NewEntry): Promise<VolumeEntry>;
+}
+
+const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/**
+ * The content that a token opens.
+ * @throws SandboxError unauthenticated for the token of another volume, not_found for a removed one
+ */
+export function openVolume(
+  context: Services & Folders,
+  volumeId: string,
+  token: string,
+): VolumeFiles {
+  const isGiven = ID_PATTERN.test(volumeId);
+  if (!isGiven || !equalSecrets(token, context.secrets.volumeToken(volumeId))) {
+    throw new SandboxError("unauthenticated", "invalid volume token");
+  }
+  const volume = context.store.volumes.get(volumeId);
+  if (volume === undefined) throw new SandboxError("not_found", MESSAGES.volumeMissing);
+  return createVolumeFiles(volumeDirectory(context, volumeId), volume.team);
+}
+
+/** The files below a folder; drafts of uploads lie beside it. */
+export function createVolumeFiles(root: string, team: string): VolumeFiles {
+  return {
+    team,
+    stat: (path) => at({ root, path, followsLast: false }, toEntry),
+    list: (path, depth) =>
+      at({ root, path, followsLast: true }, async (place) => {
+        await requireType(place, "directory");
+        return listVolumeFolder(place, depth);
+      }),
+    makeFolder: (path, entry) => makeFolder(root, path, entry),
+    change: (path, change) =>
+      at({ root, path, followsLast: true }, async (place) => {
+        const { type } = await toEntry(place);
+        // A link that came since would be followed by `chmod`: the folder and the file are opened first.
+        await using file = await open(place.systemPath, kindFlags(type));
+        await applyToFile(file, change);
+        return await toEntry(place);
+      }),
+    remove: (path) =>
+      at({ root, path, followsLast: false }, async (place) => {
+        if (place.name === "") {
+          throw new SandboxError("invalid_argument", "the top of a volume cannot be removed");
+        }
+        await lstat(place.systemPath);
+        await removeTree(place.systemPath);
+      }),
+    read: (path) => at({ root, path, followsLast: true }, openFile),
+    write: (path, content, entry) => writeFile({ root, path, entry }, content),
+  };
+}
+
+/** A path in a volume, and whether a link at its end is followed. */
+interface Wanted {
+  readonly root: string;
+  readonly path: string;
+  readonly followsLast: boolean;
+}
+
+async function at<T>(wanted: Wanted, work: (place: Place) => Promise<T>): Promise<T> {
+  const { root, path, followsLast } = wanted;
+  try {
+    await using place = await findPlace(root, path, { followsLast });
+    return await work(place);
+  } catch (error) {
+    throw toVolumeFault(error);
+  }
+}
+
+async function requireType(place: Place, type: "file" | "directory"): Promise<void> {
+  const entry = await toEntry(place);
+  if (entry.type === type) return;
+  const wanted = type === "file" ? "regular file" : type;
+  throw new SandboxError("invalid_argument", `path is not a ${wanted}`);
+}
+
+/** @throws SandboxError invalid_argument for what is neither. */
+function kindFlags(type: VolumeEntry["type"]): number {
+  if (type === "directory") return READ_FLAGS | constants.O_DIRECTORY;
+  if (type === "file") return READ_FLAGS;
+  throw new SandboxError("invalid_argument", "path is neither a regular file nor a directory");
+}
+
+/** The mode comes last: a new owner takes set-user-id bits away. */
+async function applyToFile(file: FileHandle, { uid, gid, mode }: EntryChange): Promise<void> {
+  if (mayChown() && (uid !== undefined || gid !== undefined)) {
+    const before = await file.stat();
+    await file.chown(
+      uid === undefined ? before.uid : storedId(uid),
+      gid === undefined ? before.gid : storedId(gid),
+    );
+  }
+  if (mode !== undefined) await file.chmod(mode);
+}
+
+/** Without the right to give files away there is no engine that maps their owners either. */
+function mayChown(): boolean {
+  return readPrivilege() !== "none";
+}
+
+async function makeFolder(root: string, path: string, entry: NewEntry): Promise<VolumeEntry> {
+  if (entry.makesParents) await makeParents(root, path);
+  return at({ root, path, followsLast: true }, async (place) => {
+    try {
+      await makeOwned(place.folder, place.name);
+    } catch (error) {
+      const isThere = error instanceof Error && "code" in error && error.code === "EEXIST";
+      if (!isThere || !entry.makesParents) throw error;
+      await requireType(place, "directory");
+    }
+    await using folder = await open(place.systemPath, kindFlags("directory"));
+    await applyToFile(folder, entry);
+    return await toEntry(place);
+  });
+}
+
+/** Makes the folders above a path that are missing; one that appears meanwhile is as good. */
+async function makeParents(root: string, path: string): Promise<void> {
+  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  for (let count = 1; count < names.length; count += 1) {
+    await at({ root, path: names.slice(0, count).join("/"), followsLast: true }, async (place) => {
+      if (place.name === "") return;
+      await makeOwned(place.folder, place.name).catch((error: unknown) => {
+        if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+      });
+    });
+  }
+}
+
+async function makeOwned(folder: FileHandle, name: string): Promise<void> {
+  await mkdir(pathIn(folder, name === "" ? "." : name), { mode: FOLDER_MODE });
+  await using made = await openFolderIn(folder, name);
+  const owner = storedId(VOLUME_OWNER_ID);
+  if (mayChown()) await lchown(pathIn(made, "."), owner, owner);
+  await chmod(pathIn(made, "."), FOLDER_MODE);
+}
+
+async function openFile(place: Place) {
+  await requireType(place, "file");
+  const file = await open(place.systemPath, READ_FLAGS);
+  const stats = await file.stat();
+  if (stats.isFile()) return { file, sizeBytes: stats.size };
+  await file.close();
+  throw new SandboxError("invalid_argument", "path is not a regular file");
+}
+
+interface Upload {
+  readonly root: string;
+  readonly path: string;
+  readonly entry: NewEntry;
+}
+
+async function writeFile(
+  { root, path, entry }: Upload,
+  content: AsyncIterable<Buffer>,
+): Promise<VolumeEntry> {
+  if (entry.makesParents) await makeParents(root, path);
+  // What cannot be written is refused before its content is read.
+  await at({ root, path, followsLast: true }, findReplaced);
+  const draft = draftOf(`${root}.${randomBytes(DRAFT_BYTES).toString("hex")}`);
+  let isDraft = true;
+  try {
+    await fillDraft(draft, content);
+    return await at({ root, path, followsLast: true }, async (place) => {
+      const replaced = await findReplaced(place);
+      const owner = { uid: VOLUME_OWNER_ID, gid: VOLUME_OWNER_ID, mode: FILE_MODE, ...replaced };
+      const { uid = owner.uid, gid = owner.gid, mode = owner.mode } = entry;
+      await using file = await open(draft, READ_FLAGS);
+      await applyToFile(file, { uid, gid, mode });
+      await rename(draft, place.systemPath);
+      isDraft = false;
+      return await toEntry(place);
+    });
+  } catch (error) {
+    throw toVolumeFault(error);
+  } finally {
+    if (isDraft) await unlink(draft).catch(() => undefined);
+  }
+}
+
+/** Owner and mode of the file that is about to be replaced; undefined for a new one. */
+async function findReplaced(place: Place): Promise<Required<EntryChange> | undefined> {
+  if (place.name === "") throw new SandboxError("invalid_argument", "path is a directory");
+  const entry = await toEntry(place).catch((error: unknown) => {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  });
+  if (entry === undefined) return undefined;
+  if (entry.type !== "file") {
+    throw new SandboxError("invalid_argument", `path is a ${entry.type}, not a regular file`);
+  }
+  const { uid, gid, mode } = entry;
+  return { uid, gid, mode };
+}
+
+async function fillDraft(draft: string, content: AsyncIterable<Buffer>): Promise<void> {
+  await using file = await open(draft, "wx", 0o600);
+  let unchecked = SPACE_STEP_BYTES;
+  for await (const chunk of content) {
+    if (unchecked >= SPACE_STEP_BYTES) {
+      await requireDiskSpace(draft);
+      unchecked = 0;
+    }
+    await file.writeFile(chunk);
+    unchecked += chunk.length;
+  }
+}

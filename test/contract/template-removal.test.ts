@@ -1,0 +1,73 @@
+/** The removal of a snapshot: answered when its rows are gone, its files go after that. */
+
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { StepMessage } from "../../src/common/steps.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+
+let service: TestService;
+beforeAll(async () => {
+  service = await startTestService({ engine: createLayerEngine() });
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+const layers = async () => readdir(join(service.home, "layers"));
+
+/** Does this at the step before the files go, until the work is over. */
+async function whileRemoving(act: () => Promise<void>, work: () => Promise<void>): Promise<void> {
+  const listen = (message: unknown) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the channel carries nothing else
+    const step = message as StepMessage;
+    if (step.name === "template.erased") step.hold = act();
+  };
+  subscribe("sandbox-mcp:step", listen);
+  try {
+    await work();
+  } finally {
+    unsubscribe("sandbox-mcp:step", listen);
+  }
+}
+
+async function snapshot(name: string): Promise<void> {
+  const { sandboxID } = await service.create();
+  await service.embedded.sandboxes.snapshot(sandboxID, name);
+  await service.embedded.sandboxes.kill(sandboxID);
+}
+
+const remove = async (name: string) =>
+  (await service.call({ method: "DELETE", path: `/templates/${name}` })).status;
+
+test("the reply does not wait for the files, which go afterwards", async () => {
+  const before = await layers();
+  await snapshot("large");
+  const held = Promise.withResolvers<void>();
+  await whileRemoving(
+    async () => held.promise,
+    async () => {
+      expect(await remove("large")).toBe(204);
+      expect((await service.call({ path: "/templates/large" })).status).toBe(404);
+      expect((await service.call({ path: "/snapshots" })).body).toEqual([]);
+      expect(await layers()).toHaveLength(before.length + 1);
+      held.resolve();
+      await expect.poll(layers).toEqual(before);
+    },
+  );
+});
+
+test("files that cannot be removed are tried again", async () => {
+  const before = await layers();
+  await snapshot("stubborn");
+  let attempts = 0;
+  const fail = async () => {
+    attempts += 1;
+    if (attempts < 2) throw new Error("the disk is away");
+  };
+  await whileRemoving(fail, async () => {
+    expect(await remove("stubborn")).toBe(204);
+    await expect.poll(layers, { timeout: 20_000 }).toEqual(before);
+    expect(attempts).toBe(2);
+  });
+}, 30_000);

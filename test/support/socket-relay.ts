@@ -1,0 +1,40 @@
+/** A port of loopback that leads to a unix socket: a way to a service in another network namespace. */
+
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+
+export interface SocketRelay extends AsyncDisposable {
+  readonly url: string;
+}
+
+/** Takes connections on a free port. */
+export async function startSocketRelay(path: string): Promise<SocketRelay> {
+  const open = new Set<Socket>();
+  const server = createServer((near) => {
+    const far = connect(path);
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      open.add(one);
+      one.on("error", () => other.destroy());
+      one.once("close", () => {
+        open.delete(one);
+        other.destroy();
+      });
+      one.pipe(other);
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    async [Symbol.asyncDispose]() {
+      for (const socket of open) socket.destroy();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}

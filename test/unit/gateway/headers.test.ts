@@ -1,0 +1,27 @@
+import { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
+import { expect, test } from "vitest";
+import { toUpstreamHeaders } from "../../../src/gateway/headers.ts";
+import { closedEndpoint } from "../../support/endpoint.ts";
+
+const TOKEN = "a".repeat(64);
+
+function headersFor(port: number, servicePorts: readonly number[], value = TOKEN): string[] {
+  const request = new IncomingMessage(new Socket());
+  request.headers = { host: "a.test", "x-access-token": value };
+  request.rawHeaders = ["Host", "a.test", "X-Access-Token", value];
+  const endpoint = closedEndpoint({ accessToken: TOKEN, servicePorts });
+  const keys = { isKey: () => false, given: [] };
+  return toUpstreamHeaders(request, { endpoint, port, keys });
+}
+
+test.for([
+  { port: 49_983, servicePorts: [], isPassed: true },
+  { port: 49_999, servicePorts: [49_999], isPassed: true },
+  { port: 49_999, servicePorts: [], isPassed: false },
+  { port: 8_000, servicePorts: [49_999], isPassed: false },
+])("the daemon's token to port $port with services at $servicePorts: $isPassed", (row) => {
+  const headers = headersFor(row.port, row.servicePorts);
+  expect(headers.includes("X-Access-Token")).toBe(row.isPassed);
+  expect(headers.includes(TOKEN)).toBe(row.isPassed);
+});

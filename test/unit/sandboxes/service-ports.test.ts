@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { servicePortsOf } from "../../../src/sandboxes/service-ports.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import type { TemplateRecord } from "../../../src/store/store.ts";
+
+const TEMPLATE = {
+  templateId: "t0000000000000000000",
+  team: "local",
+  isPublic: true,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  lastSpawnedAtMs: null,
+  spawnCount: 0,
+} as const;
+
+function portsOf(facts: Pick<TemplateRecord, "kind" | "name">): readonly number[] {
+  using store = openStore({ path: ":memory:" });
+  store.templates.put({ ...TEMPLATE, ...facts });
+  return servicePortsOf(store, TEMPLATE.templateId);
+}
+
+test("the service of a built-in template is given the token, that of any other template is not", () => {
+  expect(portsOf({ kind: "built-in", name: "code-interpreter-v1" })).toEqual([49_999]);
+  expect(portsOf({ kind: "snapshot", name: "code-interpreter-v1" })).toEqual([]);
+  expect(portsOf({ kind: "built-in", name: "base" })).toEqual([]);
+  expect(portsOf({ kind: "built-in", name: "constructor" })).toEqual([]);
+});

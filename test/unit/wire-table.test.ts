@@ -1,0 +1,63 @@
+/** The tables of docs/wire.md: each row names tests that exist, and each route has a row. */
+
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { documentedStatuses } from "../../src/control/openapi.ts";
+import { ROUTES } from "../../src/control/routes/index.ts";
+import { CONTENT_ROUTES } from "../../src/control/volume-content.ts";
+
+const ROOT = resolve(import.meta.dirname, "../..");
+const text = await readFile(join(ROOT, "docs/wire.md"), "utf8");
+
+/** The rows of every table whose last column is `test`, without the heads. */
+function testedRows(): string[][] {
+  const rows: string[][] = [];
+  let isTested = false;
+  let isHead = true;
+  for (const line of text.split("\n")) {
+    if (!line.startsWith("|")) {
+      isHead = true;
+      continue;
+    }
+    const cells = line.split("|").slice(1, -1);
+    if (isHead) isTested = cells.at(-1)?.trim() === "test";
+    else if (isTested && !/^[\s:-]+$/.test(cells[0] ?? "")) rows.push(cells);
+    isHead = false;
+  }
+  return rows;
+}
+
+test("each row names at least one test, and each test is a file", () => {
+  const rows = testedRows();
+  expect(rows.length).toBeGreaterThan(80);
+  for (const cells of rows) {
+    const files = [...(cells.at(-1) ?? "").matchAll(/`([^`]+)`/g)].map(([, path = ""]) => path);
+    expect({ row: cells[0]?.trim(), tests: files.length > 0 }).toMatchObject({ tests: true });
+    for (const path of files) {
+      expect({ path, isThere: existsSync(join(ROOT, path)) }).toEqual({ path, isThere: true });
+    }
+  }
+});
+
+test("each route that is offered has a row", () => {
+  const named = testedRows().map(([operation = ""]) => operation);
+  const offered = ROUTES.filter((route) => !documentedStatuses(route).includes(501));
+  expect(offered.length).toBeGreaterThan(30);
+  for (const { method, path } of offered) {
+    // Rows write identifiers short, and leave out the path that they share with the cell before.
+    const short = path.replaceAll(/\{(?!alias|tag\b)\w+\}/g, "{id}");
+    const rest = short.replace("/templates/{id}", "");
+    const isNamed = named.some(
+      (cell) =>
+        cell.includes(`\`${method} ${short}\``) ||
+        (cell.includes(`\`${method} `) && rest !== "" && cell.includes(`\`${rest}\``)),
+    );
+    expect({ method, path, isNamed }).toEqual({ method, path, isNamed: true });
+  }
+  for (const { method, path } of CONTENT_ROUTES) {
+    const short = path.replace("/volumecontent/{volumeID}", "...");
+    expect(named.some((cell) => cell.includes(`\`${method} ${short}\``))).toBe(true);
+  }
+});
