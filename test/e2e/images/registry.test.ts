@@ -2,23 +2,25 @@
 
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pullImage } from "../../../src/images/pull.ts";
 import { putBlob, writeIndex, writeLayout, type WrittenImage } from "../../support/oci-layout.ts";
-import { listeningUrl, startProgram, type TestProgram } from "../../support/program.ts";
+import { listeningUrl, PROGRAM, startProgram, type TestProgram } from "../../support/program.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
+import { PLAN_VARIABLE, type StepPlan } from "../../support/step-listener.ts";
 import { makeTempFolder, type TempFolder } from "../../support/temp-folder.ts";
 import { alpineLayer, debianLayer } from "../../support/test-images.ts";
 
 /** `tester` with the password `secret`. */
 const LOGIN = "tester:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
 
+const LISTENER = resolve(import.meta.dirname, "../../support/step-listener.ts");
 const run = promisify(execFile);
 let folder: TempFolder;
 let open: Registry;
@@ -100,6 +102,7 @@ beforeAll(async () => {
     Entrypoint: ["/bin/sh"],
   });
   await makeImage("debian", await debianLayer(), { User: "1000:1000" });
+  await makeImage("killed", alpine, { Env: ["KILLED=yes"] });
   await makeIndex(alpine);
   for (const name of ["alpine", "debian", "many"]) await push(name, open.host);
   await push("debian", closed.host, ["--dest-creds", "tester:secret"]);
@@ -241,18 +244,22 @@ test("a template that is removed takes its layer with it, unless another one has
   expect((await template(["show", "two"])).code).not.toBe(0);
 });
 
-test("an unpacking that is killed leaves nothing after the next clean-up", async () => {
-  const layers = join(serve.home, "layers");
-  const before = (await readdir(layers)).toSorted();
-  const words = ["template", "pull", `oci:${images["debian"]?.layout}`, "--name", "killed"];
-  const program = startProgram([...words, "--home", serve.home]);
-  await expect
-    .poll(async () => (await readdir(layers)).some((name) => name.endsWith(".part")))
-    .toBe(true);
-  program.child.kill("SIGKILL");
-  await program.exited();
-  await using gc = startProgram(["gc", "--home", serve.home]);
-  expect(await gc.exited()).toBe(0);
-  expect((await readdir(layers)).toSorted()).toEqual(before);
-  expect((await stat(layers)).isDirectory()).toBe(true);
-});
+test.for(["layer.begun", "layer.synced", "layer.renamed", "layer.durable"] as const)(
+  "a pull that is killed after %s leaves nothing after the next clean-up",
+  async (step) => {
+    const layers = join(serve.home, "layers");
+    const before = (await readdir(layers)).toSorted();
+    const plan = join(folder.path, step);
+    const planned: StepPlan = { step, action: "kill" };
+    await writeFile(plan, JSON.stringify(planned));
+    const words = ["template", "pull", `oci:${images["killed"]?.layout}`, "--home", serve.home];
+    const command = [process.execPath, "--import", LISTENER, PROGRAM] as const;
+    await using program = startProgram(words, { [PLAN_VARIABLE]: plan }, [...command]);
+    expect(await program.exited()).toBe("SIGKILL");
+    expect((await readdir(layers)).length).toBeGreaterThan(before.length);
+    await using gc = startProgram(["gc", "--home", serve.home]);
+    expect(await gc.exited()).toBe(0);
+    expect((await readdir(layers)).toSorted()).toEqual(before);
+    expect((await template(["list"])).stdout).not.toContain("killed");
+  },
+);
