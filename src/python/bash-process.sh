@@ -1,0 +1,26 @@
+# The process of a bash kernel: sources one cell after the other, so that variables, functions and the
+# working directory stay. Arguments: the descriptors of questions and of answers.
+exec 200<&"$1" 201>&"$2"
+eval "exec $1<&- $2>&-"
+set --
+HISTFILE=
+# An interrupt ends the cell; programs that it runs end by the signal itself.
+trap 'return 130 2>/dev/null' INT
+printf 'ready\n' >&201
+while IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
+  IFS= read -r -d '' -u 200 __code; do
+  __after=
+  for __name in $__names; do
+    if [[ -v $__name ]]; then printf -v __after '%sexport %q=%q\n' "$__after" "$__name" "${!__name}"
+    else __after+="unset $__name"$'\n'; fi
+  done
+  eval "$__before"
+  # Without the descriptors of this loop, which a program in the background would hold.
+  source <(printf '%s' "$__code") 200<&- 201>&-
+  __status=$?
+  eval "$__after"
+  if ((__status != 0)); then
+    printf '{"type":"error","name":"ExitStatus","value":"%d","traceback":""}\n' "$__status" >&201
+  fi
+  printf '{"type":"done"}\n' >&201
+done

@@ -1,0 +1,260 @@
+/**
+ * The process of a JavaScript kernel. The main thread runs the cells and nothing else; a worker takes
+ * them from a pipe, has V8 evaluate them as a console does (top-level await, declarations that may be
+ * repeated), and can interrupt a loop that never yields. Types of TypeScript are taken away.
+ *
+ * Arguments: the descriptors of questions and answers, and the process that this one ends with.
+ */
+
+import { readFileSync, writeSync } from "node:fs";
+import { Session } from "node:inspector";
+import { createRequire, stripTypeScriptTypes } from "node:module";
+import { Socket } from "node:net";
+import { join } from "node:path";
+import { inspect } from "node:util";
+import { Script } from "node:vm";
+import { isMainThread, Worker } from "node:worker_threads";
+
+const [asked, answered, parent] = process.argv.slice(2).map(Number);
+/** What a value looks like; a large one is cut. */
+const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, breakLength: 100 };
+/** How a cell that was interrupted while it waited looks for its end, and how soon. */
+const PARENT_CHECK_MS = 1_000;
+const DISPLAY = Symbol.for("Jupyter.display");
+const HELPERS = Symbol.for("sandbox.kernel");
+
+if (isMainThread) prepareMain();
+else startWorker();
+
+function answer(value) {
+  const bytes = Buffer.from(`${JSON.stringify(value)}\n`, "utf8");
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(answered, bytes, at);
+    } catch (error) {
+      if (error.code !== "EAGAIN") throw error;
+    }
+  }
+}
+
+/** What cells find in their global scope, and what the worker calls there. */
+function prepareMain() {
+  const require = createRequire(join(process.cwd(), "cell.js"));
+  Object.assign(globalThis, { require });
+  globalThis.display = (bundle) => answer({ type: "result", main: false, data: toBundle(bundle) });
+  Object.defineProperty(globalThis, HELPERS, { value: { tell, setVariables, load } });
+  process.argv.splice(1);
+  // A promise that a cell leaves behind must not end the kernel.
+  process.on("unhandledRejection", (error) => console.error(inspect(error, INSPECTION)));
+  process.on("uncaughtException", (error) => console.error(inspect(error, INSPECTION)));
+  process.on("SIGINT", () => undefined);
+  const argv = [asked, answered, parent].map(String);
+  const worker = new Worker(new URL(import.meta.url), { argv, stdin: false });
+  worker.on("error", () => process.exit(70));
+  // Nothing else keeps the process.
+  worker.ref();
+
+  function load(specifier) {
+    const isRelative = /^\.{0,2}\//.test(specifier);
+    return import(isRelative ? require.resolve(specifier) : resolve(specifier));
+  }
+
+  function resolve(specifier) {
+    try {
+      const path = require.resolve(specifier);
+      return path.startsWith("/") ? `file://${path}` : path;
+    } catch {
+      // A package for import alone, or none: the import says so.
+      return specifier;
+    }
+  }
+
+  function tell(value) {
+    if (value === undefined) return;
+    answer({ type: "result", main: true, data: toBundle(value) });
+  }
+}
+
+function toBundle(value) {
+  if (typeof value?.[DISPLAY] === "function") return value[DISPLAY]();
+  const isBundle =
+    value !== null && typeof value === "object" && Object.keys(value).some((key) => key.includes("/"));
+  if (isBundle && Object.keys(value).every((key) => /^[a-z]+\/[\w.+-]+$/.test(key))) return value;
+  if (typeof value === "string") return { "text/plain": `'${value}'` };
+  const text = inspect(value, INSPECTION);
+  const isPlain = value !== null && [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
+  if (!isPlain) return { "text/plain": text };
+  try {
+    const json = JSON.parse(JSON.stringify(value));
+    return { "text/plain": text, "application/json": json };
+  } catch {
+    // Circular, or with values that JSON lacks.
+    return { "text/plain": text };
+  }
+}
+
+let saved = [];
+
+/** Sets the variables of one call; without any takes the last ones back. */
+function setVariables(variables = {}) {
+  for (const [name, value] of saved) {
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+  }
+  saved = Object.keys(variables).map((name) => [name, process.env[name]]);
+  Object.assign(process.env, variables);
+}
+
+function startWorker() {
+  const session = new Session();
+  session.connectToMainThread();
+  const call = (method, params) =>
+    new Promise((resolve, reject) => {
+      session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
+    });
+  let giveUp;
+  let rest = "";
+  let queue = Promise.resolve();
+  // No file stream: a read that waits in the thread pool would keep the process from its exit.
+  const input = new Socket({ fd: asked, readable: true, writable: false }).setEncoding("utf8");
+  input.on("data", (text) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop();
+    for (const line of lines) take(JSON.parse(line));
+  });
+  input.on("end", () => process.exit(0));
+  // The server is killed: its pipes may be held open by programs that a cell started.
+  setInterval(() => {
+    if (parentOf() !== parent) process.kill(process.pid, "SIGKILL");
+  }, PARENT_CHECK_MS).unref();
+  writeSync(answered, "ready\n");
+
+  function take(question) {
+    if (question.type === "interrupt") return interrupt();
+    queue = queue.then(() => run(question));
+  }
+
+  function interrupt() {
+    if (giveUp === undefined) return;
+    session.post("Runtime.terminateExecution", () => undefined);
+    setTimeout(giveUp, 50);
+  }
+
+  async function run({ code, variables, language }) {
+    const interrupted = new Promise((resolve) => {
+      giveUp = () => resolve(INTERRUPTED);
+    });
+    try {
+      const expression = toScript(code, language);
+      await evaluate(`globalThis[Symbol.for("sandbox.kernel")].setVariables(${JSON.stringify(variables)})`);
+      const outcome = await Promise.race([evaluateCell(expression), interrupted]);
+      if (outcome.error !== undefined) answer({ type: "error", ...outcome.error });
+    } catch (error) {
+      answer({ type: "error", name: error.name, value: error.message, traceback: String(error.stack) });
+    } finally {
+      giveUp = undefined;
+      await evaluate(`globalThis[Symbol.for("sandbox.kernel")].setVariables()`).catch(() => undefined);
+      answer({ type: "done" });
+    }
+  }
+
+  async function evaluate(expression) {
+    return call("Runtime.evaluate", { expression, silent: true });
+  }
+
+  async function evaluateCell(expression) {
+    const options = { replMode: true, awaitPromise: true, userGesture: true };
+    const reply = await call("Runtime.evaluate", { expression, ...options });
+    if (reply.exceptionDetails !== undefined) return { error: toError(reply.exceptionDetails) };
+    const functionDeclaration = `function (value) { this[Symbol.for("sandbox.kernel")].tell(value); }`;
+    const global = await call("Runtime.evaluate", { expression: "globalThis" });
+    const { objectId } = global.result;
+    const { result } = reply;
+    const argument = result.objectId === undefined ? plainArgument(result) : { objectId: result.objectId };
+    const told = await call("Runtime.callFunctionOn", {
+      functionDeclaration,
+      objectId,
+      arguments: [argument],
+    });
+    if (result.objectId !== undefined) {
+      session.post("Runtime.releaseObject", { objectId: result.objectId }, () => undefined);
+    }
+    return told.exceptionDetails === undefined ? {} : { error: toError(told.exceptionDetails) };
+  }
+}
+
+function plainArgument({ value, unserializableValue }) {
+  return unserializableValue === undefined ? { value } : { unserializableValue };
+}
+
+const INTERRUPTED = {
+  error: { name: "KeyboardInterrupt", value: "the cell was interrupted", traceback: "" },
+};
+
+/** An exception as an error of a reply; the frames of this file are left out. */
+function toError({ exception, text }) {
+  if (exception === undefined) return INTERRUPTED.error;
+  const description = exception.description ?? String(exception.value ?? text);
+  const lines = description.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
+  if (exception.subtype !== "error") {
+    return { name: "Error", value: description, traceback: `Uncaught ${description}` };
+  }
+  const message = lines.filter((line) => !/^\s+at /.test(line)).join("\n");
+  const value = message.startsWith(`${exception.className}: `)
+    ? message.slice(exception.className.length + 2)
+    : message.replace(/^[\w$]+(?:: |$)/, "");
+  return { name: /^[\w$]+(?=:|$)/.exec(message)?.[0] ?? exception.className, value, traceback: lines.join("\n") };
+}
+
+function parentOf() {
+  const text = readFileSync("/proc/self/stat", "latin1");
+  return Number(text.slice(text.lastIndexOf(")") + 2).split(" ")[1]);
+}
+
+/** A cell as a script: without types where it has any, and with its imports as calls. */
+function toScript(code, language) {
+  const isTyped = language === "typescript" || !isScript(withCalls(code));
+  return withCalls(isTyped ? withoutTypes(code) : code);
+}
+
+function isScript(code) {
+  try {
+    new Script(`(async () => {\n${code}\n})`);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function withoutTypes(code) {
+  try {
+    return stripTypeScriptTypes(code, { mode: "transform" });
+  } catch (error) {
+    if (error.code !== "ERR_INVALID_TYPESCRIPT_SYNTAX") throw error;
+    // V8 tells the fault with its place.
+    return code;
+  }
+}
+
+const LOAD = 'await globalThis[Symbol.for("sandbox.kernel")].load';
+const IMPORT =
+  /^[ \t]*import\s+(?:(?<clause>[\w$*{][^;'"()]*?)\s+from\s+)?(?<quoted>"[^"\n]+"|'[^'\n]+')(?:\s+with\s*\{[^}]*\})?[ \t]*;?/gm;
+
+/** Imports at the beginning of a line as calls of import, since a script has no others. */
+function withCalls(code) {
+  return code
+    .replace(IMPORT, (whole, clause, quoted) => {
+      const call = `${LOAD}(${quoted})`;
+      return clause === undefined ? `${call};` : `${bindings(clause)} = ${call};`;
+    })
+    .replace(/(?<![\w$.])import\s*\(/g, 'globalThis[Symbol.for("sandbox.kernel")].load(');
+}
+
+function bindings(clause) {
+  const all = /^\*\s+as\s+([\w$]+)$/.exec(clause);
+  if (all !== null) return `var ${all[1]}`;
+  const [, first, named] = /^([\w$]+)?\s*,?\s*(\{[^}]*\})?$/.exec(clause) ?? [];
+  const parts = (named ?? "{}").slice(1, -1).replaceAll(/\s+as\s+/g, ": ");
+  const list = [...(first === undefined ? [] : [`default: ${first}`]), parts].filter((part) => part.trim());
+  return `var { ${list.join(", ")} }`;
+}

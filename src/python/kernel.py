@@ -1,0 +1,163 @@
+"""What every kernel is: a process of its own with the interface that a context uses."""
+
+import asyncio
+import ctypes
+import os
+import pwd
+import signal
+
+from output import Output
+
+# Environment names that the server itself was started with and no cell needs.
+HIDDEN_VARIABLES = ("INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
+STOP_TIMEOUT_S = 2
+
+
+class KernelDied(Exception):
+    """The process of a kernel ended, or answers no more; the text says how."""
+
+
+class KernelFailed(Exception):
+    """A kernel could not be started; the text says why."""
+
+
+class Owner:
+    """The user as whom kernels run, and the variables that they begin with."""
+
+    def __init__(self, name, variables):
+        entry = pwd.getpwnam(name)
+        self.home = entry.pw_dir
+        self.ids = {}
+        if os.geteuid() == 0 and entry.pw_uid != 0:
+            groups = os.getgrouplist(name, entry.pw_gid)
+            self.ids = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": groups}
+        self.uid = entry.pw_uid
+        self.gid = entry.pw_gid
+        account = {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name, "SHELL": "/bin/bash"}
+        self.environment = {**os.environ, **account, **variables}
+        for hidden in HIDDEN_VARIABLES:
+            self.environment.pop(hidden, None)
+
+
+class Kernel:
+    """The process of one context. `execute` runs one cell and reports through `emit`."""
+
+    def __init__(self, owner, cwd):
+        self.owner = owner
+        self.cwd = cwd
+        self.process = None
+        self.is_frozen = False
+        # Where the lines of the running cell go.
+        self.emit = None
+        self.outputs = []
+
+    async def start(self):
+        raise NotImplementedError
+
+    async def warm(self):
+        """Runs a cell that nobody asked for, which loads what cells need. Raises KernelDied."""
+        raise NotImplementedError
+
+    async def execute(self, code, variables, emit):
+        """Runs one cell. Raises KernelDied."""
+        raise NotImplementedError
+
+    def interrupt(self):
+        self.freeze(False)
+        self.send_signal(signal.SIGINT)
+
+    @property
+    def is_alive(self):
+        return self.process is not None and self.process.returncode is None
+
+    async def spawn(self, arguments, **options):
+        """Starts the process, the leader of a session, which ends with this server."""
+        out_end, out = os.pipe()
+        error_end, error = os.pipe()
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                *arguments,
+                cwd=self.cwd,
+                env=self.owner.environment,
+                start_new_session=True,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=error,
+                **self.owner.ids,
+                **options,
+            )
+        except (OSError, ValueError) as failure:
+            os.close(out_end)
+            os.close(error_end)
+            raise KernelFailed(f"the kernel cannot start: {failure}") from failure
+        finally:
+            os.close(out)
+            os.close(error)
+        self.outputs = [Output(self, "stdout", out_end), Output(self, "stderr", error_end)]
+
+    def drain(self):
+        """Passes on what was written until now."""
+        for output in self.outputs:
+            output.drain()
+
+    def finish_output(self):
+        """Passes on the last output of a cell, with a character that has no end."""
+        for output in self.outputs:
+            output.drain()
+            output.finish()
+
+    def send_signal(self, number):
+        """To the process and all that it started in its group."""
+        if not self.is_alive:
+            return
+        try:
+            os.killpg(self.process.pid, number)
+        except OSError:
+            pass
+
+    def freeze(self, is_frozen):
+        """Stops the process while its output waits for a slow reader."""
+        if self.is_frozen == is_frozen:
+            return
+        self.is_frozen = is_frozen
+        self.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
+
+    async def stop(self):
+        self.send_signal(signal.SIGKILL)
+        if self.process is not None:
+            try:
+                await asyncio.wait_for(self.process.wait(), STOP_TIMEOUT_S)
+            except asyncio.TimeoutError:
+                pass
+        for output in self.outputs:
+            output.close()
+        self.outputs = []
+
+    def memory_mb(self):
+        """What its process holds in memory."""
+        try:
+            with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as file:
+                pages = int(file.read().split()[1])
+        except (AttributeError, OSError, ValueError, IndexError):
+            return None
+        return round(pages * os.sysconf("SC_PAGE_SIZE") / 1_048_576)
+
+    def death(self):
+        """How the process ended, in words."""
+        code = None if self.process is None else self.process.returncode
+        if code is None:
+            return "the kernel does not answer"
+        if code >= 0:
+            return f"the kernel exited with code {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:
+            name = f"signal {-code}"
+        cause = ", as when the memory of the sandbox is used up" if name == "SIGKILL" else ""
+        return f"the kernel was ended by {name}{cause}"
+
+
+def die_with_parent():
+    """Has the kernel of Linux end this process with its parent. For the child itself."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,164 @@
+"""Kernels of our own, JavaScript and bash: a program that takes cells on one pipe and answers on
+another, a line each, with its output on the pipes of any program."""
+
+import asyncio
+import json
+import os
+import shlex
+from pathlib import Path
+
+from kernel import Kernel, KernelDied, KernelFailed
+from output import open_reader, open_writer
+from results import error_line, result_line
+
+HERE = Path(__file__).parent
+START_TIMEOUT_S = 30
+# A larger answer ends the kernel instead of filling the memory of the server.
+MAX_ANSWER_BYTES = 96 * 1024 * 1024
+LAST_ANSWER_S = 0.2
+
+
+class LineKernel(Kernel):
+    """The pipes of such a program; each language says what it is asked and what it answers."""
+
+    def __init__(self, owner, cwd):
+        super().__init__(owner, cwd)
+        self.count = 0
+        self.writer = None
+        self.answers = None
+        self.answer = None
+
+    def command(self, asked, answered):
+        raise NotImplementedError
+
+    def question(self, code, variables):
+        raise NotImplementedError
+
+    async def start(self):
+        asked, write_end = os.pipe()
+        read_end, answered = os.pipe()
+        try:
+            await self.spawn(self.command(asked, answered), pass_fds=(asked, answered))
+        finally:
+            os.close(asked)
+            os.close(answered)
+        self.writer = await open_writer(write_end)
+        self.answers = await open_reader(read_end, MAX_ANSWER_BYTES)
+        try:
+            line = await asyncio.wait_for(self.answers.readline(), START_TIMEOUT_S)
+        except (asyncio.TimeoutError, ValueError):
+            line = b""
+        if line.strip() != b"ready":
+            await asyncio.sleep(0.05)
+            await self.stop()
+            raise KernelFailed(f"the kernel cannot start: {self.death()}")
+
+    async def warm(self):
+        await self.execute(self.FIRST_CELL, {}, lambda line: None)
+        # The count of cells begins with the caller's first.
+        self.count = 0
+
+    async def execute(self, code, variables, emit):
+        self.count += 1
+        emit({"type": "number_of_executions", "execution_count": self.count})
+        self.emit = emit
+        try:
+            self.writer.write(self.question(code, variables))
+            await self.writer.drain()
+            while True:
+                answer = await self._answer()
+                if answer is None:
+                    return
+        except (OSError, ValueError) as error:
+            await self._gone()
+            raise KernelDied(self.death()) from error
+        finally:
+            self.finish_output()
+            self.emit = None
+
+    async def _answer(self):
+        """Passes on one answer; None after the last of a cell."""
+        line = await self._read_line()
+        if not line.endswith(b"\n"):
+            await self._gone()
+            raise KernelDied(self.death())
+        answer = json.loads(line)
+        # What was written before this answer stands before it.
+        self.drain()
+        kind = answer["type"]
+        if kind == "result":
+            self.emit(result_line(answer["data"], bool(answer.get("main"))))
+        elif kind == "error":
+            self.emit(error_line(answer["name"], answer["value"], answer["traceback"]))
+        return None if kind == "done" else answer
+
+    async def _read_line(self):
+        """One answer; empty once the process has ended, whoever else holds its pipe."""
+        reading = asyncio.ensure_future(self.answers.readline())
+        ended = asyncio.ensure_future(self.process.wait())
+        try:
+            await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                await asyncio.wait([reading], timeout=LAST_ANSWER_S)
+            return reading.result() if reading.done() else b""
+        finally:
+            reading.cancel()
+            ended.cancel()
+
+    async def _gone(self):
+        """A program that closed its pipes is no use any more."""
+        try:
+            await asyncio.wait_for(self.process.wait(), 0.5)
+        except asyncio.TimeoutError:
+            await self.stop()
+
+    async def stop(self):
+        await super().stop()
+        if self.writer is not None:
+            self.writer.close()
+
+
+class JavascriptKernel(LineKernel):
+    """node, with the types of TypeScript taken away."""
+
+    FIRST_CELL = "0 as number"
+
+    def command(self, asked, answered):
+        program = str(HERE / "javascript-process.mjs")
+        return ("node", "--no-warnings", program, str(asked), str(answered), str(os.getpid()))
+
+    def question(self, code, variables):
+        question = {"code": code, "variables": variables}
+        return json.dumps(question).encode("ascii") + b"\n"
+
+    async def execute(self, code, variables, emit):
+        await super().execute(code, variables, lambda line: None if is_farewell(line) else emit(line))
+
+    def interrupt(self):
+        super().interrupt()
+        # The main thread does not hear signals during a loop; its worker hears this.
+        self.writer.write(b'{"type": "interrupt"}\n')
+
+
+class BashKernel(LineKernel):
+    """bash, which sources one cell after the other."""
+
+    FIRST_CELL = ":"
+
+    def command(self, asked, answered):
+        program = str(HERE / "bash-process.sh")
+        return ("bash", "--noprofile", "--norc", program, str(asked), str(answered))
+
+    def question(self, code, variables):
+        names = {name: value for name, value in variables.items() if is_name(name)}
+        before = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in names.items())
+        return before.encode() + b"\0" + " ".join(names).encode() + b"\0" + code.encode() + b"\0"
+
+
+def is_name(text):
+    return text.isascii() and text.isidentifier()
+
+
+def is_farewell(line):
+    """What node says at its exit while its worker is connected."""
+    return line["type"] == "stderr" and line["text"] == "Waiting for the debugger to disconnect...\n"

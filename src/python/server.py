@@ -1,0 +1,146 @@
+"""The code interpreter inside a sandbox: contexts and cells over HTTP.
+
+Runs as root where it can, so that a cell cannot end it; kernels run as the user of the sandbox. A
+parent process starts it again when it ends.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+
+from kernel import die_with_parent
+
+HOST = "0.0.0.0"
+PORT = 49999
+USER = "user"
+# Languages whose default context is started ahead.
+EARLY = ("python", "javascript")
+MAX_VARIABLES = 1_000
+RESTART_PAUSE_S = 0.2
+VARIABLES_FILE = "/run/e2b/.variables.json"
+
+
+def supervise(arguments):
+    """Keeps one child that serves. What the child cannot know costs no memory here."""
+    while True:
+        child = os.fork()
+        if child == 0:
+            return
+        signal.signal(signal.SIGTERM, lambda *_: (os.kill(child, signal.SIGKILL), os._exit(0)))
+        _, status = os.waitpid(child, 0)
+        print(f"interpreter: the server ended ({status}), starting it again", file=sys.stderr)
+        time.sleep(RESTART_PAUSE_S)
+
+
+async def main(port):
+    from contexts import Contexts, language_of
+    from http_server import HttpError, serve
+    from kernel import KernelFailed, Owner
+
+    contexts = Contexts(Owner(os.environ.get("INTERPRETER_USER", USER), {}))
+    early = [asyncio.ensure_future(warm(contexts.default(name))) for name in EARLY]
+
+    async def handle(request, connection):
+        words = request.path.strip("/").split("/")
+        route = ROUTES.get((request.method, len(words), words[0], words[2] if len(words) > 2 else ""))
+        if route is None:
+            raise HttpError(404, "no such route")
+        await route(request, connection, words)
+
+    async def health(request, connection, words):
+        # Ready means that the first cell does not wait.
+        await asyncio.wait(early)
+        await connection.reply_json("OK")
+
+    async def execute(request, connection, words):
+        body = request.json()
+        code, context_id, language = (body.get(key) for key in ("code", "context_id", "language"))
+        if not isinstance(code, str):
+            raise HttpError(400, "code is missing or no text")
+        if context_id is not None and language is not None:
+            raise HttpError(400, "Only one of context_id or language can be provided")
+        variables = variables_of(body.get("env_vars"))
+        if context_id is not None:
+            context = contexts.get(context_id if isinstance(context_id, str) else "")
+        else:
+            context = contexts.default(language_of("python" if language is None else language))
+        if context.kernel is None:
+            await start(context)
+        await context.run(code, variables, connection)
+
+    def variables_of(value):
+        value = {} if value is None else value
+        is_record = isinstance(value, dict) and len(value) <= MAX_VARIABLES
+        if not is_record or not all(isinstance(text, str) for text in value.values()):
+            raise HttpError(400, "env_vars is not a record of texts")
+        for name, text in value.items():
+            if name == "" or "=" in name or "\0" in name + text:
+                raise HttpError(400, f"env_vars: {name[:64]!r} cannot be a variable")
+        return value
+
+    async def start(context):
+        try:
+            await context.ready()
+        except KernelFailed as error:
+            raise HttpError(500, str(error)) from error
+
+    async def list_contexts(request, connection, words):
+        await connection.reply_json([context.describe() for context in contexts.by_id.values()])
+
+    async def create_context(request, connection, words):
+        body = request.json()
+        language = language_of(body.get("language") or "python")
+        cwd = body.get("cwd") or contexts.owner.home
+        if not isinstance(cwd, str) or "\0" in cwd:
+            raise HttpError(400, "cwd is not a path")
+        context = contexts.create(language, cwd)
+        try:
+            await start(context)
+        except HttpError:
+            await contexts.remove(context.id)
+            raise
+        facts = context.describe()
+        await connection.reply_json({key: facts[key] for key in ("id", "language", "cwd")})
+
+    async def restart_context(request, connection, words):
+        context = contexts.get(words[1])
+        try:
+            await context.restart()
+        except KernelFailed as error:
+            raise HttpError(500, str(error)) from error
+        await connection.reply_json(None)
+
+    async def remove_context(request, connection, words):
+        await contexts.remove(words[1])
+        await connection.reply_json(None)
+
+    ROUTES = {
+        ("GET", 1, "health", ""): health,
+        ("POST", 1, "execute", ""): execute,
+        ("GET", 1, "contexts", ""): list_contexts,
+        ("POST", 1, "contexts", ""): create_context,
+        ("POST", 3, "contexts", "restart"): restart_context,
+        ("DELETE", 2, "contexts", ""): remove_context,
+    }
+    await serve(HOST, port, handle)
+
+
+async def warm(context):
+    """Starts the kernel of a default context and runs a cell in it, which loads what cells need."""
+    from kernel import KernelDied, KernelFailed
+
+    try:
+        await context.ready()
+        async with context.turn:
+            await context.kernel.warm()
+    except (KernelDied, KernelFailed):
+        # The first run says so.
+        return
+
+
+if __name__ == "__main__":
+    supervise(sys.argv)
+    die_with_parent()
+    asyncio.run(main(int(os.environ.get("INTERPRETER_PORT", PORT))))
