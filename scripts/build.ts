@@ -27,6 +27,12 @@ await buildOne("src/egress/main.ts", { file: "egress.mjs", format: "esm" });
 // Programs for the system calls that Node lacks; they are run as they are.
 await cp(join(ROOT, "src/perl"), DIST, { recursive: true });
 await cp(join(ROOT, "src/shell"), DIST, { recursive: true });
+// The code interpreter runs inside a sandbox, with what its template has.
+const isProgram = (path: string) => !path.includes("__pycache__");
+await cp(join(ROOT, "src/interpreter"), join(DIST, "interpreter"), {
+  recursive: true,
+  filter: isProgram,
+});
 
 /** CommonJS: modules of Node load much more when they are imported than when they are required. */
 async function buildServer(): Promise<void> {

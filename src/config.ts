@@ -92,6 +92,8 @@ export interface Config {
   readonly buildEgress: readonly string[] | undefined;
   /** Of `template build`: the Dockerfile. */
   readonly dockerfile: string | undefined;
+  /** Whether a service builds `code-interpreter` when it is asked for. */
+  readonly autoTemplates: boolean;
   readonly ifMissing: boolean;
   /** What a template that is made is called; undefined for the name of its image. */
   readonly templateName: string | undefined;
@@ -244,6 +246,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     buildsBase: given.buildBase !== "off",
     buildEgress: given.buildEgress?.[0] === "on" ? undefined : given.buildEgress,
     dockerfile: given.file,
+    autoTemplates: given.autoTemplates === "on",
     ifMissing: given.ifMissing ?? false,
     templateName: given.templateName,
     registryMirror: given.registryMirror,

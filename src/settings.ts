@@ -277,6 +277,12 @@ const SETTINGS = {
     schema: text,
     help: "template build: the Dockerfile; by default that of the folder",
   },
+  autoTemplates: {
+    flag: "auto-templates",
+    environment: "SANDBOX_MCP_AUTO_TEMPLATES",
+    schema: z.enum(["on", "off"]),
+    help: "on or off: whether a service builds the template code-interpreter at its first use; default off",
+  },
   ifMissing: {
     flag: "if-missing",
     schema: flag,

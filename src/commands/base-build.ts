@@ -1,5 +1,5 @@
 /**
- * The build of the template `base` that a service does by itself, in the background, where its home
+ * The build of a template, by default `base`, that a service does by itself, in the background, where its home
  * has none or one of an older recipe. One process of a home builds, the others wait for it; what it
  * began ends with the service.
  */
@@ -12,13 +12,35 @@ import { installCommand } from "../engine/host/install-command.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
-import { buildNewBase, isBaseCurrent } from "./built-ins.ts";
+import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
 import { findBase, findBuildStart } from "./home.ts";
 
 /** What failed is tried again when somebody asks for it, but no more often than this. */
 const RETRY_MS = 30_000;
 
+/** A template that can be built, by what is done with it. */
+export interface BuildTarget {
+  readonly name: string;
+  /** On the machine of reference. */
+  readonly expectedMs?: number;
+  build(task: BaseBuildTask): Promise<boolean>;
+  find(home: string): Promise<readonly Layer[] | undefined>;
+  isCurrent(home: string): Promise<boolean>;
+  /** When a build under way began. */
+  findStart(home: string): Promise<number | undefined>;
+}
+
+const BASE: BuildTarget = {
+  name: "base",
+  build: buildNewBase,
+  find: findBase,
+  isCurrent: isBaseCurrent,
+  findStart: findBuildStart,
+};
+
 export interface BaseBuildOptions {
+  /** Undefined: `base`. */
+  readonly target?: BuildTarget;
   readonly home: string;
   readonly log: Logger;
   /** Whether it may be begun at all. */
@@ -45,26 +67,27 @@ export interface BaseBuild extends AsyncDisposable {
 
 /** Nothing is begun before it is asked for. */
 export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
-  const { home, log, say, clock = createSystemClock() } = options;
+  const { home, log, say, clock = createSystemClock(), target = BASE } = options;
+  const { name } = target;
   const closing = new AbortController();
-  let running: { readonly end: Promise<void>; readonly progress: BuildProgress } | undefined;
+  let running: RunningBuild | undefined;
   let failed: { readonly error: SandboxError; readonly atMs: number } | undefined;
 
   async function run(progress: BuildProgress, finish: (lastLine?: string) => void): Promise<void> {
     const startedAtMs = clock.now();
     try {
       const onProgress = (line: string) => progress.note(line);
-      await buildNewBase({ home, signal: closing.signal, ifMissing: true, onProgress });
+      await target.build({ home, signal: closing.signal, ifMissing: true, onProgress });
       const seconds = Math.round((clock.now() - startedAtMs) / 1_000);
-      log.info({ op: "template.build", template: "base", seconds }, "base was built");
+      log.info({ op: "template.build", template: name, seconds }, "template was built");
       failed = undefined;
-      finish(`the base template is built (${seconds} s)`);
+      finish(`the ${name} template is built (${seconds} s)`);
     } catch (error) {
       const cause = toSandboxError(error, "build");
-      failed = { error: toFailure(cause), atMs: clock.now() };
+      failed = { error: toFailure(name, cause), atMs: clock.now() };
       finish();
       if (closing.signal.aborted) return;
-      log.warn({ op: "template.build", template: "base", err: error }, "base was not built");
+      log.warn({ op: "template.build", template: name, err: error }, "template was not built");
       say(`${failed.error.message}: ${failed.error.hint}`.replaceAll("\n", " "));
     } finally {
       running = undefined;
@@ -72,20 +95,22 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
   }
 
   async function start(): Promise<void> {
-    const startedAtMs = (await findBuildStart(home)) ?? clock.now();
+    const startedAtMs = (await target.findStart(home)) ?? clock.now();
     if (running !== undefined || closing.signal.aborted) return;
-    const progress = createBuildProgress(startedAtMs, () => clock.now());
-    log.info({ op: "template.build", template: "base" }, "building the template base");
+    const progress = createBuildProgress(startedAtMs, () => clock.now(), target.expectedMs);
+    log.info({ op: "template.build", template: name }, "building a template");
     const finish = options.show?.(progress) ?? (() => undefined);
-    running = { progress, end: run(progress, finish) };
+    running = { name, progress, end: run(progress, finish) };
   }
 
   return {
     async begin() {
-      if (!options.isAllowed || (await isBaseCurrent(home))) return;
-      const isOld = (await findBase(home)) !== undefined;
-      if (!canBuildBase()) return isOld ? undefined : say(`no template base: ${installCommand()}`);
-      if (isOld) say("rebuilding the base template, whose contents changed; the old one serves on");
+      if (!options.isAllowed || (await target.isCurrent(home))) return;
+      const isOld = (await target.find(home)) !== undefined;
+      if (!canBuildBase())
+        return isOld ? undefined : say(`no template ${name}: ${installCommand()}`);
+      if (isOld)
+        say(`rebuilding the ${name} template, whose contents changed; the old one serves on`);
       await start();
     },
     async wait(signal, waitMs) {
@@ -94,7 +119,7 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
       if (running === undefined && failed !== undefined && isFresh) throw failed.error;
       if (running === undefined) await start();
       if (running !== undefined) await waitFor(running, { signal, waitMs, clock });
-      const layers = await findBase(home);
+      const layers = await target.find(home);
       if (layers === undefined && failed !== undefined) throw failed.error;
       return layers;
     },
@@ -105,16 +130,22 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
   };
 }
 
-function toFailure(cause: SandboxError): SandboxError {
-  const message = `the base template could not be built: ${cause.message}`;
+function toFailure(name: string, cause: SandboxError): SandboxError {
+  const message = `the ${name} template could not be built: ${cause.message}`;
   return new SandboxError("unavailable", message, { cause, hint: cause.hint ?? FAILURE_HINT });
 }
 
 const FAILURE_HINT = "fix that; half a minute later the next create tries it again";
 
+interface RunningBuild {
+  readonly name: string;
+  readonly end: Promise<void>;
+  readonly progress: BuildProgress;
+}
+
 /** @throws SandboxError unavailable once the time is over, canceled */
 async function waitFor(
-  build: { readonly end: Promise<void>; readonly progress: BuildProgress },
+  build: RunningBuild,
   limit: {
     readonly signal: AbortSignal;
     readonly waitMs: number | undefined;
@@ -130,7 +161,7 @@ async function waitFor(
   const late = async (): Promise<void> => {
     if (limit.waitMs === undefined) return build.end;
     await limit.clock.sleep(limit.waitMs, stop);
-    throw new SandboxError("unavailable", templateBuilding("base", build.progress.describe()), {
+    throw new SandboxError("unavailable", templateBuilding(build.name, build.progress.describe()), {
       hint: "repeat the request",
     });
   };

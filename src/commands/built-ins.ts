@@ -19,7 +19,7 @@ const PACKAGES = "/var/lib/dpkg/status";
 const HOST_STATE = "/usr/lib";
 
 /** With a moment in their names, the oldest forms without what they were made by. */
-const BUILT_IN_PATTERN = /^(?:base|host)-[0-9]{13}(?:-[0-9a-f]{8})?$/;
+const BUILT_IN_PATTERN = /^(?:base|host|interpreter)-[0-9]{13}(?:-[0-9a-f]{8})?$/;
 
 export interface BaseBuildTask {
   readonly home: string;
@@ -131,7 +131,7 @@ export async function pruneBuiltIns(
 ): Promise<string[]> {
   const names = (await listLayers(home)).toSorted();
   const kept = [await findNewestBase(home), basename(await hostDirectory(home))];
-  const older = ["base-", "host-"].flatMap((prefix) => {
+  const older = ["base-", "host-", "interpreter-"].flatMap((prefix) => {
     const all = names.filter((name) => name.startsWith(prefix) && BUILT_IN_PATTERN.test(name));
     const used = all.findLast((name) => kept.includes(name)) ?? all.at(-1);
     return all.filter((name) => name !== used);

@@ -63,6 +63,7 @@ function toOptions(config: Config): EngineOptions {
       bundle: findBundle("envd.cjs"),
       starter: findBundle("envd-starter.cjs"),
       perlDirectory: findPerlDirectory(),
+      interpreterDirectory: findInterpreterDirectory(),
       warmUp: warmUpRequests,
     },
     requireLevel: config.requireIsolation,
@@ -87,4 +88,10 @@ function findGuardian(): string {
 export function findPerlDirectory(): string {
   const beside = import.meta.dirname;
   return existsSync(join(beside, "syscalls.pl")) ? beside : join(beside, "../perl");
+}
+
+/** The code interpreter lies beside the program or, run from source, in its own directory. */
+function findInterpreterDirectory(): string {
+  const beside = join(import.meta.dirname, "interpreter");
+  return existsSync(beside) ? beside : join(import.meta.dirname, "../interpreter");
 }

@@ -65,7 +65,7 @@ const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
 const DRAFT_PATTERN = /^base-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
 
 /** Without one of these the build was not finished, or a part of it was removed. */
-const PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
+export const BASE_PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
 
 /** The newest base template of the home; undefined when it was not built. */
 export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
@@ -77,7 +77,7 @@ export async function findBase(home: string): Promise<readonly Layer[] | undefin
 export async function findNewestBase(home: string): Promise<string | undefined> {
   const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
   for (const name of names.toReversed()) {
-    if (await hasParts(join(home, "layers", name), PARTS)) return name;
+    if (await hasParts(join(home, "layers", name), BASE_PARTS)) return name;
   }
   return undefined;
 }

@@ -25,6 +25,7 @@ import {
 } from "./embedded-service.ts";
 import { createEngine, findPerlDirectory, missingPlatform } from "./engine.ts";
 import { findBase, openHome } from "./home.ts";
+import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 
@@ -157,6 +158,10 @@ export async function startLocal(
   const build = createBaseBuild({ home, log, say, isAllowed: buildsBase, ...(show && { show }) });
   await using stack = new AsyncDisposableStack();
   stack.use(build);
+  const mayBuild = buildsBase && config.autoTemplates;
+  const target = INTERPRETER_BUILD;
+  const interpreter = createBaseBuild({ target, home, log, say, isAllowed: mayBuild });
+  stack.use(interpreter);
   const service = stack.use(
     await startEmbeddedService({
       ...options,
@@ -174,9 +179,12 @@ export async function startLocal(
         authFiles: config.registryLogins,
       },
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,
-      builtIns: builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
-        build.wait(signal, waitMs),
-      ),
+      builtIns: [
+        ...builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
+          build.wait(signal, waitMs),
+        ),
+        interpreterTemplate(home, (signal, waitMs) => interpreter.wait(signal, waitMs)),
+      ],
       domain: config.domain,
       log,
     }),

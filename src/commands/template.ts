@@ -7,13 +7,24 @@ import { SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { INTERPRETER_TEMPLATE } from "../engine/templates/interpreter.ts";
 import { openStore } from "../store/sqlite.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { findBase, openHome } from "./home.ts";
+import { buildNewInterpreter } from "./interpreter-build.ts";
 import { listenForStopSignals } from "./process-end.ts";
 
 const EXIT_OK = 0;
+
+/** The templates that can be built here. */
+const PULLED: Readonly<Record<string, typeof buildNewBase>> = {
+  base: buildNewBase,
+  [INTERPRETER_TEMPLATE]: buildNewInterpreter,
+};
+const NEXT_USE: Readonly<Record<string, string>> = {
+  base: "services use it from their next start on",
+};
 
 export async function runTemplate(context: CommandContext): Promise<number> {
   const [action, name] = context.words;
@@ -22,8 +33,8 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   if (action === "build") {
     return (await import("./template-build/build.ts")).buildTemplate(context, name);
   }
-  if (action === "pull" && name === "base") return pullBase(context);
   if (action === undefined || name === undefined) throw usage(`template ${action ?? ""}: what of?`);
+  if (action === "pull" && Object.hasOwn(PULLED, name)) return pullBuiltIn(context, name);
   const { config } = context;
   if (action === "pull") {
     return (await import("./template-images.ts")).pullImageTemplate(config, name);
@@ -59,10 +70,11 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   return EXIT_OK;
 }
 
-async function pullBase({ config }: CommandContext): Promise<number> {
+async function pullBuiltIn({ config }: CommandContext, name: string): Promise<number> {
+  const build = PULLED[name] ?? buildNewBase;
   using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
-  const isNew = await buildNewBase({
+  const isNew = await build({
     home: config.home,
     signal: stops.signal,
     ifMissing: config.ifMissing,
@@ -75,7 +87,7 @@ async function pullBase({ config }: CommandContext): Promise<number> {
   for (const removed of await withLock({ home, name: "reclaim", signal: stops.signal }, prune)) {
     process.stdout.write(`removed ${removed}\n`);
   }
-  process.stdout.write("base is built; services use it from their next start on\n");
+  process.stdout.write(`${name} is built; ${NEXT_USE[name] ?? "services use it from now on"}\n`);
   return EXIT_OK;
 }
 
@@ -86,7 +98,7 @@ function tell(failure: CleanUpFailure): void {
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
     hint:
-      "template list, build [DIR] [-f FILE] [--name N], pull base [--if-missing], pull IMAGE [--name N], show NAME, remove NAME, " +
-      "export NAME FILE, import FILE [--name N]",
+      "template list, build [DIR] [-f FILE] [--name N], pull base|code-interpreter [--if-missing], " +
+      "pull IMAGE [--name N], show NAME, remove NAME, export NAME FILE, import FILE [--name N]",
   });
 }

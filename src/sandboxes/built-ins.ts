@@ -22,6 +22,8 @@ export const DEFAULT_TAG = "default";
 /** A template that is there without having been made by a request. */
 export interface BuiltInTemplate {
   readonly name: string;
+  /** Other names that mean it where a template of that name is not there. */
+  readonly aliases?: readonly string[];
   readonly defaultUser: string;
   readonly defaultWorkdir: string;
   /** Start and ready commands, environment and limits of its sandboxes. */

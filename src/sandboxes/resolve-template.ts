@@ -36,7 +36,7 @@ export async function resolveTemplate(
   { signal, waitMs }: ResolveLimits,
 ): Promise<ResolvedTemplate> {
   const { store } = options;
-  const parsed = await withFallback(options, requireReference(reference));
+  const parsed = await withFallback(options, withoutAlias(options, requireReference(reference)));
   const builtIn = findBuiltIn(options, parsed);
   if (builtIn !== undefined) {
     const layers = (await builtIn.find()) ?? (await builtIn.prepare?.(signal, waitMs));
@@ -98,6 +98,13 @@ function findBuiltIn(
   const known = store.templates.get(alias);
   const name = known?.kind === "built-in" ? known.name : alias;
   return builtIns.find((candidate) => candidate.name === name);
+}
+
+/** The reference by the built-in's own name. */
+function withoutAlias(options: TemplatesOptions, parsed: TemplateReference): TemplateReference {
+  if (parsed.namespace !== undefined || lookUp(options, parsed) !== undefined) return parsed;
+  const named = options.builtIns.find(({ aliases }) => aliases?.includes(parsed.alias));
+  return named === undefined ? parsed : { ...parsed, alias: named.name };
 }
 
 async function withFallback(

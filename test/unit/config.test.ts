@@ -46,6 +46,7 @@ test("defaults are those of the documentation", () => {
     log: { level: "info", file: undefined },
     json: false,
     buildsBase: true,
+    autoTemplates: false,
     ca: undefined,
     caFiles: [],
     proxy: {},

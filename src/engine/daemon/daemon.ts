@@ -10,6 +10,7 @@ import {
   chown,
   copyFile,
   mkdir,
+  readdir,
   readFile,
   realpath,
   rename,
@@ -32,9 +33,11 @@ import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
 /** A change of the layout below makes a new folder. */
-const LAYOUT = 5;
+const LAYOUT = 6;
 /** A daemon that cannot start must not be restarted for ever. */
 const MAX_RESTARTS = 1_000;
+/** The subdirectory of the code interpreter. */
+const INTERPRETER = "interpreter";
 const OPENSSL_CONFIG = "openssl.cnf";
 /** What the daemon runs by its own perl, and the table that each of these loads from beside it. */
 const DAEMON_PERL_FILES = [
@@ -69,6 +72,8 @@ export interface DaemonSources {
   readonly node: string;
   /** Where the perl programs lie, those of the daemon and those of the engine. */
   readonly perlDirectory: string;
+  /** The code interpreter of templates that have one; absent: none. */
+  readonly interpreterDirectory?: string;
   /** What the daemon answers before its compiled code is written. */
   readonly warmUp: WarmUp;
 }
@@ -163,11 +168,22 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
     [DAEMON_FILES.program]: await realpathOf(sources.bundle),
     [DAEMON_FILES.starter]: await realpathOf(sources.starter),
   };
-  const { perlDirectory } = sources;
+  const { perlDirectory, interpreterDirectory } = sources;
   for (const name of DAEMON_PERL_FILES) {
     scripts[name] = await realpathOf(join(perlDirectory, name));
   }
+  if (interpreterDirectory !== undefined) {
+    for (const name of await findPrograms(interpreterDirectory)) {
+      scripts[join(INTERPRETER, name)] = join(interpreterDirectory, name);
+    }
+  }
   return { programs, scripts, perlDirectory };
+}
+
+/** The files of a directory that is copied as it is, in one order. */
+async function findPrograms(directory: string): Promise<string[]> {
+  const names = await readdir(directory);
+  return names.filter((name) => /\.(?:py|sh|mjs)$/.test(name)).toSorted();
 }
 
 async function realpathOf(path: string): Promise<string> {
@@ -188,11 +204,14 @@ async function identityOf(parts: Parts): Promise<string> {
     const entry = await stat(path, { bigint: true });
     hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
   }
-  for (const path of Object.values(parts.scripts)) hash.update(await readFile(path));
+  for (const [name, path] of Object.entries(parts.scripts)) {
+    hash.update(name).update(await readFile(path));
+  }
   return hash.digest("hex").slice(0, 32);
 }
 
 async function copyParts(draft: string, parts: Parts, warmUp: WarmUp): Promise<void> {
+  await mkdir(join(draft, INTERPRETER), { mode: 0o755 });
   for (const [name, path] of Object.entries(parts.scripts)) await copyFile(path, join(draft, name));
   const libraries = new Set<string>();
   const loaders = new Set<string>();
@@ -227,7 +246,8 @@ async function settleModes(draft: string): Promise<void> {
   // Who may not read a program cannot trace it or read its memory: the kernel makes every process
   // started through this file undumpable, and that is how the daemon's secrets stay its own.
   await chmod(join(draft, "loader"), 0o711);
-  for (const folder of [draft, join(draft, "lib")]) await chmod(folder, 0o755);
+  for (const folder of [draft, join(draft, "lib"), join(draft, INTERPRETER)])
+    await chmod(folder, 0o755);
 }
 
 /** What `ldd` says: the loader has no arrow, the kernel's own library has no file. */

@@ -19,6 +19,7 @@ export const LOCK_NAMES = [
   "probe",
   "reclaim",
   "instance",
+  "interpreter",
   "authority",
   "image",
 ] as const;

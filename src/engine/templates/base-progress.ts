@@ -27,8 +27,12 @@ export interface BuildProgress {
 }
 
 /** The progress of a build that began at `startedAtMs`. */
-export function createBuildProgress(startedAtMs: number, now: () => number): BuildProgress {
-  let reached = { share: 0, expectedMs: EXPECTED_MS };
+export function createBuildProgress(
+  startedAtMs: number,
+  now: () => number,
+  firstExpectedMs: number = EXPECTED_MS,
+): BuildProgress {
+  let reached = { share: 0, expectedMs: firstExpectedMs };
   const elapsedMs = () => Math.max(0, now() - startedAtMs);
   return {
     note(line) {

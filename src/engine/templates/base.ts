@@ -95,6 +95,8 @@ const BUILDER = "mmdebstrap";
 export const BASE_BUILD_TIMEOUT_MS: number = 20 * 60_000;
 
 export interface BuildOptions {
+  /** Packages besides those of `base`. */
+  readonly morePackages?: readonly string[];
   /** The folder of the layer; made by this call. */
   readonly directory: string;
   readonly signal: AbortSignal;
@@ -169,7 +171,7 @@ async function bootstrap(build: {
       "--variant=minbase",
       "--format=directory",
       ...OPTIONS,
-      `--include=${PACKAGES.join(",")}`,
+      `--include=${[...PACKAGES, ...(options.morePackages ?? [])].join(",")}`,
       release,
       root,
       ...(sources === undefined ? [] : [sources]),

@@ -128,7 +128,7 @@ class JavascriptKernel(LineKernel):
         return ("node", "--no-warnings", program, str(asked), str(answered), str(os.getpid()))
 
     def question(self, code, variables):
-        question = {"code": code, "variables": variables}
+        question = {"code": code, "variables": variables, "news": self.news()}
         return json.dumps(question).encode("ascii") + b"\n"
 
     async def execute(self, code, variables, emit):
@@ -150,9 +150,15 @@ class BashKernel(LineKernel):
         return ("bash", "--noprofile", "--norc", program, str(asked), str(answered))
 
     def question(self, code, variables):
-        names = {name: value for name, value in variables.items() if is_name(name)}
-        before = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in names.items())
-        return before.encode() + b"\0" + " ".join(names).encode() + b"\0" + code.encode() + b"\0"
+        names = [name for name in variables if is_name(name)]
+        # A text with NUL would end the question early; bash has no such texts.
+        parts = (exports(self.news()), exports(variables), " ".join(names), code)
+        return b"".join(part.replace("\0", "").encode() + b"\0" for part in parts)
+
+
+def exports(variables):
+    named = {name: text for name, text in variables.items() if is_name(name)}
+    return "".join(f"export {name}={shlex.quote(text)}\n" for name, text in named.items())
 
 
 def is_name(text):

@@ -1,7 +1,7 @@
 /**
- * The process of a JavaScript kernel. The main thread runs the cells and nothing else; a worker takes
- * them from a pipe, has V8 evaluate them as a console does (top-level await, declarations that may be
- * repeated), and can interrupt a loop that never yields. Types of TypeScript are taken away.
+ * The process of a JavaScript kernel. The main thread has V8 evaluate the cells as a console does
+ * (top-level await, declarations that may be repeated); a worker takes them from a pipe, and can
+ * interrupt a loop that never yields. Types of TypeScript are taken away.
  *
  * Arguments: the descriptors of questions and answers, and the process that this one ends with.
  */
@@ -13,13 +13,14 @@ import { Socket } from "node:net";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { Script } from "node:vm";
-import { isMainThread, Worker } from "node:worker_threads";
+import { isMainThread, parentPort, Worker } from "node:worker_threads";
 
 const [asked, answered, parent] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
 const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, breakLength: 100 };
-/** How a cell that was interrupted while it waited looks for its end, and how soon. */
 const PARENT_CHECK_MS = 1_000;
+/** An interrupted loop has ended by then; a cell that waits for a promise is left to itself. */
+const INTERRUPT_MS = 100;
 const DISPLAY = Symbol.for("Jupyter.display");
 const HELPERS = Symbol.for("sandbox.kernel");
 
@@ -28,7 +29,7 @@ else startWorker();
 
 function answer(value) {
   const bytes = Buffer.from(`${JSON.stringify(value)}\n`, "utf8");
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     try {
       at += writeSync(answered, bytes, at);
     } catch (error) {
@@ -42,8 +43,10 @@ function prepareMain() {
   const require = createRequire(join(process.cwd(), "cell.js"));
   Object.assign(globalThis, { require });
   globalThis.display = (bundle) => answer({ type: "result", main: false, data: toBundle(bundle) });
-  Object.defineProperty(globalThis, HELPERS, { value: { tell, setVariables, load } });
+  Object.defineProperty(globalThis, HELPERS, { value: { tell, load } });
   process.argv.splice(1);
+  // Without this a loop that prints would collect its output in memory.
+  for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
   // A promise that a cell leaves behind must not end the kernel.
   process.on("unhandledRejection", (error) => console.error(inspect(error, INSPECTION)));
   process.on("uncaughtException", (error) => console.error(inspect(error, INSPECTION)));
@@ -51,8 +54,14 @@ function prepareMain() {
   const argv = [asked, answered, parent].map(String);
   const worker = new Worker(new URL(import.meta.url), { argv, stdin: false });
   worker.on("error", () => process.exit(70));
-  // Nothing else keeps the process.
-  worker.ref();
+  const session = new Session();
+  session.connect();
+  worker.on("message", async (question) => {
+    const error = await runCell(session, question);
+    // The output of a cell comes before its end.
+    await Promise.all([flush(process.stdout), flush(process.stderr)]);
+    worker.postMessage({ id: question.id, error });
+  });
 
   function load(specifier) {
     const isRelative = /^\.{0,2}\//.test(specifier);
@@ -78,11 +87,14 @@ function prepareMain() {
 function toBundle(value) {
   if (typeof value?.[DISPLAY] === "function") return value[DISPLAY]();
   const isBundle =
-    value !== null && typeof value === "object" && Object.keys(value).some((key) => key.includes("/"));
+    value !== null &&
+    typeof value === "object" &&
+    Object.keys(value).some((key) => key.includes("/"));
   if (isBundle && Object.keys(value).every((key) => /^[a-z]+\/[\w.+-]+$/.test(key))) return value;
   if (typeof value === "string") return { "text/plain": `'${value}'` };
   const text = inspect(value, INSPECTION);
-  const isPlain = value !== null && [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
+  const isPlain =
+    value !== null && [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
   if (!isPlain) return { "text/plain": text };
   try {
     const json = JSON.parse(JSON.stringify(value));
@@ -105,16 +117,48 @@ function setVariables(variables = {}) {
   Object.assign(process.env, variables);
 }
 
-function startWorker() {
-  const session = new Session();
-  session.connectToMainThread();
+async function flush(stream) {
+  return new Promise((resolve) => {
+    stream.write("", resolve);
+  });
+}
+
+/** Evaluates one cell and tells its result; resolves with its error, if it has one. */
+async function runCell(session, { code, variables, news, language }) {
   const call = (method, params) =>
     new Promise((resolve, reject) => {
       session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
     });
-  let giveUp;
+  Object.assign(process.env, news);
+  setVariables(variables);
+  try {
+    const options = { replMode: true, awaitPromise: true, userGesture: true };
+    const expression = toScript(code, language);
+    const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
+    if (exceptionDetails !== undefined) return toError(exceptionDetails);
+    const { objectId } = result;
+    const told = await call("Runtime.callFunctionOn", {
+      functionDeclaration: `function (value) { this[Symbol.for("sandbox.kernel")].tell(value); }`,
+      objectId: (await call("Runtime.evaluate", { expression: "globalThis" })).result.objectId,
+      arguments: [objectId === undefined ? plainArgument(result) : { objectId }],
+    });
+    if (objectId !== undefined) await call("Runtime.releaseObject", { objectId });
+    return told.exceptionDetails && toError(told.exceptionDetails);
+  } catch (error) {
+    return { name: error.name, value: error.message, traceback: String(error.stack) };
+  } finally {
+    setVariables();
+  }
+}
+
+/** Takes questions from the pipe, one after the other, and tells their ends. */
+function startWorker() {
+  const session = new Session();
+  session.connectToMainThread();
+  let finish;
   let rest = "";
   let queue = Promise.resolve();
+  let count = 0;
   // No file stream: a read that waits in the thread pool would keep the process from its exit.
   const input = new Socket({ fd: asked, readable: true, writable: false }).setEncoding("utf8");
   input.on("data", (text) => {
@@ -122,7 +166,10 @@ function startWorker() {
     rest = lines.pop();
     for (const line of lines) take(JSON.parse(line));
   });
-  input.on("end", () => process.exit(0));
+  input.on("end", () => process.kill(process.pid, "SIGKILL"));
+  parentPort.on("message", ({ id, error }) => {
+    if (id === count) finish?.(error);
+  });
   // The server is killed: its pipes may be held open by programs that a cell started.
   setInterval(() => {
     if (parentOf() !== parent) process.kill(process.pid, "SIGKILL");
@@ -135,51 +182,21 @@ function startWorker() {
   }
 
   function interrupt() {
-    if (giveUp === undefined) return;
+    if (finish === undefined) return;
+    const stop = finish;
     session.post("Runtime.terminateExecution", () => undefined);
-    setTimeout(giveUp, 50);
+    setTimeout(() => stop(INTERRUPTED), INTERRUPT_MS);
   }
 
-  async function run({ code, variables, language }) {
-    const interrupted = new Promise((resolve) => {
-      giveUp = () => resolve(INTERRUPTED);
+  async function run(question) {
+    count += 1;
+    const error = await new Promise((resolve) => {
+      finish = resolve;
+      parentPort.postMessage({ ...question, id: count });
     });
-    try {
-      const expression = toScript(code, language);
-      await evaluate(`globalThis[Symbol.for("sandbox.kernel")].setVariables(${JSON.stringify(variables)})`);
-      const outcome = await Promise.race([evaluateCell(expression), interrupted]);
-      if (outcome.error !== undefined) answer({ type: "error", ...outcome.error });
-    } catch (error) {
-      answer({ type: "error", name: error.name, value: error.message, traceback: String(error.stack) });
-    } finally {
-      giveUp = undefined;
-      await evaluate(`globalThis[Symbol.for("sandbox.kernel")].setVariables()`).catch(() => undefined);
-      answer({ type: "done" });
-    }
-  }
-
-  async function evaluate(expression) {
-    return call("Runtime.evaluate", { expression, silent: true });
-  }
-
-  async function evaluateCell(expression) {
-    const options = { replMode: true, awaitPromise: true, userGesture: true };
-    const reply = await call("Runtime.evaluate", { expression, ...options });
-    if (reply.exceptionDetails !== undefined) return { error: toError(reply.exceptionDetails) };
-    const functionDeclaration = `function (value) { this[Symbol.for("sandbox.kernel")].tell(value); }`;
-    const global = await call("Runtime.evaluate", { expression: "globalThis" });
-    const { objectId } = global.result;
-    const { result } = reply;
-    const argument = result.objectId === undefined ? plainArgument(result) : { objectId: result.objectId };
-    const told = await call("Runtime.callFunctionOn", {
-      functionDeclaration,
-      objectId,
-      arguments: [argument],
-    });
-    if (result.objectId !== undefined) {
-      session.post("Runtime.releaseObject", { objectId: result.objectId }, () => undefined);
-    }
-    return told.exceptionDetails === undefined ? {} : { error: toError(told.exceptionDetails) };
+    finish = undefined;
+    if (error !== undefined) answer({ type: "error", ...error });
+    answer({ type: "done" });
   }
 }
 
@@ -188,12 +205,14 @@ function plainArgument({ value, unserializableValue }) {
 }
 
 const INTERRUPTED = {
-  error: { name: "KeyboardInterrupt", value: "the cell was interrupted", traceback: "" },
+  name: "KeyboardInterrupt",
+  value: "the cell was interrupted",
+  traceback: "",
 };
 
 /** An exception as an error of a reply; the frames of this file are left out. */
 function toError({ exception, text }) {
-  if (exception === undefined) return INTERRUPTED.error;
+  if (exception === undefined) return INTERRUPTED;
   const description = exception.description ?? String(exception.value ?? text);
   const lines = description.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
   if (exception.subtype !== "error") {
@@ -203,7 +222,11 @@ function toError({ exception, text }) {
   const value = message.startsWith(`${exception.className}: `)
     ? message.slice(exception.className.length + 2)
     : message.replace(/^[\w$]+(?:: |$)/, "");
-  return { name: /^[\w$]+(?=:|$)/.exec(message)?.[0] ?? exception.className, value, traceback: lines.join("\n") };
+  return {
+    name: /^[\w$]+(?=:|$)/.exec(message)?.[0] ?? exception.className,
+    value,
+    traceback: lines.join("\n"),
+  };
 }
 
 function parentOf() {
@@ -255,6 +278,8 @@ function bindings(clause) {
   if (all !== null) return `var ${all[1]}`;
   const [, first, named] = /^([\w$]+)?\s*,?\s*(\{[^}]*\})?$/.exec(clause) ?? [];
   const parts = (named ?? "{}").slice(1, -1).replaceAll(/\s+as\s+/g, ": ");
-  const list = [...(first === undefined ? [] : [`default: ${first}`]), parts].filter((part) => part.trim());
+  const list = [...(first === undefined ? [] : [`default: ${first}`]), parts].filter((part) =>
+    part.trim(),
+  );
   return `var { ${list.join(", ")} }`;
 }

@@ -105,6 +105,8 @@ class Context:
     async def _start(self):
         try:
             if self.kernel is not None:
+                if self.note is None and not self.kernel.is_told:
+                    self.note = f"{self.kernel.death()} since the last cell; its variables are gone"
                 await self.kernel.stop()
             self.kernel = kernel_class(self.language)(self.owner, self.cwd)
             await self.kernel.start()
@@ -117,6 +119,7 @@ class Context:
     async def restart(self):
         """A new kernel; what runs ends, and what waits runs in the new one."""
         if self.kernel is not None:
+            self.kernel.is_told = True
             await self.kernel.stop()
         await self.ready()
 
@@ -193,6 +196,8 @@ class Context:
             await self.kernel.execute(code, variables, run.emit)
         except (KernelDied, KernelFailed) as error:
             run.emit(error_line("KernelDied", f"{error}; its variables are gone", ""))
+            if self.kernel is not None:
+                self.kernel.is_told = True
             self._renew()
         finally:
             run.end()

@@ -7,8 +7,9 @@ HISTFILE=
 # An interrupt ends the cell; programs that it runs end by the signal itself.
 trap 'return 130 2>/dev/null' INT
 printf 'ready\n' >&201
-while IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
+while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
   IFS= read -r -d '' -u 200 __code; do
+  eval "$__news"
   __after=
   for __name in $__names; do
     if [[ -v $__name ]]; then printf -v __after '%sexport %q=%q\n' "$__after" "$__name" "${!__name}"

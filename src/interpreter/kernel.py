@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import json
 import os
 import pwd
 import signal
@@ -9,6 +10,7 @@ import signal
 from output import Output
 
 # Environment names that the server itself was started with and no cell needs.
+VARIABLES_FILE = "/run/e2b/.variables.json"
 HIDDEN_VARIABLES = ("INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
 STOP_TIMEOUT_S = 2
 
@@ -24,7 +26,7 @@ class KernelFailed(Exception):
 class Owner:
     """The user as whom kernels run, and the variables that they begin with."""
 
-    def __init__(self, name, variables):
+    def __init__(self, name):
         entry = pwd.getpwnam(name)
         self.home = entry.pw_dir
         self.ids = {}
@@ -34,9 +36,24 @@ class Owner:
         self.uid = entry.pw_uid
         self.gid = entry.pw_gid
         account = {"HOME": entry.pw_dir, "USER": name, "LOGNAME": name, "SHELL": "/bin/bash"}
-        self.environment = {**os.environ, **account, **variables}
+        self.environment = {**os.environ, **account}
         for hidden in HIDDEN_VARIABLES:
             self.environment.pop(hidden, None)
+        self.variables = {}
+        self.read_at = None
+
+    def read_variables(self):
+        """The variables of the sandbox; a pooled one gets those of its creator while it runs."""
+        try:
+            changed = os.stat(VARIABLES_FILE).st_mtime_ns
+            if changed != self.read_at:
+                with open(VARIABLES_FILE, encoding="utf8") as file:
+                    self.variables = json.load(file)
+                self.read_at = changed
+        except (OSError, ValueError):
+            # Not told by this daemon, or not whole yet: what was known holds.
+            pass
+        return self.variables
 
 
 class Kernel:
@@ -47,6 +64,10 @@ class Kernel:
         self.cwd = cwd
         self.process = None
         self.is_frozen = False
+        # Of the sandbox, as this process has them.
+        self.variables = None
+        # Whether a caller knows of its end.
+        self.is_told = False
         # Where the lines of the running cell go.
         self.emit = None
         self.outputs = []
@@ -57,6 +78,14 @@ class Kernel:
     async def warm(self):
         """Runs a cell that nobody asked for, which loads what cells need. Raises KernelDied."""
         raise NotImplementedError
+
+    def news(self):
+        """The variables of the sandbox where they have changed, else nothing."""
+        now = self.owner.read_variables()
+        if now is self.variables:
+            return {}
+        self.variables = now
+        return now
 
     async def execute(self, code, variables, emit):
         """Runs one cell. Raises KernelDied."""
@@ -72,13 +101,14 @@ class Kernel:
 
     async def spawn(self, arguments, **options):
         """Starts the process, the leader of a session, which ends with this server."""
+        self.variables = self.owner.read_variables()
         out_end, out = os.pipe()
         error_end, error = os.pipe()
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *arguments,
                 cwd=self.cwd,
-                env=self.owner.environment,
+                env={**self.owner.environment, **self.owner.read_variables()},
                 start_new_session=True,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,

@@ -39,7 +39,7 @@ def start(connection_file, register, ready):
 
     # The server reads the output of programs itself, and knows its end.
     app = IPKernelApp.instance(connection_file=connection_file, capture_fd_output=False)
-    app.initialize(["--HistoryManager.enabled=False", "--colors=Linux"])
+    app.initialize(["--HistoryManager.enabled=False", "--colors=Linux", "--log-level=CRITICAL"])
     app.iopub_thread.socket.sndhwm = OUTPUT_MESSAGES
     register(app.shell.display_formatter)
     for name in EARLY_MODULES:
@@ -57,7 +57,7 @@ def start(connection_file, register, ready):
 _saved = []
 
 
-def set_variables(text=None):
+def set_variables(text=None, is_kept=False):
     """Sets the variables of one call, and without an argument takes them back."""
     while _saved:
         for name, value in _saved.pop().items():
@@ -68,7 +68,8 @@ def set_variables(text=None):
     if text is None:
         return
     variables = json.loads(text)
-    _saved.append({name: os.environ.get(name) for name in variables})
+    if not is_kept:
+        _saved.append({name: os.environ.get(name) for name in variables})
     os.environ.update(variables)
 
 

@@ -111,6 +111,9 @@ class PythonKernel(Kernel):
         await self._run("1/0", None)
 
     async def execute(self, code, variables, emit):
+        news = self.news()
+        if news:
+            await self._run(f"__sandbox_variables__({json.dumps(json.dumps(news))}, True)", None)
         if variables:
             # JSON of ASCII is a literal of Python, but for words that no text has.
             await self._run(f"__sandbox_variables__({json.dumps(json.dumps(variables))})", None)

@@ -19,14 +19,16 @@ USER = "user"
 EARLY = ("python", "javascript")
 MAX_VARIABLES = 1_000
 RESTART_PAUSE_S = 0.2
-VARIABLES_FILE = "/run/e2b/.variables.json"
 
 
 def supervise(arguments):
     """Keeps one child that serves. What the child cannot know costs no memory here."""
+    # A shell starts what runs in the background with SIGINT ignored, and kernels would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     while True:
         child = os.fork()
         if child == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             return
         signal.signal(signal.SIGTERM, lambda *_: (os.kill(child, signal.SIGKILL), os._exit(0)))
         _, status = os.waitpid(child, 0)
@@ -39,7 +41,7 @@ async def main(port):
     from http_server import HttpError, serve
     from kernel import KernelFailed, Owner
 
-    contexts = Contexts(Owner(os.environ.get("INTERPRETER_USER", USER), {}))
+    contexts = Contexts(Owner(os.environ.get("INTERPRETER_USER", USER)))
     early = [asyncio.ensure_future(warm(contexts.default(name))) for name in EARLY]
 
     async def handle(request, connection):

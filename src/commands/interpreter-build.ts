@@ -1,0 +1,122 @@
+/** The template `code-interpreter` of a home: where its layers lie, and how they are built. */
+
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { hasParts } from "../common/files.ts";
+import { DAEMON_DIRECTORY } from "../engine/daemon/daemon.ts";
+import type { Layer } from "../engine/engine.ts";
+import { createOnce, removeDrafts } from "../engine/host/drafts.ts";
+import { LAYERS } from "../engine/storage/layers.ts";
+import { BASE_BUILD_TIMEOUT_MS } from "../engine/templates/base.ts";
+import {
+  buildInterpreter,
+  INTERPRETER_ALIAS,
+  INTERPRETER_RECIPE,
+  INTERPRETER_TEMPLATE,
+} from "../engine/templates/interpreter.ts";
+import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
+import type { TemplateSetup } from "../store/store.ts";
+import { templateMissing } from "../wire/messages.ts";
+import type { BuildTarget } from "./base-build.ts";
+import type { BaseBuildTask } from "./built-ins.ts";
+import { BASE_PARTS, listLayers } from "./home.ts";
+
+const PREFIX = "interpreter-";
+const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;
+const DRAFT_PATTERN = /^interpreter-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
+/** On the two processors of the machine for which the figures of docs/code-interpreter.md hold. */
+const EXPECTED_MS = 120_000;
+
+const PORT = 49_999;
+const SERVER = `${DAEMON_DIRECTORY}/interpreter/server.py`;
+
+/**
+ * The server runs as root, so that a cell, which runs as the user, cannot end it. It is ready when
+ * the first cell does not wait.
+ */
+const INTERPRETER_SETUP: TemplateSetup = {
+  environment: {},
+  startCommand: `exec sudo -n -E PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 ${SERVER}`,
+  readyCommand: `curl -sf -o /dev/null --max-time 40 http://127.0.0.1:${PORT}/health`,
+  cpus: 2,
+  memoryMb: 2_048,
+};
+
+const once = createOnce<string>();
+
+/** What a service needs to build it by itself. */
+export const INTERPRETER_BUILD: BuildTarget = {
+  name: INTERPRETER_TEMPLATE,
+  expectedMs: EXPECTED_MS,
+  build: buildNewInterpreter,
+  find: findInterpreter,
+  isCurrent: async (home) => (await findNewest(home))?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false,
+  async findStart(home) {
+    const starts = (await listLayers(home)).flatMap((name) => {
+      const startedAt = DRAFT_PATTERN.exec(name)?.[1];
+      return startedAt === undefined ? [] : [Number(startedAt)];
+    });
+    return starts.length === 0 ? undefined : Math.max(...starts);
+  },
+};
+
+/** The template as a service offers it; `prepare` builds it where the service may. */
+export function interpreterTemplate(
+  home: string,
+  prepare: NonNullable<BuiltInTemplate["prepare"]>,
+): BuiltInTemplate {
+  return {
+    name: INTERPRETER_TEMPLATE,
+    aliases: [INTERPRETER_ALIAS],
+    defaultUser: "user",
+    defaultWorkdir: "/home/user",
+    setup: INTERPRETER_SETUP,
+    find: () => findInterpreter(home),
+    prepare: async (signal, waitMs) => (await prepare(signal, waitMs)) ?? refuse(),
+  };
+}
+
+/** One sentence with the command, for whoever asks for it first. */
+function refuse(): never {
+  const message = `${templateMissing(INTERPRETER_TEMPLATE)}: it was not built on this machine`;
+  const minutes = Math.round(EXPECTED_MS / 60_000);
+  throw new SandboxError("not_found", message, {
+    hint:
+      `run \`sandbox-mcp template pull ${INTERPRETER_TEMPLATE}\` once, which takes about ` +
+      `${minutes} minutes and 1.5 GB, or start the service with --auto-templates on`,
+  });
+}
+
+async function findInterpreter(home: string): Promise<readonly Layer[] | undefined> {
+  const newest = await findNewest(home);
+  return newest === undefined ? undefined : [{ root: join(home, LAYERS, newest, "root") }];
+}
+
+async function findNewest(home: string): Promise<string | undefined> {
+  const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
+  for (const name of names.toReversed()) {
+    if (await hasParts(join(home, LAYERS, name), BASE_PARTS)) return name;
+  }
+  return undefined;
+}
+
+/** As `buildNewBase`: beside what is there, unless another process does so meanwhile. */
+export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean> {
+  const { home, ifMissing } = build;
+  const before = await findNewest(home);
+  const find = async (): Promise<string | undefined> => {
+    const newest = await findNewest(home);
+    const isCurrent = newest?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false;
+    return isCurrent && (ifMissing || newest !== before) ? newest : undefined;
+  };
+  const make = async (signal: AbortSignal): Promise<string> => {
+    // With the lock held, whoever began one of these is dead.
+    await removeDrafts(join(home, LAYERS), PREFIX);
+    const name = `${PREFIX}${Date.now()}-${INTERPRETER_RECIPE}`;
+    build.onProgress("building code-interpreter from this system's package mirror");
+    await buildInterpreter({ ...build, signal, directory: join(home, LAYERS, name) });
+    return name;
+  };
+  const limits = { lock: "interpreter", timeoutMs: BASE_BUILD_TIMEOUT_MS } as const;
+  return (await once(home, { home, ...limits, find, make }, build.signal)) !== before;
+}
