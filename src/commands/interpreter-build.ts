@@ -78,13 +78,12 @@ export function interpreterTemplate(
 
 /** One sentence with the command, for whoever asks for it first. */
 function refuse(): never {
-  const message = `${templateMissing(INTERPRETER_TEMPLATE)}: it was not built on this machine`;
-  const minutes = Math.round(EXPECTED_MS / 60_000);
-  throw new SandboxError("not_found", message, {
-    hint:
-      `run \`sandbox-mcp template pull ${INTERPRETER_TEMPLATE}\` once, which takes about ` +
-      `${minutes} minutes and 1.5 GB, or start the service with --auto-templates on`,
-  });
+  // A hint does not travel over the wire.
+  const message =
+    `${templateMissing(INTERPRETER_TEMPLATE)}: \`sandbox-mcp template pull ` +
+    `${INTERPRETER_TEMPLATE}\` builds it in about ${Math.round(EXPECTED_MS / 60_000)} minutes ` +
+    "(1.5 GB), or start the service with --auto-templates on";
+  throw new SandboxError("not_found", message);
 }
 
 async function findInterpreter(home: string): Promise<readonly Layer[] | undefined> {

@@ -36,8 +36,10 @@ def language_of(value):
 
 def kernel_class(language):
     if language == "python":
-        from python_kernel import PythonKernel
-
+        try:
+            from python_kernel import PythonKernel
+        except ImportError as error:
+            raise KernelFailed(f"the kernel of python is not installed: {error}") from error
         return PythonKernel
     return {"javascript": JavascriptKernel, "bash": BashKernel}[language]
 

@@ -197,6 +197,7 @@ async def serve(host, port, handle):
             writer.close()
 
     server = await asyncio.start_server(accept, host, port, limit=1 << 20, backlog=512)
+    print(f"interpreter: listening on port {server.sockets[0].getsockname()[1]}", flush=True)
     async with server:
         await server.serve_forever()
 

@@ -210,11 +210,12 @@ const INTERRUPTED = {
   traceback: "",
 };
 
-/** An exception as an error of a reply; the frames of this file are left out. */
+/** An exception as an error of a reply; the frames below the cell are left out. */
 function toError({ exception, text }) {
   if (exception === undefined) return INTERRUPTED;
   const description = exception.description ?? String(exception.value ?? text);
-  const lines = description.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
+  const [shown = ""] = description.split(/\n\s+at Session\.post \(node:inspector/);
+  const lines = shown.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
   if (exception.subtype !== "error") {
     return { name: "Error", value: description, traceback: `Uncaught ${description}` };
   }

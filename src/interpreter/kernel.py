@@ -11,7 +11,7 @@ from output import Output
 
 # Environment names that the server itself was started with and no cell needs.
 VARIABLES_FILE = "/run/e2b/.variables.json"
-HIDDEN_VARIABLES = ("INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
+HIDDEN_VARIABLES = ("INTERPRETER_LANGUAGES", "INTERPRETER_PORT", "INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
 STOP_TIMEOUT_S = 2
 
 

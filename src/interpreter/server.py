@@ -16,7 +16,7 @@ HOST = "0.0.0.0"
 PORT = 49999
 USER = "user"
 # Languages whose default context is started ahead.
-EARLY = ("python", "javascript")
+EARLY = "python,javascript"
 MAX_VARIABLES = 1_000
 RESTART_PAUSE_S = 0.2
 
@@ -42,7 +42,8 @@ async def main(port):
     from kernel import KernelFailed, Owner
 
     contexts = Contexts(Owner(os.environ.get("INTERPRETER_USER", USER)))
-    early = [asyncio.ensure_future(warm(contexts.default(name))) for name in EARLY]
+    languages = os.environ.get("INTERPRETER_LANGUAGES", EARLY).split(",")
+    early = [asyncio.ensure_future(warm(contexts.default(name))) for name in languages]
 
     async def handle(request, connection):
         words = request.path.strip("/").split("/")

@@ -3,6 +3,11 @@
  * what it claims to be, so neither a name nor a declared type is believed.
  */
 
+/** Providers refuse larger images: 5 MB of base64, sides of 8,000 pixels. */
+const MAX_IMAGE_BASE64 = 5_000_000;
+export const MAX_IMAGE_BYTES = (MAX_IMAGE_BASE64 / 4) * 3;
+export const MAX_IMAGE_SIDE = 8_000;
+
 export type ImageType = "image/png" | "image/jpeg" | "image/gif" | "image/webp";
 
 export interface ImageFacts {

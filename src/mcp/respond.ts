@@ -7,11 +7,17 @@ import { quoteSections, type Section } from "../output/quote.ts";
 /** Of an address that a stdio server opened. */
 export const OF_SESSION = "It works on this machine only, until this session ends.";
 
+/** A picture that a host shows. */
+export interface ReplyImage {
+  readonly base64: string;
+  readonly mimeType: string;
+}
+
 /** The outcome of a tool, before it has the protocol's form. */
 export interface Reply<Fields = Record<string, unknown>> {
   readonly text: string;
   readonly fields?: Fields;
-  readonly image?: { readonly base64: string; readonly mimeType: string };
+  readonly images?: readonly ReplyImage[];
   /** The operation failed; the text is its partial result. */
   readonly error?: SandboxError;
 }
@@ -60,17 +66,16 @@ function formatField(value: unknown): string {
 /** An image, which a host shows as such, with its facts as text beside it. */
 export function imageReply(
   facts: readonly (string | undefined)[],
-  image: { readonly base64: string; readonly mimeType: string },
+  image: ReplyImage,
 ): Reply<never> {
-  return { ...textReply(facts), image };
+  return { ...textReply(facts), images: [image] };
 }
 
 /** A reply in the protocol's form; structured only for tools that promise it. */
 export function toCallReply(reply: Reply, isRecord: boolean): CallReply {
-  const { image } = reply;
   const content: CallReply["content"] = [{ type: "text", text: reply.text }];
-  if (image !== undefined) {
-    content.push({ type: "image", data: image.base64, mimeType: image.mimeType });
+  for (const { base64, mimeType } of reply.images ?? []) {
+    content.push({ type: "image", data: base64, mimeType });
   }
   return { content, ...(isRecord && { structuredContent: { ...reply.fields } }) };
 }

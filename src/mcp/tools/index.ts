@@ -26,6 +26,7 @@ import { movePath } from "./move-path.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { readFile } from "./read-file.ts";
 import { removePath } from "./remove-path.ts";
+import { runCode } from "./run-code.ts";
 import { runProcess } from "./run-process.ts";
 import { searchFilesTool } from "./search-files.ts";
 import { sendInput } from "./send-input.ts";
@@ -62,6 +63,7 @@ export const TOOLS: readonly Tool[] = [
   pauseSandbox,
   readFile,
   removePath,
+  runCode,
   runProcess,
   searchFilesTool,
   sendInput,

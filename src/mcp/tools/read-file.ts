@@ -16,17 +16,13 @@ import {
   type Encoding,
   type Part,
 } from "../file-text.ts";
-import { imageType, readImage } from "../image.ts";
+import { imageType, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { imageReply, textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;
-/** Providers refuse larger images: 5 MB of base64, sides of 8,000 pixels. */
-const MAX_IMAGE_BASE64 = 5_000_000;
-const MAX_IMAGE_BYTES = (MAX_IMAGE_BASE64 / 4) * 3;
-const MAX_IMAGE_SIDE = 8_000;
 const MAX_OFFSET = Number.MAX_SAFE_INTEGER - MAX_IMAGE_BYTES;
 
 const input = z.strictObject({

@@ -1,0 +1,156 @@
+/**
+ * The program that run_code runs in a sandbox: a client of the interpreter there. As a process it
+ * has what every process has: output by cursor, progress, a log, and an end by signal, by which the
+ * interpreter interrupts the cell. It needs only Python's own library, so it serves every service.
+ */
+
+/** The exit codes of the program. */
+export const CELL_EXIT = { done: 0, failed: 1, noInterpreter: 91, refused: 92, late: 93 } as const;
+
+/** The reply of a cell for the tool, in the folder that the request names. */
+export const CELL_RECORD = "record.json";
+
+/**
+ * The request is one JSON object on stdin: code, language, context (a name, or null), folder and
+ * timeout (seconds; 0 for none).
+ */
+export const CELL_PROGRAM = String.raw`
+import base64, fcntl, http.client, json, os, re, shutil, signal, sys
+ask = json.load(sys.stdin)
+folder, root = ask["folder"], os.path.dirname(ask["folder"])
+os.makedirs(folder, 0o700)
+record = {"pictures": [], "files": 0, "error": None, "count": None, "note": None}
+PARTS = {"png": "png", "jpeg": "jpg", "svg": "svg", "pdf": "pdf", "html": "html"}
+
+def leave(code, note=None):
+    record["note"] = note
+    if note:
+        print(note, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    part = os.path.join(folder, "record.part")
+    with open(part, "w") as file:
+        json.dump(record, file)
+    os.rename(part, os.path.join(folder, "${CELL_RECORD}"))
+    os._exit(code)
+
+def late(*_):
+    leave(${CELL_EXIT.late}, "the cell was interrupted at timeout_seconds")
+
+def call(method, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", 49999)
+    data = None if body is None else json.dumps(body)
+    try:
+        connection.request(method, path, data, {"Content-Type": "application/json"})
+        return connection.getresponse()
+    except ConnectionRefusedError:
+        leave(${CELL_EXIT.noInterpreter}, "no code interpreter runs in this sandbox")
+    except (OSError, http.client.HTTPException) as error:
+        leave(${CELL_EXIT.refused}, f"the code interpreter does not answer: {error}")
+
+def named(name, language):
+    "The id of the context of a name; made where there is none."
+    with open(os.path.join(root, "contexts.json"), "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        try:
+            known = json.load(file)
+        except ValueError:
+            known = {}
+        key = language + " " + name
+        reply = call("GET", "/contexts")
+        if known.get(key) not in [context.get("id") for context in json.loads(reply.read())]:
+            reply = call("POST", "/contexts", {"language": language})
+            text = reply.read().decode("utf8", "replace")
+            if reply.status != 200:
+                leave(${CELL_EXIT.refused}, text[:2000])
+            known[key] = json.loads(text)["id"]
+            file.truncate(0)
+            json.dump(known, file)
+        return known[key]
+
+def plain(text):
+    return re.sub("\x1b\\[[0-9;]*[A-Za-z]", "", text)
+
+def own_frames(text):
+    "A traceback without the frames of libraries."
+    parts = re.split(r"(?m)^(?=(?:Cell |Input |File |    at ))", plain(text))
+    shown, left = [parts[0]], 0
+    for part in parts[1:]:
+        if re.match(r"(?:File |    at ).*(?:/usr/|site-packages|dist-packages|<frozen |node:)", part):
+            left += 1
+            tail = part.rsplit("\n\n", 1)[1:]
+            shown += tail
+        else:
+            shown.append(part)
+    if left:
+        shown.insert(len(shown) - 1, f"[{left} frames of libraries left out]\n")
+    return "".join(shown)
+
+def keep(form, value):
+    path = os.path.join(folder, f"{record['files'] + 1}.{PARTS[form]}")
+    record["files"] += 1
+    is_text = form in ("svg", "html")
+    with open(path, "wb") as file:
+        file.write(value.encode() if is_text else base64.b64decode(value))
+    print(f"[{form}: {path}]")
+    return path
+
+def show(line):
+    "A result as text; what is no text becomes a file."
+    pictures = [form for form in ("png", "jpeg") if line.get(form)]
+    if record["files"] < 64:
+        for form in pictures:
+            record["pictures"].append(keep(form, line[form]))
+        for form in ("pdf", "svg") if not pictures else ():
+            if line.get(form):
+                keep(form, line[form])
+    text = next((line[form] for form in ("text", "markdown", "latex") if line.get(form)), None)
+    if text is not None and not (pictures and not line.get("is_main_result")):
+        print(text)
+    elif text is None and line.get("json") is not None:
+        print(json.dumps(line["json"]))
+    elif text is None and line.get("html") and record["files"] < 64:
+        keep("html", line["html"])
+
+for old in sorted(os.scandir(root), key=lambda entry: entry.stat().st_mtime)[:-32]:
+    if old.is_dir(follow_symlinks=False):
+        shutil.rmtree(old.path, ignore_errors=True)
+body = {"code": ask["code"]}
+if ask["context"] is None:
+    body["language"] = ask["language"]
+else:
+    body["context_id"] = named(ask["context"], ask["language"])
+if ask["timeout"]:
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(ask["timeout"])
+reply = call("POST", "/execute", body)
+if reply.status != 200:
+    leave(${CELL_EXIT.refused}, reply.read(2000).decode("utf8", "replace"))
+has_ended = False
+try:
+    for data in reply:
+        line = json.loads(data)
+        kind = line.get("type")
+        if kind in ("stdout", "stderr"):
+            stream = sys.stdout if kind == "stdout" else sys.stderr
+            stream.write(line["text"])
+            stream.flush()
+        elif kind == "result":
+            show(line)
+            sys.stdout.flush()
+        elif kind == "error":
+            record["error"] = {"name": line["name"][:200], "value": line["value"][:2000]}
+            trace = own_frames(line["traceback"]).strip() or f"{line['name']}: {line['value']}"
+            print(trace[:2000] + "\n[...]\n" + trace[-4000:] if len(trace) > 6100 else trace, file=sys.stderr)
+        elif kind == "number_of_executions":
+            record["count"] = line["execution_count"]
+        elif kind == "end_of_execution":
+            has_ended = True
+            break
+except (OSError, ValueError, http.client.HTTPException):
+    pass
+if not has_ended:
+    leave(${CELL_EXIT.refused}, "the code interpreter ended during the cell; it starts again, without its variables")
+leave(${CELL_EXIT.failed} if record["error"] else ${CELL_EXIT.done})
+`;

@@ -1,0 +1,275 @@
+/** Tool: runs a cell in the code interpreter of a sandbox. */
+
+import { randomUUID } from "node:crypto";
+import type { Sandbox } from "../../client/envd.ts";
+import { chunksOf } from "../../common/bytes.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { z } from "../../common/schema.ts";
+import { quoteWords } from "../../common/untrusted-text.ts";
+import { timeLimit, type Capture } from "../../output/capture.ts";
+import { excerptOutput } from "../../output/excerpt.ts";
+import { formatDuration } from "../../output/text.ts";
+import { CELL_EXIT, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
+import { withHints } from "../error-hints.ts";
+import { excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
+import { MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
+import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
+import { Progress } from "../progress.ts";
+import { textReply, type Reply, type ReplyImage } from "../respond.ts";
+import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
+
+const MAX_CODE_CHARACTERS = 1_000_000;
+const FOLDER = "/tmp/run_code";
+const MAX_RECORD_BYTES = 65_536;
+/** Of one result; providers limit a request, and a model pays for each. */
+const MAX_IMAGES = 4;
+const STDIN_CHUNK_BYTES = 256 * 1024;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  code: z.string().min(1).max(MAX_CODE_CHARACTERS).describe("The cell."),
+  language: z.enum(["python", "javascript", "typescript", "bash"]).default("python"),
+  context: z
+    .string()
+    .regex(/^[\w.-]{1,64}$/)
+    .optional()
+    .describe("Name of a separate state, made at its first use; default: one for each language."),
+  wait_seconds: waitInput(50, "How long this call waits for the end."),
+  timeout_seconds: z
+    .int()
+    .min(0)
+    .max(MAX_TIMEOUT_SECONDS)
+    .default(300)
+    .describe("The cell is interrupted after this time; 0: never."),
+  max_output_bytes: z
+    .int()
+    .min(1_000)
+    .max(200_000)
+    .default(30_000)
+    .describe("Most output to return; what is cut can be read later."),
+});
+
+type Params = z.output<typeof input>;
+
+/** What the program wrote for this tool; it comes from a sandbox. */
+const recordSchema = z.object({
+  pictures: z.array(z.string().max(256)).max(64),
+  error: z.object({ name: z.string(), value: z.string() }).nullable(),
+  count: z.number().nullable(),
+  note: z.string().nullable(),
+});
+
+type CellRecord = z.infer<typeof recordSchema>;
+
+export const runCode = defineTool({
+  name: "run_code",
+  title: "Run code in an interpreter",
+  description:
+    "Runs a cell as a notebook does, in a sandbox of the template code-interpreter: variables, " +
+    "imports and functions stay for the next call, the value of the last expression is returned, " +
+    "and plots of matplotlib come back as images (at most 4, further ones as files). Prefer it to " +
+    "run_process for analysis of data, plots and step-by-step work with numpy, pandas, scipy, " +
+    "scikit-learn; use run_process for programs, servers and files of a project. A cell that goes " +
+    "on after wait_seconds has a process_id, as in run_process. Cancelling interrupts the cell; " +
+    "variables stay.",
+  toolset: "core",
+  input,
+  annotations: { ...DESTRUCTIVE, openWorldHint: true },
+  async handler(params, context) {
+    const sandbox = await context.attach(params.sandbox_id);
+    const { clock, signal, progress: send } = context;
+    const folder = `${FOLDER}/${randomUUID()}`;
+    await using progress = new Progress({ send, clock, signal });
+    const capture = await startCell(sandbox, { params, folder }, context);
+    progress.started(capture.pid);
+    for (const { stream, bytes } of capture.output.recent()) {
+      if (stream !== "note") progress.output(stream, bytes);
+    }
+    const listener = progress.output.bind(progress);
+    capture.listeners.add(listener);
+    try {
+      await feed(capture, { params, folder }, context);
+      await capture.ended(timeLimit(clock, params.wait_seconds * 1_000, signal));
+    } finally {
+      capture.listeners.delete(listener);
+    }
+    if (signal.aborted) return cancel(capture, context);
+    if (capture.state.kind === "running") {
+      await capture.output.announced();
+      return runningReply(capture, { params, folder }, context);
+    }
+    return reply(capture, { params, folder }, context);
+  },
+});
+
+interface Cell {
+  readonly params: Params;
+  readonly folder: string;
+}
+
+async function startCell(sandbox: Sandbox, cell: Cell, context: ToolContext): Promise<Capture> {
+  const starting = context.state.captures.start(sandbox, {
+    label: `run_code ${cell.params.language}: ${firstLine(cell.params.code)}`,
+    request: {
+      cmd: "python3",
+      args: ["-I", "-u", "-X", "utf8", "-c", CELL_PROGRAM],
+      env: {},
+      hasStdin: true,
+    },
+    user: undefined,
+    timeoutMs: undefined,
+    signal: context.signal,
+  });
+  return withHints(starting, { not_found: interpreterHint(context) });
+}
+
+const MAX_LABEL_CHARACTERS = 120;
+
+function firstLine(code: string): string {
+  return (code.trim().split("\n", 1)[0] ?? "").slice(0, MAX_LABEL_CHARACTERS);
+}
+
+/** The request goes by stdin: code may be longer than an argument, and is not shown by `ps`. */
+async function feed(capture: Capture, cell: Cell, context: ToolContext): Promise<void> {
+  const { sandbox, pid } = capture;
+  const { code, language, context: name, timeout_seconds: timeout } = cell.params;
+  const { folder } = cell;
+  const request = JSON.stringify({ code, language, context: name ?? null, folder, timeout });
+  const { signal } = context.state;
+  try {
+    const chunks = chunksOf(Buffer.from(request), STDIN_CHUNK_BYTES);
+    await sandbox.process.sendInput(pid, chunks, signal);
+    await sandbox.process.closeStdin(pid, signal);
+  } catch (error) {
+    // The program may have ended; its end is told.
+    context.log.debug({ op: "process.stdin", sandboxId: sandbox.id, err: error });
+  }
+}
+
+/** The end of the program is the end of its connection, by which the interpreter interrupts. */
+async function cancel(capture: Capture, context: ToolContext): Promise<never> {
+  await context.state.captures.terminate(capture);
+  throw new SandboxError("canceled", "run_code was cancelled; the cell was interrupted");
+}
+
+function runningReply(capture: Capture, cell: Cell, context: ToolContext): Reply<never> {
+  const { output, processId } = capture;
+  const cursor = output.totalBytes;
+  const more = context.suggest(
+    "get_process_output",
+    `get_process_output(process_id="${processId}", cursor=${cursor}) returns more`,
+  );
+  const end = context.suggest("send_signal", "send_signal ends it");
+  const facts = [
+    stateFact(capture.state),
+    `process_id: ${processId}`,
+    `next_cursor: ${cursor}`,
+    `pictures will be in ${cell.folder}`,
+    lossFact(capture),
+    expiryFact(context, cell.params.sandbox_id),
+    [more, end].filter((part) => part !== "").join("; "),
+  ];
+  return textReply(facts, sectionsOf(capture, cell, more !== ""));
+}
+
+function sectionsOf(capture: Capture, { params }: Cell, canPage: boolean) {
+  const { output } = capture;
+  const recent = { pieces: output.recent(), written: output.written };
+  return excerptSections(capture, excerptOutput(recent, params.max_output_bytes), canPage);
+}
+
+async function reply(capture: Capture, cell: Cell, context: ToolContext): Promise<Reply<never>> {
+  const { state } = capture;
+  if (state.kind === "lost") {
+    return {
+      ...textReply([stateFact(state)], sectionsOf(capture, cell, true)),
+      error: state.error,
+    };
+  }
+  const record = await readRecord(capture.sandbox, cell, context);
+  const exitCode = state.kind === "ended" ? state.exitCode : -1;
+  if (record === undefined || exitCode === CELL_EXIT.noInterpreter) {
+    refuseWithout(exitCode, context);
+  }
+  const { images, named } = await readPictures(capture.sandbox, record?.pictures ?? [], context);
+  const canPage = context.suggest("get_process_output", "x") !== "";
+  const facts = [
+    statusOf(record, exitCode),
+    `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+    record?.count == null ? undefined : `execution ${record.count}`,
+    cell.params.context === undefined ? undefined : `context: ${cell.params.context}`,
+    `process_id: ${capture.processId}`,
+    images.length > 0 ? `images: ${images.length}` : undefined,
+    ...named,
+    lossFact(capture),
+    expiryFact(context, cell.params.sandbox_id),
+  ];
+  return { ...textReply(facts, sectionsOf(capture, cell, canPage)), images };
+}
+
+function statusOf(record: CellRecord | undefined, exitCode: number): string {
+  if (record?.note != null) return `status: ${quoteWords(record.note)}`;
+  if (record?.error != null) return `status: error ${quoteWords(record.error.name)}`;
+  return exitCode === CELL_EXIT.done ? "status: ok" : `status: ended with ${exitCode}`;
+}
+
+function interpreterHint({ suggest }: ToolContext): string {
+  return suggest(
+    "create_sandbox",
+    'Make one that has it: create_sandbox(template="code-interpreter"). If that is not built, its ' +
+      "error names the command.",
+  );
+}
+
+/** @throws SandboxError failed_precondition where the sandbox has no interpreter. */
+function refuseWithout(exitCode: number, context: ToolContext): void {
+  const isAbsent = exitCode === CELL_EXIT.noInterpreter || exitCode === 127 || exitCode === 126;
+  if (!isAbsent) return;
+  throw new SandboxError("failed_precondition", "this sandbox has no code interpreter", {
+    hint: interpreterHint(context),
+  });
+}
+
+/** Undefined where the program was ended before it wrote one. */
+async function readRecord(
+  sandbox: Sandbox,
+  { folder }: Cell,
+  { log, signal }: ToolContext,
+): Promise<CellRecord | undefined> {
+  try {
+    const range = { offset: 0, limit: MAX_RECORD_BYTES };
+    const path = `${folder}/${CELL_RECORD}`;
+    const { bytes } = await sandbox.files.read(path, range, { signal });
+    return recordSchema.parse(JSON.parse(bytes.toString("utf8")));
+  } catch (error) {
+    log.debug({ op: "run_code.record", sandboxId: sandbox.id, err: error });
+    return undefined;
+  }
+}
+
+/** The first pictures within the bounds of every provider; the others are named in the output. */
+async function readPictures(
+  sandbox: Sandbox,
+  paths: readonly string[],
+  { signal, log }: ToolContext,
+): Promise<{ readonly images: readonly ReplyImage[]; readonly named: readonly string[] }> {
+  const images: ReplyImage[] = [];
+  let leftBytes = MAX_IMAGE_BYTES;
+  for (const path of paths) {
+    if (images.length === MAX_IMAGES || !path.startsWith(`${FOLDER}/`)) break;
+    try {
+      const range = { offset: 0, limit: leftBytes };
+      const { bytes, sizeBytes } = await sandbox.files.read(path, range, { signal });
+      const image = sizeBytes === bytes.length ? readImage(bytes) : undefined;
+      if (image === undefined || Math.max(image.width, image.height) > MAX_IMAGE_SIDE) continue;
+      leftBytes -= bytes.length;
+      images.push({ base64: bytes.toString("base64"), mimeType: image.mimeType });
+      if (leftBytes <= 0) break;
+    } catch (error) {
+      log.debug({ op: "run_code.picture", sandboxId: sandbox.id, err: error });
+    }
+  }
+  const others = paths.length - images.length;
+  const named = others > 0 ? [`${others} more pictures are named in the output`] : [];
+  return { images, named };
+}

@@ -1,0 +1,191 @@
+/** The interpreter's server: routes, lines, contexts and ends, with the kernels of our own. */
+
+import { request } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  startInterpreterServer,
+  textOf,
+  type InterpreterServer,
+} from "../../support/interpreter-server.ts";
+
+let server: InterpreterServer;
+beforeAll(async () => {
+  server = await startInterpreterServer();
+}, 30_000);
+afterAll(async () => server[Symbol.asyncDispose]());
+
+test("health answers once the first cell does not wait", async () => {
+  expect(await server.call("GET", "/health")).toEqual({ status: 200, text: '"OK"' });
+});
+
+test("a cell is told by lines in the order of the contract", async () => {
+  const lines = await server.run("console.log('a'); console.error('b'); 1 + 1", { language: "js" });
+  expect(lines.map(({ type }) => type).toSorted()).toEqual([
+    "end_of_execution",
+    "number_of_executions",
+    "result",
+    "stderr",
+    "stdout",
+  ]);
+  expect(lines.at(-1)).toEqual({ type: "end_of_execution" });
+  expect(lines.find(({ type }) => type === "result")).toEqual({
+    type: "result",
+    is_main_result: true,
+    text: "2",
+  });
+});
+
+test.for([
+  ["await at the top", "const n = await Promise.resolve(20); n * 2", "40"],
+  ["a declaration again", "const n = 5; n", "5"],
+  ["a value of the cell before", "n + 1", "6"],
+  ["types", "interface P { x: number }; const p = { x: 3 } as P; p.x", "3"],
+  ["an enum", "enum Color { Red = 7 }; Color.Red", "7"],
+  ["imports", 'import path, { join } from "node:path"; join("a", path.sep)', "a/"],
+  ["an import inside", 'const m = await import("node:os"); m.EOL.length', "1"],
+  ["a text without its quotes", "'abc'", "abc"],
+  ["require", 'require("node:util").format("%d", 4)', "4"],
+  ["nothing", "undefined", ""],
+] as const)("javascript: %s", async ([, code, text]) => {
+  expect(textOf(await server.run(code, { language: "typescript" }), "result")).toBe(text);
+});
+
+test("an object is told as JSON too, and a display as its types say", async () => {
+  const value = await server.run("({ a: [1, 2] })", { language: "javascript" });
+  expect(value).toContainEqual({
+    type: "result",
+    is_main_result: true,
+    text: "{ a: [ 1, 2 ] }",
+    json: { a: [1, 2] },
+  });
+  const shown = await server.run('display({ "text/html": "<b>", "image/png": "QQ==\\n" })', {
+    language: "js",
+  });
+  expect(shown).toContainEqual({
+    type: "result",
+    is_main_result: false,
+    html: "<b>",
+    png: "QQ==",
+  });
+});
+
+test("an error has its name, its value and its place", async () => {
+  const lines = await server.run("throw new TypeError('bad')", { language: "js" });
+  expect(lines).toContainEqual({
+    type: "error",
+    name: "TypeError",
+    value: "bad",
+    traceback: "TypeError: bad\n    at <anonymous>:1:7",
+  });
+});
+
+test("bash keeps variables, functions and its directory, and tells an exit status", async () => {
+  await server.run('x=3; f() { echo "f $x"; }; cd /tmp', { language: "bash" });
+  const lines = await server.run("f; pwd; false", { language: "bash" });
+  expect(textOf(lines, "stdout")).toBe("f 3\n/tmp\n");
+  expect(textOf(lines, "error")).toBe("1");
+});
+
+test.for(["bash", "js"])("variables of a call are taken back: %s", async (language) => {
+  const code = language === "bash" ? 'echo "$A"' : "console.log(process.env.A ?? '')";
+  const value = 'it\'s "$HOME"\n\\';
+  const set = await server.run(code, { language, env_vars: { A: value } });
+  expect(textOf(set, "stdout")).toBe(`${value}\n`);
+  expect(textOf(await server.run(code, { language }), "stdout")).toBe("\n");
+});
+
+test("contexts are made, listed, restarted and removed", async () => {
+  const made = await server.call("POST", "/contexts", { cwd: "/tmp", language: "js" });
+  const { id, ...facts } = JSON.parse(made.text);
+  expect(facts).toEqual({ language: "javascript", cwd: "/tmp" });
+  const run = async (code: string) => textOf(await server.run(code, { context_id: id }), "result");
+  expect(await run("var kept = process.cwd(); kept")).toBe("/tmp");
+  expect((await server.call("POST", `/contexts/${id}/restart`)).status).toBe(200);
+  expect(await run("typeof kept")).toBe("undefined");
+  const listed = JSON.parse((await server.call("GET", "/contexts")).text);
+  expect(listed).toContainEqual({ id, ...facts, memory_mb: expect.any(Number) });
+  expect((await server.call("DELETE", `/contexts/${id}`)).status).toBe(200);
+  expect(await server.call("POST", "/execute", { code: "1", context_id: id })).toEqual({
+    status: 404,
+    text: `Context ${id} not found`,
+  });
+});
+
+test.for([
+  ["POST", "/execute", { code: "1", language: "js", context_id: "x" }, 400],
+  ["POST", "/execute", { code: 1 }, 400],
+  ["POST", "/execute", { code: "1", language: "r" }, 400],
+  ["POST", "/execute", { code: "1", env_vars: { "A=B": "" } }, 400],
+  ["POST", "/execute", { code: "1", env_vars: { A: 1 } }, 400],
+  ["POST", "/contexts", { cwd: "/no/such" }, 400],
+  ["POST", "/contexts/none/restart", undefined, 404],
+  ["DELETE", "/contexts/none", undefined, 404],
+  ["GET", "/nothing", undefined, 404],
+] as const)("%s %s %j → %d", async ([method, path, body, status]) => {
+  expect((await server.call(method, path, body)).status).toBe(status);
+});
+
+test("a kernel that ends is told as such and started again", async () => {
+  const died = await server.run("process.exit(3)", { language: "js" });
+  expect(died.find(({ type }) => type === "error")).toEqual({
+    type: "error",
+    name: "KernelDied",
+    value: "the kernel exited with code 3; its variables are gone",
+    traceback: "",
+  });
+  expect(textOf(await server.run("1", { language: "js" }), "result")).toBe("1");
+});
+
+test.for([
+  ["js", "for (;;);", "keep"],
+  ["js", "await new Promise(() => {})", "keep"],
+  ["bash", "while true; do :; done", "echo $keep"],
+  ["bash", "sleep 100 | cat", "echo $keep"],
+])("a caller that leaves interrupts: %s %s", async ([language = "", code = "", look = ""]) => {
+  await server.run(language === "bash" ? "keep=7" : "var keep = 7", { language });
+  const leave = new AbortController();
+  const left = server.run(`${code}`, { language, signal: leave.signal });
+  await delay(300);
+  leave.abort();
+  await expect(left).rejects.toThrow();
+  const lines = await server.run(look, { language });
+  expect(textOf(lines, language === "bash" ? "stdout" : "result").trim()).toBe("7");
+});
+
+test("runs of one context come one after the other", async () => {
+  const codes = Array.from({ length: 8 }, (_, index) => index);
+  const results = await Promise.all(
+    codes.map(async (index) =>
+      textOf(
+        await server.run(
+          `var seen = ${index}; await new Promise((go) => setTimeout(go, 20)); seen`,
+          { language: "js" },
+        ),
+        "result",
+      ),
+    ),
+  );
+  expect(results).toEqual(codes.map(String));
+});
+
+test("much output arrives whole", async () => {
+  const code = 'for (let i = 0; i < 50_000; i += 1) console.log("x".repeat(99))';
+  expect(textOf(await server.run(code, { language: "js" }), "stdout")).toHaveLength(5_000_000);
+  const yes = await server.run("yes 123456789 | head -c 5000000", { language: "bash" });
+  expect(textOf(yes, "stdout")).toHaveLength(5_000_000);
+});
+
+test("requests that are no HTTP, or too large, end their connection alone", async () => {
+  const status = await new Promise((done, fail) => {
+    const call = request(`${server.url}/execute`, {
+      method: "POST",
+      headers: { "content-length": 40_000_000 },
+    });
+    call.once("response", (reply) => done(reply.resume().statusCode)).once("error", fail);
+    call.flushHeaders();
+  });
+  expect(status).toBe(413);
+  expect((await server.call("POST", "/execute", "no object")).status).toBe(400);
+  expect((await server.call("GET", "/health")).status).toBe(200);
+});
