@@ -1,8 +1,8 @@
 """The content of matplotlib's figures as the published clients describe charts."""
 
+import datetime
 import math
-
-from forms import to_json
+import numbers
 
 # Elements and points beyond these are left out: a picture is sent as well.
 MAX_ELEMENTS = 1_000
@@ -187,11 +187,6 @@ def wedges(axes):
 
 def boxes(axes):
     """Of a box plot only lines and patches are left in the axes: five lines for each box in order."""
-    plots = getattr(axes, "_sandbox_boxes", None) or guess_boxes(axes)
-    return plots or []
-
-
-def guess_boxes(axes):
     from matplotlib.patches import PathPatch
 
     # By matplotlib: box, two whiskers, two caps, median and perhaps fliers; a filled box is a patch.
@@ -235,6 +230,21 @@ def take_box(rest, patches):
     }
     values = {name: to_json(plain(value)) for name, value in numbers.items()}
     return {"label": "", "at": middle, **values, "outliers": outliers}
+
+
+def to_json(value):
+    """A number, text, truth or nothing; anything else as text."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        # The missing moment of pandas is one of these, and has no text of the format.
+        return value.isoformat() if value == value else None
+    return str(value)
 
 
 KINDS = (

@@ -1,8 +1,6 @@
 """Forms of results that Jupyter lacks: the values of a data frame, the content of a chart."""
 
-import datetime
-import math
-import numbers
+from charts import describe_figure, to_json
 
 DATA_TYPE = "application/vnd.e2b.data.v1+json"
 CHART_TYPE = "application/vnd.e2b.chart.v1+json"
@@ -27,7 +25,7 @@ def register(formatter):
 
     data, chart = DataFormatter(parent=formatter), ChartFormatter(parent=formatter)
     data.for_type_by_name("pandas.core.frame", "DataFrame", frame_values)
-    chart.for_type_by_name("matplotlib.figure", "Figure", figure_chart)
+    chart.for_type_by_name("matplotlib.figure", "Figure", describe_figure)
     formatter.formatters[DATA_TYPE] = data
     formatter.formatters[CHART_TYPE] = chart
     formatter.active_types = [*formatter.active_types, DATA_TYPE, CHART_TYPE]
@@ -41,25 +39,3 @@ def frame_values(frame):
     for index, name in enumerate(frame.columns):
         columns[str(name)] = [to_json(value) for value in frame.iloc[:, index].tolist()]
     return columns
-
-
-def figure_chart(figure):
-    """The content of a figure; None where there is none that can be told."""
-    from charts import describe_figure
-
-    return describe_figure(figure)
-
-
-def to_json(value):
-    """A number, text, truth or nothing; anything else as text."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        number = float(value)
-        return number if math.isfinite(number) else None
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        # The missing moment of pandas is one of these, and has no text of the format.
-        return value.isoformat() if value == value else None
-    return str(value)

@@ -26,6 +26,9 @@ def main():
     # The caller's modules are found in the working directory, not beside this file.
     import forms
 
+    # A caller may have modules of these names.
+    for name in ("charts", "forms", "kernel", "output", "results"):
+        sys.modules.pop(name, None)
     sys.path[:] = [""] + [path for path in sys.path if path != folder]
     sys.argv[1:] = []
     builtins.__sandbox_variables__ = set_variables

@@ -28,7 +28,10 @@ const STDIN_CHUNK_BYTES = 256 * 1024;
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
   code: z.string().min(1).max(MAX_CODE_CHARACTERS).describe("The cell."),
-  language: z.enum(["python", "javascript", "typescript", "bash"]).default("python"),
+  language: z
+    .enum(["python", "javascript", "typescript", "bash"])
+    .default("python")
+    .describe("The language of the cell."),
   context: z
     .string()
     .regex(/^[\w.-]{1,64}$/)
