@@ -18,7 +18,7 @@ team = rng.choice(list("abc"), 200_000)
 pd.DataFrame({"hours": x, "score": score, "team": team}).to_csv("scores.csv", index=False)`);
   await sandbox.runCode("frame = pd.read_csv('scores.csv').dropna()");
   const summary = await sandbox.runCode("frame.describe()");
-  console.log(summary.results[0].data);
+  process.stdout.write(`${summary.results[0].text}\n`);
   const plots = {
     histogram: "plt.hist(frame.score, bins=60)",
     bars: "frame.groupby('team').score.mean().plot.bar()",
@@ -27,13 +27,13 @@ pd.DataFrame({"hours": x, "score": score, "team": team}).to_csv("scores.csv", in
   for (const [name, code] of Object.entries(plots)) {
     const cell = `import matplotlib.pyplot as plt\n${code}\nplt.show()`;
     const { results } = await sandbox.runCode(cell);
-    console.log(name, results[0].chart?.type);
+    process.stdout.write(`${name}: ${results[0].chart?.type}\n`);
     await writeFile(`${name}.png`, Buffer.from(results[0].png, "base64"));
   }
   const fit = await sandbox.runCode(`from sklearn.linear_model import LinearRegression
 model = LinearRegression().fit(frame[["hours"]], frame.score)
 model.coef_[0], model.intercept_`);
-  console.log(fit.text);
+  process.stdout.write(`${fit.text}\n`);
   await sandbox.runCode("frame.groupby('team').agg(['mean', 'count']).to_excel('scores.xlsx')");
   await writeFile("scores.xlsx", await sandbox.files.read("scores.xlsx", { format: "bytes" }));
 } finally {

@@ -23,6 +23,10 @@ def register(formatter):
         print_method = ObjectName("_repr_e2b_chart_")
         _return_type = dict
 
+        def pop(self, typ, default=None):
+            """Kept: matplotlib's inline backend takes figures from every formatter at its start."""
+            return default
+
     data, chart = DataFormatter(parent=formatter), ChartFormatter(parent=formatter)
     data.for_type_by_name("pandas.core.frame", "DataFrame", frame_values)
     chart.for_type_by_name("matplotlib.figure", "Figure", describe_figure)

@@ -11,6 +11,7 @@ import { Session } from "node:inspector";
 import { createRequire, stripTypeScriptTypes } from "node:module";
 import { Socket } from "node:net";
 import { join } from "node:path";
+import { env } from "node:process";
 import { inspect } from "node:util";
 import { Script } from "node:vm";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
@@ -46,10 +47,15 @@ function prepareMain() {
   Object.defineProperty(globalThis, HELPERS, { value: { tell, load } });
   process.argv.splice(1);
   // Without this a loop that prints would collect its output in memory.
-  for (const stream of [process.stdout, process.stderr]) stream._handle?.setBlocking?.(true);
+  for (const stream of [process.stdout, process.stderr])
+    Reflect.get(stream, "_handle")?.setBlocking?.(true);
   // A promise that a cell leaves behind must not end the kernel.
-  process.on("unhandledRejection", (error) => console.error(inspect(error, INSPECTION)));
-  process.on("uncaughtException", (error) => console.error(inspect(error, INSPECTION)));
+  process.on("unhandledRejection", (error) =>
+    process.stderr.write(`${inspect(error, INSPECTION)}\n`),
+  );
+  process.on("uncaughtException", (error) =>
+    process.stderr.write(`${inspect(error, INSPECTION)}\n`),
+  );
   process.on("SIGINT", () => undefined);
   const argv = [asked, answered, parent].map(String);
   const worker = new Worker(new URL(import.meta.url), { argv, stdin: false });
@@ -60,7 +66,7 @@ function prepareMain() {
     const error = await runCell(session, question);
     // The output of a cell comes before its end.
     await Promise.all([flush(process.stdout), flush(process.stderr)]);
-    worker.postMessage({ id: question.id, error });
+    worker.postMessage({ id: question.id, error }, []);
   });
 
   function load(specifier) {
@@ -77,11 +83,11 @@ function prepareMain() {
       return specifier;
     }
   }
+}
 
-  function tell(value) {
-    if (value === undefined) return;
-    answer({ type: "result", main: true, data: toBundle(value) });
-  }
+function tell(value) {
+  if (value === undefined) return;
+  answer({ type: "result", main: true, data: toBundle(value) });
 }
 
 function toBundle(value) {
@@ -110,11 +116,11 @@ let saved = [];
 /** Sets the variables of one call; without any takes the last ones back. */
 function setVariables(variables = {}) {
   for (const [name, value] of saved) {
-    if (value === undefined) delete process.env[name];
-    else process.env[name] = value;
+    if (value === undefined) delete env[name];
+    else env[name] = value;
   }
-  saved = Object.keys(variables).map((name) => [name, process.env[name]]);
-  Object.assign(process.env, variables);
+  saved = Object.keys(variables).map((name) => [name, env[name]]);
+  Object.assign(env, variables);
 }
 
 async function flush(stream) {
@@ -129,7 +135,7 @@ async function runCell(session, { code, variables, news, language }) {
     new Promise((resolve, reject) => {
       session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
     });
-  Object.assign(process.env, news);
+  Object.assign(env, news);
   setVariables(variables);
   try {
     const options = { replMode: true, awaitPromise: true, userGesture: true };
@@ -192,7 +198,7 @@ function startWorker() {
     count += 1;
     const error = await new Promise((resolve) => {
       finish = resolve;
-      parentPort.postMessage({ ...question, id: count });
+      parentPort.postMessage({ ...question, id: count }, []);
     });
     finish = undefined;
     if (error !== undefined) answer({ type: "error", ...error });
@@ -243,8 +249,8 @@ function toScript(code, language) {
 
 function isScript(code) {
   try {
-    new Script(`(async () => {\n${code}\n})`);
-    return true;
+    const script = new Script(`(async () => {\n${code}\n})`);
+    return script.cachedDataRejected !== true;
   } catch {
     return false;
   }

@@ -7,10 +7,16 @@
 import assert from "node:assert/strict";
 import { inflateSync } from "node:zlib";
 
+const say = (line) => process.stdout.write(`${line}\n`);
 const [module, url] = process.argv.slice(2);
 const { Sandbox, default: Same, E2B } = await import(module);
 const options = { apiUrl: url, sandboxUrl: url, timeoutMs: 300_000 };
 const LIMIT = { timeoutMs: 120_000, requestTimeoutMs: 60_000 };
+
+const paeth = (a, b, c) => {
+  const [pa, pb, pc] = [Math.abs(b - c), Math.abs(a - c), Math.abs(a + b - 2 * c)];
+  return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
+};
 
 /** Rows of bytes of an 8-bit PNG, four or three channels a pixel. */
 function decodePng(bytes) {
@@ -27,10 +33,6 @@ function decodePng(bytes) {
   const raw = inflateSync(Buffer.concat(parts));
   const stride = width * channels;
   const pixels = Buffer.alloc(stride * height);
-  const paeth = (a, b, c) => {
-    const [pa, pb, pc] = [Math.abs(b - c), Math.abs(a - c), Math.abs(a + b - 2 * c)];
-    return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
-  };
   for (let y = 0; y < height; y += 1) {
     const filter = raw[y * (stride + 1)];
     for (let x = 0; x < stride; x += 1) {
@@ -242,9 +244,9 @@ test("charts by their fields", async () => {
     ["superchart", "S", ["line", "bar"]],
   );
 });
+const displayOf = (name, value) =>
+  `from IPython.display import *\ndisplay(${name}(${JSON.stringify(value)}))`;
 test("rich results by their types", async () => {
-  const code = (name, value) =>
-    `from IPython.display import *\ndisplay(${name}(${JSON.stringify(value)}))`;
   for (const [name, value, field] of [
     ["HTML", "<b>", "html"],
     ["Markdown", "# a", "markdown"],
@@ -252,7 +254,7 @@ test("rich results by their types", async () => {
     ["SVG", "<svg xmlns='http://www.w3.org/2000/svg'/>", "svg"],
     ["Javascript", "1", "javascript"],
   ]) {
-    const { results } = await sandbox.runCode(code(name, value), LIMIT);
+    const { results } = await sandbox.runCode(displayOf(name, value), LIMIT);
     assert.ok(results[0][field].includes(value.slice(0, 4)), field);
   }
   const json = await sandbox.runCode("from IPython.display import JSON\nJSON({'a': 1})", LIMIT);
@@ -308,10 +310,10 @@ for (const { name, run } of tests) {
   const startedAtMs = performance.now();
   try {
     await run();
-    console.log(`ok   ${name} (${Math.round(performance.now() - startedAtMs)} ms)`);
+    say(`ok   ${name} (${Math.round(performance.now() - startedAtMs)} ms)`);
   } catch (error) {
     failures += 1;
-    console.log(`FAIL ${name}: ${error.stack}`);
+    say(`FAIL ${name}: ${error.stack}`);
   }
 }
 await sandbox.kill();

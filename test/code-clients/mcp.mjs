@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 
+const say = (line) => process.stdout.write(`${line}\n`);
 const [program, home, gallery] = process.argv.slice(2);
 const transport = new StdioClientTransport({
   command: process.execPath,
@@ -31,7 +32,7 @@ async function call(name, input, options = {}) {
     .map((part) => part.text)
     .join("\n");
   const images = content.filter(({ type }) => type === "image");
-  console.log(`     ${name} ${Math.round(performance.now() - startedAtMs)} ms`);
+  say(`     ${name} ${Math.round(performance.now() - startedAtMs)} ms`);
   return { text, images, isError: isError === true };
 }
 
@@ -146,4 +147,4 @@ await assert.rejects(left);
 assert.match((await run("kept")).text, /4/);
 await call("kill_sandbox", { sandbox_id });
 await client.close();
-console.log("ok   analysis through MCP");
+say("ok   analysis through MCP");

@@ -45,7 +45,11 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
   child.stdout.resume();
   const url = `http://127.0.0.1:${port}`;
 
-  async function send(method: string, path: string, body?: unknown, signal?: AbortSignal) {
+  async function send(
+    [method, path]: readonly [string, string],
+    body?: unknown,
+    signal?: AbortSignal,
+  ) {
     return fetch(`${url}${path}`, {
       method,
       ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -57,7 +61,7 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
     url,
     pid: child.pid ?? 0,
     async run(code, { signal, ...options } = {}) {
-      const reply = await send("POST", "/execute", { code, ...options }, signal);
+      const reply = await send(["POST", "/execute"], { code, ...options }, signal);
       const text = await reply.text();
       if (reply.status !== 200) throw new Error(`${reply.status} ${text}`);
       return text
@@ -66,7 +70,7 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
         .map((line) => JSON.parse(line));
     },
     async call(method, path, body) {
-      const reply = await send(method, path, body);
+      const reply = await send([method, path], body);
       return { status: reply.status, text: await reply.text() };
     },
     async [Symbol.asyncDispose]() {
@@ -80,6 +84,8 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
 export function textOf(lines: readonly CellLine[], type: string): string {
   return lines
     .filter((line) => line.type === type)
-    .map((line) => String(line["text"] ?? line["value"] ?? ""))
+    .map(({ text, value }) =>
+      typeof text === "string" ? text : typeof value === "string" ? value : "",
+    )
     .join("");
 }

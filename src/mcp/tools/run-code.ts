@@ -96,12 +96,12 @@ export const runCode = defineTool({
     } finally {
       capture.listeners.delete(listener);
     }
-    if (signal.aborted) return cancel(capture, context);
+    if (signal.aborted) return await cancel(capture, context);
     if (capture.state.kind === "running") {
       await capture.output.announced();
       return runningReply(capture, { params, folder }, context);
     }
-    return reply(capture, { params, folder }, context);
+    return await reply(capture, { params, folder }, context);
   },
 });
 

@@ -145,10 +145,10 @@ test.for([
 ])("a caller that leaves interrupts: %s %s", async ([language = "", code = "", look = ""]) => {
   await server.run(language === "bash" ? "keep=7" : "var keep = 7", { language });
   const leave = new AbortController();
-  const left = server.run(`${code}`, { language, signal: leave.signal });
+  const left = server.run(code, { language, signal: leave.signal });
   await delay(300);
   leave.abort();
-  await expect(left).rejects.toThrow();
+  await expect(left).rejects.toThrow("aborted");
   const lines = await server.run(look, { language });
   expect(textOf(lines, language === "bash" ? "stdout" : "result").trim()).toBe("7");
 });
