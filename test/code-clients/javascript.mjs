@@ -305,6 +305,20 @@ test("the same client by its other names", async () => {
 });
 
 sandbox = await Sandbox.create({ ...options, envs: { OF_SANDBOX: "one" } });
+{
+  const startedAtMs = performance.now();
+  await sandbox.runCode("1", LIMIT);
+  const firstMs = performance.now() - startedAtMs;
+  const warm = [];
+  for (let turn = 0; turn < 30; turn += 1) {
+    const atMs = performance.now();
+    await sandbox.runCode("1", LIMIT);
+    warm.push(performance.now() - atMs);
+  }
+  const median = warm.toSorted((left, right) => left - right)[15];
+  const figures = `first cell ${firstMs.toFixed(1)} ms, warm cell ${median.toFixed(1)} ms (median of 30)`;
+  say(`     ${figures}`);
+}
 let failures = 0;
 for (const { name, run } of tests) {
   const startedAtMs = performance.now();

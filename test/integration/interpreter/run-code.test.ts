@@ -1,0 +1,104 @@
+/** The program of run_code against the interpreter's server, and the tool without a server. */
+
+import { execFile } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { CELL_EXIT, CELL_PROGRAM, CELL_RECORD } from "../../../src/mcp/cell-program.ts";
+import {
+  startInterpreterServer,
+  type InterpreterServer,
+} from "../../support/interpreter-server.ts";
+import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const run = promisify(execFile);
+
+let server: InterpreterServer;
+beforeAll(async () => {
+  server = await startInterpreterServer();
+}, 30_000);
+afterAll(async () => server[Symbol.asyncDispose]());
+
+interface Cell {
+  readonly code: string;
+  readonly language?: string;
+  readonly context?: string;
+  readonly timeout?: number;
+}
+
+/** Cells of one folder of contexts, one after the other. */
+async function runCells(cells: readonly Cell[], port = new URL(server.url).port) {
+  await using root = await makeTempFolder();
+  const outcomes = [];
+  for (const [index, { code, language = "javascript", context, timeout = 0 }] of cells.entries()) {
+    const folder = join(root.path, `cell-${index}`);
+    const request = JSON.stringify({ code, language, context: context ?? null, folder, timeout });
+    const asked = join(root.path, "request.json");
+    await writeFile(asked, request);
+    const program = CELL_PROGRAM.replace("49999", port);
+    const command = `exec python3 -I -u -c "$0" < "$1"`;
+    const ended = run("bash", ["-c", command, program, asked]).then(
+      ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
+      ({ code: exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }),
+    );
+    const { code: exitCode, stdout, stderr } = await ended;
+    const record = JSON.parse(await readFile(join(folder, CELL_RECORD), "utf8"));
+    outcomes.push({ exitCode, stdout, stderr, record, folder });
+  }
+  return outcomes;
+}
+
+test("output, value and pictures become output and files", async () => {
+  const png = Buffer.from("\u0089PNG\r\n\u001a\n", "latin1").toString("base64");
+  const code = `console.log("out"); console.error("err"); display({ "image/png": "${png}" }); 6 * 7`;
+  const [outcome] = await runCells([{ code }]);
+  const { exitCode, stdout, stderr, record, folder } = outcome ?? {};
+  expect({ exitCode, stderr, error: record.error }).toEqual({
+    exitCode: CELL_EXIT.done,
+    stderr: "err\n",
+    error: null,
+  });
+  expect(stdout.split("\n").toSorted()).toEqual(["", "42", `[png: ${folder}/1.png]`, "out"]);
+  expect(record.pictures).toEqual([`${folder}/1.png`]);
+});
+
+test("a context is kept by its name, apart from the others", async () => {
+  const outcomes = await runCells([
+    { code: "var kept = 5", context: "a" },
+    { code: "kept", context: "a" },
+    { code: "typeof kept", context: "b" },
+  ]);
+  expect(outcomes.map(({ stdout }) => stdout)).toEqual(["", "5\n", "undefined\n"]);
+});
+
+test("an error has its traceback, without the frames of libraries", async () => {
+  const code = 'require("node:fs").readFileSync("/no/such/file")';
+  const [outcome] = await runCells([{ code }]);
+  expect(outcome?.exitCode).toBe(CELL_EXIT.failed);
+  expect(outcome?.record.error.name).toBe("Error");
+  expect(outcome?.stderr).toContain("frames of libraries left out");
+  expect(outcome?.stderr).not.toContain("node:fs");
+});
+
+test("the time limit interrupts the cell and keeps the variables", async () => {
+  const outcomes = await runCells([
+    { code: "var kept = 8; for (;;);", timeout: 1 },
+    { code: "kept" },
+  ]);
+  expect(outcomes.map(({ exitCode }) => exitCode)).toEqual([CELL_EXIT.late, CELL_EXIT.done]);
+  expect(outcomes[1]?.stdout).toBe("8\n");
+});
+
+test("without a server the program says so, and the tool names the template", async () => {
+  const [outcome] = await runCells([{ code: "1" }], "1");
+  expect(outcome?.exitCode).toBe(CELL_EXIT.noInterpreter);
+  await using world = await startMcpWorld();
+  const { fields } = await world.call("create_sandbox", {});
+  const reply = await world.call("run_code", { sandbox_id: fields["sandbox_id"], code: "1" });
+  expect(reply.isError).toBe(true);
+  expect(reply.text).toMatch(
+    /^failed_precondition: this sandbox has no code interpreter\. .*template="code-interpreter"/,
+  );
+});
