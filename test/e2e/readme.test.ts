@@ -44,6 +44,7 @@ test("every command of the table runs", async () => {
     "template list",
     "template pull IMAGE",
     "template pull base",
+    "template pull code-interpreter",
     "template remove NAME",
     "template show NAME",
     "trust",

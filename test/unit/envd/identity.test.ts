@@ -1,6 +1,6 @@
 /** The files that name a sandbox, in a folder that the sandbox itself may have spoiled. */
 
-import { mkdir, readFile, symlink, writeFile } from "node:fs/promises";
+import { mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { writeIdentity } from "../../../src/envd/identity.ts";
@@ -27,6 +27,17 @@ test("the values are written anew, through nothing that was left there", async (
     names.map(async (name) => readFile(join(directory, name), "utf8")),
   );
   expect([...texts, await readFile(elsewhere, "utf8")]).toEqual(["true", "i1", "t1", "untouched"]);
+});
+
+test("all variables are for root alone, also where something was left in their place", async () => {
+  await using folder = await makeTempFolder();
+  const directory = join(folder.path, "e2b");
+  const file = join(directory, ".variables.json");
+  await mkdir(directory);
+  await writeFile(file, "readable by all", { mode: 0o644 });
+  await writeIdentity({ directory, variables: VARIABLES, log: createDaemonLog() });
+  expect(JSON.parse(await readFile(file, "utf8"))).toEqual(Object.fromEntries(VARIABLES));
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
 });
 
 test("a folder that cannot be made is a line in the log, not a fault", async () => {
