@@ -85,7 +85,7 @@ export function diskFullError(subject: string, cause?: unknown, word?: ErrorWord
   });
   return new SandboxError("resource_exhausted", fault.message, {
     cause: fault,
-    hint: "free some space on the disk of the service",
+    hint: "delete snapshots, volumes or sandboxes, or free space on the disk of the service",
     word,
   });
 }

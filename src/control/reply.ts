@@ -136,6 +136,8 @@ export function toDetailBody(sandbox: Sandbox, domain: string | null): SandboxDe
       onTimeout: sandbox.pausesAtTimeout ? "pause" : "kill",
     },
     ...(sandbox.state === "paused" && { pauseMode: sandbox.hasMemory ? "full" : "filesystem" }),
+    ...(sandbox.state === "paused" &&
+      sandbox.pauseReason !== null && { pauseReason: sandbox.pauseReason }),
   };
 }
 

@@ -95,6 +95,28 @@ export interface ContainerExit {
   readonly reason: string;
 }
 
+/** A disk image at one moment. */
+export interface DiskGrowth {
+  /** Taken by files, also by data that is in memory only. */
+  readonly usedBytes: number;
+  readonly freeBytes: number;
+  /** What the image takes on the host's disk. */
+  readonly hostBytes: number;
+}
+
+/** A disk image that takes space on the host's disk as it is written to. */
+export interface GrowingDisk {
+  /** Undefined while it is mounted nowhere. */
+  readGrowth(): DiskGrowth | undefined;
+  /**
+   * Lets files grow by so many bytes more, then writes fail with ENOSPC; undefined for as much as
+   * the disk has. Returns whether the kernel took it.
+   */
+  limitGrowth(bytes: number | undefined): boolean;
+  /** On: returns free blocks to the host's disk, now and whenever a file is removed. */
+  returnFreedBlocks(isOn: boolean): Promise<void>;
+}
+
 export interface Container extends AsyncDisposable {
   readonly id: string;
   /** Resolves once the container ended, however; a halt is no end. */
@@ -144,6 +166,8 @@ export interface Container extends AsyncDisposable {
   boot(spec: ContainerSpec, signal: AbortSignal): Promise<void>;
   /** @throws SandboxError unavailable when it does not run. */
   readUsage(): Promise<Usage>;
+  /** Undefined where files take space of the host's disk as they are written. */
+  readonly disk?: GrowingDisk | undefined;
   /**
    * Copies the writable layer to `directory` (made by this call) as a layer of its own and syncs
    * it to disk. The container is frozen meanwhile; a paused one stays paused.

@@ -8,7 +8,7 @@ import { step } from "../common/steps.ts";
 import type { Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
-import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { toDiskFault } from "./disk-space.ts";
 import { countBuiltIn, toLayers, removeLayers, unnamedFolders } from "./layer-folders.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
@@ -28,8 +28,17 @@ export async function writeBuild<T>(
   entry: Pick<SandboxEntry, "container" | "record">,
   plan: { readonly templateId: string; commit(build: BuildRecord): T },
 ): Promise<T> {
+  const bytes = entry.container.disk?.readGrowth()?.usedBytes ?? 0;
+  const { copies, layersDirectory } = context;
+  return copies.during(layersDirectory, bytes, () => writeCounted(context, entry, plan));
+}
+
+async function writeCounted<T>(
+  context: Services & Tenant & Folders,
+  entry: Pick<SandboxEntry, "container" | "record">,
+  plan: { readonly templateId: string; commit(build: BuildRecord): T },
+): Promise<T> {
   const { store, clock } = context;
-  await requireDiskSpace(context.layersDirectory);
   const parent = store.builds.get(entry.record.buildId);
   if (parent === undefined) {
     throw new SandboxError("internal", `build ${entry.record.buildId} is gone`);

@@ -8,6 +8,7 @@ import type { Container, ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
 import type { SandboxRecord, Store } from "../store/store.ts";
 import type { Transition } from "../wire/messages.ts";
+import type { CopyLedger } from "./disk-space.ts";
 import type { LogBook } from "./log-book.ts";
 import type { CleanupRetries } from "./retry-cleanup.ts";
 import type { Run } from "./run.ts";
@@ -43,6 +44,8 @@ export interface Tenant {
 
 /** Absolute paths. */
 export interface Folders {
+  /** What copies under way still take of their disk. */
+  readonly copies: CopyLedger;
   /** Folder of the containers' folders. */
   readonly directory: string;
   /** Folder of template and snapshot layers. */

@@ -54,6 +54,8 @@ export function toStartingRecord(
     keepsMemory: options.keepsMemory,
     hasMemory: true,
     isDaemonUnresponsive: false,
+    pauseReason: null,
+    leftMs: 0,
     bootId: randomUUID(),
     startedAtMs: nowMs,
     endAtMs: nowMs,

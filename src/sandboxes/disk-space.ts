@@ -2,25 +2,67 @@
 
 import { statfs } from "node:fs/promises";
 import { diskFullError, type ErrorWord } from "../common/errors.ts";
-
-/** Below this share nothing new begins: what runs must be able to end, and its end be recorded. */
-const MIN_FREE_SHARE = 0.05;
-const MIN_FREE_BYTES = 1024 ** 3;
+import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
+const BYTES_PER_MB = 1024 ** 2;
+
+/** Copies under way, which take space that is still free. */
+export interface CopyLedger {
+  /** Of all copies together. */
+  readonly bytes: number;
+  /**
+   * Counts a copy for as long as the work takes.
+   * @throws SandboxError resource_exhausted when the disk would not have enough left after it.
+   */
+  during<T>(path: string, bytes: number, work: () => Promise<T>): Promise<T>;
+}
+
+/** What the file system of a folder has. */
+export async function readSpace(path: string): Promise<HostSpace> {
+  const { bavail, blocks, bsize } = await statfs(path);
+  return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+}
 
 /** The fault that a client can do something about, where a disk became full half way. */
 export async function toDiskFault(error: unknown, path: string): Promise<unknown> {
-  const { bavail, bsize } = await statfs(path);
-  return bavail * bsize < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
+  const { freeBytes } = await readSpace(path);
+  return freeBytes < FULL_BYTES ? diskFullError(`disk of ${path}`, error) : error;
 }
 
-/** @throws SandboxError resource_exhausted when less than 5 % or 1 GiB is free. */
+/** @throws SandboxError resource_exhausted when less than the reserve is free. */
 export async function requireDiskSpace(path: string, word?: ErrorWord): Promise<void> {
-  const { bavail, blocks, bsize } = await statfs(path);
-  const freeBytes = bavail * bsize;
-  if (freeBytes >= Math.max(blocks * bsize * MIN_FREE_SHARE, MIN_FREE_BYTES)) return;
-  const subject = `disk of ${path} has ${Math.floor(freeBytes / 1024 ** 2)} MiB left`;
+  const { freeBytes, totalBytes } = await readSpace(path);
+  const reserve = reserveOf(totalBytes);
+  if (freeBytes >= reserve) return;
+  const subject = `disk of ${path} has ${toMb(freeBytes)} MiB left of the ${toMb(reserve)} MiB that are kept free`;
   throw diskFullError(subject, undefined, word);
+}
+
+export function createCopyLedger(): CopyLedger {
+  let taken = 0;
+  return {
+    get bytes() {
+      return taken;
+    },
+    async during(path, bytes, work) {
+      await requireDiskSpace(path);
+      const { freeBytes, totalBytes } = await readSpace(path);
+      if (freeBytes - taken - bytes < copyFloorOf(totalBytes)) {
+        const subject = `disk of ${path} has ${toMb(freeBytes - taken)} MiB left for a copy of ${toMb(bytes)} MiB`;
+        throw diskFullError(subject);
+      }
+      taken += bytes;
+      try {
+        return await work();
+      } finally {
+        taken -= bytes;
+      }
+    },
+  };
+}
+
+function toMb(bytes: number): number {
+  return Math.floor(bytes / BYTES_PER_MB);
 }

@@ -5,6 +5,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
+import type { SandboxRecord } from "../store/store.ts";
 import { sandboxAlreadyPaused, sandboxCannotBe, sandboxMissing } from "../wire/messages.ts";
 import { awaitHealth } from "./boot.ts";
 import type {
@@ -47,16 +48,24 @@ export async function pauseSandbox(
     }
     if (entry.phase !== "paused")
       return pauseEntry(context, entry, { reason: "request", ...wanted });
+    if (entry.record.pauseReason === "disk_full") {
+      // From now on it waits for its client, not for space.
+      return updateRecord(context, entry, { pauseReason: "request", leftMs: 0 });
+    }
     if (!isJoining) {
       throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
     }
   });
 }
 
+type PauseReason = NonNullable<SandboxRecord["pauseReason"]>;
+
 /** Why a sandbox is paused, and whether its memory stays. */
 export interface Pause {
-  readonly reason: string;
+  readonly reason: PauseReason;
   readonly keepsMemory: boolean;
+  /** For a pause that the service ends by itself: the rest of the time to live. */
+  readonly leftMs?: number;
   /** Whether a daemon that does not answer prevents the pause. */
   readonly requiresDaemon?: boolean;
 }
@@ -73,12 +82,13 @@ export async function pauseEntry(
   const { reason, keepsMemory } = pause;
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
   await changeState(entry, "pausing", async () => {
-    const fault = keepsMemory || pause.requiresDaemon ? await findFault(context, entry) : undefined;
+    const fault = asksDaemon(pause) ? await findFault(context, entry) : undefined;
     if (fault !== undefined && pause.requiresDaemon === true) throw fault;
     entry.run?.end();
     entry.run = undefined;
-    if (keepsMemory) await freeze(context, entry, fault !== undefined);
-    else await halt(context, entry);
+    if (keepsMemory)
+      await freeze(context, entry, { ...pause, isDaemonUnresponsive: fault !== undefined });
+    else await halt(context, entry, reason);
     return "paused";
   });
   await step("pause.committed");
@@ -87,6 +97,11 @@ export async function pauseEntry(
     { op: "sandbox.pause", sandboxId, reason, keepsMemory, outcome: "ok" },
     "sandbox.pause ok",
   );
+}
+
+/** On a full disk each moment counts, and a daemon may wait for the disk. */
+function asksDaemon({ reason, keepsMemory, requiresDaemon }: Pause): boolean {
+  return reason !== "disk_full" && (keepsMemory || requiresDaemon === true);
 }
 
 /** Undefined when the daemon answers. */
@@ -111,15 +126,22 @@ async function findFault(
 async function freeze(
   context: Services & History,
   entry: SandboxEntry,
-  isDaemonUnresponsive: boolean,
+  pause: Pause & { readonly isDaemonUnresponsive: boolean },
 ): Promise<void> {
   try {
     await step("pause.cut");
     await entry.container.pause();
     await step("pause.frozen");
     const endAtMs = context.clock.now();
-    const changes = { state: "paused", hasMemory: true, endAtMs, isDaemonUnresponsive } as const;
-    updateRecord(context, entry, changes);
+    const { reason: pauseReason, leftMs = 0, isDaemonUnresponsive } = pause;
+    updateRecord(context, entry, {
+      state: "paused",
+      hasMemory: true,
+      endAtMs,
+      isDaemonUnresponsive,
+      pauseReason,
+      leftMs,
+    });
   } catch (error) {
     await entry.container.resume();
     entry.run = openRun(context, entry.container, entry.record);
@@ -131,6 +153,7 @@ async function freeze(
 async function halt(
   context: Services & Folders & History & Registry,
   entry: SandboxEntry,
+  pauseReason: PauseReason,
 ): Promise<void> {
   entry.follower?.[Symbol.dispose]();
   entry.follower = undefined;
@@ -151,5 +174,5 @@ async function halt(
     throw error;
   }
   const endAtMs = context.clock.now();
-  noteRecord(context, entry, { state: "paused", hasMemory: false, endAtMs });
+  noteRecord(context, entry, { state: "paused", hasMemory: false, endAtMs, pauseReason });
 }

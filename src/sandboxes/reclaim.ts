@@ -5,7 +5,6 @@ import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
-import { asOperation } from "../common/operation.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { withLock } from "../engine/host/lock.ts";
@@ -13,7 +12,6 @@ import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
-import type { Services } from "./context.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { findOrphans } from "./layer-folders.ts";
@@ -94,17 +92,6 @@ export async function reclaim(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { home, signal } = options;
   const lock = { home, name: "reclaim", timeoutMs: CLEAN_UP_TIMEOUT_MS, signal } as const;
   return withLock(lock, async () => removeLeftovers(options));
-}
-
-/** The same in the background of a start: a failure is logged. */
-export async function reclaimAtStart(context: Services, options: ReclaimOptions): Promise<void> {
-  try {
-    const reclaimed = await asOperation("reclaim", () => reclaim(options));
-    if (reclaimed.length > 0) context.log.warn({ op: "reclaim", reclaimed }, "removed leftovers");
-  } catch (error) {
-    if (context.closing.aborted) return;
-    context.log.error({ op: "reclaim", err: error }, "leftovers could not be removed");
-  }
 }
 
 async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {

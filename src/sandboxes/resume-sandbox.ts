@@ -205,6 +205,8 @@ function toRunning(
   return {
     state: "running",
     isDaemonUnresponsive: false,
+    pauseReason: null,
+    leftMs: 0,
     startedAtMs,
     endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
     pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,

@@ -16,6 +16,8 @@ export interface Sandbox {
   readonly hasMemory: boolean;
   /** Of a paused one with memory: whether only a start from its files is possible. */
   readonly isDaemonUnresponsive: boolean;
+  /** Of a paused one, where it is known. */
+  readonly pauseReason: SandboxRecord["pauseReason"];
   /** Start of the present or last run. */
   readonly startedAtMs: number;
   /** Running: the moment of expiry. Paused: the moment of pausing. */
@@ -92,6 +94,7 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     state: record.state === "paused" ? "paused" : "running",
     hasMemory: record.hasMemory,
     isDaemonUnresponsive: record.isDaemonUnresponsive,
+    pauseReason: record.pauseReason,
     startedAtMs: record.startedAtMs,
     endAtMs: record.endAtMs,
     limits: record.limits,

@@ -2,11 +2,9 @@
 
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { CleanUpFailure } from "../common/clean-up.ts";
 import type { Clock } from "../common/clock.ts";
 import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
-import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
 import { DEFAULT_TEAM, type LogLine, type Store } from "../store/store.ts";
@@ -16,6 +14,8 @@ import { closeEntries } from "./close-entries.ts";
 import type { SandboxEntry } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
+import { createCopyLedger } from "./disk-space.ts";
+import { startDiskWatch } from "./disk-watch.ts";
 import type { EgressRequest } from "./egress.ts";
 import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
@@ -33,7 +33,8 @@ import { startLogBook, type LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { startPool, type PoolShare } from "./pool.ts";
-import { containersDirectory, forgetUnfinished, reclaimAtStart } from "./reclaim.ts";
+import { reclaimAtStart } from "./reclaim-at-start.ts";
+import { containersDirectory, forgetUnfinished } from "./reclaim.ts";
 import { findEntry, requireEntry } from "./registry.ts";
 import {
   connectSandbox,
@@ -200,6 +201,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     directory,
     layersDirectory,
     volumesDirectory,
+    copies: createCopyLedger(),
     entries,
     closing: closing.signal,
     rescheduleExpiry: () => expiry.note(),
@@ -218,12 +220,9 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const expiry = startExpiry({ clock, log, next: () => nextExpiry(context), expire });
   const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
   const pool = startPool(context, shares);
+  const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });
   // Its faults are logged inside; it is tracked, so closing waits for it.
-  const onFailure = ({ kind, name, error }: CleanUpFailure) =>
-    log.error({ op: "reclaim", kind, name: quoteUntrusted(name), err: error }, "leftover stays");
-  const { signal } = closing;
-  const leftovers = { engine, store, home, self: owner, takesKept: false, onFailure, signal };
-  void track(reclaimAtStart(context, leftovers));
+  void track(reclaimAtStart(context, home));
 
   return {
     ...toOperations(context, track),
@@ -238,6 +237,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     async [Symbol.asyncDispose]() {
       closing.abort();
       await expiry[Symbol.asyncDispose]();
+      await diskWatch[Symbol.asyncDispose]();
       await context.meter[Symbol.asyncDispose]();
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();

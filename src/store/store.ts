@@ -56,6 +56,10 @@ export const sandboxRecordSchema = z.object({
   /** Paused: whether its memory is there, and of no use; connect boots it from its disk then. */
   hasMemory: z.boolean().default(true),
   isDaemonUnresponsive: z.boolean().default(false),
+  /** Of a paused one; null for one that was paused before it was kept. */
+  pauseReason: z.enum(["request", "timeout", "disk_full"]).nullable().default(null),
+  /** Of one that was paused for want of disk space: the rest of its time to live. */
+  leftMs: z.number().default(0),
   /** Of the present or last run, from start or boot on; a resume with memory keeps it. */
   bootId: z.string().default(""),
   /** The time to live given at creation: what traffic that wakes the sandbox gives it anew. */

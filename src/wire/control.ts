@@ -131,6 +131,8 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
     .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
     .optional(),
   pauseMode: z.enum(["full", "filesystem"]).optional(),
+  /** Ours alone, of a paused one. `disk_full`: the service resumes it when its disk has space. */
+  pauseReason: z.enum(["request", "timeout", "disk_full"]).optional(),
 });
 
 export type SandboxDetailBody = z.infer<typeof sandboxDetailSchema>;

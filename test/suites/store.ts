@@ -27,6 +27,8 @@ export const SANDBOX: SandboxRecord = {
   keepsMemory: true,
   hasMemory: true,
   isDaemonUnresponsive: false,
+  pauseReason: null,
+  leftMs: 0,
   bootId: "",
   volumeMounts: [],
   mcpServers: [],

@@ -42,6 +42,12 @@ export interface FaultHome extends AsyncDisposable {
   put(url: string, body: Uint8Array<ArrayBuffer>): Promise<Answer | undefined>;
   /** A call to the daemon of an unsecured sandbox, its body as text. */
   enter(sandboxId: string, path: string, upload?: string): Promise<Answer | undefined>;
+  /** What a client library needs to reach the service that runs now. */
+  client(): {
+    readonly apiKey: string;
+    readonly apiUrl: string;
+    readonly sandboxUrl: string;
+  };
   stderr(): string;
 }
 
@@ -140,6 +146,7 @@ export async function openFaultHome(
         },
         ...(upload !== undefined && { method: "POST", body: upload }),
       }),
+    client: () => ({ apiKey: key, apiUrl: url, sandboxUrl: url }),
     stderr: () => program?.stderr() ?? "",
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

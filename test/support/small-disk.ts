@@ -19,6 +19,8 @@ export interface SmallDisk extends TestHome {
   /** Leaves only so many bytes. */
   fill(leftBytes: number): Promise<void>;
   free(): Promise<void>;
+  /** Reads everything from its image again: nothing may use it meanwhile. */
+  remount(): Promise<void>;
 }
 
 /** Mounts it, with the base template in it. */
@@ -54,6 +56,12 @@ export async function openSmallDisk(): Promise<SmallDisk> {
     },
     async free() {
       for (const end of ["", ".rest"]) await rm(ballast + end, { force: true });
+    },
+    async remount() {
+      // Volumes are mounted below it.
+      await run("umount", ["-R", path]);
+      await run("dd", [`if=${image}`, "iflag=nocache", "count=0", "status=none"]);
+      await run("mount", ["-o", "loop", image, path]);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

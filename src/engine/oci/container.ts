@@ -8,7 +8,7 @@ import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Deadline, Usage } from "../engine.ts";
 import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
-import { DISK_NAMES } from "../storage/disk.ts";
+import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
@@ -75,6 +75,7 @@ export function openContainer(parts: ContainerParts): Container {
       life = watchRun();
     },
     readUsage: async () => readUsage(directory, cgroup),
+    disk: openDisk(directory),
     snapshot: async (target) =>
       makeLayer(target, async (draft) => {
         await copyUpper({ directory, idBase: record.idBase, cgroup, perlDirectory }, draft);

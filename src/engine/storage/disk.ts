@@ -13,10 +13,12 @@ import { readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
+import type { GrowingDisk } from "../engine.ts";
 import { readMounts } from "../host/mount-table.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import { openGrowingDisk } from "./growing-disk.ts";
 
 /** The file, and the folder where it is mounted, in the container's folder. */
 export const DISK_NAMES = { image: "disk.img", mount: "disk" } as const;
@@ -32,6 +34,7 @@ const SYNC_TIMEOUT_MS = 10 * 60_000;
 /** A loop device is freed by the kernel a moment after the last user of its mount is gone. */
 const DETACH_TIMEOUT_MS = 2_000;
 const DETACH_POLL_MS = 5;
+const BUSY_POLL_MS = 50;
 
 export interface DiskOptions {
   readonly directory: string;
@@ -97,6 +100,12 @@ export async function mountDisk(
   await runProgram(command, { signal });
 }
 
+/** Undefined where the disk is a folder. */
+export function openDisk(directory: string): GrowingDisk | undefined {
+  if (isRootless()) return undefined;
+  return openGrowingDisk(join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount));
+}
+
 /** Brings what was written to the host's disk. */
 export async function syncDisk(directory: string): Promise<void> {
   const command: [string, ...string[]] = isRootless()
@@ -121,11 +130,25 @@ export async function removeDisk(directory: string): Promise<void> {
 export async function unmountBelow(directory: string): Promise<void> {
   const folder = await resolveLinks(directory);
   const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${folder}/`));
-  for (const { target } of mounts.toReversed()) await runProgram(["umount", target]);
+  for (const { target } of mounts.toReversed()) await unmount(target);
   const endMs = performance.now() + DETACH_TIMEOUT_MS;
   for (const { source } of mounts) {
     while ((await isAttached(source, folder)) && performance.now() < endMs) {
       await delay(DETACH_POLL_MS);
+    }
+  }
+}
+
+/** The disk watch may be changing the options of this mount, which keeps it busy for a moment. */
+async function unmount(target: string): Promise<void> {
+  const endMs = performance.now() + DETACH_TIMEOUT_MS;
+  for (;;) {
+    try {
+      await runProgram(["umount", target]);
+      return;
+    } catch (error) {
+      if (performance.now() > endMs) throw error;
+      await delay(BUSY_POLL_MS);
     }
   }
 }

@@ -19,6 +19,7 @@ export const getSandbox = defineTool({
   output: z.object({
     sandbox_id: z.string(),
     state: z.enum(["running", "paused"]),
+    paused_because: z.string().optional(),
     template: z.string(),
     started_at: z.string(),
     expires_at: z.string(),
@@ -45,6 +46,7 @@ export const getSandbox = defineTool({
     return recordReply({
       sandbox_id: detail.sandboxID,
       state: detail.state,
+      ...(detail.pauseReason !== undefined && { paused_because: REASONS[detail.pauseReason] }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
       expires_at: detail.endAt,
@@ -61,6 +63,14 @@ export const getSandbox = defineTool({
     });
   },
 });
+
+const REASONS = {
+  request: "a call paused it; connect_sandbox resumes it",
+  timeout: "its time to live ended; connect_sandbox resumes it",
+  disk_full:
+    "the disk of the service is nearly full; the service resumes it when there is space: " +
+    "delete snapshots or sandboxes that are not needed",
+} as const;
 
 function toPairs(record: Readonly<Record<string, string>>) {
   return Object.entries(record).map(([name, value]) => ({ name, value }));

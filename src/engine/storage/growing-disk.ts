@@ -1,0 +1,83 @@
+/**
+ * How a disk image grows on the host's disk, and where its growth ends. An image is sparse: what a
+ * program writes takes space on the host only when the kernel writes it back, after `write` has
+ * succeeded. ext4 refuses allocations that would leave fewer free blocks than `reserved_clusters`
+ * (sysfs), already at `write`, so a limit set there bounds what the host may still have to take.
+ */
+
+import { readlinkSync, statfsSync, statSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { causeCode } from "../../common/errors.ts";
+import { readKernelFile } from "../../common/files.ts";
+import type { DiskGrowth, GrowingDisk } from "../engine.ts";
+import { runProgram } from "../host/run-program.ts";
+
+const SECTOR_BYTES = 512;
+const LOOP_MAJOR = 7;
+/** An inode table is written where inodes are used; no count of blocks has it. */
+const INODE_BYTES = 256;
+/** What ext4 reserves by itself: a fiftieth, at most so many blocks. */
+const OWN_RESERVE = { share: 0.02, blocks: 4096 } as const;
+
+/** The disk of an image that is, or will be, mounted at `mount`. */
+export function openGrowingDisk(image: string, mount: string): GrowingDisk {
+  return {
+    readGrowth: () => readGrowth(image, mount),
+    limitGrowth: (bytes) => limitGrowth(image, mount, bytes),
+    async returnFreedBlocks(isOn) {
+      if (findDevice(image, mount) === undefined) return;
+      await runProgram(["mount", "-o", `remount,${isOn ? "discard" : "nodiscard"}`, mount]);
+      if (isOn) await runProgram(["fstrim", mount]);
+    },
+  };
+}
+
+function readGrowth(image: string, mount: string): DiskGrowth | undefined {
+  if (findDevice(image, mount) === undefined) return undefined;
+  const { blocks, bfree, bsize, files, ffree } = statfsSync(mount);
+  return {
+    // Blocks that are only promised to pages in memory count as used.
+    usedBytes: (blocks - bfree) * bsize + (files - ffree) * INODE_BYTES,
+    freeBytes: bfree * bsize,
+    hostBytes: statSync(image).blocks * SECTOR_BYTES,
+  };
+}
+
+/** @returns whether the kernel took it. */
+function limitGrowth(image: string, mount: string, bytes: number | undefined): boolean {
+  const device = findDevice(image, mount);
+  if (device === undefined) return false;
+  const { blocks, bfree, bsize } = statfsSync(mount);
+  const own = Math.min(Math.floor(blocks * OWN_RESERVE.share), OWN_RESERVE.blocks);
+  const left = bytes === undefined ? bfree : Math.floor(bytes / bsize);
+  const reserved = Math.max(bfree - left, own);
+  try {
+    writeFileSync(`/sys/fs/ext4/${device}/reserved_clusters`, String(reserved));
+    return true;
+  } catch (error) {
+    // In some containers sysfs cannot be written to; a disk may just have been unmounted.
+    if (["EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL"].includes(causeCode(error) ?? ""))
+      return false;
+    throw error;
+  }
+}
+
+/** The name of the loop device that is mounted there; undefined when it is none of this image. */
+function findDevice(image: string, mount: string): string | undefined {
+  const { dev } = statSync(mount, { throwIfNoEntry: false }) ?? {};
+  if (dev === undefined) return undefined;
+  const { major, minor } = splitDevice(dev);
+  if (major !== LOOP_MAJOR) return undefined;
+  const folder = `/sys/dev/block/${major}:${minor}`;
+  const backing = readKernelFile(join(folder, "loop/backing_file"))?.trimEnd();
+  // The kernel names it by its real path; an unmounted folder may lie on a loop device too.
+  const name = join(basename(join(image, "..")), basename(image));
+  return backing?.endsWith(`/${name}`) === true ? basename(readlinkSync(folder)) : undefined;
+}
+
+/** As makedev(3) of Linux has it. */
+function splitDevice(dev: number): { readonly major: number; readonly minor: number } {
+  const low = dev % 2 ** 20;
+  const high = Math.floor(dev / 2 ** 20);
+  return { major: Math.floor(low / 2 ** 8) % 2 ** 12, minor: (low % 2 ** 8) + high * 2 ** 8 };
+}

@@ -1,0 +1,131 @@
+/**
+ * How much the disk images of sandboxes and volumes may still grow on the disk of the service, so
+ * that the disk has room for every byte that a program was told is written.
+ */
+
+import type { DiskGrowth } from "../engine/engine.ts";
+
+/** Below this share, or these bytes, nothing new begins: what runs must be able to end. */
+const RESERVE_SHARE = 0.05;
+const MIN_RESERVE_BYTES = 1024 ** 3;
+
+/** Marks between the reserve and an empty disk, as shares of the reserve. */
+const MARKS = {
+  /** Below it, what writes is paused. */
+  pause: 0.5,
+  /** Above it, what was paused goes on. */
+  resume: 0.75,
+  /** No growth is granted below it: for databases, logs, inode tables and metadata of the host. */
+  floor: 0.25,
+  /** Above it, limits are lifted again. */
+  lift: 1.1,
+} as const;
+
+/** Disks that nobody writes to are granted this share of the growth that is left, together. */
+const IDLE_SHARE = 0.25;
+
+/** Faster than programs of one machine fill its page cache. */
+const MAX_BYTES_PER_MS = (4 * 1024 ** 3) / 1_000;
+const MIN_LOOK_MS = 25;
+/** Where there is room, and where no image grows. */
+export const MAX_LOOK_MS = 2_000;
+/** Where limits hold the kernel enforces them: looks find only what should be paused or go on. */
+const MAX_LIMITED_LOOK_MS = 100;
+
+/** What a file system has, as statfs(2) tells. */
+export interface HostSpace {
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}
+
+/** One image that is mounted. */
+export interface GrowingImage extends DiskGrowth {
+  readonly name: string;
+  /** Whether files grew a moment ago. */
+  readonly isGrowing: boolean;
+}
+
+export interface DiskBudget {
+  /** Bytes that are neither taken nor promised. */
+  readonly spareBytes: number;
+  /** Whether growth is limited. */
+  readonly isLimited: boolean;
+  /** Whether what writes has to be paused. */
+  readonly isFull: boolean;
+  /** Whether one of those that were paused may go on. */
+  readonly hasRoom: boolean;
+  /** By name: how much each image may grow; empty while nothing is limited. */
+  readonly limits: ReadonlyMap<string, number>;
+}
+
+/** Bytes below which nothing new begins. */
+export function reserveOf(totalBytes: number): number {
+  return Math.max(totalBytes * RESERVE_SHARE, MIN_RESERVE_BYTES);
+}
+
+/** Bytes that a copy must leave. */
+export function copyFloorOf(totalBytes: number): number {
+  return reserveOf(totalBytes) * MARKS.pause;
+}
+
+/** Bytes of an image that the host's disk has not given yet. */
+export function promisedOf({ usedBytes, hostBytes }: DiskGrowth): number {
+  return Math.max(usedBytes - hostBytes, 0);
+}
+
+/**
+ * Divides what is left. The sum of all limits and of what is promised already never exceeds what
+ * the disk has above the floor.
+ */
+export function planBudget(
+  space: HostSpace,
+  images: readonly GrowingImage[],
+  before: { readonly isLimited: boolean; readonly copyBytes: number },
+): DiskBudget {
+  const reserve = reserveOf(space.totalBytes);
+  const promised = images.reduce((sum, image) => sum + promisedOf(image), before.copyBytes);
+  const spareBytes = space.freeBytes - promised;
+  const isLimited = spareBytes < reserve * (before.isLimited ? MARKS.lift : 1);
+  return {
+    spareBytes,
+    isLimited,
+    isFull: spareBytes < reserve * MARKS.pause,
+    hasRoom: spareBytes >= reserve * MARKS.resume,
+    limits: isLimited ? divide(spareBytes - reserve * MARKS.floor, images) : new Map(),
+  };
+}
+
+function divide(bytes: number, images: readonly GrowingImage[]): ReadonlyMap<string, number> {
+  const grantable = Math.max(bytes, 0);
+  const growing = images.filter(({ isGrowing }) => isGrowing).length;
+  const idle = images.length - growing;
+  const idleBytes = growing === 0 ? grantable : grantable * IDLE_SHARE;
+  const growingBytes = idle === 0 ? grantable : grantable - idleBytes;
+  // One that is frozen counts too: it may be in the middle of a call, and it will go on.
+  const share = ({ isGrowing }: GrowingImage) =>
+    Math.floor(isGrowing ? growingBytes / growing : idleBytes / idle);
+  return new Map(images.map((image) => [image.name, share(image)]));
+}
+
+/** As `planBudget`, for disks that nobody will look at: limits that hold whatever happens. */
+export function divideAll(
+  space: HostSpace,
+  images: readonly GrowingImage[],
+): ReadonlyMap<string, number> {
+  const promised = images.reduce((sum, image) => sum + promisedOf(image), 0);
+  const floor = reserveOf(space.totalBytes) * MARKS.floor;
+  return divide(space.freeBytes - promised - floor, images);
+}
+
+/** When to look again: before programs can have written what is left above the reserve. */
+export function nextLookMs(
+  space: HostSpace,
+  budget: DiskBudget,
+  looks: { readonly lastMs: number; readonly isGrowing: boolean },
+): number {
+  if (budget.isLimited) {
+    return looks.isGrowing ? MIN_LOOK_MS : Math.min(looks.lastMs * 2, MAX_LIMITED_LOOK_MS);
+  }
+  const waitMs = (budget.spareBytes - reserveOf(space.totalBytes)) / MAX_BYTES_PER_MS;
+  return Math.min(Math.max(waitMs, MIN_LOOK_MS), MAX_LOOK_MS);
+}

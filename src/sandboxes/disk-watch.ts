@@ -1,0 +1,129 @@
+/**
+ * Keeps the disk of the service from becoming full under the images of sandboxes: limits how much
+ * each may grow when little is left, pauses those that write when less is left, and resumes them
+ * when there is space again (ADR 26).
+ */
+
+import { asOperation } from "../common/operation.ts";
+import type { SandboxContext, SandboxEntry } from "./context.ts";
+import { divideAll, MAX_LOOK_MS, nextLookMs, planBudget, type DiskBudget } from "./disk-budget.ts";
+import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
+import { readSpace } from "./disk-space.ts";
+import { pauseEntry } from "./pause-sandbox.ts";
+import { resumeEntry } from "./resume-sandbox.ts";
+
+const FIRST_LOOK_MS = 25;
+const RETRY_MS = 1_000;
+const MS_PER_S = 1_000;
+const BYTES_PER_MB = 1024 ** 2;
+
+/** Watches until the registry closes; it is disposed of after that. */
+export function startDiskWatch(
+  context: SandboxContext,
+  options: { readonly leavesSandboxes: boolean },
+): AsyncDisposable {
+  const { clock, closing, log } = context;
+  const changes = createChanges(context);
+  let isLimited = false;
+
+  async function watch(): Promise<void> {
+    const images = await openDiskImages(context);
+    let waitMs = FIRST_LOOK_MS;
+    while (!closing.aborted) {
+      try {
+        await clock.sleep(waitMs, closing);
+        waitMs = await asOperation("disk.watch", () => look(images, waitMs));
+      } catch (error) {
+        if (closing.aborted) break;
+        log.error({ op: "disk.watch", err: error }, "disk was not looked at");
+        waitMs = RETRY_MS;
+      }
+    }
+    await changes.settle();
+    await images.settle();
+    if (options.leavesSandboxes) await limitAll(context, images);
+  }
+
+  async function look(images: DiskImages, lastMs: number): Promise<number> {
+    const looks = await images.lookAtAll();
+    // Sandboxes whose files take space of the disk as they are written.
+    if (looks.length === 0 && context.entries.size > 0) return MAX_LOOK_MS;
+    const space = await readSpace(context.directory);
+    const before = { isLimited, copyBytes: context.copies.bytes };
+    const all = looks.map(({ image }) => image);
+    const budget = planBudget(space, all, before);
+    if (budget.isLimited !== isLimited) tell(budget);
+    isLimited = budget.isLimited;
+    images.apply(looks, budget);
+    if (budget.isFull) for (const found of looks) changes.pauseWriter(found);
+    else if (budget.hasRoom) changes.resumeOldest();
+    return nextLookMs(space, budget, { lastMs, isGrowing: all.some((one) => one.isGrowing) });
+  }
+
+  function tell(budget: DiskBudget): void {
+    const spareMb = Math.floor(budget.spareBytes / BYTES_PER_MB);
+    if (budget.isLimited) log.warn({ op: "disk.watch", spareMb }, "disk is nearly full");
+    else log.info({ op: "disk.watch", spareMb }, "disk has room again");
+  }
+
+  const watching = watch().catch((error: unknown) =>
+    log.error({ op: "disk.watch", err: error }, "disk is not watched"),
+  );
+  return { [Symbol.asyncDispose]: async () => watching };
+}
+
+/** Nobody looks any more: the sum of what may grow is what there is. */
+async function limitAll(context: SandboxContext, images: DiskImages): Promise<void> {
+  const looks = await images.lookAtAll();
+  if (looks.length === 0) return;
+  const all = looks.map(({ image }) => ({ ...image, isGrowing: false }));
+  images.limit(divideAll(await readSpace(context.directory), all));
+}
+
+/** Pauses and resumptions by the watch; their faults are logged. */
+function createChanges(context: SandboxContext) {
+  const { clock, entries, log } = context;
+  const changes = new Set<Promise<void>>();
+
+  async function attempt({ record }: SandboxEntry, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const { sandboxId } = record;
+      log.warn({ op: "disk.watch", sandboxId, err: error }, "change is tried again");
+    }
+  }
+
+  function begin(entry: SandboxEntry, work: () => Promise<void>): void {
+    const change = attempt(entry, work);
+    changes.add(change);
+    void change.finally(() => changes.delete(change));
+  }
+
+  return {
+    pauseWriter({ entry, hasGrown }: ImageLook): void {
+      // A volume is a folder of this disk: which sandbox writes to it cannot be seen.
+      const mayWrite = hasGrown || entry.record.volumeMounts.length > 0;
+      if (!mayWrite || !isIdle(entry, "running")) return;
+      const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
+      const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;
+      begin(entry, () => pauseEntry(context, entry, pause));
+    },
+    /** One at a time: what it writes counts before the next one. */
+    resumeOldest(): void {
+      if (changes.size > 0) return;
+      const [oldest] = [...entries.values()]
+        .filter((entry) => isIdle(entry, "paused") && entry.record.pauseReason === "disk_full")
+        .toSorted((left, right) => left.record.endAtMs - right.record.endAtMs);
+      if (oldest === undefined) return;
+      const timeoutSeconds = Math.ceil(oldest.record.leftMs / MS_PER_S);
+      begin(oldest, () => resumeEntry(context, oldest, { timeoutSeconds, keepsMemory: true }));
+    },
+    settle: async () => void (await Promise.allSettled(changes)),
+  };
+}
+
+/** Whether nothing is under way with it. */
+function isIdle(entry: SandboxEntry, phase: "running" | "paused"): boolean {
+  return entry.change === undefined && entry.ending === undefined && entry.phase === phase;
+}

@@ -1,0 +1,66 @@
+/**
+ * R16 Sandboxes write and sync, files are uploaded and snapshots taken until the disk of the service
+ * has no room for more: every byte that was acknowledged is there. `npm run faults` takes 20 seeds.
+ */
+
+import { Sandbox } from "e2b";
+import { describe, expect, test } from "vitest";
+import { tellCells } from "../../support/cells.ts";
+import { faultRun } from "../../support/fault-run.ts";
+import { openFillStage, type FillStage } from "../../support/fill-stage.ts";
+
+const { isWhole, random } = faultRun();
+const SEEDS = Array.from({ length: isWhole ? 20 : 2 }, () => random.below(1_000_000));
+const WRITERS = 4;
+const PAUSE_LIMIT_MS = 60_000;
+const LIMIT_MS = 180_000;
+
+async function statesOf(stage: FillStage): Promise<readonly string[]> {
+  const details = await Promise.all(
+    stage.writers.map(async ({ id }) => stage.home.call("GET", `/sandboxes/${id}`)),
+  );
+  return details.map((answer) => {
+    const { state, pauseReason } = Object(answer?.body);
+    return pauseReason === undefined ? String(state) : `${state}: ${pauseReason}`;
+  });
+}
+
+const PAUSED = "paused: disk_full";
+
+describe("R16 a disk that sandboxes fill", () => {
+  test.for(SEEDS)("seed %i", { timeout: LIMIT_MS }, async (seed, context) => {
+    await using stage = await openFillStage(seed, WRITERS);
+    const { home, disk, writers } = stage;
+    await stage.fill(async () => {
+      const poll = { timeout: PAUSE_LIMIT_MS, interval: 100 };
+      await expect.poll(() => statesOf(stage), poll).toEqual(writers.map(() => PAUSED));
+    });
+    const [first, second, third] = writers;
+    const own = async (id = "", path = "", body?: unknown) =>
+      (await home.call(path === "" ? "DELETE" : "POST", `/sandboxes/${id}${path}`, body))?.status;
+    expect(await home.call("POST", "/sandboxes", { templateID: "base" })).toMatchObject({
+      status: 507,
+    });
+    expect(await own(first?.id, "/pause")).toBe(204);
+    expect(await own(second?.id, "/connect", { timeout: 3600 })).toBe(201);
+    expect(await own(stage.idle)).toBe(204);
+    const logs = JSON.stringify((await home.call("GET", `/sandboxes/${third?.id}/logs`))?.body);
+    expect(logs).toContain("disk_full");
+
+    await disk.free();
+    const goOn = ["paused: request", "running", "running", "running"];
+    await expect.poll(() => statesOf(stage), { timeout: PAUSE_LIMIT_MS }).toEqual(goOn);
+    expect(await own(first?.id, "/connect", { timeout: 3600 })).toBe(201);
+    const counts = await stage.countAcknowledged();
+    const more = async () =>
+      (await stage.countAcknowledged()).map((count, index) => count > (counts[index] ?? 0));
+    await expect.poll(more, { timeout: PAUSE_LIMIT_MS }).toEqual(writers.map(() => true));
+
+    await stage.endWriting();
+    await stage.reopen();
+    expect(await stage.findLost()).toEqual([]);
+    const cells = await stage.countAcknowledged();
+    tellCells(context, cells.reduce((sum, count) => sum + count, 0) + stage.shots.length);
+    for (const { id } of writers) await Sandbox.kill(id, home.client());
+  });
+});

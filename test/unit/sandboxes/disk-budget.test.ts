@@ -1,0 +1,99 @@
+/** What may still be written when a disk is nearly full. */
+
+import { describe, expect, test } from "vitest";
+import {
+  divideAll,
+  nextLookMs,
+  planBudget,
+  promisedOf,
+  reserveOf,
+  type GrowingImage,
+} from "../../../src/sandboxes/disk-budget.ts";
+import { createRandom, printedSeed } from "../../support/random.ts";
+
+const GIB = 1024 ** 3;
+const MIB = 1024 ** 2;
+const TOTAL = 10 * GIB;
+const FREE = { isLimited: false, copyBytes: 0 };
+
+function image(name: string, changes: Partial<GrowingImage> = {}): GrowingImage {
+  return { name, usedBytes: 0, freeBytes: GIB, hostBytes: 0, isGrowing: false, ...changes };
+}
+
+test("the reserve is a twentieth of the disk, at least 1 GiB", () => {
+  expect([reserveOf(10 * GIB), reserveOf(100 * GIB)]).toEqual([GIB, 5 * GIB]);
+});
+
+test("what is in memory only, or allocated and not written, is promised", () => {
+  expect(promisedOf({ usedBytes: 5, freeBytes: 0, hostBytes: 3 })).toBe(2);
+  expect(promisedOf({ usedBytes: 3, freeBytes: 0, hostBytes: 5 })).toBe(0);
+});
+
+test.for([
+  { freeBytes: 3 * GIB, isLimited: false, isFull: false, hasRoom: true },
+  { freeBytes: GIB - 1, isLimited: true, isFull: false, hasRoom: true },
+  { freeBytes: 0.7 * GIB, isLimited: true, isFull: false, hasRoom: false },
+  { freeBytes: 0.4 * GIB, isLimited: true, isFull: true, hasRoom: false },
+])("$freeBytes bytes free", ({ freeBytes, ...expected }) => {
+  const budget = planBudget({ freeBytes, totalBytes: TOTAL }, [image("a")], FREE);
+  expect(budget).toMatchObject(expected);
+});
+
+test("promises and copies under way count as taken", () => {
+  const space = { freeBytes: 3 * GIB, totalBytes: TOTAL };
+  const images = [image("a", { usedBytes: GIB })];
+  const budget = planBudget(space, images, { isLimited: false, copyBytes: GIB / 2 });
+  expect(budget.spareBytes).toBe(1.5 * GIB);
+});
+
+test("limits stay until there is a tenth more than the reserve", () => {
+  const space = { freeBytes: 1.05 * GIB, totalBytes: TOTAL };
+  expect(planBudget(space, [], FREE).isLimited).toBe(false);
+  expect(planBudget(space, [], { ...FREE, isLimited: true }).isLimited).toBe(true);
+});
+
+describe("division", () => {
+  test("what is written to gets the larger share", () => {
+    const space = { freeBytes: 0.75 * GIB, totalBytes: TOTAL };
+    const images = [image("a", { isGrowing: true }), image("b"), image("c")];
+    const { limits } = planBudget(space, images, FREE);
+    expect([...limits]).toEqual([
+      ["a", 384 * MIB],
+      ["b", 64 * MIB],
+      ["c", 64 * MIB],
+    ]);
+  });
+
+  test("R16 limits and promises together never exceed what is above the floor", () => {
+    const random = createRandom(printedSeed("disk budget"));
+    for (let round = 0; round < 100; round += 1) {
+      const space = { freeBytes: random.below(2000) * MIB, totalBytes: TOTAL };
+      const images = Array.from({ length: random.below(600) }, (_, index) =>
+        image(String(index), {
+          usedBytes: random.below(20) * MIB,
+          hostBytes: random.below(20) * MIB,
+          isGrowing: random.once(3),
+        }),
+      );
+      const promised = images.reduce((sum, one) => sum + promisedOf(one), 0);
+      const before = { isLimited: true, copyBytes: random.below(100) * MIB };
+      for (const limits of [planBudget(space, images, before).limits, divideAll(space, images)]) {
+        const granted = [...limits.values()].reduce((sum, bytes) => sum + bytes, 0);
+        const floor = reserveOf(TOTAL) / 4;
+        expect(granted).toBeLessThanOrEqual(Math.max(space.freeBytes - promised - floor, 0));
+      }
+    }
+  });
+});
+
+function look(freeBytes: number): number {
+  const space = { freeBytes, totalBytes: TOTAL };
+  return nextLookMs(space, planBudget(space, [], FREE), { lastMs: 50, isGrowing: false });
+}
+
+test("the next look comes before what is above the reserve can be written", () => {
+  expect(look(9.9 * GIB)).toBe(2_000);
+  expect(look(2 * GIB)).toBe(250);
+  expect(look(1.01 * GIB)).toBe(25);
+  expect(look(0.9 * GIB)).toBe(100);
+});
