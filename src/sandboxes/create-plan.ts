@@ -23,7 +23,7 @@ export interface CreateInput {
 }
 
 /** The limits of the service, except those that the template sets. */
-export function limitsOf(
+function limitsOf(
   { limits }: Pick<Limits, "limits">,
   { setup }: BuildRecord,
 ): ContainerLimits {
