@@ -28,7 +28,7 @@ export async function addImage<T>(
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
   requireSkopeo();
-  await using _lock = await holdImageLock(options);
+  await using lock = await holdImageLock(options);
   const found = await findImage(reference, options);
   const { digest, pinned } = found;
   return await addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
@@ -44,7 +44,7 @@ export async function addLayout<T>(
   options: AddImageOptions,
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
-  await using _lock = await holdImageLock(options);
+  await using lock = await holdImageLock(options);
   const image = await get();
   try {
     const { digest, pinned } = image;

@@ -45,7 +45,7 @@ export interface ExportTask {
  * @throws SandboxError as `archiveLayers`
  */
 export async function exportImage(task: ExportTask, file: string): Promise<string> {
-  await using _lock = await holdImageLock(task);
+  await using lock = await holdImageLock(task);
   const directory = newDraft(join(task.home, LAYERS, "image-export"));
   try {
     await mkdir(join(directory, "layout/blobs/sha256"), { recursive: true, mode: 0o700 });

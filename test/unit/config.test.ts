@@ -52,6 +52,7 @@ test("defaults are those of the documentation", () => {
     givenHome: "/srv/x",
     searchPath: "",
     ifMissing: false,
+    registryLogins: [],
     help: false,
     version: false,
   });
