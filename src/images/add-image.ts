@@ -8,7 +8,7 @@ import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
 import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
-import { fetchImage, findImage, holdImageLock } from "./pull.ts";
+import { fetchImage, findImage, withImageLock } from "./pull.ts";
 import { requireSkopeo } from "./skopeo.ts";
 import { unpackImage } from "./unpack.ts";
 
@@ -28,10 +28,11 @@ export async function addImage<T>(
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
   requireSkopeo();
-  await using _lock = await holdImageLock(options);
-  const found = await findImage(reference, options);
-  const { digest, pinned } = found;
-  return await addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
+  return withImageLock(options, async () => {
+    const found = await findImage(reference, options);
+    const { digest, pinned } = found;
+    return addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
+  });
 }
 
 /**
@@ -44,14 +45,15 @@ export async function addLayout<T>(
   options: AddImageOptions,
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
-  await using _lock = await holdImageLock(options);
-  const image = await get();
-  try {
-    const { digest, pinned } = image;
-    return await addLayer({ digest, pinned, options }, commit, async () => image);
-  } finally {
-    await image[Symbol.asyncDispose]();
-  }
+  return withImageLock(options, async () => {
+    const image = await get();
+    try {
+      const { digest, pinned } = image;
+      return await addLayer({ digest, pinned, options }, commit, async () => image);
+    } finally {
+      await image[Symbol.asyncDispose]();
+    }
+  });
 }
 
 interface LayerTask {

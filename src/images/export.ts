@@ -15,7 +15,7 @@ import { runProgram } from "../engine/host/run-program.ts";
 import { archiveLayers } from "../engine/storage/archive-layers.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { ownArchitecture } from "./layout.ts";
-import { holdImageLock } from "./pull.ts";
+import { withImageLock } from "./pull.ts";
 
 const TIMEOUT_MS = 30 * 60_000;
 const TYPES = "application/vnd.oci.image";
@@ -45,7 +45,10 @@ export interface ExportTask {
  * @throws SandboxError as `archiveLayers`
  */
 export async function exportImage(task: ExportTask, file: string): Promise<string> {
-  await using _lock = await holdImageLock(task);
+  return withImageLock(task, async () => writeImage(task, file));
+}
+
+async function writeImage(task: ExportTask, file: string): Promise<string> {
   const directory = newDraft(join(task.home, LAYERS, "image-export"));
   try {
     await mkdir(join(directory, "layout/blobs/sha256"), { recursive: true, mode: 0o700 });

@@ -56,12 +56,25 @@ export async function pullImage(reference: string, options: PullOptions): Promis
 }
 
 /** Waits for who else adds, reads or writes an image in this home. */
-export async function holdImageLock({
+async function holdImageLock({
   home,
   signal,
 }: Pick<PullOptions, "home" | "signal">): Promise<AsyncDisposable> {
   await mkdir(join(home, LAYERS), { recursive: true, mode: 0o700 });
   return holdLock(home, "image", { timeoutMs: LOCK_TIMEOUT_MS, signal });
+}
+
+/** Does the work while the lock of images is held. */
+export async function withImageLock<T>(
+  options: Pick<PullOptions, "home" | "signal">,
+  work: () => Promise<T>,
+): Promise<T> {
+  const lock = await holdImageLock(options);
+  try {
+    return await work();
+  } finally {
+    await lock[Symbol.asyncDispose]();
+  }
 }
 
 /**

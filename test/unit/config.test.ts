@@ -53,6 +53,7 @@ test("defaults are those of the documentation", () => {
     givenHome: "/srv/x",
     searchPath: "",
     ifMissing: false,
+    registryLogins: [],
     help: false,
     version: false,
   });

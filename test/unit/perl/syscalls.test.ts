@@ -22,6 +22,7 @@ const CASES = [
     code: 0,
     said: "cannot load ",
   },
+  { program: "write-tree", words: [process.arch], code: 111, said: "write-tree: cannot load " },
 ] as const;
 
 test("the cases below are all programs that load the table", async () => {
@@ -43,7 +44,7 @@ test.for(CASES)("$program without its table says so and does nothing", async (op
   expect(run.stderr + run.reports).toContain(said);
 });
 
-test.for(["attributes", "boot-id", "copier", "inotify", "launcher", "make-pipes"])(
+test.for(["attributes", "boot-id", "copier", "inotify", "launcher", "make-pipes", "write-tree"])(
   "%s does nothing on another processor, nor without one",
   async (program) => {
     for (const words of [["mips"], [""], []]) {
