@@ -53,8 +53,12 @@ class Run:
         self.size = 0
         self.news = asyncio.Event()
         self.has_ended = False
+        # Nobody reads any more: lines are dropped, and the kernel is not stopped for them.
+        self.is_left = False
 
     def emit(self, line):
+        if self.is_left:
+            return
         data = json.dumps(line, allow_nan=False, default=str).encode("ascii") + b"\n"
         self.lines.append(data)
         self.size += len(data)
@@ -248,7 +252,8 @@ class Context:
 
     async def _interrupt(self, cell, run):
         """Ends a cell whose reader has left; its output goes nowhere."""
-        run.emit = lambda line: None
+        run.is_left = True
+        run.take()
         if run.kernel is None:
             await asyncio.wait([cell])
             return

@@ -20,6 +20,7 @@ PROGRAM = Path(__file__).with_name("python_process.py")
 START_TIMEOUT_S = 90
 # A larger message breaks the connection instead of filling the memory of the server.
 MAX_MESSAGE_BYTES = 96 * 1024 * 1024
+UNREAD_MESSAGES = 64
 # After the reply of a cell its last output may still be on the way.
 LAST_OUTPUT_S = 2
 HEARTBEAT_S = 5
@@ -83,7 +84,8 @@ class PythonKernel(Kernel):
             socket.linger = 0
             socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
             self.sockets[name] = socket
-        self.sockets["iopub"].setsockopt(zmq.RCVHWM, 0)
+        # What this server has not read waits in the memory of the kernel.
+        self.sockets["iopub"].setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
         self.sockets["iopub"].subscribe(b"")
         # One that was not answered is given up, and the next is sent all the same.
         self.sockets["hb"].setsockopt(zmq.REQ_RELAXED, 1)

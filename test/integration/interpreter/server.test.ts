@@ -140,6 +140,8 @@ test("a kernel that ends is told as such and started again", async () => {
 test.for([
   ["js", "for (;;);", "keep"],
   ["js", "await new Promise(() => {})", "keep"],
+  ["js", 'for (;;) console.log("x".repeat(1_000))', "keep"],
+  ["bash", "yes", "echo $keep"],
   ["bash", "while true; do :; done", "echo $keep"],
   ["bash", "sleep 100 | cat", "echo $keep"],
 ])("a caller that leaves interrupts: %s %s", async ([language = "", code = "", look = ""]) => {
