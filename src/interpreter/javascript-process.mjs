@@ -29,14 +29,34 @@ if (isMainThread) prepareMain();
 else startWorker();
 
 function answer(value) {
-  const bytes = Buffer.from(`${JSON.stringify(value)}\n`, "utf8");
+  writeWhole(answered, Buffer.from(`${JSON.stringify(value)}\n`, "utf8"));
+}
+
+function writeWhole(descriptor, bytes) {
   for (let at = 0; at < bytes.length;) {
     try {
-      at += writeSync(answered, bytes, at);
+      at += writeSync(descriptor, bytes, at);
     } catch (error) {
       if (error.code !== "EAGAIN") throw error;
     }
   }
+}
+
+/**
+ * Has a stream write at once, without a state of its own: an interrupt in the middle of a write would
+ * leave that state spoiled, and a loop that prints would collect its output in memory.
+ */
+function writeDirectly(stream, descriptor) {
+  stream.write = (chunk, encoding, done) => {
+    const isNamed = typeof encoding === "string";
+    writeWhole(
+      descriptor,
+      typeof chunk === "string" ? Buffer.from(chunk, isNamed ? encoding : "utf8") : chunk,
+    );
+    const callback = isNamed ? done : encoding;
+    if (typeof callback === "function") process.nextTick(callback);
+    return true;
+  };
 }
 
 /** What cells find in their global scope, and what the worker calls there. */
@@ -46,9 +66,8 @@ function prepareMain() {
   globalThis.display = (bundle) => answer({ type: "result", main: false, data: toBundle(bundle) });
   Object.defineProperty(globalThis, HELPERS, { value: { tell, load } });
   process.argv.splice(1);
-  // Without this a loop that prints would collect its output in memory.
-  for (const stream of [process.stdout, process.stderr])
-    Reflect.get(stream, "_handle")?.setBlocking?.(true);
+  writeDirectly(process.stdout, 1);
+  writeDirectly(process.stderr, 2);
   // A promise that a cell leaves behind must not end the kernel.
   process.on("unhandledRejection", (error) =>
     process.stderr.write(`${inspect(error, INSPECTION)}\n`),
@@ -64,8 +83,6 @@ function prepareMain() {
   session.connect();
   worker.on("message", async (question) => {
     const error = await runCell(session, question);
-    // The output of a cell comes before its end.
-    await Promise.all([flush(process.stdout), flush(process.stderr)]);
     worker.postMessage({ id: question.id, error }, []);
   });
 
@@ -121,12 +138,6 @@ function setVariables(variables = {}) {
   }
   saved = Object.keys(variables).map((name) => [name, env[name]]);
   Object.assign(env, variables);
-}
-
-async function flush(stream) {
-  return new Promise((resolve) => {
-    stream.write("", resolve);
-  });
 }
 
 /** Evaluates one cell and tells its result; resolves with its error, if it has one. */
