@@ -23,10 +23,7 @@ export interface CreateInput {
 }
 
 /** The limits of the service, except those that the template sets. */
-function limitsOf(
-  { limits }: Pick<Limits, "limits">,
-  { setup }: BuildRecord,
-): ContainerLimits {
+function limitsOf({ limits }: Pick<Limits, "limits">, { setup }: BuildRecord): ContainerLimits {
   const { cpus = limits.cpus, memoryMb = limits.memoryMb } = setup ?? {};
   return { ...limits, cpus, memoryMb };
 }
