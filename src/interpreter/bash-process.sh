@@ -16,6 +16,8 @@ while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && 
     else __after+="unset $__name"$'\n'; fi
   done
   eval "$__before"
+  # Set anew for each cell: bash runs a trap no second time that was left by its return.
+  trap 'return 130 2>/dev/null' INT
   # Without the descriptors of this loop, which a program in the background would hold.
   source <(printf '%s' "$__code") 200<&- 201>&-
   __status=$?
