@@ -27,8 +27,7 @@ const IDLE_SHARE = 0.25;
 /** Faster than programs of one machine fill its page cache. */
 const MAX_BYTES_PER_MS = (4 * 1024 ** 3) / 1_000;
 const MIN_LOOK_MS = 25;
-/** Where there is room, and where no image grows. */
-export const MAX_LOOK_MS = 2_000;
+const MAX_LOOK_MS = 2_000;
 /** Where limits hold the kernel enforces them: looks find only what should be paused or go on. */
 const MAX_LIMITED_LOOK_MS = 100;
 

@@ -1,37 +1,59 @@
 /**
  * Keeps the disk of the service from becoming full under the images of sandboxes: limits how much
  * each may grow when little is left, pauses those that write when less is left, and resumes them
- * when there is space again (ADR 26).
+ * when there is space again (ADR 27).
  */
 
 import { asOperation } from "../common/operation.ts";
 import type { SandboxContext, SandboxEntry } from "./context.ts";
-import { divideAll, MAX_LOOK_MS, nextLookMs, planBudget, type DiskBudget } from "./disk-budget.ts";
+import { divideAll, nextLookMs, planBudget, type DiskBudget } from "./disk-budget.ts";
 import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
 import { readSpace } from "./disk-space.ts";
 import { pauseEntry } from "./pause-sandbox.ts";
 import { resumeEntry } from "./resume-sandbox.ts";
 
 const FIRST_LOOK_MS = 25;
+/** While no disk image is mounted; a sandbox that starts is noted. */
+const IDLE_LOOK_MS = 30_000;
 const RETRY_MS = 1_000;
 const MS_PER_S = 1_000;
 const BYTES_PER_MB = 1024 ** 2;
+
+export interface DiskWatch extends AsyncDisposable {
+  /** Looks soon: a sandbox may have begun to run. */
+  note(): void;
+}
 
 /** Watches until the registry closes; it is disposed of after that. */
 export function startDiskWatch(
   context: SandboxContext,
   options: { readonly leavesSandboxes: boolean },
-): AsyncDisposable {
+): DiskWatch {
   const { clock, closing, log } = context;
   const changes = createChanges(context);
   let isLimited = false;
+  let isIdle = false;
+  /** Since the last look began. */
+  let isNoted = false;
+  let waker = new AbortController();
+
+  async function sleep(ms: number): Promise<void> {
+    if (isIdle && isNoted) return;
+    waker = new AbortController();
+    try {
+      await clock.sleep(ms, AbortSignal.any([closing, waker.signal]));
+    } catch (error) {
+      // A note is no fault.
+      if (!waker.signal.aborted) throw error;
+    }
+  }
 
   async function watch(): Promise<void> {
     const images = await openDiskImages(context);
     let waitMs = FIRST_LOOK_MS;
     while (!closing.aborted) {
       try {
-        await clock.sleep(waitMs, closing);
+        await sleep(waitMs);
         waitMs = await asOperation("disk.watch", () => look(images, waitMs));
       } catch (error) {
         if (closing.aborted) break;
@@ -45,9 +67,10 @@ export function startDiskWatch(
   }
 
   async function look(images: DiskImages, lastMs: number): Promise<number> {
+    isNoted = false;
     const looks = await images.lookAtAll();
-    // Sandboxes whose files take space of the disk as they are written.
-    if (looks.length === 0 && context.entries.size > 0) return MAX_LOOK_MS;
+    isIdle = looks.length === 0 && !changes.hasWaiting();
+    if (isIdle) return IDLE_LOOK_MS;
     const space = await readSpace(context.directory);
     const before = { isLimited, copyBytes: context.copies.bytes };
     const all = looks.map(({ image }) => image);
@@ -69,7 +92,13 @@ export function startDiskWatch(
   const watching = watch().catch((error: unknown) =>
     log.error({ op: "disk.watch", err: error }, "disk is not watched"),
   );
-  return { [Symbol.asyncDispose]: async () => watching };
+  return {
+    note() {
+      isNoted = true;
+      if (isIdle) waker.abort();
+    },
+    [Symbol.asyncDispose]: async () => watching,
+  };
 }
 
 /** Nobody looks any more: the sum of what may grow is what there is. */
@@ -100,11 +129,17 @@ function createChanges(context: SandboxContext) {
     void change.finally(() => changes.delete(change));
   }
 
+  const waiting = () =>
+    [...entries.values()].filter(
+      (entry) => isAtRest(entry, "paused") && entry.record.pauseReason === "disk_full",
+    );
+
   return {
+    hasWaiting: () => waiting().length > 0,
     pauseWriter({ entry, hasGrown }: ImageLook): void {
       // A volume is a folder of this disk: which sandbox writes to it cannot be seen.
       const mayWrite = hasGrown || entry.record.volumeMounts.length > 0;
-      if (!mayWrite || !isIdle(entry, "running")) return;
+      if (!mayWrite || !isAtRest(entry, "running")) return;
       const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
       const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;
       begin(entry, () => pauseEntry(context, entry, pause));
@@ -112,9 +147,9 @@ function createChanges(context: SandboxContext) {
     /** One at a time: what it writes counts before the next one. */
     resumeOldest(): void {
       if (changes.size > 0) return;
-      const [oldest] = [...entries.values()]
-        .filter((entry) => isIdle(entry, "paused") && entry.record.pauseReason === "disk_full")
-        .toSorted((left, right) => left.record.endAtMs - right.record.endAtMs);
+      const [oldest] = waiting().toSorted(
+        (left, right) => left.record.endAtMs - right.record.endAtMs,
+      );
       if (oldest === undefined) return;
       const timeoutSeconds = Math.ceil(oldest.record.leftMs / MS_PER_S);
       begin(oldest, () => resumeEntry(context, oldest, { timeoutSeconds, keepsMemory: true }));
@@ -124,6 +159,6 @@ function createChanges(context: SandboxContext) {
 }
 
 /** Whether nothing is under way with it. */
-function isIdle(entry: SandboxEntry, phase: "running" | "paused"): boolean {
+function isAtRest(entry: SandboxEntry, phase: "running" | "paused"): boolean {
   return entry.change === undefined && entry.ending === undefined && entry.phase === phase;
 }

@@ -204,7 +204,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     copies: createCopyLedger(),
     entries,
     closing: closing.signal,
-    rescheduleExpiry: () => expiry.note(),
+    rescheduleExpiry: () => noteAll([expiry, diskWatch]),
     pool: { take: (input) => pool.take(input) },
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
@@ -246,6 +246,10 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       context.logBook[Symbol.dispose]();
     },
   };
+}
+
+function noteAll(watches: readonly { note(): void }[]): void {
+  for (const watch of watches) watch.note();
 }
 
 /** The same on behalf of a team. */

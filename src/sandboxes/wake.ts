@@ -7,21 +7,25 @@ import { equalSecrets } from "../wire/signature.ts";
 import type { SandboxContext, SandboxEntry, Services, Registry } from "./context.ts";
 import { whenIdle } from "./registry.ts";
 import { resumeEntry } from "./resume-sandbox.ts";
-import type { Endpoint } from "./run.ts";
+import type { Endpoint, Run } from "./run.ts";
 import { MAX_RUN_SECONDS } from "./timeout.ts";
 
 /** Undefined unless it runs here and now. */
 export function locate(context: Services & Registry, sandboxId: string): Endpoint | undefined {
   context.lastUse.atMs = context.clock.now();
   const entry = context.entries.get(sandboxId);
-  return entry?.ending === undefined ? entry?.run?.endpoint : undefined;
+  return entry === undefined ? undefined : openRunOf(entry)?.endpoint;
+}
+
+/** A request that came while its sandbox is being paused would be cut: it waits where it may wake. */
+function openRunOf(entry: SandboxEntry): Run | undefined {
+  if (entry.ending !== undefined) return undefined;
+  return entry.phase === "pausing" && isWakeable(entry) ? undefined : entry.run;
 }
 
 /** Every running sandbox, for requests that name none. */
 export function endpoints(context: Registry): Endpoint[] {
-  return [...context.entries.values()].flatMap((entry) =>
-    entry.ending === undefined && entry.run !== undefined ? [entry.run.endpoint] : [],
-  );
+  return [...context.entries.values()].flatMap((entry) => openRunOf(entry)?.endpoint ?? []);
 }
 
 /** A request must not give less than a client needs to notice, whatever creation asked for. */
@@ -82,7 +86,7 @@ export async function wakeSandbox(
 /** Those that traffic may wake now. */
 export function wakeableSandboxes(context: Services & Registry): WakeableSandbox[] {
   return [...context.entries.values()]
-    .filter((entry) => entry.run === undefined && isWakeable(entry))
+    .filter((entry) => openRunOf(entry) === undefined && isWakeable(entry))
     .map(({ record: { sandboxId, isSecured } }) => ({
       sandboxId,
       accessToken: isSecured ? context.secrets.accessToken(sandboxId) : undefined,

@@ -25,7 +25,7 @@ const HINTS = ["destructiveHint", "idempotentHint", "openWorldHint", "readOnlyHi
 const MAX_CORE_TOOLS = 24;
 const MAX_CORE_TOKENS = 8_500;
 const MAX_TOOLS = 36;
-const MAX_TOKENS = 12_000;
+const MAX_TOKENS = 12_250;
 
 /** A service that nobody answers for: listing tools must not need one. */
 function startState() {

@@ -19,13 +19,12 @@ const POLL_MS = 250;
 const BUILD_PATTERN = /^[a-z0-9]{1,64}\/[0-9a-f-]{36}$/;
 
 const step = z.strictObject({
-  type: z.enum(["run", "env", "workdir", "user"]).describe("What the step does."),
+  type: z.enum(["run", "env", "workdir", "user"]).describe("Kind of step."),
   value: z
     .string()
     .min(1)
     .max(MAX_VALUE_CHARACTERS)
-    .describe("run: command for bash; env: NAME=value; workdir: path; user: name."),
-  user: z.string().min(1).max(64).optional().describe("run: user of this command; default: user."),
+    .describe("run: command; env: NAME=value; workdir: path; user: name."),
 });
 
 const input = z.strictObject({
@@ -34,7 +33,7 @@ const input = z.strictObject({
     .min(1)
     .max(MAX_NAME_CHARACTERS)
     .optional()
-    .describe("Name of the template, or name:tag; required for a new build."),
+    .describe("name or name:tag; required for a new build."),
   base: z
     .string()
     .min(1)
@@ -50,26 +49,17 @@ const input = z.strictObject({
     .string()
     .max(MAX_VALUE_CHARACTERS)
     .optional()
-    .describe("Runs in the background at each start of a sandbox, such as a server."),
+    .describe("Runs at each start, such as a server."),
   ready_command: z
     .string()
     .max(MAX_VALUE_CHARACTERS)
     .optional()
-    .describe("Repeated until it succeeds before a sandbox is handed out."),
-  cpus: z.int().min(1).max(1_024).optional().describe("Processors of its sandboxes."),
-  memory_mb: z.int().min(128).max(1_048_576).optional().describe("Memory of its sandboxes."),
-  build_id: z
-    .string()
-    .regex(BUILD_PATTERN)
-    .optional()
-    .describe("Follows this build of an earlier reply instead of starting one."),
-  cursor: z
-    .int()
-    .min(0)
-    .max(1_000_000_000)
-    .default(0)
-    .describe("With build_id: next_cursor of the last reply."),
-  wait_seconds: waitInput(45, "How long this call waits for the end of the build."),
+    .describe("Must succeed before create_sandbox returns."),
+  cpus: z.int().min(1).max(1_024).optional().describe("Of its sandboxes."),
+  memory_mb: z.int().min(128).max(1_048_576).optional().describe("Of its sandboxes."),
+  build_id: z.string().regex(BUILD_PATTERN).optional().describe("Follows this build."),
+  cursor: z.int().min(0).max(1_000_000_000).default(0).describe("next_cursor of the last reply."),
+  wait_seconds: waitInput(45, "How long this call waits for the end."),
 });
 
 type Params = z.output<typeof input>;
@@ -79,9 +69,9 @@ export const buildTemplate = defineTool({
   title: "Build a template",
   description:
     "Builds a template from a base and steps, so that create_sandbox starts with everything " +
-    "installed. Replaces the template of the same name when it succeeds. Returns the log; if the " +
-    "build has not ended after wait_seconds it continues, and a call with build_id and cursor " +
-    "reads on. To keep the files of a running sandbox, use snapshot instead.",
+    "installed. Replaces the template of the same name when it succeeds. Returns the log; a build " +
+    "that has not ended after wait_seconds continues, and build_id and cursor read on. To keep " +
+    "files of a running sandbox, use snapshot.",
   toolset: "all",
   input,
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
@@ -134,10 +124,10 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
   return build;
 }
 
-function toStep({ type, value, user }: z.output<typeof step>) {
+function toStep({ type, value }: z.output<typeof step>) {
   switch (type) {
     case "run":
-      return { type: "RUN" as const, args: user === undefined ? [value] : [value, user] };
+      return { type: "RUN" as const, args: [value] };
     case "env": {
       const [name = "", ...rest] = value.split("=");
       return { type: "ENV" as const, args: [name, rest.join("=")] };

@@ -163,18 +163,33 @@ test.for([
 });
 
 test.for([
-  { tool: "pause_sandbox", input: {} },
-  { tool: "snapshot", input: {} },
-  { tool: "set_timeout", input: { timeout_seconds: 60 } },
-  { tool: "get_logs", input: {} },
+  {
+    tool: "pause_sandbox",
+    input: {},
+    way: "The sandbox service cannot pause. set_timeout extends a life.",
+  },
+  {
+    tool: "snapshot",
+    input: {},
+    way: "The sandbox service cannot snapshot. Keep files: pack them by tar, then use download_url.",
+  },
+  {
+    tool: "set_timeout",
+    input: { timeout_seconds: 60 },
+    way: "The sandbox service sets no timeout of a running sandbox. connect_sandbox extends a life, too.",
+  },
+  {
+    tool: "get_logs",
+    input: {},
+    way: "The sandbox service keeps no logs. get_process_output has what programs wrote.",
+  },
 ])("$tool says so too where the sandbox is there and the route is not", async (row) => {
   for (const status of [404, 405, 501]) {
     await using remote = await startRemote({ answer: answerStatus(status) });
     const input = { sandbox_id: "i1", ...row.input };
-    const text = "unimplemented. The sandbox service does not offer this operation; do without it.";
     expect(await remote.call(row.tool, input)).toEqual({
       isError: true,
-      content: [{ type: "text", text }],
+      content: [{ type: "text", text: `unimplemented. ${row.way}` }],
     });
   }
 });
