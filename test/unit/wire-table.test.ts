@@ -47,7 +47,7 @@ test("each route that is offered has a row", () => {
   expect(offered.length).toBeGreaterThan(30);
   for (const { method, path } of offered) {
     // Rows write identifiers short, and leave out the path that they share with the cell before.
-    const short = path.replaceAll(/\{(?!alias|tag\b)\w+\}/g, "{id}");
+    const short = path.replaceAll(/\{(?!alias|hash|tag\b)\w+\}/g, "{id}");
     const rest = short.replace("/templates/{id}", "");
     const isNamed = named.some(
       (cell) =>
