@@ -25,10 +25,7 @@ export interface RegistryMirror {
   readonly to: string;
 }
 
-/**
- * A reference may name any address that this machine reaches, its own included, and skopeo connects
- * from the machine's network: the caller decides whose references are fetched.
- */
+/** skopeo connects from the machine's network, its loopback included. */
 export interface PullOptions {
   /** The home directory; blobs are kept below its `layers` until they are unpacked. */
   readonly home: string;
@@ -41,6 +38,11 @@ export interface PullOptions {
   readonly mirrors?: readonly RegistryMirror[] | undefined;
   /** Whether `oci:DIR` and `docker-archive:FILE` may name files of this machine; default false. */
   readonly allowsFiles?: boolean | undefined;
+  /**
+   * Whether a request named the image: then its registry must be one of the internet, or one to
+   * which a mirror rule leads; default false.
+   */
+  readonly isOfRequest?: boolean | undefined;
   /** Most bytes of all blobs of the image, as they are transferred; default 8 GiB. */
   readonly maxBytes?: number | undefined;
   readonly signal: AbortSignal;

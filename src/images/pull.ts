@@ -13,6 +13,7 @@ import { LAYERS } from "../engine/storage/layers.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
 import { parse, readManifest } from "./layout.ts";
 import { parseReference, toSource, type ImageReference } from "./reference.ts";
+import { requirePublicRegistry } from "./registry-address.ts";
 import { copyToLayout, inspectRaw, type SkopeoTask } from "./skopeo.ts";
 
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
@@ -88,6 +89,7 @@ export async function findImage(reference: string, options: PullOptions): Promis
   }
   return withFolder(options, async (directory) => {
     const source = toSource(parsed, options.mirrors ?? []);
+    if (options.isOfRequest === true) await requirePublicRegistry(source);
     const raw = await inspectRaw(toTask({ source, directory }, options));
     const text = Buffer.from(raw, "utf8");
     const digest = `sha256:${createHash("sha256").update(text).digest("hex")}`;

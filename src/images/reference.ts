@@ -70,6 +70,8 @@ export interface Source {
   readonly isPlain: boolean;
   /** `registry/repository`, without tag. */
   readonly name: string;
+  /** Whether a rule of a mirror leads there. */
+  readonly isMirrored: boolean;
 }
 
 /** The longest rule that fits decides; this machine itself is spoken to without TLS, as docker does. */
@@ -80,7 +82,13 @@ export function toSource(
 ): Source {
   if (reference.kind !== "registry") {
     const { kind, path } = reference;
-    return { address: `${kind}:${path}`, host: undefined, isPlain: false, name: "" };
+    return {
+      address: `${kind}:${path}`,
+      host: undefined,
+      isPlain: false,
+      name: "",
+      isMirrored: false,
+    };
   }
   const name = `${reference.host}/${reference.repository}`;
   const fits = mirrors.filter(({ from }) => name === from || name.startsWith(`${from}/`));
@@ -95,6 +103,7 @@ export function toSource(
     host,
     isPlain: target.startsWith("http://") || isOwnMachine(host),
     name,
+    isMirrored: rule !== undefined,
   };
 }
 

@@ -29,6 +29,7 @@ export async function resolveImage(
     ...rest,
     home: dirname(context.layersDirectory),
     credentials: image.login,
+    isOfRequest: true,
     ...(team === DEFAULT_TEAM && { authFiles }),
     signal,
     onProgress: (message: string) => log.note("base", message),

@@ -55,12 +55,14 @@ test("the longest rule of a mirror decides, and keeps the name", () => {
     address: "docker://two.example:5000/hub/debian:12",
     host: "two.example:5000",
     isPlain: true,
+    isMirrored: true,
     name: "docker.io/library/debian",
   });
   const other = toSource(parseReference("owner/name"), mirrors, DIGEST);
   expect(other).toMatchObject({
     address: `docker://one.example/owner/name@${DIGEST}`,
     isPlain: false,
+    isMirrored: true,
   });
   expect(toSource(parseReference("docker.iox/owner/name"), mirrors).host).toBe("docker.iox");
 });

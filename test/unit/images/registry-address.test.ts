@@ -1,0 +1,56 @@
+/** Requests cannot send the service to registries in its own network. */
+
+import { describe, expect, test } from "vitest";
+import { parseMirrors, parseReference, toSource } from "../../../src/images/reference.ts";
+import { isPublic, requirePublicRegistry } from "../../../src/images/registry-address.ts";
+
+const REFUSED = { code: "permission_denied" };
+
+describe("a registry in the network of the service is refused", () => {
+  test.for([
+    "localhost:5000/a",
+    "127.0.0.1:5000/a",
+    "127.8.9.1:80/a",
+    "10.0.0.1:443/a",
+    "169.254.169.254/latest/meta-data",
+    "192.168.1.1:8080/a",
+    "[::1]:5000/a",
+    "[fe80::1]:5000/a",
+    "[::ffff:127.0.0.1]:5000/a",
+    "[2002:7f00:1::]:5000/a",
+  ])("%s", async (text) => {
+    // What is no reference at all needs no address.
+    const source = (() => {
+      try {
+        return toSource(parseReference(text), []);
+      } catch {
+        return {
+          host: text.split("/", 1)[0],
+          isMirrored: false,
+          name: "",
+          address: "",
+          isPlain: false,
+        };
+      }
+    })();
+    await expect(requirePublicRegistry(source)).rejects.toMatchObject(REFUSED);
+  });
+});
+
+test("unless the owner of the service named it as a mirror", async () => {
+  const mirrors = parseMirrors("docker.io=http://127.0.0.1:5000");
+  await requirePublicRegistry(toSource(parseReference("debian:12"), mirrors));
+  await expect(
+    requirePublicRegistry(toSource(parseReference("127.0.0.1:5000/library/debian"), mirrors)),
+  ).rejects.toMatchObject(REFUSED);
+});
+
+test.for([
+  ["1.1.1.1", true],
+  ["2606:4700::1111", true],
+  ["172.16.0.1", false],
+  ["172.32.0.1", true],
+  ["fd00::1", false],
+] as const)("%s is of the internet: %s", ([address, expected]) => {
+  expect(isPublic(address)).toBe(expected);
+});
