@@ -128,7 +128,7 @@ test.concurrent.for([...V1_HOSTS, ...V2_HOSTS, ...RAW_HOSTS])(
   async (kind, { expect }) => {
     await using host = await kind.start(serve);
     expect(await play({ host, expect })).toEqual({
-      tools: 33,
+      tools: 35,
       hints: true,
       ran: [
         false,

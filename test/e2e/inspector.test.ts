@@ -73,7 +73,7 @@ test.concurrent.for(
 )("tools are listed without a complaint: $transport, $era", async (row, { expect }) => {
   const words = ["--method", "tools/list", "--strict", "--protocol-era", row.era];
   const { result } = resultSchema.parse(await inspect(targets()[row.transport], ...words));
-  expect(result["tools"]).toHaveLength(34);
+  expect(result["tools"]).toHaveLength(35);
 });
 
 test.concurrent.for(["stdio", "HTTP"] as const)(

@@ -39,6 +39,7 @@ test("every command of the table runs", async () => {
     "serve",
     "serve --tls auto",
     "stdio",
+    "template build [DIR] [-f FILE] [--name N]",
     "template export NAME FILE",
     "template import FILE",
     "template list",
