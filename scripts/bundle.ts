@@ -12,6 +12,7 @@ import { promisify } from "node:util";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const BUILT = join(ROOT, "dist");
+const INTERPRETER = join(BUILT, "interpreter");
 const MCPB = join(ROOT, "node_modules/@anthropic-ai/mcpb/dist/cli/cli.js");
 
 interface PackageFacts {
@@ -52,7 +53,7 @@ async function packBundle(about: PackageFacts): Promise<string> {
 
 /** Packed results may lie in the same folder. */
 function isProgram(path: string): boolean {
-  return path === BUILT || /\.(?:js|cjs|mjs|json|pl|sh)$/.test(path);
+  return [BUILT, INTERPRETER].includes(path) || /\.(?:js|cjs|mjs|json|pl|py|sh)$/.test(path);
 }
 
 /** The manifest of the bundle; its tools are those of tools.manifest.json. */

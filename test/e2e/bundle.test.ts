@@ -60,7 +60,12 @@ test("the bundle is valid, and its server needs nothing beside it but Node", asy
   const built = (await readdir(at("package/dist"))).toSorted();
   expect(built).toEqual(expect.arrayContaining(["egress.mjs", "envd.cjs", "main.js"]));
   expect((await readdir(at("bundle/server"))).toSorted()).toEqual(built);
-  const texts = built.map((name) => readFile(at(`bundle/server/${name}`), "utf8"));
+  const interpreter = await readdir(at("package/dist/interpreter"));
+  expect((await readdir(at("bundle/server/interpreter"))).toSorted()).toEqual(
+    interpreter.toSorted(),
+  );
+  const programs = built.filter((name) => name !== "interpreter");
+  const texts = programs.map((name) => readFile(at(`bundle/server/${name}`), "utf8"));
   const wanted = (await Promise.all(texts)).flatMap((text) => [
     ...text.matchAll(/(?<!["'`])\brequire\("([^"]+)"\)/g),
   ]);

@@ -25,7 +25,7 @@ test("a service that fails after the list was sent ends the program as ever", as
   const raw = openRawStdio(second.child.stdin, second.stdout);
   await raw.initialize();
   const { tools } = await raw.request("tools/list");
-  expect(tools).toHaveLength(22);
+  expect(tools).toHaveLength(23);
   expect(await second.exited()).toBe(78);
   expect(second.stderr()).toMatch(/^sandbox-mcp: database \S+ has version 1000000: .*\n$/);
 });

@@ -40,7 +40,7 @@ test("every tool is listed and names the ways on; the end tells it by its exit c
   await raw.initialize();
   const { tools } = await raw.request("tools/list");
   assert.ok(Array.isArray(tools));
-  expect(tools).toHaveLength(22);
+  expect(tools).toHaveLength(23);
   const call = { name: "create_sandbox", arguments: {} };
   expect(await raw.request("tools/call", call)).toEqual({
     isError: true,

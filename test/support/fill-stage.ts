@@ -43,6 +43,7 @@ export interface FillStage extends AsyncDisposable {
   endWriting(): Promise<void>;
   /** Every page is read from the disk again, of sandboxes and of the disk that they are on. */
   reopen(): Promise<void>;
+  /** Ends the writers once all that they wrote was read. */
   findLost(): Promise<readonly string[]>;
 }
 
@@ -110,6 +111,8 @@ export async function openFillStage(seed: number, amount: number): Promise<FillS
       const lost: string[] = [];
       for (const { id, said } of writers) lost.push(...(await readBack(home, id, said)));
       for (const [path, hash] of uploads) lost.push(...(await checkUpload(home, path, hash)));
+      // They may have written until little was left again; nothing begins then.
+      for (const { id } of writers) await home.call("DELETE", `/sandboxes/${id}`);
       for (const { name, said } of shots) {
         const id = await make(home, { templateID: name });
         // A snapshot has no volume.
