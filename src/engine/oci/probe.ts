@@ -3,6 +3,7 @@
  * thawed and ended. Names and version numbers prove nothing.
  */
 
+import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { withDeadline } from "../../common/clock.ts";
 import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
@@ -36,6 +37,8 @@ import { createSeccompCache } from "./seccomp.ts";
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
 const PROBE_MEMORY_MB = 64;
+/** With less, what fails fails for want of it. */
+const MIN_FREE_BYTES = 16 * 1024 ** 2;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
 const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
@@ -153,13 +156,19 @@ async function tryRuntime(
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
     return { choice: { runtime, level }, version, check };
   } catch (error) {
-    // No other runtime would find room.
-    if (causeCode(error) === "ENOSPC") {
+    // No other runtime would find space; on a full disk a runtime cannot even write its reason.
+    if (causeCode(error) === "ENOSPC" || (await isFull(options.home))) {
       throw diskFullError(`disk of ${options.home}`, error);
     }
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;
     return { choice: undefined, version, check: { name, outcome: "warning", detail } };
   }
+}
+
+/** Whether the disk lacks what a tiny container needs. */
+async function isFull(path: string): Promise<boolean> {
+  const { bavail, bsize } = await statfs(path);
+  return bavail * bsize < MIN_FREE_BYTES;
 }
 
 async function readVersion(runtime: string): Promise<string> {
