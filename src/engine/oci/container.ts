@@ -85,10 +85,16 @@ export function openContainer(parts: ContainerParts): Container {
     },
     [Symbol.asyncDispose]: async () => {
       life?.[Symbol.dispose]();
-      removal ??= removeContainer(directory, cgroup, routers).finally(() =>
-        resolve({ reason: "killed" }),
-      );
-      await removal;
+      removal ??= removeContainer(directory, cgroup, routers);
+      try {
+        await removal;
+      } catch (error) {
+        // The next call tries again: a retry would be told of this failure for ever.
+        removal = undefined;
+        throw error;
+      } finally {
+        resolve({ reason: "killed" });
+      }
     },
   };
 }
