@@ -1,8 +1,6 @@
 """Contexts: a kernel each, one run at a time, with bounds on what waits."""
 
 import asyncio
-import collections
-import json
 import os
 import uuid
 
@@ -10,12 +8,10 @@ from http_server import HttpError
 from kernel import KernelDied, KernelFailed
 from line_kernel import BashKernel, JavascriptKernel
 from results import error_line, stream_lines
+from run_lines import LOW_BYTES, Run
 
 MAX_CONTEXTS = 64
 MAX_WAITING = 256
-# Lines that a slow reader has not taken: at the first bound the kernel is stopped until the second.
-HIGH_BYTES = 32 * 1024 * 1024
-LOW_BYTES = 4 * 1024 * 1024
 KEEPALIVE_S = 5
 # A cell that goes on after an interrupt is interrupted again, and at last its kernel is ended.
 INTERRUPT_S = (2, 3, 5)
@@ -44,40 +40,6 @@ def kernel_class(language):
     return {"javascript": JavascriptKernel, "bash": BashKernel}[language]
 
 
-class Run:
-    """The lines of one reply, on their way to its reader."""
-
-    def __init__(self, kernel):
-        self.kernel = kernel
-        self.lines = collections.deque()
-        self.size = 0
-        self.news = asyncio.Event()
-        self.has_ended = False
-        # Nobody reads any more: lines are dropped, and the kernel is not stopped for them.
-        self.is_left = False
-
-    def emit(self, line):
-        if self.is_left:
-            return
-        data = json.dumps(line, allow_nan=False, default=str).encode("ascii") + b"\n"
-        self.lines.append(data)
-        self.size += len(data)
-        self.news.set()
-        if self.size > HIGH_BYTES:
-            self.kernel.freeze(True)
-
-    def end(self):
-        self.has_ended = True
-        self.news.set()
-
-    def take(self):
-        data = b"".join(self.lines)
-        self.lines.clear()
-        self.size = 0
-        self.news.clear()
-        return data
-
-
 class Context:
     """One kernel with its name, its directory and its turn."""
 
@@ -101,6 +63,8 @@ class Context:
 
     async def ready(self):
         """Starts the kernel where there is none. Raises KernelFailed."""
+        if self.is_removed:
+            raise KernelFailed("the context was removed")
         if self.kernel is not None and self.kernel.is_alive and self.starting is None:
             return
         if self.starting is None:
@@ -116,9 +80,14 @@ class Context:
                 await self.kernel.stop()
             self.kernel = kernel_class(self.language)(self.owner, self.cwd)
             await self.kernel.start()
-        except KernelFailed:
-            self.kernel = None
-            raise
+        except Exception as error:
+            kernel, self.kernel = self.kernel, None
+            if kernel is not None:
+                await kernel.stop()
+            if isinstance(error, KernelFailed):
+                raise
+            # As on a full disk.
+            raise KernelFailed(f"the kernel cannot start: {error}") from error
         finally:
             self.starting = None
 
@@ -191,10 +160,10 @@ class Context:
 
     async def _cell(self, code, variables, run):
         try:
-            if self.is_removed:
-                raise KernelFailed("the context was removed")
             await self.ready()
             run.kernel = self.kernel
+            if run.is_left:
+                return
             if self.note is not None:
                 for line in stream_lines("stderr", f"[{self.note}]\n"):
                     run.emit(line)
@@ -205,8 +174,19 @@ class Context:
             if self.kernel is not None:
                 self.kernel.is_told = True
             self._renew()
+        except Exception as error:  # noqa: BLE001
+            # What a kernel answers is the caller's; one that was not understood is in no known state.
+            run.emit(error_line("KernelDied", f"{type(error).__name__}: {error}; its variables are gone", ""))
+            await self._give_up()
         finally:
             run.end()
+
+    async def _give_up(self):
+        """Ends the kernel, of whose end the caller knows, and starts a new one."""
+        if self.kernel is not None:
+            self.kernel.is_told = True
+            await self.kernel.stop()
+        self._renew()
 
     def _renew(self):
         """Starts a new kernel for whoever runs next, unless none is wanted."""

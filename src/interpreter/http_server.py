@@ -226,4 +226,4 @@ async def talk(connection, handle):
 
 async def fail(connection, error):
     if not connection.is_streaming:
-        await connection.reply(error.status, "text/plain; charset=utf-8", str(error).encode())
+        await connection.reply(error.status, "text/plain; charset=utf-8", str(error).encode("utf8", "replace"))

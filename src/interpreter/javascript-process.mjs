@@ -8,13 +8,13 @@
 
 import { readFileSync, writeSync } from "node:fs";
 import { Session } from "node:inspector";
-import { createRequire, stripTypeScriptTypes } from "node:module";
+import { createRequire } from "node:module";
 import { Socket } from "node:net";
 import { join } from "node:path";
 import { env } from "node:process";
 import { inspect } from "node:util";
-import { Script } from "node:vm";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
+import { toScript } from "./javascript-cell.mjs";
 
 const [asked, answered, parent] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
@@ -108,7 +108,10 @@ function tell(value) {
 }
 
 function toBundle(value) {
-  if (typeof value?.[DISPLAY] === "function") return value[DISPLAY]();
+  if (typeof value?.[DISPLAY] === "function") {
+    const bundle = value[DISPLAY]();
+    if (bundle !== null && typeof bundle === "object" && !Array.isArray(bundle)) return bundle;
+  }
   const isBundle =
     value !== null &&
     typeof value === "object" &&
@@ -250,54 +253,4 @@ function toError({ exception, text }) {
 function parentOf() {
   const text = readFileSync("/proc/self/stat", "latin1");
   return Number(text.slice(text.lastIndexOf(")") + 2).split(" ")[1]);
-}
-
-/** A cell as a script: without types where it has any, and with its imports as calls. */
-function toScript(code, language) {
-  const isTyped = language === "typescript" || !isScript(withCalls(code));
-  return withCalls(isTyped ? withoutTypes(code) : code);
-}
-
-function isScript(code) {
-  try {
-    const script = new Script(`(async () => {\n${code}\n})`);
-    return script.cachedDataRejected !== true;
-  } catch {
-    return false;
-  }
-}
-
-function withoutTypes(code) {
-  try {
-    return stripTypeScriptTypes(code, { mode: "transform" });
-  } catch (error) {
-    if (error.code !== "ERR_INVALID_TYPESCRIPT_SYNTAX") throw error;
-    // V8 tells the fault with its place.
-    return code;
-  }
-}
-
-const LOAD = 'await globalThis[Symbol.for("sandbox.kernel")].load';
-const IMPORT =
-  /^[ \t]*import\s+(?:(?<clause>[\w$*{][^;'"()]*?)\s+from\s+)?(?<quoted>"[^"\n]+"|'[^'\n]+')(?:\s+with\s*\{[^}]*\})?[ \t]*;?/gm;
-
-/** Imports at the beginning of a line as calls of import, since a script has no others. */
-function withCalls(code) {
-  return code
-    .replace(IMPORT, (whole, clause, quoted) => {
-      const call = `${LOAD}(${quoted})`;
-      return clause === undefined ? `${call};` : `${bindings(clause)} = ${call};`;
-    })
-    .replace(/(?<![\w$.])import\s*\(/g, 'globalThis[Symbol.for("sandbox.kernel")].load(');
-}
-
-function bindings(clause) {
-  const all = /^\*\s+as\s+([\w$]+)$/.exec(clause);
-  if (all !== null) return `var ${all[1]}`;
-  const [, first, named] = /^([\w$]+)?\s*,?\s*(\{[^}]*\})?$/.exec(clause) ?? [];
-  const parts = (named ?? "{}").slice(1, -1).replaceAll(/\s+as\s+/g, ": ");
-  const list = [...(first === undefined ? [] : [`default: ${first}`]), parts].filter((part) =>
-    part.trim(),
-  );
-  return `var { ${list.join(", ")} }`;
 }

@@ -39,6 +39,10 @@ class LineKernel(Kernel):
         read_end, answered = os.pipe()
         try:
             await self.spawn(self.command(asked, answered), pass_fds=(asked, answered))
+        except BaseException:
+            os.close(write_end)
+            os.close(read_end)
+            raise
         finally:
             os.close(asked)
             os.close(answered)

@@ -69,6 +69,9 @@ class PythonKernel(Kernel):
         try:
             command = (sys.executable, str(PROGRAM), path, str(os.getpid()), str(told))
             await self.spawn(command, pass_fds=(told,))
+        except BaseException:
+            os.close(ready)
+            raise
         finally:
             os.close(told)
         line = await first_line(ready, START_TIMEOUT_S)

@@ -62,6 +62,8 @@ async def main(port):
         code, context_id, language = (body.get(key) for key in ("code", "context_id", "language"))
         if not isinstance(code, str):
             raise HttpError(400, "code is missing or no text")
+        if not is_unicode(code):
+            raise HttpError(400, "code has half a character (a lone surrogate)")
         if context_id is not None and language is not None:
             raise HttpError(400, "Only one of context_id or language can be provided")
         variables = variables_of(body.get("env_vars"))
@@ -79,8 +81,8 @@ async def main(port):
         if not is_record or not all(isinstance(text, str) for text in value.values()):
             raise HttpError(400, "env_vars is not a record of texts")
         for name, text in value.items():
-            if name == "" or "=" in name or "\0" in name + text:
-                raise HttpError(400, f"env_vars: {name[:64]!r} cannot be a variable")
+            if name == "" or "=" in name or "\0" in name + text or not is_unicode(name + text):
+                raise HttpError(400, f"env_vars: {ascii(name[:64])} cannot be a variable")
         return value
 
     async def start(context):
@@ -128,6 +130,15 @@ async def main(port):
         ("DELETE", 2, "contexts", ""): remove_context,
     }
     await serve(HOST, port, handle)
+
+
+def is_unicode(text):
+    """Whether a text of JSON can be written at all: half of a pair of \\u escapes cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def warm(context):

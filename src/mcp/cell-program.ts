@@ -17,6 +17,8 @@ export const CELL_RECORD = "record.json";
 export const CELL_PROGRAM = String.raw`
 import base64, fcntl, http.client, json, os, re, shutil, signal, sys
 ask = json.load(sys.stdin)
+# A cell may write half a character, which is no UTF-8.
+sys.stdout.reconfigure(errors="backslashreplace")
 folder, root = ask["folder"], os.path.dirname(ask["folder"])
 os.makedirs(folder, 0o700)
 record = {"pictures": [], "files": 0, "error": None, "count": None, "note": None}
@@ -88,11 +90,16 @@ def own_frames(text):
     return "".join(shown)
 
 def keep(form, value):
+    "The path of a new file; None where it cannot be written, as on a full disk."
     path = os.path.join(folder, f"{record['files'] + 1}.{PARTS[form]}")
     record["files"] += 1
     is_text = form in ("svg", "html")
-    with open(path, "wb") as file:
-        file.write(value.encode() if is_text else base64.b64decode(value))
+    try:
+        with open(path, "wb") as file:
+            file.write(value.encode("utf8", "replace") if is_text else base64.b64decode(value))
+    except (OSError, ValueError) as error:
+        print(f"[{form}: not kept: {error}]")
+        return None
     print(f"[{form}: {path}]")
     return path
 
@@ -101,7 +108,9 @@ def show(line):
     pictures = [form for form in ("png", "jpeg") if line.get(form)]
     if record["files"] < 64:
         for form in pictures:
-            record["pictures"].append(keep(form, line[form]))
+            path = keep(form, line[form])
+            if path:
+                record["pictures"].append(path)
         for form in ("pdf", "svg") if not pictures else ():
             if line.get(form):
                 keep(form, line[form])

@@ -64,6 +64,17 @@ test("output, value and pictures become output and files", async () => {
   expect(record.pictures).toEqual([`${folder}/1.png`]);
 });
 
+test("half a character and a picture that is none are no end of the interpreter", async () => {
+  const [half, broken] = await runCells([
+    { code: '"\\ud83d"' },
+    { code: 'display({ "image/png": "A" }); 7' },
+  ]);
+  expect(half).toMatchObject({ exitCode: CELL_EXIT.done, stdout: "\\ud83d\n" });
+  expect(broken?.exitCode).toBe(CELL_EXIT.done);
+  expect(broken?.stdout).toMatch(/^\[png: not kept: .*\]\n7\n$/);
+  expect(broken?.record.pictures).toEqual([]);
+});
+
 test("a context is kept by its name, apart from the others", async () => {
   const outcomes = await runCells([
     { code: "var kept = 5", context: "a" },

@@ -1,5 +1,7 @@
 /** The interpreter's server: routes, lines, contexts and ends, with the kernels of our own. */
 
+import { readdirSync, readFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { request } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -8,6 +10,7 @@ import {
   textOf,
   type InterpreterServer,
 } from "../../support/interpreter-server.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 let server: InterpreterServer;
 beforeAll(async () => {
@@ -118,6 +121,9 @@ test.for([
   ["POST", "/execute", { code: "1", language: "r" }, 400],
   ["POST", "/execute", { code: "1", env_vars: { "A=B": "" } }, 400],
   ["POST", "/execute", { code: "1", env_vars: { A: 1 } }, 400],
+  ["POST", "/execute", { code: "'\ud800'", language: "js" }, 400],
+  ["POST", "/execute", { code: "1", env_vars: { A: "\ud800" } }, 400],
+  ["POST", "/execute", { code: "1", language: "\ud800" }, 400],
   ["POST", "/contexts", { cwd: "/no/such" }, 400],
   ["POST", "/contexts/none/restart", undefined, 404],
   ["DELETE", "/contexts/none", undefined, 404],
@@ -176,6 +182,56 @@ test("much output arrives whole", async () => {
   expect(textOf(await server.run(code, { language: "js" }), "stdout")).toHaveLength(5_000_000);
   const yes = await server.run("yes 123456789 | head -c 5000000", { language: "bash" });
   expect(textOf(yes, "stdout")).toHaveLength(5_000_000);
+});
+
+test("a context that cannot start leaves nothing open", async () => {
+  const [worker = ""] = readFileSync(
+    `/proc/${server.pid}/task/${server.pid}/children`,
+    "latin1",
+  ).split(" ");
+  const countOpen = () => readdirSync(`/proc/${worker}/fd`).length;
+  await using folder = await makeTempFolder();
+  const made = await server.call("POST", "/contexts", { cwd: folder.path, language: "bash" });
+  const { id } = JSON.parse(made.text);
+  await rm(folder.path, { recursive: true });
+  await server.call("POST", `/contexts/${id}/restart`);
+  const before = countOpen();
+  for (let count = 0; count < 5; count += 1) {
+    expect((await server.call("POST", `/contexts/${id}/restart`)).status).toBe(500);
+  }
+  await expect.poll(countOpen).toBeLessThanOrEqual(before);
+  expect((await server.call("DELETE", `/contexts/${id}`)).status).toBe(200);
+});
+
+test("a display that makes no bundle is shown as the value that it is", async () => {
+  const show = '({ [Symbol.for("Jupyter.display")]: () => "text", kept: 1 })';
+  const lines = await server.run(show, { language: "js" });
+  expect(textOf(lines, "result")).toContain("kept: 1");
+  expect(textOf(await server.run("41 + 1", { language: "js" }), "result")).toBe("42");
+});
+
+test("an answer that no kernel gives is told, and the next cell has a new kernel", async () => {
+  const answer = "JSON.stringify({ type: 'result', data: 7 }) + '\\n'";
+  const code = `for (const fd of require("fs").readdirSync("/proc/self/fd")) {
+    try { if (+fd > 2) require("fs").writeSync(+fd, ${answer}); } catch {}
+  } undefined`;
+  const lines = await server.run(code, { language: "js" });
+  expect(lines.find(({ type }) => type === "error")).toMatchObject({ name: "KernelDied" });
+  expect(textOf(await server.run("40 + 2", { language: "js" }), "result")).toBe("42");
+});
+
+test("a caller that leaves while the kernel starts has no cell run", async () => {
+  const language = "bash";
+  await server.run("kill -9 $$", { language });
+  const left = Array.from({ length: 3 }, async () => {
+    const leave = new AbortController();
+    const run = server.run("while true; do :; done", { language, signal: leave.signal });
+    await delay(5);
+    leave.abort();
+    await expect(run).rejects.toThrow("aborted");
+  });
+  await Promise.all(left);
+  expect(textOf(await server.run("echo on", { language }), "stdout")).toBe("on\n");
 });
 
 test("requests that are no HTTP, or too large, end their connection alone", async () => {
