@@ -109,6 +109,21 @@ test("folders are made with their parents where asked, and listed to a depth", a
   expect((await ask("DELETE path", { query: { path: "/d" } })).status).toBe(204);
 });
 
+test("a list of longer paths than one reply holds is refused, and they are removed", async () => {
+  const make = `
+    mkdir "deep" or die $!; chdir "deep";
+    for (1 .. 40) { mkdir "d" x 255 or die $!; chdir "d" x 255 or die $! }
+    for (1 .. 900) { open my $file, ">", $_ or die $! }`;
+  execFileSync("perl", ["-e", make], { cwd: root });
+  const list = async (depth: string) => ask("GET dir", { query: { path: "/deep", depth } });
+  expect(await list("40")).toMatchObject({ status: 200 });
+  expect(await list("41")).toMatchObject({
+    status: 400,
+    body: { message: "paths below the directory have more than 8388608 characters" },
+  });
+  expect((await ask("DELETE path", { query: { path: "/deep" } })).status).toBe(204);
+});
+
 test("only the token of the volume opens it", async () => {
   const other = await createVolume("other");
   const { apiKey } = service.embedded;
