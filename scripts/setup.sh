@@ -15,7 +15,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_helpers() {
   { has crun || has runc; } || return 1
   local program
-  for program in perl mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo slirp4netns; do
+  for program in perl python3 mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo slirp4netns; do
     has "$program" || return 1
   done
   # Only a Debian system can build the base template; the others run on the template `host`.
@@ -44,9 +44,11 @@ install_helpers() {
   local command as_root=()
   command="$(install_command)"
   if [ -z "$command" ]; then
-    say "install crun or runc, perl, util-linux, e2fsprogs, nftables and iproute2 with the package manager of this system"
+    say "install crun or runc, perl, python3, util-linux, e2fsprogs, nftables and iproute2 with the package manager of this system"
     exit "$EX_UNAVAILABLE"
   fi
+  # Only checks and tests need it here: the code interpreter runs in sandboxes, which have their own.
+  has python3 || command+=" python3"
   if [ "$(id -u)" -ne 0 ]; then
     if has sudo && sudo -n true 2>/dev/null; then
       as_root=(sudo -n)
