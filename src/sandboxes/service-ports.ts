@@ -4,7 +4,7 @@ import type { Store } from "../store/store.ts";
 
 /** By the name of the template. A template of a team that has the name is another one. */
 const SERVICE_PORTS: Readonly<Record<string, readonly number[]>> = {
-  "code-interpreter-v1": [49_999],
+  "code-interpreter": [49_999],
 };
 
 /** Ports whose service is given the token of the daemon. */

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { INTERPRETER_TEMPLATE } from "../../../src/engine/templates/interpreter.ts";
 import { servicePortsOf } from "../../../src/sandboxes/service-ports.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { TemplateRecord } from "../../../src/store/store.ts";
@@ -20,8 +21,8 @@ function portsOf(facts: Pick<TemplateRecord, "kind" | "name">): readonly number[
 }
 
 test("the service of a built-in template is given the token, that of any other template is not", () => {
-  expect(portsOf({ kind: "built-in", name: "code-interpreter-v1" })).toEqual([49_999]);
-  expect(portsOf({ kind: "snapshot", name: "code-interpreter-v1" })).toEqual([]);
+  expect(portsOf({ kind: "built-in", name: INTERPRETER_TEMPLATE })).toEqual([49_999]);
+  expect(portsOf({ kind: "snapshot", name: INTERPRETER_TEMPLATE })).toEqual([]);
   expect(portsOf({ kind: "built-in", name: "base" })).toEqual([]);
   expect(portsOf({ kind: "built-in", name: "constructor" })).toEqual([]);
 });
