@@ -171,32 +171,25 @@ class Context:
             await self.kernel.execute(code, variables, run.emit)
         except (KernelDied, KernelFailed) as error:
             run.emit(error_line("KernelDied", f"{error}; its variables are gone", ""))
-            if self.kernel is not None:
-                self.kernel.is_told = True
-            self._renew()
+            await self._renew(run.kernel)
         except Exception as error:  # noqa: BLE001
             # What a kernel answers is the caller's; one that was not understood is in no known state.
             run.emit(error_line("KernelDied", f"{type(error).__name__}: {error}; its variables are gone", ""))
-            await self._give_up()
+            await self._renew(run.kernel)
         finally:
             run.end()
 
-    async def _give_up(self):
-        """Ends the kernel, of whose end the caller knows, and starts a new one."""
-        if self.kernel is not None:
-            self.kernel.is_told = True
-            await self.kernel.stop()
-        self._renew()
-
-    def _renew(self):
-        """Starts a new kernel for whoever runs next, unless none is wanted."""
+    async def _renew(self, kernel):
+        """Ends the kernel of a cell, and starts a new one for whoever runs next, unless none is wanted."""
+        if kernel is not None:
+            # It is this cell that tells of its end; a restart may have begun another one meanwhile.
+            kernel.is_told = True
+            await kernel.stop()
         if not self.is_removed:
             asyncio.ensure_future(self._try_ready())
 
     async def _try_ready(self):
         try:
-            if self.kernel is not None and self.kernel.is_alive:
-                await self.kernel.stop()
             await self.ready()
         except KernelFailed:
             # The next run says so.
