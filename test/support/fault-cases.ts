@@ -17,6 +17,8 @@ export interface Operation {
   readonly after: Fate;
   /** Sandboxes that may be there besides, once it counts. */
   readonly mayMake: number;
+  /** Whether it is answered before these steps, which go on in the background. */
+  readonly isAnsweredFirst?: boolean;
   /** Makes what the operation is about; returns its identifier. */
   prepare(home: FaultHome): Promise<string>;
   /** Begins it; resolves with the status, undefined when the service died. */
@@ -224,6 +226,7 @@ export const OPERATIONS: readonly Operation[] = [
     name: "removal of a template",
     steps: ["template.erased", "template.removed"],
     countsFrom: "template.erased",
+    isAnsweredFirst: true,
     after: "running",
     prepare: async (home) => {
       const id = await makeKept(home);

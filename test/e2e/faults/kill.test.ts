@@ -59,7 +59,8 @@ test.for(cases.map((one) => ({ ...one, title: `${one.operation.name} at ${one.st
     const id = await operation.prepare(home);
     const known = (await listAll(home)).map(({ sandboxID }) => sandboxID);
     await home.plan({ step, action: "kill" });
-    expect(await operation.act(home, id)).toBe(undefined);
+    const answers = [undefined, ...(operation.isAnsweredFirst === true ? [204] : [])];
+    expect(answers).toContain(await operation.act(home, id));
     await home.ended();
     expect(await home.takeHit()).toBe(true);
     await restart();
