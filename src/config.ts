@@ -1,9 +1,9 @@
 /** The configuration of the program: flag over environment over default, read once, frozen. */
 
 import { join, resolve } from "node:path";
-import { parseArgs } from "node:util";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
+import { parseFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
 
 export interface RemoteConfig {
@@ -27,11 +27,11 @@ export interface Config {
   readonly remote: RemoteConfig | undefined;
   /** Absolute path. */
   readonly home: string;
-  /** Why an ordinary user has no namespace for sandboxes; undefined when nothing is known of it. */
   /** As it was given; undefined for the default. */
   readonly givenHome: string | undefined;
   /** Folders in which the user's shell looks for programs. */
   readonly searchPath: string;
+  /** Why an ordinary user has no namespace for sandboxes; undefined when nothing is known of it. */
   readonly namespaceFault: string | undefined;
   readonly runtime: string;
   readonly requireIsolation: "gvisor" | "userns-container" | "container";
@@ -142,52 +142,6 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
 /** The program's own environment; nothing else in the program reads it. */
 export function loadProcessConfig(): LoadedConfig {
   return loadConfig(process.env, process.argv.slice(2));
-}
-
-/** One line per flag, for the help text. */
-export function describeFlags(): string[] {
-  return listSettings()
-    .filter(([, setting]) => setting.flag !== undefined)
-    .map(([, setting]) => `  --${(setting.flag ?? "").padEnd(22)} ${setting.help}`);
-}
-
-interface ParsedFlags {
-  readonly values: ReadonlyMap<string, string>;
-  readonly words: readonly string[];
-  readonly faults: readonly string[];
-}
-
-function parseFlags(argv: readonly string[]): ParsedFlags {
-  const known = new Map(
-    listSettings().flatMap(([, setting]) => (setting.flag ? [[setting.flag, setting]] : [])),
-  );
-  const options = Object.fromEntries(
-    [...known].map(([name, setting]) => [
-      name,
-      {
-        type: setting.isSwitch ? ("boolean" as const) : ("string" as const),
-        ...(setting.short !== undefined && { short: setting.short }),
-      },
-    ]),
-  );
-  const parsed = parseArgs({
-    args: [...argv],
-    options,
-    strict: false,
-    allowPositionals: true,
-    tokens: true,
-  });
-  const values = new Map<string, string>();
-  const faults: string[] = [];
-  for (const token of parsed.tokens) {
-    if (token.kind !== "option") continue;
-    const setting = known.get(token.name);
-    if (setting === undefined) faults.push(`${token.rawName}: no such flag`);
-    else if (setting.isSwitch) values.set(token.name, token.value ?? "true");
-    else if (token.value === undefined) faults.push(`${token.rawName}: needs a value`);
-    else values.set(token.name, token.value);
-  }
-  return { values, words: parsed.positionals, faults };
 }
 
 function withDefaults(given: Given, environment: Environment, words: readonly string[]): Config {

@@ -2,40 +2,15 @@
 
 import { LOG_LEVELS } from "./common/log.ts";
 import { z } from "./common/schema.ts";
+import { addresses, flag, integer, MAX_POOL, poolShares, text } from "./setting-values.ts";
 
 const MAX_MEMORY_MB = 1_048_576;
 const MAX_CPUS = 1024;
 const MAX_DISK_MB = 16_777_216;
 const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
-/** Each is some 15 MB of memory that nobody uses yet. */
-const MAX_POOL = 100;
-/** Each looks for quiet moments by itself. */
-const MAX_POOL_SHARES = 16;
 const MAX_BUILD_HOSTS = 100;
 const MAX_PORT = 65_535;
-
-const text = z.string().min(1);
-const flag = z.stringbool();
-
-function integer(min: number, max: number) {
-  return z
-    .string()
-    .regex(/^[0-9]+$/, "expected a whole number")
-    .transform(Number)
-    .pipe(z.int().min(min).max(max));
-}
-
-const poolShare = z
-  .string()
-  .regex(/^[^=\s]{1,256}=[0-9]{1,3}$/, "expected NAME=N")
-  .transform((share) => ({
-    template: share.slice(0, share.lastIndexOf("=")),
-    size: Number(share.slice(share.lastIndexOf("=") + 1)),
-  }))
-  .refine(({ size }) => size <= MAX_POOL, `expected at most ${MAX_POOL}`);
-
-const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
 
 export interface Setting {
   /** The flag without its dashes; absent for settings that only the environment gives. */
@@ -129,7 +104,7 @@ const SETTINGS = {
   poolTemplate: {
     flag: "pool-template",
     environment: "SANDBOX_MCP_POOL_TEMPLATE",
-    schema: text.transform((list) => list.split(",")).pipe(z.array(poolShare).max(MAX_POOL_SHARES)),
+    schema: poolShares,
     help: "the same of other templates, with their start command run: NAME=N,NAME=N",
   },
   maxSandboxes: {

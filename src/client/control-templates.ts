@@ -3,12 +3,11 @@
 import { z } from "../common/schema.ts";
 import {
   listedTemplateSchema,
-  snapshotSchema,
   templateSchema,
   type ListedTemplateBody,
-  type SnapshotBody,
   type TemplateBody,
-} from "../wire/control.ts";
+} from "../wire/control-templates.ts";
+import { snapshotSchema, type SnapshotBody } from "../wire/control.ts";
 import { parseBody, queryOf, WRITING, type ControlCaller } from "./control-call.ts";
 import { sandboxPath } from "./control-sandboxes.ts";
 

@@ -1,6 +1,6 @@
 /** The table of commands and the help text. A command is loaded when it runs: stdio starts often. */
 
-import { describeFlags } from "../config.ts";
+import { describeFlags } from "../flags.ts";
 import type { Command } from "./command.ts";
 
 const COMMANDS: readonly Command[] = [

@@ -14,15 +14,17 @@ import type { Build, Tag, Template } from "../sandboxes/templates.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type { Volume } from "../sandboxes/volumes.ts";
 import type {
-  ListedSandboxBody,
   ListedTemplateBody,
+  TemplateBody,
+  TemplateTagBody,
+} from "../wire/control-templates.ts";
+import type {
+  ListedSandboxBody,
   LogsBody,
   MetricBody,
   SandboxBody,
   SandboxDetailBody,
   SnapshotBody,
-  TemplateBody,
-  TemplateTagBody,
   VolumeBody,
 } from "../wire/control.ts";
 import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";

@@ -2,7 +2,8 @@
 
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
-import type { LogLine, LogOwner, Store } from "../store/store.ts";
+import type { LogLine, LogOwner } from "../store/log-records.ts";
+import type { Store } from "../store/store.ts";
 
 /** Lines wait this long for others, so that a burst is one transaction. */
 const FLUSH_MS = 100;

@@ -2,8 +2,8 @@
 
 import type { DatabaseSync } from "node:sqlite";
 import { RECORD_LEVELS } from "../common/log-level.ts";
+import type { LogLine, LogExtras, LogOwner, LogTable } from "./log-records.ts";
 import { inTransaction, prepare } from "./statement.ts";
-import type { LogLine, LogExtras, LogOwner, LogTable } from "./store.ts";
 
 /** A sandbox can cause log lines at will, so each has a share of the disk and no more. */
 const MAX_SANDBOX_LOG_BYTES = 10 * 1024 * 1024;

@@ -4,13 +4,13 @@
  * unless it runs inside `transaction`.
  */
 
-import type { RecordLevel } from "../common/log-level.ts";
 import { z } from "../common/schema.ts";
 import {
   templateSetupSchema,
   type BuildLineTable,
   type TemplateBuildTable,
 } from "./build-records.ts";
+import type { LogTable } from "./log-records.ts";
 
 export type { TemplateSetup } from "./build-records.ts";
 
@@ -248,53 +248,6 @@ export interface KeyTable {
   teams(): string[];
   /** Whether there was one. */
   remove(keyId: string): boolean;
-}
-
-export interface LogLine {
-  readonly atMs: number;
-  /** One JSON object. */
-  readonly line: string;
-}
-
-export interface LogFilter {
-  readonly sandboxId: string;
-  /** Inclusive, as is the end. */
-  readonly startMs: number;
-  readonly endMs: number;
-  readonly limit: number;
-  /** Oldest or newest first. */
-  readonly direction: "forward" | "backward";
-  /** The lowest that counts; a line without a known level is `info`. */
-  readonly level: RecordLevel;
-  /** A part of the message, case counts; empty for any. */
-  readonly search: string;
-}
-
-/** Whose log it is. */
-export interface LogOwner {
-  readonly sandboxId: string;
-  readonly team: string;
-}
-
-/** The line that stands for those that had to go, the newest of them at a moment. */
-export type LogMark = (atMs: number) => string;
-
-export interface LogExtras {
-  readonly toMark?: LogMark;
-  /** Kept with the lines, all or nothing. */
-  readonly cursor?: string | undefined;
-}
-
-export interface LogTable {
-  /** Adds lines in order; beyond the bounds of one sandbox its oldest lines go, for a mark. */
-  append(owner: LogOwner, lines: readonly LogLine[], more?: LogExtras): void;
-  /** Where the lines came from that were appended last; empty when that was never said. */
-  cursor(sandboxId: string): string;
-  read(filter: LogFilter): LogLine[];
-  /** Whether anything was ever written about it, as this team's, and has not been forgotten. */
-  has(owner: LogOwner): boolean;
-  /** Forgets every sandbox whose last line is older. */
-  forgetBefore(atMs: number): void;
 }
 
 /** Single values such as the fingerprint of the seed. */

@@ -1,13 +1,8 @@
 /** What every store does: records come back as they went in, logs stay within their bounds. */
 
 import { expect, test } from "vitest";
-import type {
-  BuildRecord,
-  LogFilter,
-  SandboxRecord,
-  Store,
-  TemplateRecord,
-} from "../../src/store/store.ts";
+import type { LogFilter } from "../../src/store/log-records.ts";
+import type { BuildRecord, SandboxRecord, Store, TemplateRecord } from "../../src/store/store.ts";
 
 const LIMITS = { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 };
 

@@ -12,7 +12,7 @@ import {
   templateTagSchema,
   templateUpdateSchema,
   untagRequestSchema,
-} from "../../wire/control.ts";
+} from "../../wire/control-templates.ts";
 import { toListedTemplate, toTagBody, toTemplateBody } from "../reply.ts";
 import { defineRoute, nextPageHeader, pageQuery, templateParams, type Route } from "../route.ts";
 

@@ -1,0 +1,34 @@
+/** Schemas of the values of settings, which come as text. */
+
+import { z } from "./common/schema.ts";
+
+/** Each is some 15 MB of memory that nobody uses yet. */
+export const MAX_POOL = 100;
+/** Each looks for quiet moments by itself. */
+const MAX_POOL_SHARES = 16;
+
+export const text = z.string().min(1);
+export const flag = z.stringbool();
+
+export function integer(min: number, max: number) {
+  return z
+    .string()
+    .regex(/^[0-9]+$/, "expected a whole number")
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
+}
+
+const poolShare = z
+  .string()
+  .regex(/^[^=\s]{1,256}=[0-9]{1,3}$/, "expected NAME=N")
+  .transform((share) => ({
+    template: share.slice(0, share.lastIndexOf("=")),
+    size: Number(share.slice(share.lastIndexOf("=") + 1)),
+  }))
+  .refine(({ size }) => size <= MAX_POOL, `expected at most ${MAX_POOL}`);
+
+export const poolShares = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(poolShare).max(MAX_POOL_SHARES));
+
+export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
