@@ -164,7 +164,9 @@ function compare(from: Listing, to: Listing, hasInodes: boolean): Difference {
   });
   const isSame = (before: FileFacts | undefined, after: FileFacts) =>
     before?.what === after.what &&
-    (before.changedAt === after.changedAt || (hasInodes && before.inode === after.inode));
+    (before.changedAt === after.changedAt ||
+      // An overlay numbers its folders itself, each one anew from the same number on.
+      (hasInodes && !isFolder(after) && before.inode === after.inode));
   const changed = [...to].filter(([path, facts]) => !isSame(from.get(path), facts));
   return { gone: gone.map(([path]) => path), changed: changed.map(([path]) => path) };
 }

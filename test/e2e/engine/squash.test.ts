@@ -1,6 +1,6 @@
 /** Many layers and the one that is made of them show the same tree, with all that overlays are made of. */
 
-import { link, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { baseLayers } from "../../support/base-layer.ts";
@@ -123,4 +123,21 @@ test("names that the host gives to files of a template meanwhile change no layer
   expect(rounds).toBeGreaterThan(0);
   expect(await readdir(one.root)).toEqual(["above"]);
   expect(await readFile(join(one.root, "above"), "utf8")).toBe("above");
+});
+
+test("a folder that a layer changed is in the layer, also where only its attributes differ", async () => {
+  const at = new Date("2001-01-01");
+  const root = (name: string) => join(host.home, "layers", name, "root");
+  const touch = async (name: string): Promise<number> => {
+    const folder = join(root(name), "folder");
+    await mkdir(folder, { recursive: true });
+    for (const path of [folder, root(name)]) await utimes(path, at, at);
+    return (await stat(folder)).ctimeMs;
+  };
+  const changedAtMs = await touch("old");
+  // The kernel tells moments apart by its ticks.
+  await expect.poll(async () => touch("new"), { interval: 10 }).toBeGreaterThan(changedAtMs);
+  const layers = [{ root: root("old") }, { root: root("new") }];
+  const one = await host.engine.squash(layers, 1, join(host.home, "layers", "folders"));
+  expect(await readdir(one.root)).toEqual(["folder"]);
 });
