@@ -8,8 +8,15 @@ import type { DiskGrowth } from "../engine/engine.ts";
 /** Below this share, or these bytes, nothing new begins: what runs must be able to end. */
 const RESERVE_SHARE = 0.05;
 const MIN_RESERVE_BYTES = 1024 ** 3;
+const COPY_FLOOR_SHARE = 0.5;
 
-/** Marks between the reserve and an empty disk, as shares of the reserve. */
+/**
+ * Limits and pauses begin when this much of the reserve is left: on a large disk a share is hundreds
+ * of gigabytes, and how fast programs write does not grow with the disk.
+ */
+const MAX_MARGIN_BYTES = 16 * 1024 ** 3;
+
+/** Marks between the margin and a full disk, as shares of the margin. */
 const MARKS = {
   /** Below it, what writes is paused. */
   pause: 0.5,
@@ -64,7 +71,12 @@ export function reserveOf(totalBytes: number): number {
 
 /** Bytes that a copy must leave. */
 export function copyFloorOf(totalBytes: number): number {
-  return reserveOf(totalBytes) * MARKS.pause;
+  return reserveOf(totalBytes) * COPY_FLOOR_SHARE;
+}
+
+/** Bytes below which growth is limited. */
+function marginOf(totalBytes: number): number {
+  return Math.min(reserveOf(totalBytes), MAX_MARGIN_BYTES);
 }
 
 /** Bytes of an image that the host's disk has not given yet. */
@@ -81,16 +93,16 @@ export function planBudget(
   images: readonly GrowingImage[],
   before: { readonly isLimited: boolean; readonly copyBytes: number },
 ): DiskBudget {
-  const reserve = reserveOf(space.totalBytes);
+  const margin = marginOf(space.totalBytes);
   const promised = images.reduce((sum, image) => sum + promisedOf(image), before.copyBytes);
   const spareBytes = space.freeBytes - promised;
-  const isLimited = spareBytes < reserve * (before.isLimited ? MARKS.lift : 1);
+  const isLimited = spareBytes < margin * (before.isLimited ? MARKS.lift : 1);
   return {
     spareBytes,
     isLimited,
-    isFull: spareBytes < reserve * MARKS.pause,
-    hasRoom: spareBytes >= reserve * MARKS.resume,
-    limits: isLimited ? divide(spareBytes - reserve * MARKS.floor, images) : new Map(),
+    isFull: spareBytes < margin * MARKS.pause,
+    hasRoom: spareBytes >= margin * MARKS.resume,
+    limits: isLimited ? divide(spareBytes - margin * MARKS.floor, images) : new Map(),
   };
 }
 
@@ -112,7 +124,7 @@ export function divideAll(
   images: readonly GrowingImage[],
 ): ReadonlyMap<string, number> {
   const promised = images.reduce((sum, image) => sum + promisedOf(image), 0);
-  const floor = reserveOf(space.totalBytes) * MARKS.floor;
+  const floor = marginOf(space.totalBytes) * MARKS.floor;
   return divide(space.freeBytes - promised - floor, images);
 }
 
@@ -125,6 +137,6 @@ export function nextLookMs(
   if (budget.isLimited) {
     return looks.isGrowing ? MIN_LOOK_MS : Math.min(looks.lastMs * 2, MAX_LIMITED_LOOK_MS);
   }
-  const waitMs = (budget.spareBytes - reserveOf(space.totalBytes)) / MAX_BYTES_PER_MS;
+  const waitMs = (budget.spareBytes - marginOf(space.totalBytes)) / MAX_BYTES_PER_MS;
   return Math.min(Math.max(waitMs, MIN_LOOK_MS), MAX_LOOK_MS);
 }

@@ -52,6 +52,14 @@ test("limits stay until there is a tenth more than the reserve", () => {
   expect(planBudget(space, [], { ...FREE, isLimited: true }).isLimited).toBe(true);
 });
 
+test("a large disk is limited for want of gigabytes, not of a share", () => {
+  const totalBytes = 4096 * GIB;
+  const plan = (freeBytes: number) => planBudget({ freeBytes, totalBytes }, [image("a")], FREE);
+  expect(plan(40 * GIB)).toMatchObject({ isLimited: false, isFull: false, hasRoom: true });
+  expect(plan(15 * GIB)).toMatchObject({ isLimited: true, isFull: false });
+  expect(plan(7 * GIB)).toMatchObject({ isLimited: true, isFull: true });
+});
+
 describe("division", () => {
   test("what is written to gets the larger share", () => {
     const space = { freeBytes: 0.75 * GIB, totalBytes: TOTAL };
