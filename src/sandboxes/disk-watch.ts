@@ -15,6 +15,7 @@ import { resumeEntry } from "./resume-sandbox.ts";
 const FIRST_LOOK_MS = 25;
 /** While no disk image is mounted; a sandbox that starts is noted. */
 const IDLE_LOOK_MS = 30_000;
+/** After a look, a pause or a resumption that failed. */
 const RETRY_MS = 1_000;
 const MS_PER_S = 1_000;
 const BYTES_PER_MB = 1024 ** 2;
@@ -113,12 +114,17 @@ async function limitAll(context: SandboxContext, images: DiskImages): Promise<vo
 function createChanges(context: SandboxContext) {
   const { clock, entries, log } = context;
   const changes = new Set<Promise<void>>();
+  /** Of those whose change failed: one that fails again and again must not hold up the others. */
+  const retryAtMs = new WeakMap<SandboxEntry, number>();
+  const retryOf = (entry: SandboxEntry) => retryAtMs.get(entry) ?? 0;
+  const isDue = (entry: SandboxEntry) => clock.now() >= retryOf(entry);
 
-  async function attempt({ record }: SandboxEntry, work: () => Promise<void>): Promise<void> {
+  async function attempt(entry: SandboxEntry, work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      const { sandboxId } = record;
+      retryAtMs.set(entry, clock.now() + RETRY_MS);
+      const { sandboxId } = entry.record;
       log.warn({ op: "disk.watch", sandboxId, err: error }, "change is tried again");
     }
   }
@@ -139,7 +145,7 @@ function createChanges(context: SandboxContext) {
     pauseWriter({ entry, hasGrown }: ImageLook): void {
       // A volume is a folder of this disk: which sandbox writes to it cannot be seen.
       const mayWrite = hasGrown || entry.record.volumeMounts.length > 0;
-      if (!mayWrite || !isAtRest(entry, "running")) return;
+      if (!mayWrite || !isAtRest(entry, "running") || !isDue(entry)) return;
       const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
       const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;
       begin(entry, () => pauseEntry(context, entry, pause));
@@ -147,9 +153,10 @@ function createChanges(context: SandboxContext) {
     /** One at a time: what it writes counts before the next one. */
     resumeOldest(): void {
       if (changes.size > 0) return;
-      const [oldest] = waiting().toSorted(
-        (left, right) => left.record.endAtMs - right.record.endAtMs,
-      );
+      const [oldest] = waiting()
+        .filter(isDue)
+        .toSorted((left, right) => left.record.endAtMs - right.record.endAtMs)
+        .toSorted((left, right) => retryOf(left) - retryOf(right));
       if (oldest === undefined) return;
       const timeoutSeconds = Math.ceil(oldest.record.leftMs / MS_PER_S);
       begin(oldest, () => resumeEntry(context, oldest, { timeoutSeconds, keepsMemory: true }));

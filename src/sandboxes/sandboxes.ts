@@ -7,7 +7,7 @@ import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
-import { type LogLine } from "../store/log-records.ts";
+import type { LogLine } from "../store/log-records.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
