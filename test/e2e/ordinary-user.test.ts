@@ -15,6 +15,8 @@ import { startMcpClient, type TestClient, type ToolReply } from "../support/mcp-
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
 import { placeUser, placeUserWithout } from "../support/placed-user.ts";
 
+const BOOT_ID = "/proc/sys/kernel/random/boot_id";
+
 let person: OrdinaryUser;
 let lab: Lab;
 
@@ -103,6 +105,18 @@ test("root inside is neither the person nor anybody else of this machine", async
   // A group of the person, such as that of a container engine's socket, would be a way out.
   expect(/^Groups:\s*(.*)$/m.exec(status)?.[1]?.trim()).toBe(String(idBase));
   expect(status).toMatch(/^Seccomp:\s+2$/m);
+});
+
+test("a sandbox has a boot id of its own, whose mount shows no path of the machine", async () => {
+  await using client = await startClient();
+  const sandbox = await createSandbox(client);
+  const cmd = `cat ${BOOT_ID}; echo $E2B_BOOT_ID; grep boot_id /proc/self/mountinfo | cut -d' ' -f4,5`;
+  const { text: output } = await shell(client, sandbox, { cmd });
+  const [own, told] = output.match(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g) ?? [];
+  expect(own).toBeDefined();
+  expect(told).toBe(own);
+  expect(own).not.toBe((await readFile(BOOT_ID, "utf8")).trim());
+  expect(output).toContain(`/boot_id ${BOOT_ID}`);
 });
 
 test("nothing of the person's home is in sight, and the doors of the kernel are shut", async () => {
