@@ -50,10 +50,25 @@ export async function copyToLayout(task: SkopeoTask, layout: string): Promise<vo
   await runSkopeo(task, (login) => [
     "copy",
     "--remove-signatures",
-    ...login.map((word) => word.replace(/^--(authfile|tls-verify)/, "--src-$1")),
+    ...login.map((word) => word.replace(/^--/, "--src-")),
     task.source.address,
     target,
   ]);
+}
+
+/**
+ * How skopeo may speak to a registry. Without a login it is told so: otherwise it looks for one in
+ * the home directory of this program's user and in /run, which is the login of the machine's owner.
+ */
+export function accessOptions(
+  { host, isPlain }: Pick<Source, "host" | "isPlain">,
+  loginPath: string | undefined,
+): string[] {
+  const anonymous = host === undefined ? [] : ["--no-creds"];
+  return [
+    ...(loginPath === undefined ? anonymous : [`--authfile=${loginPath}`]),
+    ...(isPlain ? ["--tls-verify=false"] : []),
+  ];
 }
 
 type Words = (login: readonly string[]) => readonly string[];
@@ -62,10 +77,7 @@ async function runSkopeo(task: SkopeoTask, words: Words): Promise<string> {
   requireSkopeo();
   const { source, directory, maxBytes, signal } = task;
   await using login = await openLogin(task);
-  const options = [
-    ...(login === undefined ? [] : [`--authfile=${login.path}`]),
-    ...(source.isPlain ? ["--tls-verify=false"] : []),
-  ];
+  const options = accessOptions(source, login?.path);
   // One file of an image cannot be longer than all of it may be.
   const bound = ["prlimit", `--fsize=${maxBytes}`, "--core=0"] as const;
   const common = [
