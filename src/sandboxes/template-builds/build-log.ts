@@ -74,7 +74,8 @@ function createSplitter(take: (line: string) => void) {
   };
   const add = (text: string) => {
     const [first = "", ...others] = text.split(/[\r\n]+/);
-    rest += first.slice(0, MAX_LINE_CHARACTERS);
+    // A line that never ends is held no longer than one that does.
+    if (rest.length < MAX_LINE_CHARACTERS) rest += first.slice(0, MAX_LINE_CHARACTERS);
     for (const other of others) {
       flush();
       rest = other.slice(0, MAX_LINE_CHARACTERS);
