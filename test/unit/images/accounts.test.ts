@@ -1,0 +1,27 @@
+/** Accounts of an image, whose files may have as many rows as fit into them. */
+
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { addUser } from "../../../src/images/accounts.ts";
+import { createContents } from "../../../src/images/contents.ts";
+import { createTreeWriter } from "../../../src/images/tree-writer.ts";
+import { createTree } from "../../../src/images/tree.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const ROWS = 60_000;
+const LIMIT_MS = 3_000;
+
+function rows(first: number): string {
+  return Array.from({ length: ROWS }, (_, index) => `${(first + index).toString(36)}:\n`).join("");
+}
+
+test("files of many accounts are compared in a bounded time", async () => {
+  await using folder = await makeTempFolder();
+  const contents = await createContents(join(folder.path, "contents"), 1024 ** 3);
+  const files = createTreeWriter(createTree(), contents);
+  await files.write("/etc/passwd", rows(0));
+  await files.write("/etc/shadow", rows(ROWS));
+  const before = process.threadCpuUsage();
+  await addUser(files, "");
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(LIMIT_MS);
+});
