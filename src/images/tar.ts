@@ -62,6 +62,8 @@ const IGNORED = "gVNMDIAE";
 /** Long names of GNU, and records of pax. */
 const MAX_NAME_BYTES = 64 * 1024;
 const MAX_RECORD_BYTES = 1024 * 1024;
+/** Headers before one entry, of which programs write two or three. */
+const MAX_ANNOUNCED_BYTES = 2 * MAX_RECORD_BYTES;
 const XATTR_KEYS = ["SCHILY.xattr.", "LIBARCHIVE.xattr."] as const;
 const USTAR = "ustar";
 
@@ -70,6 +72,8 @@ interface Announced {
   name?: string;
   target?: string;
   records: PaxRecords;
+  /** Of all headers before the entry, which are held until it comes. */
+  bytes: number;
 }
 
 /**
@@ -80,7 +84,7 @@ export async function readTar(
   reader: ByteReader,
   onEntry: (entry: TarEntry) => Promise<void>,
 ): Promise<void> {
-  let announced: Announced = { records: [] };
+  let announced: Announced = { records: [], bytes: 0 };
   for (;;) {
     const header = await reader.take(BLOCK_BYTES);
     if (header === undefined) return;
@@ -91,7 +95,7 @@ export async function readTar(
     if (size < 0) tarFault("a size is negative");
     if (await readAnnouncement({ reader, type, size, announced })) continue;
     await readEntry({ reader, header, type, size, announced }, onEntry);
-    announced = { records: [] };
+    announced = { records: [], bytes: 0 };
   }
 }
 
@@ -117,6 +121,10 @@ interface Header {
 
 /** Whether the header only says something of the next one. */
 async function readAnnouncement({ reader, type, size, announced }: Header): Promise<boolean> {
+  if ("LKxX".includes(type)) {
+    announced.bytes += BLOCK_BYTES + size;
+    if (announced.bytes > MAX_ANNOUNCED_BYTES) tarFault("too much is said of one entry");
+  }
   if (type === "L" || type === "K") {
     if (size > MAX_NAME_BYTES) tarFault("a name is too long");
     const text = (await readPadded(reader, size)).toString("latin1").replace(/\0.*$/s, "");
@@ -127,7 +135,6 @@ async function readAnnouncement({ reader, type, size, announced }: Header): Prom
   if (type === "x" || type === "X") {
     if (size > MAX_RECORD_BYTES) tarFault("the records of pax are too long");
     announced.records = [...announced.records, ...parsePax(await readPadded(reader, size))];
-    if (announced.records.length > MAX_RECORD_BYTES) tarFault("too many records of pax");
     return true;
   }
   if (!IGNORED.includes(type)) return false;

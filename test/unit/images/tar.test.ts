@@ -270,3 +270,11 @@ test.for<[string, [string, string][], RegExp]>([
   };
   await expect(readOne(item)).rejects.toThrow(reason);
 });
+
+test("headers before one entry have a bound together", async () => {
+  const comment = paxEntry([["comment", "x".repeat(900_000)]]);
+  await expect(readOne(comment, comment, { path: "a" })).resolves.toMatchObject({ path: "a" });
+  await expect(readOne(comment, comment, comment, { path: "a" })).rejects.toThrow(/too much/);
+  const small = Array.from({ length: 4_500 }, () => paxEntry([["comment", "x"]]));
+  await expect(readOne(...small, { path: "a" })).rejects.toThrow(/too much/);
+});
