@@ -20,6 +20,8 @@ const MAX_STORED_BYTES = 16 * 1024 ** 3;
 const KEEP_MS = 24 * 3_600_000;
 /** Of a team: each may take its hour. */
 const MAX_UPLOADS_AT_ONCE = 16;
+/** What the uploads of a team that are under way may have together, by their content-length. */
+const MAX_BYTES_AT_ONCE = 8 * 1024 ** 3;
 const PART = ".part";
 const TOKEN_PATTERN = /^([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{64})\.([0-9a-f]{64})$/;
 const LENGTH_PATTERN = /^[0-9]{1,15}$/;
@@ -55,7 +57,7 @@ export async function openUploads({
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const secret = createSecretKey(Buffer.from(key, "hex"));
-  const running = new Map<string, number>();
+  const running = new Map<string, Running>();
   const ending = `.${owner}${PART}`;
   for (const name of await readdir(directory)) {
     if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
@@ -94,13 +96,15 @@ export async function openUploads({
     async receive(token, length, body) {
       const { team, name } = read(token);
       const bytes = requireLength(length);
-      const others = running.get(team) ?? 0;
-      if (others >= MAX_UPLOADS_AT_ONCE) {
+      const others = running.get(team) ?? { count: 0, bytes: 0 };
+      if (others.count >= MAX_UPLOADS_AT_ONCE || others.bytes + bytes > MAX_BYTES_AT_ONCE) {
         throw new SandboxError("resource_exhausted", "too many uploads at once", {
           retryAfterSeconds: 1,
         });
       }
-      running.set(team, others + 1);
+      running.set(team, others);
+      others.count += 1;
+      others.bytes += bytes;
       try {
         await requireDiskSpace(directory);
         await removeOld(directory, now(), bytes);
@@ -108,12 +112,18 @@ export async function openUploads({
       } catch (error) {
         throw await toDiskFault(error, directory);
       } finally {
-        const left = (running.get(team) ?? 1) - 1;
-        if (left === 0) running.delete(team);
-        else running.set(team, left);
+        others.count -= 1;
+        others.bytes -= bytes;
+        if (others.count === 0) running.delete(team);
       }
     },
   };
+}
+
+/** Uploads of a team that are under way. */
+interface Running {
+  count: number;
+  bytes: number;
 }
 
 function nameOf(team: string, hash: string): string {
@@ -167,9 +177,11 @@ async function removeOld(directory: string, nowMs: number, wantedBytes = 0): Pro
     const path = join(directory, name);
     const found = await stat(path).catch(() => undefined);
     if (found === undefined) continue;
-    const keepMs = name.endsWith(PART) ? UPLOAD_LIFE_MS : KEEP_MS;
-    if (found.mtimeMs < nowMs - keepMs) await rm(path, { force: true });
-    else files.push({ path, bytes: found.size, atMs: found.mtimeMs });
+    const isPart = name.endsWith(PART);
+    if (found.mtimeMs < nowMs - (isPart ? UPLOAD_LIFE_MS : KEEP_MS))
+      await rm(path, { force: true });
+    // One that is being written is not taken from its client: it ends with its hour.
+    else if (!isPart) files.push({ path, bytes: found.size, atMs: found.mtimeMs });
   }
   let total = wantedBytes + files.reduce((sum, { bytes }) => sum + bytes, 0);
   for (const { path, bytes } of files.toSorted((left, right) => left.atMs - right.atMs)) {

@@ -1,0 +1,51 @@
+/** Archives that are being sent: how many bytes of one team, and that no other one ends them. */
+
+import { readdir, truncate, utimes, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { PassThrough, Readable } from "node:stream";
+import { expect, test } from "vitest";
+import { openUploads } from "../../../../src/sandboxes/template-builds/uploads.ts";
+import { makeTempFolder } from "../../../support/temp-folder.ts";
+
+const GIB = 1024 ** 3;
+
+function open(directory: string) {
+  return openUploads({ directory, owner: "own", key: "ab".repeat(32), now: Date.now });
+}
+
+test("the uploads of a team that are under way have a bound together", async () => {
+  await using folder = await makeTempFolder();
+  const uploads = await open(folder.path);
+  const bodies = [new PassThrough(), new PassThrough()];
+  const sent = bodies.map((body, index) =>
+    uploads.receive(uploads.sign("a", `a${index}`), String(4 * GIB), body),
+  );
+  const refused = uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
+  await expect(refused).rejects.toThrow("too many uploads at once");
+  await uploads.receive(uploads.sign("b", "aa"), "1", Readable.from(["x"]));
+  for (const body of bodies) body.destroy();
+  await Promise.allSettled(sent);
+  await uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
+  expect(await uploads.find("a", "aa")).toBeDefined();
+});
+
+test("an archive that is being written does not make place for another one", async () => {
+  await using folder = await makeTempFolder();
+  const uploads = await open(folder.path);
+  const body = new PassThrough();
+  const sent = uploads.receive(uploads.sign("a", "aa"), "2", body);
+  body.write("x");
+  const parts = async () => (await readdir(folder.path)).filter((name) => name.endsWith(".part"));
+  await expect.poll(async () => (await parts()).length).toBe(1);
+  // A file of holes that leaves no place, and is newer.
+  const large = join(folder.path, "large");
+  await writeFile(large, "");
+  await truncate(large, 16 * GIB);
+  const later = new Date(Date.now() + 60_000);
+  await utimes(large, later, later);
+  await uploads.receive(uploads.sign("b", "bb"), "1", Readable.from(["x"]));
+  expect(await parts()).toHaveLength(1);
+  body.end("y");
+  await sent;
+  expect(await uploads.find("a", "aa")).toBeDefined();
+});
