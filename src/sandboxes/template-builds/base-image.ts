@@ -5,6 +5,7 @@ import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { addImage } from "../../images/add-image.ts";
 import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
+import { requireDiskSpace } from "../disk-space.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import type { ImageLogin } from "./build-request.ts";
 import { cacheTemplateId } from "./cache.ts";
@@ -24,6 +25,7 @@ export async function resolveImage(
   if (images === undefined) {
     throw new SandboxError("unimplemented", "this service fetches no images");
   }
+  await requireDiskSpace(context.directory);
   const { authFiles, ...rest } = images;
   const options = {
     ...rest,

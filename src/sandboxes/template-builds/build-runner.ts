@@ -1,13 +1,15 @@
-/** Runs the builds of a service: as many at once as there are processors, the others in order. */
+/** Runs the builds of a service: as many at once as there are processors, the others in turn. */
 
 import { availableParallelism } from "node:os";
-import { createGate, type Track } from "../../common/concurrency.ts";
+import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { createBuildQueue } from "./build-queue.ts";
 import type { Uploads } from "./uploads.ts";
 
 export interface RunnerTask {
   readonly buildId: string;
   readonly templateId: string;
+  readonly team: string;
   /** From the moment at which it runs. */
   readonly limitMs: number;
   /** Called when it has to wait for its turn. */
@@ -32,7 +34,7 @@ export function createBuildRunner(options: {
   readonly atOnce?: number | undefined;
 }): BuildRunner {
   const { uploads, track, closing, atOnce = availableParallelism() } = options;
-  const gate = createGate(atOnce);
+  const queue = createBuildQueue(atOnce);
   const running = new Map<AbortController, string>();
 
   function cancel(templateId: string, reason: string): void {
@@ -42,13 +44,13 @@ export function createBuildRunner(options: {
   }
 
   async function run(task: RunnerTask, controller: AbortController): Promise<void> {
+    const ended = AbortSignal.any([controller.signal, closing]);
+    const leave = await queue.enter(task.team, ended);
     try {
-      await gate.run(() => {
-        const limits = [controller.signal, AbortSignal.timeout(task.limitMs), closing];
-        return task.work(AbortSignal.any(limits));
-      });
+      await task.work(AbortSignal.any([ended, AbortSignal.timeout(task.limitMs)]));
     } finally {
       running.delete(controller);
+      leave();
     }
   }
 

@@ -17,6 +17,8 @@ import { BUILD_LIMIT_MS, endBuild, type BuildsContext } from "./end-build.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
 const MAX_OPEN_BUILDS = 100;
+/** A request whose steps do not come for so long counts no more: its client is gone. */
+const MAX_WAIT_MS = 24 * 3_600_000;
 const MAX_TAGS = 100;
 /** Ended builds of a template of which logs and reasons are kept, the newest. */
 const MAX_ENDED_BUILDS = 50;
@@ -103,6 +105,7 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
   const { store, clock, team, owner } = context;
   const { alias, tags } = parseName(team, wanted);
   return store.transaction(() => {
+    forgetAbandoned(store, clock.now());
     const open = store.templateBuilds.all().filter((build) => build.team === team && isOpen(build));
     if (open.length >= MAX_OPEN_BUILDS) {
       throw new SandboxError(
@@ -149,6 +152,14 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
 
 function isOpen({ status }: TemplateBuild): boolean {
   return status === "waiting" || status === "building";
+}
+
+function forgetAbandoned(store: Store, nowMs: number): void {
+  for (const { buildId, status, createdAtMs } of store.templateBuilds.all()) {
+    if (status !== "waiting" || createdAtMs >= nowMs - MAX_WAIT_MS) continue;
+    store.templateBuilds.remove(buildId);
+    store.buildLines.remove(buildId);
+  }
 }
 
 function forgetEnded(store: Store, templateId: string): void {
@@ -221,6 +232,7 @@ async function startBuild(
   runner.begin({
     buildId,
     templateId: template.templateId,
+    team: context.team,
     limitMs: BUILD_LIMIT_MS,
     onWait: () => log.note("base", "waiting for another build to end"),
     async work(signal) {
