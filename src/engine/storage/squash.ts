@@ -10,6 +10,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
@@ -30,7 +31,9 @@ const ARCHIVE = "--xattrs --xattrs-include=* --acls --numeric-owner --file=-";
 const SEND = `tar --directory=all --create --null --no-recursion --verbatim-files-from --files-from=disk/changed --sparse ${ARCHIVE}`;
 const RECEIVE = `tar --directory=new --extract --same-permissions ${ARCHIVE}`;
 /** A shell forgets how the first program of a pipe ended. */
-const COPY = `set -f; { ${SEND} && : >disk/sent; } | ${RECEIVE}`;
+const COPY = `set -f; { ${SEND} 2>disk/said && : >disk/sent; } | ${RECEIVE}`;
+/** What is told of the first program's own words: its last line is the reason. */
+const MAX_SAID_CHARACTERS = 400;
 
 const CLEAR = "cd new && exec xargs -0 -r -a ../disk/gone rm -rf --";
 
@@ -77,7 +80,7 @@ async function squashTree(
   await runInside(views, ["sh", "-c", COPY]);
   await requireSent(draft);
   await step("squash.copied");
-  for (const name of ["work", "stage", "all", "kept", "gone", "changed", "sent"]) {
+  for (const name of ["work", "stage", "all", "kept", "gone", "changed", "said", "sent"]) {
     await removeTree(join(draft, name));
   }
 }
@@ -86,7 +89,9 @@ async function requireSent(draft: string): Promise<void> {
   try {
     await access(join(draft, "sent"));
   } catch (error) {
-    throw new SandboxError("unavailable", "layers could not be read", { cause: error });
+    const said = await readFile(join(draft, "said"), "utf8").catch(() => "");
+    const reason = quoteUntrusted(said.trim().slice(-MAX_SAID_CHARACTERS));
+    throw new SandboxError("unavailable", `layers could not be read: ${reason}`, { cause: error });
   }
 }
 
