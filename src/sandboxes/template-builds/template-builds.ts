@@ -11,14 +11,13 @@ import { foreignNamespace, templateForbidden, templateMissing } from "../../wire
 import { DEFAULT_TAG } from "../built-ins.ts";
 import { lookUp, requireReference } from "../resolve-template.ts";
 import { requireTagPlace } from "../template-tags.ts";
+import { forgetAbandoned } from "./abandoned-builds.ts";
 import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
 import { BUILD_LIMIT_MS, endBuild, type BuildsContext } from "./end-build.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
 const MAX_OPEN_BUILDS = 100;
-/** A request whose steps do not come for so long counts no more: its client is gone. */
-const MAX_WAIT_MS = 24 * 3_600_000;
 const MAX_TAGS = 100;
 /** Ended builds of a template of which logs and reasons are kept, the newest. */
 const MAX_ENDED_BUILDS = 50;
@@ -152,14 +151,6 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
 
 function isOpen({ status }: TemplateBuild): boolean {
   return status === "waiting" || status === "building";
-}
-
-function forgetAbandoned(store: Store, nowMs: number): void {
-  for (const { buildId, status, createdAtMs } of store.templateBuilds.all()) {
-    if (status !== "waiting" || createdAtMs >= nowMs - MAX_WAIT_MS) continue;
-    store.templateBuilds.remove(buildId);
-    store.buildLines.remove(buildId);
-  }
 }
 
 function forgetEnded(store: Store, templateId: string): void {

@@ -1,0 +1,32 @@
+/** A request for a build whose steps do not come is forgotten; what runs or has ended is not. */
+
+import { expect, test } from "vitest";
+import { forgetAbandoned } from "../../../../src/sandboxes/template-builds/abandoned-builds.ts";
+import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
+import { openStore } from "../../../../src/store/sqlite.ts";
+
+const DAY_MS = 24 * 3_600_000;
+
+const build: TemplateBuildRecord = {
+  buildId: "old",
+  templateId: "template",
+  team: "default",
+  owner: "own",
+  status: "waiting",
+  tags: [],
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: null,
+  reason: null,
+};
+
+test("after a day a request that waits is forgotten", () => {
+  using store = openStore({ path: ":memory:" });
+  store.templateBuilds.put(build);
+  store.templateBuilds.put({ ...build, buildId: "new", createdAtMs: 1 });
+  store.templateBuilds.put({ ...build, buildId: "running", status: "building" });
+  store.templateBuilds.put({ ...build, buildId: "ended", status: "error" });
+  forgetAbandoned(store, DAY_MS + 1);
+  const left = store.templateBuilds.all().map(({ buildId }) => buildId);
+  expect(left.toSorted()).toEqual(["ended", "new", "running"]);
+});
