@@ -57,7 +57,7 @@ test("every method of the builder", { timeout: BUILD_LIMIT_MS }, async () => {
     .remove("made/c", { recursive: true })
     .aptInstall("bash")
     .setUser("worker")
-    .setWorkdir("/work/deep")
+    .setWorkdir("/srv/deep")
     .runCmd("touch mine; id -un; echo to-stderr >&2")
     .runCmd("echo {} > package.json")
     .npmInstall()
@@ -68,7 +68,7 @@ test("every method of the builder", { timeout: BUILD_LIMIT_MS }, async () => {
   const sandbox = await Sandbox.create("every:v1", service.options);
   try {
     expect(await read(sandbox, "cat /opt/who.txt; echo $BOTH; pwd; id -un; ls -l mine")).toMatch(
-      /^root\nhello you \$\(id\)\n\/work\/deep\nworker\n-rw\S+ 1 worker worker /,
+      /^root\nhello you \$\(id\)\n\/srv\/deep\nworker\n-rw\S+ 1 worker worker /,
     );
     expect(await read(sandbox, "cat /home/user/ran.txt /home/user/app/inner/deep.txt")).toBe(
       "hello\n/home/user\ndeep",

@@ -193,7 +193,7 @@ export async function uplinkPrograms(home: string): Promise<UplinkProgram[]> {
   return found;
 }
 
-/** Programs for names of hosts that a service has. */
+/** The hostname proxies of a service. */
 export async function namePrograms({
   serve,
   account,
@@ -203,7 +203,7 @@ export async function namePrograms({
   return programsOf([(account.idBase ?? 0) + 65_535]);
 }
 
-/** Programs for names of hosts that the routers of a home have. */
+/** The hostname proxies of all routers of a home. */
 export async function egressPrograms(home: string): Promise<number[]> {
   return programsOf((await routersOf(home)).map((slot) => 2_000_000_000 + Number(slot)));
 }
