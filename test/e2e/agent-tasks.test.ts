@@ -1,7 +1,6 @@
 /** A day's work in small: tasks of an agent, each done with nothing but what the tools return. */
 
 import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { finish, startAgentSession } from "../support/agent-session.ts";
 import { createAgent, read, sandboxOf, type Agent } from "../support/agent.ts";
@@ -40,13 +39,10 @@ test("a failing Python test is found, fixed by edit_file, and passes", async () 
   expect(read(await agent.do("run_process", run), /exit_code: (\d+)/)).toBe("0");
 });
 
-/** The template `host` has what this machine has. */
-const HAS_COMPILER = existsSync("/usr/bin/cc") && existsSync("/usr/bin/make");
-
-test.skipIf(!HAS_COMPILER)("a small C project is built, tested and fixed", async () => {
+test("a small C project is built, tested and fixed", async () => {
   await using started = await startAgent();
   const { agent } = started;
-  const sandbox = sandboxOf(await agent.do("create_sandbox", { template: "host" }));
+  const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
   const files = {
     "sum.c": "int sum(int a, int b) { return a - b; }\n",
     "test.c":
