@@ -11,9 +11,9 @@ import { tryLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import type { ImageLayer } from "../images/images.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
-import { randomId } from "../wire/address.ts";
 import { toStoredLayer } from "./built-ins.ts";
 import { findUnusedImages } from "./layer-folders.ts";
+import { newTemplate } from "./new-template.ts";
 
 export interface RegisterOptions {
   readonly store: Store;
@@ -42,17 +42,7 @@ export function registerImage(options: RegisterOptions, image: ImageLayer): Temp
       });
     }
     const nowMs = Date.now();
-    const template: TemplateRecord = known ?? {
-      templateId: randomId(),
-      kind: "template",
-      team,
-      name,
-      isPublic: false,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      lastSpawnedAtMs: null,
-      spawnCount: 0,
-    };
+    const template = known ?? newTemplate(team, name, nowMs);
     const { templateId } = template;
     const build: BuildRecord = {
       buildId: randomUUID(),

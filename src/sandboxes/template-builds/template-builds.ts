@@ -6,9 +6,10 @@ import { asOperation } from "../../common/operation.ts";
 import { step } from "../../common/steps.ts";
 import type { BuildLine, BuildLineFilter, TemplateBuildRecord } from "../../store/build-records.ts";
 import type { Store, TemplateRecord } from "../../store/store.ts";
-import { parseTemplateReference, randomId } from "../../wire/address.ts";
+import { parseTemplateReference } from "../../wire/address.ts";
 import { foreignNamespace, templateForbidden, templateMissing } from "../../wire/messages.ts";
 import { DEFAULT_TAG } from "../built-ins.ts";
+import { newTemplate } from "../new-template.ts";
 import { lookUp, requireReference } from "../resolve-template.ts";
 import { requireTagPlace } from "../template-tags.ts";
 import { forgetAbandoned } from "./abandoned-builds.ts";
@@ -115,17 +116,7 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
     }
     const nowMs = clock.now();
     const name = `${team}/${alias}`;
-    const template: TemplateRecord = store.templates.getByName(name) ?? {
-      templateId: randomId(),
-      kind: "template",
-      team,
-      name,
-      isPublic: false,
-      createdAtMs: nowMs,
-      updatedAtMs: nowMs,
-      lastSpawnedAtMs: null,
-      spawnCount: 0,
-    };
+    const template = store.templates.getByName(name) ?? newTemplate(team, name, nowMs);
     const { templateId } = template;
     requireTagPlace(context, templateId, tags);
     const build: TemplateBuildRecord = {

@@ -102,10 +102,14 @@ except BuildException as error:
     print("".join(traceback.format_exception(error)))
 `;
 
-test.skipIf(PYTHON.python === undefined)("Python's client", { timeout: LIMIT_MS }, async () => {
-  await using folder = await makeContext(DOCKERFILE);
-  await writeFile(join(folder.path, "build.py"), SCRIPT);
-  const made = await run(PYTHON.python ?? "", ["build.py"], folder.path);
-  expect(made.text).toContain("b\na.txt\n1\n");
-  expect(made.text).toContain('failed: command "exit 5" failed with exit code 5');
-});
+test.skipIf(PYTHON.python === undefined)(
+  `Python's client ${PYTHON.reason}`,
+  { timeout: LIMIT_MS },
+  async () => {
+    await using folder = await makeContext(DOCKERFILE);
+    await writeFile(join(folder.path, "build.py"), SCRIPT);
+    const made = await run(PYTHON.python ?? "", ["build.py"], folder.path);
+    expect(made.text).toContain("b\na.txt\n1\n");
+    expect(made.text).toContain('failed: command "exit 5" failed with exit code 5');
+  },
+);
