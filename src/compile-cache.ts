@@ -3,10 +3,11 @@
  * anything large is loaded, so it looks for the home by itself.
  */
 
-import { lstatSync, mkdirSync } from "node:fs";
+import { lstatSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { makeFolders } from "./common/make-folders.ts";
 import { defaultHome } from "./common/privilege.ts";
 
 const WRITABLE_BY_OTHERS = 0o022;
@@ -21,7 +22,7 @@ export function keepCompiled(environment: Environment, argv: readonly string[]):
   const home = findHome(environment, argv);
   const folder = join(home, "cache");
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeFolders(folder, 0o700);
   } catch {
     // A home that can only be read may hold what was compiled before.
   }

@@ -16,6 +16,7 @@ import { createControl, type Control } from "./control.ts";
 import { startDirectConnections, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
 import type { Connection } from "./http.ts";
+import { socketConnector } from "./socket-connector.ts";
 
 export interface ServiceOptions {
   /** Base of the control API, such as `http://localhost` or `https://api.e2b.app`. */
@@ -111,7 +112,7 @@ export function createService(options: ServiceOptions): Service {
   const dispatcher = new Agent({
     connections: MAX_CONNECTIONS,
     allowH2: false,
-    ...(socketPath !== undefined && { connect: { socketPath } }),
+    ...(socketPath !== undefined && { connect: socketConnector(socketPath) }),
   });
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };

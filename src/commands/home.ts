@@ -1,34 +1,45 @@
 /** The home directory: how it is opened, and where the spools and the layers of `base` lie in it. */
 
 import { createHash } from "node:crypto";
-import { chmod, mkdir, readdir } from "node:fs/promises";
+import { chmod, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { hasParts } from "../common/files.ts";
+import { makeFolders } from "../common/make-folders.ts";
+import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import type { Layer } from "../engine/engine.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 
-/**
- * Unix socket paths end at 107 bytes; what lies between the home and a container's socket takes
- * the rest.
- */
-const MAX_HOME_BYTES = 45;
+/** What lies in the home stays within the 4,096 bytes of a path. */
+const MAX_HOME_BYTES = 1024;
 
-/** @throws SandboxError failed_precondition when it cannot be made or its path is too long. */
+/** No name of theirs passes through apt and its kin. */
+const REFUSED_CHARACTERS = /[\p{Cc}"]/u;
+
+/** @throws SandboxError failed_precondition when it cannot be made or its path cannot be used. */
 export async function openHome(path: string): Promise<void> {
-  if (Buffer.byteLength(path) > MAX_HOME_BYTES) {
-    throw new SandboxError("failed_precondition", `home ${path} is too long a path`, {
-      hint: `choose one of at most ${MAX_HOME_BYTES} bytes with --home`,
-    });
-  }
+  checkPath(path);
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
+    makeFolders(path, 0o700);
     await chmod(path, 0o700);
   } catch (error) {
     throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
       cause: error,
       hint: "run as root, or choose another folder with --home",
+    });
+  }
+}
+
+function checkPath(path: string): void {
+  if (Buffer.byteLength(path) > MAX_HOME_BYTES) {
+    throw new SandboxError("failed_precondition", "home: the path is too long", {
+      hint: `choose one of at most ${MAX_HOME_BYTES} bytes with --home`,
+    });
+  }
+  if (REFUSED_CHARACTERS.test(path)) {
+    throw new SandboxError("failed_precondition", `home ${quoteUntrusted(path)} cannot be used`, {
+      hint: "choose a path without control characters and quotation marks with --home",
     });
   }
 }

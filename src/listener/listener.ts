@@ -1,18 +1,17 @@
 /** The listener of the service: one dispatch behind a private socket, a TCP address, or both. */
 
-import { chmod, rm } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
-import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
 import { dispatchRequest, dispatchUpgrade, type Destination } from "./dispatch.ts";
+import { openServer, type ListenAddress, type OpenServer } from "./open-server.ts";
 import { refuseBroken, runRequest, runUpgrade } from "./request-errors.ts";
-import { createTlsServer, type TlsIdentity, type TlsServer } from "./tls.ts";
+import { createTlsServer, type TlsServer } from "./tls.ts";
 
 /** Real clients send a few hundred bytes. */
 const MAX_HEADER_BYTES = 16 * 1024;
@@ -67,16 +66,6 @@ export interface UpgradeConnection {
   readonly head: Buffer;
 }
 
-export type ListenAddress =
-  | { readonly kind: "unix"; readonly path: string }
-  | {
-      readonly kind: "tcp";
-      readonly host: string;
-      readonly port: number;
-      /** Undefined for plain HTTP. */
-      readonly tls?: TlsIdentity | undefined;
-    };
-
 export interface ListenerOptions {
   readonly addresses: readonly ListenAddress[];
   /** Gateway hosts are `{port}-{sandboxID}.<domain>`. */
@@ -102,12 +91,12 @@ export interface Listener extends AsyncDisposable {
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   const state = { isDraining: false, answering: 0 };
   const sockets = new Set<Socket>();
-  const servers: Server[] = [];
+  const servers: OpenServer[] = [];
   const drains: (() => void)[] = [];
 
   async function close(): Promise<void> {
     state.isDraining = true;
-    const closing = servers.map((server) => closeServer(server));
+    const closing = servers.map((server) => server.close());
     for (const drain of drains) drain();
     const graceMs = options.graceMs ?? DEFAULT_GRACE_MS;
     await Promise.race([Promise.all(closing), quiet({ state, sockets, graceMs })]);
@@ -120,14 +109,13 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
       const { server, drain } = createServerFor(address, options.log);
       drains.push(drain);
       attach(server, { options, state, sockets });
-      await listen(server, address);
-      servers.push(server);
+      servers.push(await openServer(server, address));
     }
   } catch (error) {
     await close();
     throw error;
   }
-  const addresses = servers.map((server) => server.address());
+  const addresses = servers.map(({ server }) => server.address());
   return {
     ports: addresses.flatMap((address) => (isTcpAddress(address) ? [address.port] : [])),
     [Symbol.asyncDispose]: close,
@@ -275,25 +263,3 @@ function toTarget(destination: Destination): GatewayTarget | undefined {
 }
 
 const BAD_REQUEST = "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-
-async function listen(server: Server, address: ListenAddress): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const name = address.kind === "unix" ? address.path : `${address.host}:${address.port}`;
-  server.once("error", (error) => {
-    reject(new SandboxError("unavailable", `cannot listen on ${name}`, { cause: error }));
-  });
-  if (address.kind === "unix") {
-    // The caller has made sure that no living service listens there.
-    await rm(address.path, { force: true });
-    server.listen(address.path, resolve);
-  } else server.listen({ host: address.host, port: address.port }, resolve);
-  await promise;
-  if (address.kind === "unix") await chmod(address.path, 0o600);
-}
-
-async function closeServer(server: Server): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.close(() => resolve());
-  server.closeIdleConnections();
-  await promise;
-}

@@ -8,6 +8,7 @@ import { chmod, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { isListening } from "../common/listening.ts";
+import { openSocketPath } from "../common/socket-path.ts";
 
 const SUFFIX = ".sock";
 const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
@@ -15,9 +16,15 @@ const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
 /** Holds the lease of an owner until disposed. */
 export async function startLease(root: string, owner: string): Promise<AsyncDisposable> {
   const path = leasePath(root, owner);
+  const address = await openSocketPath(path);
   const server = createServer((socket) => socket.destroy());
-  server.listen(path);
-  await once(server, "listening");
+  server.listen(address.path);
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    await address[Symbol.asyncDispose]();
+    throw error;
+  }
   if (process.platform !== "win32") await chmod(path, 0o600);
   // A lease does not keep the process running.
   server.unref();
@@ -26,6 +33,7 @@ export async function startLease(root: string, owner: string): Promise<AsyncDisp
       const { promise, resolve } = Promise.withResolvers<void>();
       server.close(() => resolve());
       await promise;
+      await address[Symbol.asyncDispose]();
     },
   };
 }

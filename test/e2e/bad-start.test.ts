@@ -44,8 +44,33 @@ test.for([
     code: 69,
     says: /template pull base/,
   },
+  {
+    name: "a home that is a file",
+    words: ["stdio", "--home", "/etc/passwd"],
+    code: 78,
+    says: /home \/etc\/passwd: .*--home/,
+  },
+  {
+    name: "a home where the kernel has no folders",
+    words: ["stdio", "--home", "/proc/none/home"],
+    code: 78,
+    says: /home \/proc\/none\/home: .*--home/,
+  },
+  {
+    name: "a home in a path that no package tool takes",
+    words: ["stdio", "--home", '/tmp/a"b\nc'],
+    code: 78,
+    says: /home \/tmp\/a.*without control characters/,
+  },
+  {
+    name: "a home in a path that is too long",
+    words: ["serve", "--home", `/tmp/${"x".repeat(200)}/${"y/".repeat(500)}`],
+    code: 78,
+    says: /too long.*1024 bytes/,
+  },
 ])("$name", async ({ words, code, says }) => {
-  await using program = startProgram([...words, "--home", home], {
+  const hasHome = words.includes("--home");
+  await using program = startProgram([...words, ...(hasHome ? [] : ["--home", home])], {
     SANDBOX_MCP_LOG_LEVEL: "silent",
   });
   expect(await program.exited()).toBe(code);

@@ -1,7 +1,6 @@
 /** What a cut run of tests left is taken away by the mark of its folder, and nothing of another. */
 
 import { access } from "node:fs/promises";
-import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import { findMarked } from "../support/census.ts";
@@ -38,7 +37,7 @@ test("sandboxes, mounts and accounts of a cut run go with its folder, others sta
 
 test("so does the account of an ordinary user, with its processes", async () => {
   const person = await openOrdinaryUser({ ids: true });
-  const folder = join(person.data, "..");
+  const folder = person.home;
   const program = startProgram(["stdio"], { HOME: person.data }, person.program);
   await expect.poll(async () => person.processes()).not.toEqual([]);
   await removeRun(folder);

@@ -123,7 +123,7 @@ test("nothing of the person's home is in sight, and the doors of the kernel are 
   await using client = await startClient();
   const sandbox = await createSandbox(client);
   const attempts = [
-    `ls -A ${person.data}`,
+    `ls -A ${JSON.stringify(person.data)}`,
     "ls -A /proc/1/root/root/.ssh",
     "mount -t tmpfs none /mnt",
     "unshare --user true",

@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
 import { takeCensus } from "../support/census.ts";
-import { openTestHome } from "../support/home.ts";
+import { DEEP_FOLDER, openTestHome } from "../support/home.ts";
 import { startProgram } from "../support/program.ts";
 
 const KEY = `e2b_${randomBytes(20).toString("hex")}`;
@@ -16,10 +16,10 @@ const SHORT_LIFE_MS = 2000;
 const MAX_START_MS = 5000;
 const SNAPSHOT_PATTERN = /^[0-9a-f-]{36}$/;
 
-/** A home whose end also removes what a failed test left in it. */
+/** A home, deep in folders, whose end also removes what a failed test left in it. */
 async function openServiceHome() {
   await using stack = new AsyncDisposableStack();
-  const { path } = stack.use(await openTestHome());
+  const { path } = stack.use(await openTestHome(DEEP_FOLDER));
   stack.defer(async () => {
     await startProgram(["gc", "--home", path]).exited();
   });

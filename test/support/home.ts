@@ -12,17 +12,21 @@ export interface TestHome extends AsyncDisposable {
   readonly path: string;
 }
 
-/** Makes the home with the base template in it. */
-export async function openTestHome(): Promise<TestHome> {
-  const path = await mkdtemp(join(tmpdir(), "smcp-"));
+/** As a long account name makes it: no address of a unix socket holds what lies below it. */
+export const DEEP_FOLDER = `.local/share/${"long name, ".repeat(12)}für 'it'`;
+
+/** Makes the home with the base template in it, in a folder below if one is named. */
+export async function openTestHome(below = ""): Promise<TestHome> {
+  const folder = await mkdtemp(join(tmpdir(), "smcp-"));
+  const path = join(folder, below);
   const [layer] = await baseLayers();
   const base = dirname(layer?.root ?? "");
-  await mkdir(join(path, "layers"));
+  await mkdir(join(path, "layers"), { recursive: true });
   await shareTree(base, join(path, "layers", basename(base)));
   return {
     path,
     async [Symbol.asyncDispose]() {
-      await rm(path, { recursive: true, force: true });
+      await rm(folder, { recursive: true, force: true });
     },
   };
 }

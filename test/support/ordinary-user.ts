@@ -9,12 +9,15 @@ import { promisify } from "node:util";
 import { findRange } from "../../src/engine/host/user-namespace.ts";
 import { shiftIds } from "../../src/engine/templates/base.ts";
 import { baseLayers } from "./base-layer.ts";
+import { DEEP_FOLDER } from "./home.ts";
 import { PROGRAM } from "./program.ts";
 
 const run = promisify(execFile);
 
 export interface OrdinaryUser extends AsyncDisposable {
   readonly name: string;
+  /** Its home directory. */
+  readonly home: string;
   /** Home of the product for this user, with the base template in it. */
   readonly data: string;
   /** The command that is `sandbox-mcp` for this user. */
@@ -39,14 +42,16 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
   const idBase = await rangeOf(name);
   await cp(dirname(PROGRAM), join(home, "dist"), { recursive: true });
   await cp(process.execPath, join(home, "node"));
-  const data = join(home, "data");
+  const data = join(home, DEEP_FOLDER);
   await mkdir(join(data, "layers"), { recursive: true });
-  for (const path of [home, data, join(data, "layers")]) await chown(path, uid, gid);
+  await chown(home, uid, gid);
+  await run("chown", ["-R", `${uid}:${gid}`, join(home, ".local")]);
   await chmod(home, 0o700);
   if (idBase !== undefined) await copyBase(join(data, "layers"), { uid, gid, idBase });
   const identity = ["--reuid", name, "--regid", name, "--clear-groups"];
   return {
     name,
+    home,
     data,
     uid,
     idBase,

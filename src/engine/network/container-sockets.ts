@@ -3,15 +3,13 @@
  * inside is reached by an upgrade request to the daemon, so no network has to exist at all.
  */
 
-import { open } from "node:fs/promises";
 import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { openSocketPath } from "../../common/socket-path.ts";
 
 const MAX_PORT = 65_535;
-/** `sun_path` holds 108 bytes with the closing zero. */
-const MAX_SOCKET_PATH_BYTES = 107;
 /** A daemon answers an upgrade at once; a stopped one must not hold the caller for ever. */
 const UPGRADE_TIMEOUT_MS = 10_000;
 
@@ -44,16 +42,10 @@ export async function dialControlSocket(directory: string, signal: AbortSignal):
 }
 
 async function dialSocket(path: string, signal: AbortSignal): Promise<Socket> {
-  if (Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES) return connectTo(path, signal);
-  // A long path is reached through the descriptor of its folder.
-  const folder = await open(dirname(path), "r").catch((error: unknown) => {
+  await using address = await openSocketPath(path).catch((error: unknown) => {
     throw toSandboxError(error, "container is gone");
   });
-  try {
-    return await connectTo(`/proc/self/fd/${folder.fd}/${basename(path)}`, signal);
-  } finally {
-    await folder.close();
-  }
+  return await connectTo(address.path, signal);
 }
 
 async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {

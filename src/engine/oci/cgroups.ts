@@ -223,14 +223,25 @@ async function waitUntil(
   }
 }
 
+/** The last container of another service may take the folder of all away meanwhile. */
 async function makeFolder(folder: string): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      await mkdir(folder, { recursive: true });
+      // Not recursive: in a file system of the kernel that may never return.
+      await ifMissing(mkdir(dirname(folder)));
+      await ifMissing(mkdir(folder));
       return;
     } catch (error) {
       if (attempt === MAX_MAKE_ATTEMPTS || causeCode(error) !== "ENOENT") throw error;
     }
+  }
+}
+
+async function ifMissing(making: Promise<unknown>): Promise<void> {
+  try {
+    await making;
+  } catch (error) {
+    if (causeCode(error) !== "EEXIST") throw error;
   }
 }
 

@@ -115,7 +115,8 @@ function readCache(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    // Where the home cannot be one, the program that opens it says so.
+    if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return undefined;
     throw error;
   }
 }
