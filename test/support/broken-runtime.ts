@@ -63,7 +63,14 @@ tell)
   exit 3;;
 hang) exec sleep 600;;
 late) ${runtime} "$@"; exec sleep 600;;
-silent) ${runtime} $(echo "$*" | sed 's/--pid-file [^ ]*//'); exec sleep 600;;
+silent)
+  for word; do
+    shift
+    if [ "$word" = --pid-file ]; then skips=1; continue; fi
+    if [ "$skips" ]; then skips=; continue; fi
+    set -- "$@" "$word"
+  done
+  ${runtime} "$@"; exec sleep 600;;
 "kill first") kill -9 "$PPID"; exec sleep 600;;
 "kill last") ${runtime} "$@"; kill -9 "$PPID"; exec sleep 600;;
 esac
