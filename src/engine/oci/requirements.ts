@@ -11,6 +11,8 @@ import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
 
+const MIN_OPEN_FILES = 256;
+
 export interface RequirementOptions {
   /** Paths of the runtimes that were found. */
   readonly candidates: readonly string[];
@@ -59,6 +61,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
         readPrivilege() === "namespace" ||
         "mount -t cgroup2 none /sys/fs/cgroup",
     ),
+    checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
 }
@@ -71,6 +74,16 @@ async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
     if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
     throw error;
   }
+}
+
+/**
+ * How many files the service, and each sandbox, may have open at most, as `/proc/self/limits` tells.
+ * Programs that are given fewer lose connections without a word.
+ */
+export function checkOpenFiles(limits: string): EngineCheck {
+  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1] ?? "unknown";
+  const holds = Number.isNaN(Number(hard)) || Number(hard) >= MIN_OPEN_FILES;
+  return check("open files", `at most ${hard}`, holds || `ulimit -Hn ${MIN_OPEN_FILES}, or more`);
 }
 
 /** Root, or root in a namespace of its own: then what is lost is named. */

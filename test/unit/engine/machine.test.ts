@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { parseLibraries } from "../../../src/engine/daemon/daemon.ts";
 import { parseMounts } from "../../../src/engine/host/mount-table.ts";
 import { isHybrid, locateCgroups } from "../../../src/engine/oci/cgroups.ts";
+import { checkOpenFiles } from "../../../src/engine/oci/requirements.ts";
 import { createAccounts, groupId } from "../../../src/engine/templates/settings.ts";
 
 describe("the mount table", () => {
@@ -41,6 +42,21 @@ describe("cgroup trees", () => {
       : [];
     expect(trees).toEqual({ unified, legacy });
     expect(isHybrid({ ...trees, hasSwapLimit: true })).toBe(mixed);
+  });
+});
+
+describe("the limit on open files", () => {
+  const limits = (hard: string) => `Max processes  100  100  processes
+Max open files            64                   ${hard}                files     
+`;
+
+  test.for([
+    { hard: "255", outcome: "missing" },
+    { hard: "256", outcome: "ok" },
+    { hard: "unlimited", outcome: "ok" },
+  ])("of $hard: $outcome", ({ hard, outcome }) => {
+    const check = checkOpenFiles(limits(hard));
+    expect(check).toMatchObject({ name: "open files", outcome, detail: `at most ${hard}` });
   });
 });
 
