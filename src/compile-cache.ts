@@ -15,7 +15,7 @@ const WRITABLE_BY_OTHERS = 0o022;
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * What is found there is run unread, so nobody else may be able to write it: where that is not
+ * What is found there is run unread, so no other user may be able to write it: where that is not
  * certain the program goes without, as it does where nothing can be written.
  */
 export function keepCompiled(environment: Environment, argv: readonly string[]): void {

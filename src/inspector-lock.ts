@@ -1,4 +1,4 @@
-/** Keeps SIGUSR1 from opening Node's inspector, which hands memory and control to whoever connects. */
+/** Keeps SIGUSR1 from opening Node's inspector, which hands memory and control to every process that connects. */
 
 /** The thread of Node that takes an early signal runs beside the program, and may be late. */
 const LATE_SIGNAL_MS = 1_000;

@@ -2,7 +2,7 @@
 
 import { z } from "./common/schema.ts";
 
-/** Each is some 15 MB of memory that nobody uses yet. */
+/** Each is some 15 MB of memory that no client uses yet. */
 export const MAX_POOL = 100;
 /** Each looks for quiet moments by itself. */
 const MAX_POOL_SHARES = 16;

@@ -60,7 +60,7 @@ export function createRpcTransport(options: RpcOptions): Transport {
     httpClient,
     baseUrl: options.baseUrl,
     useBinaryFormat: options.isBinary,
-    // Each field that nobody knows would be kept as an object.
+    // Each unknown field would be kept as an object.
     binaryOptions: { readUnknownFields: false },
     interceptors: [],
     acceptCompression: [],

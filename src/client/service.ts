@@ -84,7 +84,7 @@ export interface Service extends AsyncDisposable {
   /** Host under which a port of the sandbox is reached; undefined where no domain is known. */
   portHost(sandboxId: string, port: number | "{port}"): string | undefined;
   /**
-   * A link by which anybody can read one file until its expiration; undefined where the service
+   * A link by which every holder can read one file until its expiration; undefined where the service
    * has no public address. The file is not checked; the sandbox must be attached.
    * @throws SandboxError unavailable when an address cannot be opened.
    */

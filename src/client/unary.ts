@@ -44,7 +44,7 @@ async function repeatUnary<T>(
   call: (settings: UnaryCall) => Promise<T>,
 ): Promise<T> {
   const attempts = work.isIdempotent ? MAX_ATTEMPTS : 1;
-  // One for all attempts: whoever calls waits no longer for two of them.
+  // One for all attempts: a caller waits no longer for two of them.
   const late = AbortSignal.timeout(UNARY_TIMEOUT_MS);
   const signal = AbortSignal.any([work.options.signal, late]);
   let failure: SandboxError | undefined;

@@ -15,7 +15,7 @@ import { templateBuilding } from "../wire/messages.ts";
 import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
 import { findBase, findBuildStart } from "./home.ts";
 
-/** What failed is tried again when somebody asks for it, but no more often than this. */
+/** What failed is tried again when a client asks for it, but no more often than this. */
 const RETRY_MS = 30_000;
 
 /** A template that can be built, by what is done with it. */
@@ -56,7 +56,7 @@ export interface BaseBuildOptions {
 export type ShowProgress = (progress: BuildProgress) => (lastLine?: string) => void;
 
 export interface BaseBuild extends AsyncDisposable {
-  /** Begins it where there is none or an older one; its end is waited for by nobody. */
+  /** Begins it where there is none or an older one; no caller waits for its end. */
   begin(): Promise<void>;
   /**
    * The layers once they are there, after at most `waitMs`.

@@ -100,7 +100,7 @@ export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
     return isCurrent(newest) && (ifMissing || newest !== before) ? newest : undefined;
   };
   const make = async (signal: AbortSignal): Promise<string> => {
-    // With the lock held, whoever began one of these is dead.
+    // With the lock held, the process that began one of these is dead.
     await removeDrafts(join(home, LAYERS), "base-");
     const name = `base-${Date.now()}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");

@@ -26,7 +26,7 @@ function programWords(searchPath: string): string {
   const [, file = ""] = process.argv;
   const program = realPath(file);
   if (program === undefined) return BY_NPX;
-  // npx puts its own folder first for what it starts, and for nobody else.
+  // npx puts its own folder first for what it starts, and for no other program.
   const folders = searchPath.split(":").filter((folder) => !folder.endsWith("node_modules/.bin"));
   if (folders.some((folder) => realPath(join(folder, NAME)) === program)) return NAME;
   return program.includes("/node_modules/") ? BY_NPX : `node ${quote(program)}`;

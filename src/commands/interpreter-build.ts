@@ -76,7 +76,7 @@ export function interpreterTemplate(
   };
 }
 
-/** One sentence with the command, for whoever asks for it first. */
+/** One sentence with the command, for the first client that asks for it. */
 function refuse(): never {
   // A hint does not travel over the wire.
   const message =
@@ -109,7 +109,7 @@ export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean
     return isCurrent && (ifMissing || newest !== before) ? newest : undefined;
   };
   const make = async (signal: AbortSignal): Promise<string> => {
-    // With the lock held, whoever began one of these is dead.
+    // With the lock held, the process that began one of these is dead.
     await removeDrafts(join(home, LAYERS), PREFIX);
     const name = `${PREFIX}${Date.now()}-${INTERPRETER_RECIPE}`;
     build.onProgress("building code-interpreter from this system's package mirror");

@@ -1,6 +1,6 @@
 /**
  * The certificate authority of the home, one for each domain: `ca-<domain>.pem` for clients and
- * `ca-<domain>.key` for nobody else. What is there is used; a certificate that nears its end is
+ * `ca-<domain>.key` for the service alone. What is there is used; a certificate that nears its end is
  * replaced by one of the same key and name, so that clients go on with either.
  */
 
@@ -16,7 +16,7 @@ import type { TlsIdentity } from "../listener/tls.ts";
 import { withoutPort } from "../wire/address.ts";
 
 const DAY_MS = 86_400_000;
-/** Time for whoever was given the authority by hand to take its next certificate. */
+/** Time for users who were given the authority by hand to take its next certificate. */
 const AUTHORITY_MARGIN_MS = 365 * DAY_MS;
 const SERVER_MARGIN_MS = 30 * DAY_MS;
 const CHECK_MS = DAY_MS / 2;

@@ -220,7 +220,7 @@ async function requireUsable(engine: Engine, config: Config): Promise<void> {
   });
 }
 
-/** What steps of builds may reach: everything that sandboxes may, nothing, or named hosts alone. */
+/** What steps of builds may reach: everything that sandboxes may, nothing, or some hostnames alone. */
 function toBuildNetwork({ buildEgress }: Config): EmbeddedServiceOptions["buildNetwork"] {
   if (buildEgress === undefined) return undefined;
   if (buildEgress.length === 0) return { allowsInternet: false, network: undefined };

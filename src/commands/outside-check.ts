@@ -31,7 +31,7 @@ const INDEX = "sandbox: package index";
 
 /** One check for each; where a sandbox cannot be had, one that tells why. */
 export async function checkOutside(config: Config, log: Logger): Promise<EngineCheck[]> {
-  // Without a way out there is nothing to find out.
+  // Without internet access there is nothing to find out.
   if (config.egress === undefined) return [];
   try {
     return toChecks(await askFromInside(config, log));
@@ -62,8 +62,8 @@ async function askFromInside(config: Config, log: Logger): Promise<Answer> {
   const { url, socketPath, apiKey, findRun } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
   const signal = AbortSignal.timeout(LIMIT_MS);
-  const wish = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
-  const { sandboxID } = await service.control.create(wish, signal);
+  const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
+  const { sandboxID } = await service.control.create(options, signal);
   const sandbox = await service.attach(sandboxID, signal);
   const request = { cmd: "/bin/bash", args: ["-c", SCRIPT], env: {}, hasStdin: false };
   let text = "";

@@ -106,7 +106,7 @@ export function createControl(options: ControlOptions): ControlHandler {
   };
 }
 
-/** Whoever waits for a template asks again and again. */
+/** A client that waits for a template asks again and again. */
 function isBuilding(error: unknown): boolean {
   return error instanceof SandboxError && findBuilding(error.message) !== undefined;
 }

@@ -124,12 +124,12 @@ export interface Container extends AsyncDisposable {
   /** Whether this engine proved the separation, and how strong it is. */
   readonly level: IsolationLevel;
   /**
-   * What rules of egress mean here: `routed`, they hold; `loopback`, this machine gives no way out
+   * What rules of egress mean here: `routed`, they hold; `loopback`, this machine gives no internet access
    * and nothing is reached; `host`, no isolation at all and every rule is ignored.
    */
   readonly network: "routed" | "loopback" | "host";
   /**
-   * Whether rules of addresses, and the way out, hold when the process that set them is gone. Else
+   * Whether rules of addresses, and the internet access, hold when the process that set them is gone. Else
    * nothing is reached from then on, until another process sets them anew.
    */
   readonly hasLastingEgress: boolean;

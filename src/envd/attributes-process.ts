@@ -1,6 +1,6 @@
 /**
  * The process that reads and writes extended attributes: it answers requests in order, ends by itself
- * when none came for a while, and tells everybody who waits when it ends otherwise.
+ * when none came for a while, and tells every caller that waits when it ends otherwise.
  */
 
 import { spawn, type ChildProcess } from "node:child_process";
@@ -8,7 +8,7 @@ import type { Readable, Writable } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import { DEFAULT_PATH, type Command } from "./bundled-program.ts";
 
-/** A file system that does not answer must not hold everybody. */
+/** A file system that does not answer must not hold every caller. */
 const REPLY_MS = 10_000;
 /** Requests that wait; each belongs to a call or a watch, which are bounded themselves. */
 const MAX_WAITING = 2048;

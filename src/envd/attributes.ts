@@ -32,7 +32,7 @@ export interface Attributes {
   copy(source: string, target: string): Promise<void>;
 }
 
-/** A helper that nobody asked for this long ends; to start another costs some 5 ms. */
+/** A helper that was not asked for this long ends; to start another costs some 5 ms. */
 const IDLE_MS = 30_000;
 /** The paths of one request in bytes: a folder of a few thousand files. */
 const MAX_REQUEST_BYTES = 524_288;

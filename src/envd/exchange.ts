@@ -72,7 +72,7 @@ export async function fileUser(exchange: Exchange, username: string | undefined)
   return requireUser(await accounts.read(), username ?? settings.current.defaultUser);
 }
 
-/** What is left of a body that nobody wants any more is read up to here, then the line is cut. */
+/** What is left of a body that no handler wants any more is read up to here, then the line is cut. */
 const MAX_DRAINED_BYTES = 8_388_608;
 
 /**

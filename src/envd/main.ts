@@ -1,6 +1,6 @@
 /**
  * The daemon inside a sandbox. It inherits two listening sockets: descriptor 3 for clients,
- * descriptor 4 for its host. Until the host has spoken, nobody is served on 3: connections wait.
+ * descriptor 4 for its host. Until the host has spoken, no client is served on 3: connections wait.
  */
 
 import { once } from "node:events";

@@ -9,7 +9,7 @@ import type { User } from "./user.ts";
 
 const DIRECTORY_MODE = 0o755;
 
-/** Follows no link, so that nobody can move the change of owner to another place. */
+/** Follows no link, so that no program can move the change of owner to another place. */
 const DIRECTORY_FLAGS =
   constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 

@@ -62,7 +62,7 @@ export function createRpcServer(): RpcServer {
     readMaxBytes: MAX_READ_BYTES,
     writeMaxBytes: MAX_WRITE_BYTES,
     acceptCompression: [],
-    // Two bytes of an unknown field would become an object; nobody would ever read it.
+    // Two bytes of an unknown field would become an object; no code would ever read it.
     binaryOptions: { readUnknownFields: false },
     interceptors: [
       logCalls,
@@ -159,7 +159,7 @@ function toFault(error: unknown): ConnectError {
   return new ConnectError(errorText(error), code, undefined, undefined, error);
 }
 
-/** A reply that cannot be written has nobody left to be told; the call's signal has fired. */
+/** A reply that cannot be written has no reader left to be told; the call's signal has fired. */
 function ignoreLostClient(error: unknown): void {
   if (!(error instanceof ConnectError)) throw error;
 }

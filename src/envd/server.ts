@@ -27,7 +27,7 @@ import type { User } from "./user.ts";
 
 /** Idle connections are the gateway's; the wire promises to keep them for 640 seconds. */
 const KEEP_ALIVE_MS = 640_000;
-/** Whoever has not sent a head by then never will. */
+/** A client that has not sent a head by then never will. */
 const HEADERS_MS = 10_000;
 /** The listener outside looks every second, and passes on whole heads alone; this wakes a rest. */
 const CHECK_INTERVAL_MS = 10_000;
@@ -53,7 +53,7 @@ export function createPublicServer(daemon: Daemon): Server {
   const site: Site = {
     daemon,
     rpc: createRpcServer(),
-    turnstile: createStartLimiter(CALLS_PER_TURN),
+    limiter: createStartLimiter(CALLS_PER_TURN),
     routes: {
       ...fileRoutes,
       "/health": { GET: health },
@@ -62,7 +62,7 @@ export function createPublicServer(daemon: Daemon): Server {
     },
   };
   const server = createServer(SERVER_OPTIONS, (request, response) => {
-    // A reply that cannot be written has nobody left to be told.
+    // A reply that cannot be written has no reader left to be told.
     response.on("error", () => undefined);
     response.once("close", daemon.rest.begin());
     // It catches what it throws.
@@ -78,7 +78,7 @@ export function createPublicServer(daemon: Daemon): Server {
 interface Site {
   readonly daemon: Daemon;
   readonly rpc: RpcServer;
-  readonly turnstile: StartLimiter;
+  readonly limiter: StartLimiter;
   readonly routes: Routes;
 }
 
@@ -88,7 +88,7 @@ async function serve(
   response: ServerResponse,
 ): Promise<void> {
   try {
-    await site.turnstile();
+    await site.limiter();
     await passGates(site, request, response);
   } catch (error) {
     const fields = { logger: "envd", error: errorText(error) };

@@ -3,7 +3,7 @@
 import type { InitRequest } from "../wire/files.ts";
 
 export interface Settings {
-  /** Undefined: the sandbox is open to whoever reaches it. */
+  /** Undefined: the sandbox is open to every client that reaches it. */
   readonly accessToken: string | undefined;
   /** Defaults for every process. */
   readonly envVars: ReadonlyMap<string, string>;

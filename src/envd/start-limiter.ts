@@ -1,6 +1,6 @@
 /** Lets calls begin a few at a time, so that a crowd of new ones does not hold up what runs. */
 
-/** Whoever may begin at once gets nothing to wait for. */
+/** A start that may begin at once gets nothing to wait for. */
 export type StartLimiter = () => Promise<void> | undefined;
 
 /** Lets `perTurn` through in each turn of the event loop, the rest in the order of their coming. */

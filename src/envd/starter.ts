@@ -9,7 +9,7 @@ import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import { Script } from "node:vm";
 
-const [program = "", compiled = "", wish] = process.argv.slice(2);
+const [program = "", compiled = "", plan] = process.argv.slice(2);
 // A build is plain ASCII, which takes half the memory so.
 const source = readFileSync(program, "latin1");
 const cachedData = readIfThere(compiled);
@@ -20,9 +20,9 @@ const script = new Script(
 );
 const own = { exports: {} };
 // Without `keep` a program finds what lies beside it; with it, nothing of the host is to be touched.
-const directory = wish === "keep" ? process.cwd() : dirname(program);
+const directory = plan === "keep" ? process.cwd() : dirname(program);
 script.runInThisContext()(own.exports, createRequire(program), own, program, directory);
-if (wish === "keep") {
+if (plan === "keep") {
   process.once("exit", () => writeFileSync(compiled, script.createCachedData()));
 }
 

@@ -5,7 +5,7 @@ import { sendStatus, type Exchange } from "./exchange.ts";
 
 const NOT_STORED = { "cache-control": "no-store" };
 
-/** Alive: whoever gets an answer has it. */
+/** Alive: a client that gets an answer has it. */
 export async function health({ response }: Exchange): Promise<void> {
   sendStatus(response, 204, NOT_STORED);
 }

@@ -113,7 +113,7 @@ export function relay(reply: IncomingMessage, exchange: Exchange): void {
 
 /**
  * The status of a reply that ends its exchange. Programs inside send any number of three digits; what
- * HTTP does not define, no door can carry: HTTP/2 has no 101, and nothing beyond 599.
+ * HTTP does not define, no listener can carry: HTTP/2 has no 101, and nothing beyond 599.
  */
 function requireFinalStatus({ statusCode = 0 }: IncomingMessage): number {
   if (statusCode >= MIN_FINAL_STATUS && statusCode <= MAX_STATUS) return statusCode;

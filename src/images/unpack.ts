@@ -32,7 +32,7 @@ const MAX_NAMES_BYTES = 128 * 1024 * 1024;
 const MAX_CONFIG_BYTES = 4 * 1024 * 1024;
 const MAX_ATTRIBUTE_BYTES = 64 * 1024;
 const MAX_ATTRIBUTE_NAME = 255;
-const NOBODY = 65_534;
+const UNKNOWN_OWNER = 65_534;
 const READ_BYTES = 256 * 1024;
 
 /**
@@ -215,7 +215,7 @@ function toMetadata(state: State, entry: TarEntry): Metadata {
   const own = (id: number) => {
     if (id >= 0 && id < ID_RANGE) return id;
     note(state, "owners beyond the ids of a sandbox became nobody");
-    return NOBODY;
+    return UNKNOWN_OWNER;
   };
   const attributes = entry.attributes.filter(([name, value]) => {
     const isKept = isAllowed(name, value);

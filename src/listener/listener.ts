@@ -141,7 +141,7 @@ function createServerFor(address: ListenAddress, log: Logger): TlsServer {
   return { server: createServer(http), drain: () => undefined };
 }
 
-interface DoorParts {
+interface ListenerParts {
   readonly options: ListenerOptions;
   readonly state: {
     readonly isDraining: boolean;
@@ -177,7 +177,7 @@ function countBytes(sockets: ReadonlySet<Socket>): number {
   return bytes;
 }
 
-function attach(server: Server, { options, state, sockets }: DoorParts): void {
+function attach(server: Server, { options, state, sockets }: ListenerParts): void {
   server.maxConnections = MAX_CONNECTIONS;
   server.on("connection", (socket) => {
     sockets.add(socket);
@@ -216,7 +216,7 @@ interface Arrival {
 async function handleRequest(
   { request, response, destination }: Arrival,
   handlers: Handlers,
-  state: DoorParts["state"],
+  state: ListenerParts["state"],
 ): Promise<void> {
   switch (destination.kind) {
     case "refused":

@@ -23,7 +23,7 @@ export interface TlsIdentity {
 
 export interface TlsServer {
   readonly server: Server;
-  /** Lets what is under way on HTTP/2 end. */
+  /** Lets the requests of HTTP/2 that are under way end. */
   readonly drain: () => void;
 }
 

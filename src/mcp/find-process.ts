@@ -1,4 +1,4 @@
-/** A process that a tool names, whoever watches it. */
+/** A process that a tool names, whichever client watches it. */
 
 import { SandboxError } from "../common/errors.ts";
 import { requirePid, type ProcessView } from "../output/capture.ts";

@@ -25,7 +25,7 @@ export async function followInput(process: ProcessView, options: FollowOptions):
   while (isRunning(process) && !deadline.aborted) {
     const { totalBytes } = process.output;
     const hasAnswer = totalBytes > options.cursor && !(await isEcho(process, options));
-    // What came meanwhile wakes nobody any more.
+    // What came meanwhile wakes no caller any more.
     if (process.output.totalBytes !== totalBytes) continue;
     const pause = hasAnswer
       ? AbortSignal.any([deadline, timeLimit(clock, QUIET_MS, deadline)])

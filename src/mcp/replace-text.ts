@@ -25,26 +25,26 @@ export interface Replaced {
  * The text with its occurrences replaced, and how many there were.
  * @throws SandboxError invalid_argument for a result that is too large.
  */
-export function replaceText(before: string, wish: Replacement): Replaced {
-  const { old_string: oldString } = wish;
+export function replaceText(before: string, edit: Replacement): Replaced {
+  const { old_string: oldString } = edit;
   if (!before.includes("\r\n") && !oldString.includes("\r\n")) {
-    return join(before, before.split(oldString), wish);
+    return join(before, before.split(oldString), edit);
   }
-  // Whoever writes CRLF and finds it means it: the line ends may be what is to be changed.
+  // An old string with CRLF that is found is meant so: the line ends may be what is to be changed.
   if (oldString.includes("\r")) {
     const exact = before.split(oldString);
-    if (exact.length > 1) return join(before, exact, wish);
+    if (exact.length > 1) return join(before, exact, edit);
   }
-  return replaceAcross(before, wish);
+  return replaceAcross(before, edit);
 }
 
 /** Parts of the old text with the new string between them. */
-function join(before: string, parts: readonly string[], wish: Replacement): Replaced {
+function join(before: string, parts: readonly string[], edit: Replacement): Replaced {
   const count = parts.length - 1;
-  if (count !== 1 && !wish.replace_all) return { count, after: before, lines: [], fact: undefined };
-  checkSize(before.length + count * (wish.new_string.length - wish.old_string.length));
-  const after = parts.join(wish.new_string);
-  const newLines = countLines(wish.new_string);
+  if (count !== 1 && !edit.replace_all) return { count, after: before, lines: [], fact: undefined };
+  checkSize(before.length + count * (edit.new_string.length - edit.old_string.length));
+  const after = parts.join(edit.new_string);
+  const newLines = countLines(edit.new_string);
   const lines: number[] = [];
   let line = 1;
   for (const part of parts.slice(0, -1)) {
@@ -68,13 +68,13 @@ function countLines(text: string): number {
 }
 
 /** Occurrences in the text as it is with line feeds alone, replaced in the text as it is. */
-function replaceAcross(before: string, wish: Replacement): Replaced {
+function replaceAcross(before: string, edit: Replacement): Replaced {
   const plain = before.replaceAll("\r\n", "\n");
-  const wanted = wish.old_string.replaceAll("\r\n", "\n");
-  const newLines = wish.new_string.replaceAll("\r\n", "\n");
+  const wanted = edit.old_string.replaceAll("\r\n", "\n");
+  const newLines = edit.new_string.replaceAll("\r\n", "\n");
   const isWindows = !/(?<!\r)\n/.test(before) && before.includes("\r\n");
   const count = plain.split(wanted).length - 1;
-  if (count !== 1 && !wish.replace_all) return { count, after: before, lines: [], fact: undefined };
+  if (count !== 1 && !edit.replace_all) return { count, after: before, lines: [], fact: undefined };
   // A line feed may become two characters.
   checkSize(before.length + count * 2 * newLines.length);
   const place = createPlaces(before);
@@ -88,8 +88,8 @@ function replaceAcross(before: string, wish: Replacement): Replaced {
     const lineEnd = first ?? (isWindows ? "\r\n" : "\n");
     // What a caller wrote for a file of mixed line ends stays as it is written.
     const isKept = first === undefined && !isWindows;
-    const text = isKept ? wish.new_string : newLines.replaceAll("\n", lineEnd);
-    if (text !== wish.new_string) fact = `line ends kept: ${lineEnd === "\n" ? "LF" : "CRLF"}`;
+    const text = isKept ? edit.new_string : newLines.replaceAll("\n", lineEnd);
+    if (text !== edit.new_string) fact = `line ends kept: ${lineEnd === "\n" ? "LF" : "CRLF"}`;
     const old = before.slice(done, start);
     pieces.push(old, text);
     line += countLines(old);

@@ -23,7 +23,7 @@ export const frameSinkKey: ContextKey<FrameSink | undefined> = createContextKey<
   FrameSink | undefined
 >(undefined);
 
-/** So much may follow upon what the connection has taken already without anybody waiting for it. */
+/** So much may follow upon what the connection has taken already without a caller that waits for it. */
 const MAX_LAST_BYTES = 16_384;
 /** Who was told the end of a stream, but does not read it, loses the connection then. */
 const LAST_WORDS_MS = 30_000;

@@ -1,6 +1,6 @@
 /**
  * How much the disk images of sandboxes and volumes may still grow on the disk of the service, so
- * that the disk has room for every byte that a program was told is written.
+ * that the disk has space for every byte that a program was told is written.
  */
 
 import type { DiskGrowth } from "../engine/engine.ts";
@@ -28,7 +28,7 @@ const MARKS = {
   lift: 1.1,
 } as const;
 
-/** Disks that nobody writes to are granted this share of the growth that is left, together. */
+/** Disks that no program writes to are granted this share of the growth that is left, together. */
 const IDLE_SHARE = 0.25;
 
 /** Faster than programs of one machine fill its page cache. */
@@ -59,7 +59,7 @@ export interface DiskBudget {
   /** Whether what writes has to be paused. */
   readonly isFull: boolean;
   /** Whether one of those that were paused may go on. */
-  readonly hasRoom: boolean;
+  readonly hasSpace: boolean;
   /** By name: how much each image may grow; empty while nothing is limited. */
   readonly limits: ReadonlyMap<string, number>;
 }
@@ -101,7 +101,7 @@ export function planBudget(
     spareBytes,
     isLimited,
     isFull: spareBytes < margin * MARKS.pause,
-    hasRoom: spareBytes >= margin * MARKS.resume,
+    hasSpace: spareBytes >= margin * MARKS.resume,
     limits: isLimited ? divide(spareBytes - margin * MARKS.floor, images) : new Map(),
   };
 }
@@ -118,7 +118,7 @@ function divide(bytes: number, images: readonly GrowingImage[]): ReadonlyMap<str
   return new Map(images.map((image) => [image.name, share(image)]));
 }
 
-/** As `planBudget`, for disks that nobody will look at: limits that hold whatever happens. */
+/** As `planBudget`, for disks that no service will look at: limits that hold whatever happens. */
 export function divideAll(
   space: HostSpace,
   images: readonly GrowingImage[],

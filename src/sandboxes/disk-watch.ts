@@ -80,7 +80,7 @@ export function startDiskWatch(
     isLimited = budget.isLimited;
     images.apply(looks, budget);
     if (budget.isFull) for (const found of looks) changes.pauseWriter(found);
-    else if (budget.hasRoom) changes.resumeOldest();
+    else if (budget.hasSpace) changes.resumeOldest();
     return nextLookMs(space, budget, { lastMs, isGrowing: all.some((one) => one.isGrowing) });
   }
 
@@ -102,7 +102,7 @@ export function startDiskWatch(
   };
 }
 
-/** Nobody looks any more: the sum of what may grow is what there is. */
+/** No service looks any more: the sum of what may grow is what there is. */
 async function limitAll(context: SandboxContext, images: DiskImages): Promise<void> {
   const looks = await images.lookAtAll();
   if (looks.length === 0) return;

@@ -126,7 +126,7 @@ export async function resumeEntry(
   context.rescheduleExpiry();
 }
 
-/** Its memory would bring back a daemon that answers nobody. */
+/** Its memory would bring back a daemon that does not answer. */
 function requireResponsive({ record }: SandboxEntry, { keepsMemory }: ResumeOptions): void {
   if (!record.hasMemory || !record.isDaemonUnresponsive || !keepsMemory) return;
   const message = `the daemon of sandbox '${record.sandboxId}' did not answer when it was paused`;

@@ -38,7 +38,7 @@ export interface TeamQuotaOptions extends QuotaRules {
   count(): ReadonlyMap<string, number>;
 }
 
-/** Nobody knows when a place will be free, so no time to wait is named. */
+/** It is unknown when a place will be free, so no time to wait is named. */
 export function atCapacity(message: string): SandboxError {
   return new SandboxError("resource_exhausted", message, { word: "sandbox_capacity_unavailable" });
 }

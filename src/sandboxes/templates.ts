@@ -123,7 +123,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const folders = eraseTemplate(store, templateId);
-      // Nothing names them any more: whoever waited for files would only wait for the disk.
+      // Nothing names them any more: a client that waited for files would only wait for the disk.
       options.cleanUpLater(`layers of ${templateId}`, async (signal) => {
         await step("template.erased");
         await removeLayers(layersDirectory, folders, signal);

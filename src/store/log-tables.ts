@@ -62,7 +62,7 @@ export function openLogs(database: DatabaseSync): LogTable {
   }
 
   /** Drops the oldest lines beyond the bounds; returns the time of the newest line that had to go. */
-  function makeRoom(sandboxId: string, book: Book): number | undefined {
+  function makeSpace(sandboxId: string, book: Book): number | undefined {
     let goneMs: number | undefined;
     while (book.lines > MAX_SANDBOX_LOG_LINES || book.bytes > MAX_SANDBOX_LOG_BYTES) {
       const dropped = drop.all(sandboxId, DROPPED_LINES);
@@ -81,7 +81,7 @@ export function openLogs(database: DatabaseSync): LogTable {
     const { toMark, cursor = "" } = more;
     const book = readBook(sandboxId);
     for (const line of lines) add(sandboxId, book, line);
-    const goneMs = makeRoom(sandboxId, book);
+    const goneMs = makeSpace(sandboxId, book);
     // The oldest line from now on; it goes first when the next ones have to.
     if (goneMs !== undefined && toMark)
       add(sandboxId, book, { atMs: goneMs, line: toMark(goneMs) });

@@ -40,7 +40,7 @@ export const sandboxRecordSchema = z.object({
   sandboxId: z.string(),
   /** The instance that runs it; no other instance touches it while that one lives. */
   owner: z.string(),
-  /** Whose it is: to every other team it does not exist. */
+  /** The owner: to every other team it does not exist. */
   team,
   templateId: z.string(),
   buildId: z.string(),
@@ -86,7 +86,7 @@ export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
 export const templateRecordSchema = z.object({
   templateId: z.string(),
   kind: z.enum(["built-in", "snapshot", "template"]),
-  /** Whose it is; others see it when it is public. */
+  /** The owner; others see it when it is public. */
   team,
   /** `alias` or `namespace/alias`; null for an unnamed snapshot. */
   name: z.string().nullable(),

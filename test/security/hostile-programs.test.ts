@@ -1,4 +1,4 @@
-/** The replies of a hostile program in a real sandbox, at each door of a service in its own process. */
+/** The replies of a hostile program in a real sandbox, at each listener of a service in its own process. */
 
 import { chmod } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -9,7 +9,7 @@ import { createService } from "../../src/client/service.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate } from "../support/certificate.ts";
-import { openDoors, type Door, type DoorOutcome } from "../support/doors.ts";
+import { openListeners, type TestListener, type CallOutcome } from "../support/every-listener.ts";
 import { eachHostileReply } from "../support/hostile-replies.ts";
 import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { attackPlaces, IS_WHOLE_RUN, type AttackPlace } from "../support/runtimes.ts";
@@ -17,7 +17,7 @@ import { startServe } from "../support/serve.ts";
 
 const DOMAIN = "sandbox.localhost";
 const PORT = 8000;
-/** Every how manieth reply is tried, besides the status that no door can carry. */
+/** Every how manieth reply is tried, besides the status that no listener can carry. */
 const STRIDE = IS_WHOLE_RUN ? 1 : 8;
 const SERVER = `
 import base64, json, socket, threading
@@ -35,7 +35,7 @@ while True:
 const { signal } = new AbortController();
 const STATUS_600 = "HTTP/1.1 600 X\r\ncontent-length: 2\r\n\r\nok";
 
-function isRight(outcome: DoorOutcome, isUpgrade: boolean): boolean {
+function isRight(outcome: CallOutcome, isUpgrade: boolean): boolean {
   if (typeof outcome === "string") return false;
   const { status } = outcome;
   return status === 101 ? isUpgrade : status >= 200 && status <= 599 && status !== 500;
@@ -53,7 +53,7 @@ async function startGround(place: AttackPlace, replies: readonly string[]) {
   const flags = ["--runtime", place.runtime, "--pool", "0", "--on-exit", "kill"];
   const tls = ["--tls-cert", certificatePath, "--tls-key", keyPath];
   const serve = stack.use(await startServe([...flags, ...tls], { account }));
-  const socketPath = join(serve.home, "instances/serve/door.sock");
+  const socketPath = join(serve.home, "instances/serve/listener.sock");
   const { apiKey } = serve;
   const client = stack.use(createService({ url: "http://localhost", socketPath, apiKey }));
   const dispatcher = new Agent({ connect: { socketPath } });
@@ -76,37 +76,42 @@ async function startGround(place: AttackPlace, replies: readonly string[]) {
   const tlsPort = Number(new URL(serve.url).port);
   const { authority } = certificate;
   const opened = stack.use(
-    openDoors({ socketPath, plainPort: undefined, tlsPort, authority, host: DOMAIN }),
+    openListeners({ socketPath, plainPort: undefined, tlsPort, authority, host: DOMAIN }),
   );
   const owned = stack.move();
   return {
     serve,
     sandbox,
     create,
-    doors: opened.doors,
+    listeners: opened.listeners,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
 describe.each(attackPlaces())("on $name", (place) => {
-  test("E41 a program that answers what no door can carry costs its own requests alone", async (context) => {
+  test("E41 a program that answers what no listener can carry costs its own requests alone", async (context) => {
     const every = eachHostileReply().map(({ pieces }) => Buffer.concat(pieces).toString("latin1"));
     const replies = [STATUS_600, ...every.filter((_, index) => index % STRIDE === 0)];
     await using ground = await startGround(place, replies);
     const headers = { host: `${PORT}-${ground.sandbox.id}.${DOMAIN}` };
     const wrong: unknown[] = [];
     let count = 0;
-    async function attack(door: Door, number: number): Promise<void> {
-      for (const isUpgrade of door.hasUpgrades ? [false, true] : [false]) {
-        const outcome = await door.call({ method: "GET", path: `/${number}`, headers, isUpgrade });
+    async function attack(listener: TestListener, number: number): Promise<void> {
+      for (const isUpgrade of listener.hasUpgrades ? [false, true] : [false]) {
+        const outcome = await listener.call({
+          method: "GET",
+          path: `/${number}`,
+          headers,
+          isUpgrade,
+        });
         count += 1;
         if (!isRight(outcome, isUpgrade)) {
-          wrong.push({ door: door.name, reply: replies[number], outcome });
+          wrong.push({ listener: listener.name, reply: replies[number], outcome });
         }
       }
     }
     for (const number of replies.keys()) {
-      for (const door of ground.doors) await attack(door, number);
+      for (const listener of ground.listeners) await attack(listener, number);
     }
     tellCells(context, count);
     expect(wrong).toEqual([]);

@@ -1,5 +1,5 @@
 /**
- * What a program in a sandbox answers can cost its own request alone: through each door it is a
+ * What a program in a sandbox answers can cost its own request alone: through each listener it is a
  * reply or a 502, and the service goes on. FUZZ_SEED repeats a run.
  */
 
@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { openDoors, type Door, type DoorOutcome } from "../support/doors.ts";
+import { openListeners, type TestListener, type CallOutcome } from "../support/every-listener.ts";
 import { eachHostileReply, hostileReply, type HostileReply } from "../support/hostile-replies.ts";
 import { createRandom, type Random } from "../support/random.ts";
 import { startReplyServer } from "../support/reply-server.ts";
@@ -76,33 +76,33 @@ afterAll(async () => {
   await certificate[Symbol.asyncDispose]();
 });
 
-function open(): ReturnType<typeof openDoors> {
+function open(): ReturnType<typeof openListeners> {
   const [plainPort = 0, tlsPort = 0] = service.embedded.ports;
   const { authority } = certificate;
   const { socketPath } = service.embedded;
-  return openDoors({ socketPath, plainPort, tlsPort, authority, host: DOMAIN });
+  return openListeners({ socketPath, plainPort, tlsPort, authority, host: DOMAIN });
 }
 
 interface Case {
   readonly reply: HostileReply;
-  readonly door: Door;
+  readonly listener: TestListener;
   readonly method: string;
   readonly isUpgrade: boolean;
 }
 
-function* casesOf(doors: readonly Door[]): Generator<Case> {
+function* casesOf(listeners: readonly TestListener[]): Generator<Case> {
   for (const reply of eachHostileReply()) {
-    for (const door of doors) yield { reply, door, method: "GET", isUpgrade: false };
+    for (const listener of listeners) yield { reply, listener, method: "GET", isUpgrade: false };
   }
-  for (let number = 0; number < RANDOM_CASES; number += 1) yield randomCase(doors, number);
+  for (let number = 0; number < RANDOM_CASES; number += 1) yield randomCase(listeners, number);
 }
 
-function randomCase(doors: readonly Door[], number: number): Case {
+function randomCase(listeners: readonly TestListener[], number: number): Case {
   const random: Random = createRandom(SEED + number);
   const reply = hostileReply(random);
-  const door = random.pick(doors);
+  const listener = random.pick(listeners);
   const method = random.pick(["GET", "GET", "HEAD", "POST"] as const);
-  return { reply, door, method, isUpgrade: door.hasUpgrades && random.once(3) };
+  return { reply, listener, method, isUpgrade: listener.hasUpgrades && random.once(3) };
 }
 
 /** Bodies that end before they said, and that a client must not take for whole. */
@@ -116,13 +116,13 @@ const CUT_REPLIES = [
 ];
 
 /** Whether it is seen that the reply is not whole. */
-function isCut(outcome: DoorOutcome): boolean {
+function isCut(outcome: CallOutcome): boolean {
   if (typeof outcome === "string") return false;
   return outcome.status === 502 || (outcome.status === 200 && !outcome.isWhole);
 }
 
 /** Whether a client may be told this: a status that HTTP has, and of the service's own only 502. */
-function isRight(outcome: DoorOutcome, { reply, isUpgrade }: Case): boolean {
+function isRight(outcome: CallOutcome, { reply, isUpgrade }: Case): boolean {
   if (outcome === "silent") return reply.ending === "open";
   if (outcome === "cut" || outcome === "unreadable") return false;
   const { status } = outcome;
@@ -130,29 +130,33 @@ function isRight(outcome: DoorOutcome, { reply, isUpgrade }: Case): boolean {
   return (status >= 200 && status < 500) || status === 502 || status === 599;
 }
 
-function describeCase({ reply, door, method, isUpgrade }: Case): string {
+function describeCase({ reply, listener, method, isUpgrade }: Case): string {
   const text = Buffer.concat(reply.pieces).toString("latin1").slice(0, 300);
   const kind = `${reply.isEarly ? "early " : ""}${isUpgrade ? "upgrade " : ""}${reply.ending}`;
-  return `${door.name} ${method} ${kind} ${JSON.stringify(text)}`;
+  return `${listener.name} ${method} ${kind} ${JSON.stringify(text)}`;
 }
 
-test("E41 no reply of a program inside costs more than its own request, at any door", async (context) => {
+test("E41 no reply of a program inside costs more than its own request, at any listener", async (context) => {
   using opened = open();
-  const cases = casesOf(opened.doors);
+  const cases = casesOf(opened.listeners);
   const wrong: string[] = [];
   let count = 0;
   async function runLane(): Promise<void> {
     await using server = await startReplyServer();
     const headers = { host: `${server.port}-${sandbox.sandboxID}.${DOMAIN}` };
     for (const next of cases) {
-      const { reply, door, method, isUpgrade } = next;
+      const { reply, listener, method, isUpgrade } = next;
       server.answer((asked) => ((asked === "") === reply.isEarly ? reply : undefined));
       const mayBeSilent = reply.ending === "open";
-      const outcome = await door.call({ method, path: "/", headers, isUpgrade, mayBeSilent });
+      const outcome = await listener.call({ method, path: "/", headers, isUpgrade, mayBeSilent });
       count += 1;
       if (!isRight(outcome, next)) wrong.push(`${JSON.stringify(outcome)} ${describeCase(next)}`);
-      // The same door serves what comes next.
-      const health = await door.call({ method: "GET", path: "/health", headers: { host: DOMAIN } });
+      // The same listener serves what comes next.
+      const health = await listener.call({
+        method: "GET",
+        path: "/health",
+        headers: { host: DOMAIN },
+      });
       const after = typeof health === "object" ? health.status : health;
       if (after !== 204) wrong.push(`then ${after}: ${describeCase(next)}`);
     }
@@ -164,18 +168,18 @@ test("E41 no reply of a program inside costs more than its own request, at any d
   expect(count).toBeGreaterThanOrEqual(500);
 });
 
-test("E41 a reply that breaks off is whole at no door", async (context) => {
+test("E41 a reply that breaks off is whole at no listener", async (context) => {
   using opened = open();
   await using server = await startReplyServer();
   const headers = { host: `${server.port}-${sandbox.sandboxID}.${DOMAIN}` };
-  const seen: DoorOutcome[] = [];
+  const seen: CallOutcome[] = [];
   for (const text of CUT_REPLIES) {
     for (const ending of ["end", "reset"] as const) {
       server.answer((asked) =>
         asked === "" ? undefined : { pieces: [Buffer.from(text)], isEarly: false, ending },
       );
-      for (const door of opened.doors)
-        seen.push(await door.call({ method: "GET", path: "/", headers }));
+      for (const listener of opened.listeners)
+        seen.push(await listener.call({ method: "GET", path: "/", headers }));
     }
   }
   tellCells(context, seen.length);
@@ -184,8 +188,8 @@ test("E41 a reply that breaks off is whole at no door", async (context) => {
 
 test("E41 no request over HTTP/2 costs more than its own stream", async (context) => {
   using opened = open();
-  const door = opened.doors.find(({ hasUpgrades }) => !hasUpgrades);
-  assert(door !== undefined);
+  const listener = opened.listeners.find(({ hasUpgrades }) => !hasUpgrades);
+  assert(listener !== undefined);
   const random = createRandom(SEED);
   const host = `api.${DOMAIN}`;
   const wrong: string[] = [];
@@ -195,8 +199,8 @@ test("E41 no request over HTTP/2 costs more than its own stream", async (context
       path: random.pick(PATHS),
       headers: { host: random.pick([host, ...HOSTS]), ...random.pick(REQUEST_HEADERS) },
     };
-    const outcome = await door.call(wanted).catch(() => "refused by the client" as const);
-    const health = await door.call({ method: "GET", path: "/health", headers: { host } });
+    const outcome = await listener.call(wanted).catch(() => "refused by the client" as const);
+    const health = await listener.call({ method: "GET", path: "/health", headers: { host } });
     const isServed = typeof health === "object" && health.status === 204 && outcome !== "silent";
     if (!isServed) wrong.push(`${JSON.stringify([outcome, health])} ${JSON.stringify(wanted)}`);
   }

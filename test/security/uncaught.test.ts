@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
-import { openDoors, type DoorOutcome } from "../support/doors.ts";
+import { openListeners, type CallOutcome } from "../support/every-listener.ts";
 import { openTestHome } from "../support/home.ts";
 import { startMcpClient } from "../support/mcp-client.ts";
 import { PROGRAM } from "../support/program.ts";
@@ -29,15 +29,15 @@ let folder: TempFolder;
 let serve: TestServe;
 let dispatcher: Agent;
 let sandboxId: string;
-let opened: ReturnType<typeof openDoors>;
+let opened: ReturnType<typeof openListeners>;
 beforeAll(async () => {
   certificate = await makeCertificate([DOMAIN, `*.${DOMAIN}`]);
   folder = await makeTempFolder();
   serve = await start();
   const port = Number(new URL(serve.url).port);
-  const socketPath = join(serve.home, "instances/serve/door.sock");
+  const socketPath = join(serve.home, "instances/serve/listener.sock");
   dispatcher = new Agent({ connect: { socketPath } });
-  opened = openDoors({
+  opened = openListeners({
     socketPath,
     plainPort: undefined,
     tlsPort: port,
@@ -71,7 +71,7 @@ async function plan(wanted: ThrowPlan): Promise<void> {
   await rename(`${planPath()}.new`, planPath());
 }
 
-/** A call with the key, by the private door: the status and the text. */
+/** A call with the key, by the private listener: the status and the text. */
 async function call(method: string, path: string, body?: object): Promise<[number, string]> {
   const reply = await request(`http://localhost${path}`, {
     dispatcher,
@@ -93,11 +93,11 @@ async function create(): Promise<[number, string]> {
   return [status, id];
 }
 
-async function enter(name: string, path: string, isUpgrade = false): Promise<DoorOutcome> {
-  const door = opened.doors.find((candidate) => candidate.name === name);
-  assert(door !== undefined);
+async function enter(name: string, path: string, isUpgrade = false): Promise<CallOutcome> {
+  const listener = opened.listeners.find((candidate) => candidate.name === name);
+  assert(listener !== undefined);
   const headers = { host: `49983-${sandboxId}.${DOMAIN}` };
-  return door.call({ method: "GET", path, headers, isUpgrade });
+  return listener.call({ method: "GET", path, headers, isUpgrade });
 }
 
 interface Case {
@@ -229,7 +229,7 @@ test("E41 a server in which errors go on and on ends in an orderly way, with the
   await using server = await start();
   await plan({ moment: "received", name: "/health", way: "timer", times: 150 });
   const other = new Agent({
-    connect: { socketPath: join(server.home, "instances/serve/door.sock") },
+    connect: { socketPath: join(server.home, "instances/serve/listener.sock") },
   });
   await request("http://localhost/health", { dispatcher: other });
   await other.destroy();

@@ -11,7 +11,7 @@ const FEDORA =
   "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils " +
   "skopeo slirp4netns";
 
-/** All of them at once, so that nobody is told of one after the other. */
+/** All of them at once, so that a user is not told of one after the other. */
 export function installCommand(): string {
   const isFedora = findProgram("apt-get") === undefined && findProgram("dnf") !== undefined;
   return asRoot(isFedora ? FEDORA : DEBIAN);

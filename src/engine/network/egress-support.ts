@@ -19,7 +19,7 @@ import { tryUserRouter } from "./user-router.ts";
 import { UPLINK_PROGRAM } from "./user-uplink.ts";
 
 const PROGRAMS = ["nft", "ip", "nsenter", "unshare", "umount"] as const;
-/** What an ordinary user's way out is made of besides. */
+/** What an ordinary user's internet access is made of besides. */
 const TUNNEL = "/dev/net/tun";
 /** The second is what systemd-resolved asks when the first names nothing but itself. */
 const RESOLVER_FILES = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"];

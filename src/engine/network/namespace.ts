@@ -47,7 +47,7 @@ export async function listLinks(network: NetworkPath): Promise<string[]> {
   return [...text.matchAll(/^\d+: ([^:@\s]+)/gm)].map((match) => match[1] ?? "");
 }
 
-/** The link of the default route for IPv4; undefined where there is no way out. */
+/** The link of the default route for IPv4; undefined where there is no internet access. */
 export async function defaultLink(network: NetworkPath): Promise<string | undefined> {
   const text = await runIn(network, { command: ["ip", "-4", "route", "show", "default"] });
   return /\bdev (\S+)/.exec(text)?.[1];

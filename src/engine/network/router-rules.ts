@@ -171,7 +171,7 @@ export function hostRules(hosts: readonly string[]): string {
   ]);
 }
 
-/** The router's own addresses and its way out; run in the router. */
+/** The router's own addresses and its link to the internet; run in the router. */
 export function routerLinks(uplink: Uplink): string {
   const { inner, outer } = uplinkAddresses(uplink.slot);
   return gatewayLinks(uplink) + wanLinks(`${inner}/30`, outer);
@@ -183,7 +183,7 @@ export function gatewayLinks({ resolvers }: Pick<Uplink, "resolvers">): string {
   return lines(["link set dev lo up", ...own.map((address) => `addr add ${address}/32 dev lo`)]);
 }
 
-/** The way out of a router that slirp4netns made: its address comes 100 after the network's. */
+/** The link to the internet of a router that slirp4netns made: its address comes 100 after the network's. */
 export function userUplinkLinks(): string {
   const { link, network, gateway, mtu } = USER_UPLINK;
   const [base = "", length = ""] = network.split("/");

@@ -1,6 +1,6 @@
 /**
  * The way of an ordinary user's containers to the internet: a router with the rules of every other
- * one, whose way out is a program of the user. Its namespace has no name: a descriptor of this
+ * one, whose link to the internet is a program of the user. Its namespace has no name: a descriptor of this
  * process keeps it, so that router, rules and links end with the process, however that ends.
  */
 
@@ -61,7 +61,7 @@ interface State {
   readonly routers: Map<string, Router>;
 }
 
-/** The routers of this process alone: nobody else can change or remove them. */
+/** The routers of this process alone: no other process can change or remove them. */
 export function createUserRouters(): Routers {
   const state: State = { turns: createTurns(), routers: new Map() };
   return {

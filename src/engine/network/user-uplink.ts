@@ -1,5 +1,5 @@
 /**
- * An ordinary user's way out of a namespace: slirp4netns, a program of the user that gives the
+ * An ordinary user's link from a namespace to the internet: slirp4netns, a program of the user that gives the
  * namespace a link and does with sockets of its own what comes over it. It is started anew when it
  * dies, and ends with this process.
  */

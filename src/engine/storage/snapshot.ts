@@ -47,7 +47,7 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
     // One that ends before it is ready has failed.
     await Promise.race([ready.promise, copy]);
     await step("copy.ahead");
-    await standStill(source.cgroup, async () => {
+    await whileFrozen(source.cgroup, async () => {
       await step("copy.frozen");
       go.resolve(GO);
       await copy;
@@ -80,7 +80,7 @@ function tooLongFault(cause: unknown): SandboxError {
 }
 
 /** The container is frozen for the work; a paused one stays frozen after it. */
-async function standStill(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
+async function whileFrozen(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();
   try {

@@ -22,7 +22,7 @@ const TIMEOUT_MS = 10 * 60_000;
 /**
  * A path, what its file is, its change time and its inode. The change time is the host's own:
  * nothing inside a sandbox can set it. It is that of the moment at which a layer was written, until
- * somebody on the host gives the file another name, such as a backup of hard links.
+ * a program of the host gives the file another name, such as a backup of hard links.
  */
 const LISTING = String.raw`%P\0%y %m %U %G %s %T@\0%C@\0%i\0`;
 

@@ -114,7 +114,7 @@ const SANDBOX_USER = {
 } as const;
 
 const FIRST_PERSON = 1000;
-const NOBODY = 65_534;
+const NO_USER = 65_534;
 /** Any day will do; zero would ask for a new password. */
 const PASSWORD_DAY = 19_000;
 
@@ -156,7 +156,7 @@ export function groupId(group: string, name: string): number {
 
 function isSystem([name, , id]: readonly string[]): boolean {
   if (name === SANDBOX_USER.name) return false;
-  return Number(id) < FIRST_PERSON || Number(id) === NOBODY;
+  return Number(id) < FIRST_PERSON || Number(id) === NO_USER;
 }
 
 function records(text: string): string[][] {

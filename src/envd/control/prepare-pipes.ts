@@ -1,4 +1,4 @@
-/** Pipes for the first processes, made before anybody waits for them. */
+/** Pipes for the first processes, made before a client waits for them. */
 
 import { errorText } from "../../common/errors.ts";
 import type { Daemon } from "../daemon.ts";

@@ -27,7 +27,7 @@ export function createControlServer(options: ControlOptions): Server {
     "POST /rest": idle,
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
-    // A reply that cannot be written has nobody left to be told.
+    // A reply that cannot be written has no reader left to be told.
     response.on("error", () => undefined);
     const { path } = splitTarget(request.url ?? "");
     const name = `${request.method} ${path}`;

@@ -39,7 +39,7 @@ export function openRequestBody(exchange: Exchange): RequestBody {
 
 function unzipped(request: Readable): Readable {
   const gunzip = createGunzip();
-  // Whoever reads gets the error from the stream; when nobody does any more, it changes nothing.
+  // A reader gets the error from the stream; when there is none any more, it changes nothing.
   gunzip.on("error", () => undefined);
   // `pipe` alone would leave the reader waiting when the client is gone.
   request.once("error", (error) => gunzip.destroy(error));

@@ -147,14 +147,14 @@ async function stage(
 /** Gives a file that is not visible yet all that its visible one shall have. */
 async function dress(
   staged: StagedFile,
-  wish: {
+  request: {
     readonly target: WriteTarget;
     readonly place: string;
     readonly known: Stats | undefined;
   },
   { attributes }: WriteTools,
 ): Promise<Metadata> {
-  const { target, place, known } = wish;
+  const { target, place, known } = request;
   await changeOwner(staged.file, target.user);
   if (known === undefined && target.metadata.size === 0) return {};
   if (known !== undefined) {

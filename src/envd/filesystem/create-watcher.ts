@@ -12,7 +12,7 @@ export async function createWatcher(
 ): Promise<{ watcherId: string }> {
   const watch = await openWatch(request, context);
   if (context.signal.aborted) {
-    // Nobody will learn its name, so nobody could ever remove it.
+    // No client will learn its name, so none could ever remove it.
     watch[Symbol.dispose]();
     context.signal.throwIfAborted();
   }

@@ -19,7 +19,7 @@ const OLD_AGENT = "connect-python";
 const MARK_HEADER = "x-e2b-legacy-sdk";
 const ONE_ENTRY = [StatResponseSchema, MakeDirResponseSchema, MoveResponseSchema] as const;
 
-/** Cuts the replies of the filesystem service for those clients, and for nobody else. */
+/** Cuts the replies of the filesystem service for those clients, and for no others. */
 export const cutForOldClients: Interceptor = (next) => async (request) => {
   const response = await next(request);
   const isOld = request.header.get("user-agent") === OLD_AGENT;

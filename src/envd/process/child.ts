@@ -31,7 +31,7 @@ export interface StartOptions {
   /** Counts only without a terminal. */
   readonly hasInput: boolean;
   readonly pipes: PipeSource;
-  /** Of whoever starts it and reads its output. */
+  /** Of the client that starts it and reads its output. */
   readonly codec: Codec;
   readonly budget: OutputBudget;
   /** Undefined for pipes. */
@@ -164,7 +164,7 @@ export class RunningProcess {
 
   #onExit(outcome: Outcome): void {
     this.#outcome = outcome;
-    // Whoever was told to end may leave children behind that hold the pipes open.
+    // A process that was told to end may leave children behind that hold the pipes open.
     if (this.#isCut) setTimeout(() => this.#finish(), LAST_OUTPUT_MS);
   }
 

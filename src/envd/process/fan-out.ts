@@ -93,7 +93,7 @@ class Branches<T> implements FanOut<T> {
   readonly #readers = new Set<Reader>();
   /** Those that the source waits for; in the end, all who have something left to take. */
   readonly #full = new Set<Reader>();
-  /** What was encoded for one reader alone: nobody else has it or will get it. */
+  /** What was encoded for one reader alone: no other has it or will get it. */
   readonly #sole = new WeakSet<Buffer>();
   #isPaused = false;
   #hasEnded = false;
@@ -116,7 +116,7 @@ class Branches<T> implements FanOut<T> {
     const place = this.#queue.join();
     const reader: Reader = { codec, place, takenAtMs: this.#options.now(), fullSinceMs: 0 };
     this.#readers.add(reader);
-    // Who was full all alone keeps somebody waiting from now on.
+    // A queue that was full all alone keeps a writer waiting from now on.
     this.#settle();
     const isOver = () => this.#hasEnded || !this.#readers.has(reader);
     return {

@@ -8,7 +8,7 @@ export interface OutputBudget {
   /** Notes that so much more, or with a negative number less, is held. */
   add(bytes: number): void;
   /** @throws SandboxError resource_exhausted when too much is held to start another process. */
-  requireRoom(): void;
+  requireSpace(): void;
 }
 
 /** For one process, as long as there is plenty. */
@@ -16,10 +16,10 @@ const WINDOW_BYTES = 1_048_576;
 /** What each process gets when all together hold a lot: two reads of a pipe. */
 const SMALL_WINDOW_BYTES = 131_072;
 const PLENTY_BYTES = 16_777_216;
-/** Processes that ended leave theirs behind for as long as a reader may stand still. */
+/** Processes that ended leave theirs behind for as long as a reader may pause. */
 const MAX_BYTES = 67_108_864;
 
-/** A budget that nobody has drawn on. */
+/** A budget that is unused. */
 export function createOutputBudget(): OutputBudget {
   let held = 0;
   return {
@@ -29,7 +29,7 @@ export function createOutputBudget(): OutputBudget {
     add(bytes) {
       held += bytes;
     },
-    requireRoom() {
+    requireSpace() {
       if (held < MAX_BYTES) return;
       const message = `output that nobody reads exceeds ${MAX_BYTES} bytes`;
       throw new SandboxError("resource_exhausted", message);

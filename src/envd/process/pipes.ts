@@ -20,7 +20,7 @@ export interface Pipe {
 export interface PipeSource {
   /** Makes some, so that the first process has not to wait for them. */
   prepare(): Promise<void>;
-  /** A fresh pipe; whoever takes it closes both ends. */
+  /** A fresh pipe; the one that takes it closes both ends. */
   take(): Promise<Pipe>;
 }
 
@@ -75,7 +75,7 @@ export function createPipeSource([file, ...before]: Command): PipeSource {
           await refill();
           continue;
         }
-        // Should it fail, whoever finds none left tries again and is told why.
+        // Should it fail, the caller that finds none left tries again and is told why.
         if (ready.length < LOW) void refill().catch(() => undefined);
         return pipe;
       }

@@ -85,7 +85,7 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
         const message = `commands of running processes exceed ${MAX_HELD_BYTES} bytes`;
         throw new SandboxError("resource_exhausted", message);
       }
-      budget.requireRoom();
+      budget.requireSpace();
       starting += 1;
       try {
         const started = await RunningProcess.start({ ...options, budget });

@@ -23,14 +23,14 @@ const COMPACT_AT = 64;
 /** Items in order; each is kept until the last of the readers that were there has taken it. */
 export class SharedQueue<T> {
   readonly #places = new Set<MutablePlace>();
-  /** An item that nobody needs leaves its slot at once; slots go later. */
+  /** An item that no reader needs leaves its slot at once; slots go later. */
   #items: (Item<T> | undefined)[] = [];
   /** How many slots at the front are empty, and how many were cut off before. */
   #done = 0;
   #gone = 0;
   #bytes = 0;
 
-  /** The size of all that waits for anybody. */
+  /** The size of all that waits for a reader. */
   get bytes(): number {
     return this.#bytes;
   }

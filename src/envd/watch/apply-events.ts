@@ -25,7 +25,7 @@ export class EventApplier {
     if (directory === undefined || isStagedName(name)) return;
     if ((mask & EventMask.ignored) !== 0) {
       this.#tree.unwatch(directory);
-      // Where it is not gone, somebody else's end of a watch met its beginning.
+      // Where it is not gone, the end of another's watch met its beginning.
       this.#tree.pending.add(directory);
     } else if (name === "") {
       if (directory === this.#tree.root) this.#applyToRoot(mask);

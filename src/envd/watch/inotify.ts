@@ -41,7 +41,7 @@ export interface Inotify {
   release(subscriber: Subscriber, wds: readonly number[]): void;
 }
 
-/** A file system that does not answer must not hold everybody. */
+/** A file system that does not answer must not hold every caller. */
 const REPLY_MS = 30_000;
 /** A helper that is lost more often than this in a minute is not started again. */
 const MAX_LOSSES = 6;
@@ -158,7 +158,7 @@ class InotifyProcess implements Inotify {
   #subscribe(wd: number, subscriber: Subscriber): void {
     const subscribers = this.#watches.get(wd) ?? new Set();
     this.#watches.set(wd, subscribers.add(subscriber));
-    // Whoever left meanwhile holds nothing.
+    // A caller that left meanwhile holds nothing.
     if (!this.#subscribers.has(subscriber)) this.release(subscriber, [wd]);
   }
 
@@ -179,7 +179,7 @@ class InotifyProcess implements Inotify {
     this.#timer = setTimeout(() => this.#lose(child), REPLY_MS);
   }
 
-  /** Ends the process without telling anybody: nobody is left. */
+  /** Ends the process without telling a caller: none is left. */
   #end(): void {
     const child = this.#child;
     this.#child = undefined;

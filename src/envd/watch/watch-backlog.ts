@@ -1,4 +1,4 @@
-/** What all watches together hold of events that nobody fetched; the fullest gives way first. */
+/** What all watches together hold of events that no client fetched; the fullest gives way first. */
 
 import { SandboxError } from "../../common/errors.ts";
 import type { EventQueue } from "../queue.ts";

@@ -28,7 +28,7 @@ export interface WatchRequest {
   readonly allowNetworkMounts: boolean;
 }
 
-/** A running watch and the events that nobody took yet; disposing of it, even twice, ends it. */
+/** A running watch and the events that no client took yet; disposing of it, even twice, ends it. */
 export interface FileWatch extends Disposable {
   readonly events: EventQueue<FileEvent>;
 }

@@ -146,7 +146,7 @@ async function createWhenBuilt(
       if (context.clock.now() >= endAtMs) {
         throw new SandboxError("unavailable", building, { cause: error, hint: GO_ON });
       }
-      // Progress may get lost; whoever is gone ends the call by its own signal.
+      // Progress may get lost; a caller that is gone ends the call by its own signal.
       await context.progress?.(count, building).catch(() => undefined);
     }
   }

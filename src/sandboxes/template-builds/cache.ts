@@ -18,7 +18,7 @@ const MAX_CACHED_STEPS = 500;
 /** Steps that were made longer ago are made anew. */
 const MAX_AGE_MS = 14 * 24 * 3_600_000;
 
-/** Templates of cached steps do not exist: nobody can refer to them. */
+/** Templates of cached steps do not exist: no client can refer to them. */
 const TEMPLATE_PREFIX = "cache:";
 
 export function cacheTemplateId({ team }: Pick<Tenant, "team">): string {

@@ -212,6 +212,6 @@ test("processes hold less each when all together hold much, and none starts in t
   late.quarters(1);
   expect(late.calls).toEqual(["pause"]);
   for (let count = 0; count < 11; count += 1) for (const { quarters } of starts) quarters(1);
-  expect(() => budget.requireRoom()).toThrow("output that nobody reads exceeds");
+  expect(() => budget.requireSpace()).toThrow("output that nobody reads exceeds");
   reader.close();
 });

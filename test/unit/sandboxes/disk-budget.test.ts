@@ -30,10 +30,10 @@ test("what is in memory only, or allocated and not written, is promised", () => 
 });
 
 test.for([
-  { freeBytes: 3 * GIB, isLimited: false, isFull: false, hasRoom: true },
-  { freeBytes: GIB - 1, isLimited: true, isFull: false, hasRoom: true },
-  { freeBytes: 0.7 * GIB, isLimited: true, isFull: false, hasRoom: false },
-  { freeBytes: 0.4 * GIB, isLimited: true, isFull: true, hasRoom: false },
+  { freeBytes: 3 * GIB, isLimited: false, isFull: false, hasSpace: true },
+  { freeBytes: GIB - 1, isLimited: true, isFull: false, hasSpace: true },
+  { freeBytes: 0.7 * GIB, isLimited: true, isFull: false, hasSpace: false },
+  { freeBytes: 0.4 * GIB, isLimited: true, isFull: true, hasSpace: false },
 ])("$freeBytes bytes free", ({ freeBytes, ...expected }) => {
   const budget = planBudget({ freeBytes, totalBytes: TOTAL }, [image("a")], FREE);
   expect(budget).toMatchObject(expected);
@@ -55,7 +55,7 @@ test("limits stay until there is a tenth more than the reserve", () => {
 test("a large disk is limited for want of gigabytes, not of a share", () => {
   const totalBytes = 4096 * GIB;
   const plan = (freeBytes: number) => planBudget({ freeBytes, totalBytes }, [image("a")], FREE);
-  expect(plan(40 * GIB)).toMatchObject({ isLimited: false, isFull: false, hasRoom: true });
+  expect(plan(40 * GIB)).toMatchObject({ isLimited: false, isFull: false, hasSpace: true });
   expect(plan(15 * GIB)).toMatchObject({ isLimited: true, isFull: false });
   expect(plan(7 * GIB)).toMatchObject({ isLimited: true, isFull: true });
 });

@@ -5,10 +5,10 @@ import { expect, test } from "vitest";
 import { createStartLimiter } from "../../../src/envd/start-limiter.ts";
 
 test("the first few pass at once, the others a few a turn, in order", async () => {
-  const turnstile = createStartLimiter(2);
+  const limiter = createStartLimiter(2);
   const passed: number[] = [];
   const calls = Array.from({ length: 7 }, async (_, index) => {
-    await turnstile();
+    await limiter();
     passed.push(index);
   });
   const seen: number[][] = [];
@@ -24,9 +24,9 @@ test("the first few pass at once, the others a few a turn, in order", async () =
 });
 
 test("whoever comes alone has nothing to wait for, turn after turn", async () => {
-  const turnstile = createStartLimiter(1);
+  const limiter = createStartLimiter(1);
   for (let turn = 0; turn < 3; turn += 1) {
-    expect(turnstile()).toBeUndefined();
+    expect(limiter()).toBeUndefined();
     await nextTurn();
     await nextTurn();
   }

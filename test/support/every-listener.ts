@@ -1,10 +1,10 @@
-/** The doors of a service, each spoken to by an ordinary client, one connection for each request. */
+/** The listeners of a service, each spoken to by an ordinary client, one connection for each request. */
 
 import { request as requestHttp, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { request as requestHttps } from "node:https";
 
-export interface DoorCall {
+export interface ListenerCall {
   readonly method: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -15,22 +15,22 @@ export interface DoorCall {
 }
 
 /** What the client saw: a status, silence until it gave up, or no reply at all. */
-export type DoorOutcome =
+export type CallOutcome =
   | { readonly status: number; readonly isWhole: boolean }
   | "silent"
   | "cut"
-  /** The door itself sent what its client cannot read. */
+  /** The listener itself sent what its client cannot read. */
   | "unreadable";
 
-export interface Door {
+export interface TestListener {
   readonly name: string;
   readonly hasUpgrades: boolean;
-  call(wanted: DoorCall): Promise<DoorOutcome>;
+  call(wanted: ListenerCall): Promise<CallOutcome>;
 }
 
-export interface DoorsOptions {
+export interface ListenersOptions {
   readonly socketPath: string;
-  /** Undefined where no door speaks plain HTTP over TCP. */
+  /** Undefined where no listener speaks plain HTTP over TCP. */
   readonly plainPort: number | undefined;
   readonly tlsPort: number;
   readonly authority: string;
@@ -42,8 +42,10 @@ const SILENCE_MS = 300;
 const LIMIT_MS = 20_000;
 const BODY = "a body";
 
-/** The four doors; disposing closes what is shared between calls. */
-export function openDoors(options: DoorsOptions): { readonly doors: readonly Door[] } & Disposable {
+/** The four listeners; disposing closes what is shared between calls. */
+export function openListeners(
+  options: ListenersOptions,
+): { readonly listeners: readonly TestListener[] } & Disposable {
   const { socketPath, plainPort, tlsPort, authority: ca, host } = options;
   const tls = { ca, servername: host, agent: false as const };
   let session: ClientHttp2Session | undefined;
@@ -59,7 +61,7 @@ export function openDoors(options: DoorsOptions): { readonly doors: readonly Doo
     session.on("error", () => undefined);
     return session;
   };
-  const doors: readonly Door[] = [
+  const listeners: readonly TestListener[] = [
     {
       name: "unix",
       hasUpgrades: true,
@@ -77,21 +79,21 @@ export function openDoors(options: DoorsOptions): { readonly doors: readonly Doo
     },
     { name: "HTTP/2", hasUpgrades: false, call: (wanted) => callHttp2(openSession(), wanted) },
   ];
-  const there = doors.filter(({ name }) => name !== "TCP" || plainPort !== undefined);
-  return { doors: there, [Symbol.dispose]: () => session?.destroy() };
+  const there = listeners.filter(({ name }) => name !== "TCP" || plainPort !== undefined);
+  return { listeners: there, [Symbol.dispose]: () => session?.destroy() };
 }
 
 type Open = (options: object) => ClientRequest;
 
-function over(open: Open): (wanted: DoorCall) => Promise<DoorOutcome> {
+function over(open: Open): (wanted: ListenerCall) => Promise<CallOutcome> {
   return (wanted) => callOnce(open, wanted);
 }
 
 async function callOnce(
   open: Open,
-  { method, path, headers, isUpgrade = false, mayBeSilent = false }: DoorCall,
-): Promise<DoorOutcome> {
-  const { promise, resolve } = Promise.withResolvers<DoorOutcome>();
+  { method, path, headers, isUpgrade = false, mayBeSilent = false }: ListenerCall,
+): Promise<CallOutcome> {
+  const { promise, resolve } = Promise.withResolvers<CallOutcome>();
   const upgrade = isUpgrade ? { connection: "Upgrade", upgrade: "websocket" } : {};
   const call = open({ method, path, headers: { ...headers, ...upgrade } });
   const limitMs = mayBeSilent ? SILENCE_MS : LIMIT_MS;
@@ -114,7 +116,7 @@ async function callOnce(
   }
 }
 
-async function finish(reply: IncomingMessage, limitMs: number): Promise<DoorOutcome> {
+async function finish(reply: IncomingMessage, limitMs: number): Promise<CallOutcome> {
   const { promise: closed, resolve } = Promise.withResolvers<void>();
   // What breaks a body off closes it too.
   reply.on("error", () => undefined).once("close", resolve);
@@ -125,7 +127,7 @@ async function finish(reply: IncomingMessage, limitMs: number): Promise<DoorOutc
   return { status: reply.statusCode ?? 0, isWhole: reply.complete };
 }
 
-async function callHttp2(session: ClientHttp2Session, wanted: DoorCall): Promise<DoorOutcome> {
+async function callHttp2(session: ClientHttp2Session, wanted: ListenerCall): Promise<CallOutcome> {
   const { method, path, headers } = wanted;
   const { host = "localhost", ...others } = headers;
   const { promise, resolve } = Promise.withResolvers<void>();
