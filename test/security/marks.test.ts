@@ -130,6 +130,9 @@ function checkQuoted(text: string, hasHeader = true): string {
   return mark;
 }
 
+/** The reply's own words for commands that are longer than it lists; no payload has them. */
+const CUT_NOTE = "\nnote: Long commands are cut.";
+
 /** A reply without a quotation: names in it are those that were asked for, quoted. */
 function checkInline(text: string, lineCount: number): void {
   checkVisible(text);
@@ -277,7 +280,8 @@ async function attack(world: McpWorld, id: string, random: Random): Promise<numb
   inline(await call("remove_path", { path: `${path}2` }), 1);
   const sleeper = { cmd: "/bin/sh", args: ["-c", "exec sleep 60", name], wait_seconds: 0 };
   const slept = await call("run_process", { ...sleeper, detach: true });
-  inline(await call("list_processes", {}), 2);
+  const list = await call("list_processes", {});
+  inline(list, list.includes(CUT_NOTE) ? 3 : 2);
   const pid = /process_id: (p_\d+)/.exec(slept)?.[1];
   inline(await call("send_signal", { process_id: pid, signal: "SIGKILL" }), 1);
   await rm(folder, { recursive: true });
