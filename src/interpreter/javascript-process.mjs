@@ -3,10 +3,10 @@
  * (top-level await, declarations that may be repeated); a worker takes them from a pipe, and can
  * interrupt a loop that never yields. Types of TypeScript are taken away.
  *
- * Arguments: the descriptors of questions and answers, and the process that this one ends with.
+ * Arguments: the descriptors of questions and answers.
  */
 
-import { readFileSync, writeSync } from "node:fs";
+import { writeSync } from "node:fs";
 import { Session } from "node:inspector";
 import { createRequire } from "node:module";
 import { Socket } from "node:net";
@@ -16,10 +16,9 @@ import { inspect } from "node:util";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { toScript } from "./javascript-cell.mjs";
 
-const [asked, answered, parent] = process.argv.slice(2).map(Number);
+const [asked, answered] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
 const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, breakLength: 100 };
-const PARENT_CHECK_MS = 1_000;
 /** An interrupted loop has ended by then; a cell that waits for a promise is left to itself. */
 const INTERRUPT_MS = 100;
 const DISPLAY = Symbol.for("Jupyter.display");
@@ -76,7 +75,7 @@ function prepareMain() {
     process.stderr.write(`${inspect(error, INSPECTION)}\n`),
   );
   process.on("SIGINT", () => undefined);
-  const argv = [asked, answered, parent].map(String);
+  const argv = [asked, answered].map(String);
   const worker = new Worker(new URL(import.meta.url), { argv, stdin: false });
   worker.on("error", () => process.exit(70));
   const session = new Session();
@@ -190,10 +189,6 @@ function startWorker() {
   parentPort.on("message", ({ id, error }) => {
     if (id === count) finish?.(error);
   });
-  // The server is killed: its pipes may be held open by programs that a cell started.
-  setInterval(() => {
-    if (parentOf() !== parent) process.kill(process.pid, "SIGKILL");
-  }, PARENT_CHECK_MS).unref();
   writeSync(answered, "ready\n");
 
   function take(question) {
@@ -248,9 +243,4 @@ function toError({ exception, text }) {
     value,
     traceback: lines.join("\n"),
   };
-}
-
-function parentOf() {
-  const text = readFileSync("/proc/self/stat", "latin1");
-  return Number(text.slice(text.lastIndexOf(")") + 2).split(" ")[1]);
 }

@@ -1,7 +1,6 @@
 """What every kernel is: a process of its own with the interface that a context uses."""
 
 import asyncio
-import ctypes
 import json
 import os
 import pwd
@@ -11,8 +10,10 @@ from output import Output
 
 # Environment names that the server itself was started with and no cell needs.
 VARIABLES_FILE = "/run/e2b/.variables.json"
-HIDDEN_VARIABLES = ("INTERPRETER_LANGUAGES", "INTERPRETER_PORT", "INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
+HIDDEN_VARIABLES = ("INTERPRETER_FOLDER", "INTERPRETER_LANGUAGES", "INTERPRETER_PORT", "INTERPRETER_USER", "SUDO_COMMAND", "SUDO_GID", "SUDO_UID", "SUDO_USER")
 STOP_TIMEOUT_S = 2
+# Has the operating system end a kernel with the server, also where a cell runs that never yields.
+END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
 
 class KernelDied(Exception):
@@ -106,6 +107,7 @@ class Kernel:
         error_end, error = os.pipe()
         try:
             self.process = await asyncio.create_subprocess_exec(
+                *END_WITH_PARENT,
                 *arguments,
                 cwd=self.cwd,
                 env={**self.owner.environment, **self.owner.read_variables()},
@@ -185,9 +187,3 @@ class Kernel:
             name = f"signal {-code}"
         cause = ", as when the memory of the sandbox is used up" if name == "SIGKILL" else ""
         return f"the kernel was ended by {name}{cause}"
-
-
-def die_with_parent():
-    """Has the kernel of Linux end this process with its parent. For the child itself."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)

@@ -129,7 +129,7 @@ class JavascriptKernel(LineKernel):
 
     def command(self, asked, answered):
         program = str(HERE / "javascript-process.mjs")
-        return ("node", "--no-warnings", program, str(asked), str(answered), str(os.getpid()))
+        return ("node", "--no-warnings", program, str(asked), str(answered))
 
     def question(self, code, variables):
         question = {"code": code, "variables": variables, "news": self.news()}

@@ -44,7 +44,7 @@ class PythonKernel(Kernel):
         self.replies = {}
 
     async def start(self):
-        self.folder = tempfile.mkdtemp(prefix="kernel-")
+        self.folder = tempfile.mkdtemp(prefix="kernel-", dir=os.environ["INTERPRETER_FOLDER"])
         os.chown(self.folder, self.owner.uid, self.owner.gid)
         path = os.path.join(self.folder, "connection.json")
         ports = {f"{name}_port": index for index, name in enumerate(CHANNELS, 1)}
@@ -116,19 +116,11 @@ class PythonKernel(Kernel):
         await self._run("1/0", None)
 
     async def execute(self, code, variables, emit):
-        news = self.news()
-        if news:
-            await self._run(f"__sandbox_variables__({json.dumps(json.dumps(news))}, True)", None)
-        if variables:
-            # JSON of ASCII is a literal of Python, but for words that no text has.
-            await self._run(f"__sandbox_variables__({json.dumps(json.dumps(variables))})", None)
-        try:
-            await self._run(code, emit)
-        finally:
-            if variables and self.is_alive:
-                await self._run("__sandbox_variables__()", None)
+        # One request for all: each costs a round trip to the kernel.
+        metadata = {"sandbox_variables": self.news(), "call_variables": variables}
+        await self._run(code, emit, {name: value for name, value in metadata.items() if value})
 
-    async def _run(self, code, emit):
+    async def _run(self, code, emit, metadata=None):
         loop = asyncio.get_running_loop()
         self.emit, self.idle = emit, loop.create_future()
         request = {
@@ -140,7 +132,7 @@ class PythonKernel(Kernel):
             "stop_on_error": False,
         }
         reply = loop.create_future()
-        message = self.session.msg("execute_request", request)
+        message = self.session.msg("execute_request", request, metadata=metadata)
         self.parent = message["header"]["msg_id"]
         self.replies = {self.parent: reply}
         try:

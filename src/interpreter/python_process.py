@@ -1,15 +1,11 @@
 """The process of a Python kernel: ipykernel with forms for charts and data frames.
 
 Arguments: the connection file, the process that this one ends with, and a descriptor on which it
-says "ready" once its sockets are there.
+says "ready" once its sockets are there. Variables come in the metadata of a cell's request.
 """
 
-import builtins
-import json
 import os
 import sys
-
-from kernel import die_with_parent
 
 # Messages kept for a server that is busy, beyond which ipykernel drops them.
 OUTPUT_MESSAGES = 200_000
@@ -19,7 +15,6 @@ EARLY_MODULES = ("numpy", "pandas", "matplotlib.pyplot")
 
 def main():
     connection_file, parent, ready = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    die_with_parent()
     if os.getppid() != parent:
         raise SystemExit("the server is gone")
     folder = os.path.dirname(os.path.abspath(__file__))
@@ -31,7 +26,6 @@ def main():
         sys.modules.pop(name, None)
     sys.path[:] = [""] + [path for path in sys.path if path != folder]
     sys.argv[1:] = []
-    builtins.__sandbox_variables__ = set_variables
     os.set_inheritable(ready, False)
     start(connection_file, forms.register, ready)
 
@@ -39,10 +33,13 @@ def main():
 def start(connection_file, register, ready):
     from ipykernel.kernelapp import IPKernelApp
 
-
     # The server reads the output of programs itself, and knows its end.
     app = IPKernelApp.instance(connection_file=connection_file, capture_fd_output=False)
-    app.initialize(["--HistoryManager.enabled=False", "--colors=Linux", "--log-level=CRITICAL"])
+    options = ["--HistoryManager.enabled=False", "--colors=Linux", "--log-level=CRITICAL"]
+    # The server waits for the last output of a cell, so the kernel need not wait after each.
+    app.initialize([*options, "--Kernel._execute_sleep=0"])
+    handlers = app.kernel.shell_handlers
+    handlers["execute_request"] = with_variables(handlers["execute_request"])
     app.iopub_thread.socket.sndhwm = OUTPUT_MESSAGES
     register(app.shell.display_formatter)
     for name in EARLY_MODULES:
@@ -51,29 +48,39 @@ def start(connection_file, register, ready):
         except ImportError:
             # A template of somebody's own may lack it.
             continue
-    app.shell.user_ns.pop("__sandbox_variables__", None)
     os.write(ready, b"ready\n")
     os.close(ready)
     app.start()
 
 
-_saved = []
+def with_variables(execute):
+    """Runs the cell of a request with its variables. Those of one call are taken back after it."""
+
+    async def execute_request(stream, identity, request):
+        metadata = request.get("metadata") or {}
+        set_variables(metadata.get("sandbox_variables") or {})
+        saved = set_variables(metadata.get("call_variables") or {})
+        try:
+            await execute(stream, identity, request)
+        finally:
+            set_variables(saved)
+
+    return execute_request
 
 
-def set_variables(text=None, is_kept=False):
-    """Sets the variables of one call, and without an argument takes them back."""
-    while _saved:
-        for name, value in _saved.pop().items():
+def set_variables(variables):
+    """Sets variables, or removes those without a value. Returns what they were before."""
+    saved = {name: os.environ.get(name) for name in variables}
+    for name, value in variables.items():
+        try:
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-    if text is None:
-        return
-    variables = json.loads(text)
-    if not is_kept:
-        _saved.append({name: os.environ.get(name) for name in variables})
-    os.environ.update(variables)
+        except (TypeError, ValueError):
+            # Those of the sandbox may have names that no process can be given.
+            continue
+    return saved
 
 
 if __name__ == "__main__":

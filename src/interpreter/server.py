@@ -6,11 +6,8 @@ parent process starts it again when it ends.
 
 import asyncio
 import os
-import signal
-import sys
-import time
 
-from kernel import die_with_parent
+from supervisor import supervise
 
 HOST = "0.0.0.0"
 PORT = 49999
@@ -18,22 +15,6 @@ USER = "user"
 # Languages whose default context is started ahead.
 EARLY = "python,javascript"
 MAX_VARIABLES = 1_000
-RESTART_PAUSE_S = 0.2
-
-
-def supervise(arguments):
-    """Keeps one child that serves. What the child cannot know costs no memory here."""
-    # A shell starts what runs in the background with SIGINT ignored, and kernels would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    while True:
-        child = os.fork()
-        if child == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            return
-        signal.signal(signal.SIGTERM, lambda *_: (os.kill(child, signal.SIGKILL), os._exit(0)))
-        _, status = os.waitpid(child, 0)
-        print(f"interpreter: the server ended ({status}), starting it again", file=sys.stderr)
-        time.sleep(RESTART_PAUSE_S)
 
 
 async def main(port):
@@ -155,6 +136,5 @@ async def warm(context):
 
 
 if __name__ == "__main__":
-    supervise(sys.argv)
-    die_with_parent()
+    os.environ["INTERPRETER_FOLDER"] = supervise()
     asyncio.run(main(int(os.environ.get("INTERPRETER_PORT", PORT))))

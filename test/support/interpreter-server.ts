@@ -9,6 +9,7 @@ const SERVER = resolve(import.meta.dirname, "../../src/interpreter/server.py");
 
 export interface InterpreterServer extends AsyncDisposable {
   readonly url: string;
+  /** Of the supervisor, whose only child serves. */
   readonly pid: number;
   /** The lines of one cell. */
   run(code: string, options?: CellOptions): Promise<readonly CellLine[]>;
@@ -37,13 +38,14 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
     },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  let port = "";
-  for await (const line of createInterface(child.stdout)) {
-    port = /port ([0-9]+)/.exec(line)?.[1] ?? "";
-    if (port !== "") break;
-  }
-  child.stdout.resume();
-  const url = `http://127.0.0.1:${port}`;
+  let url = "";
+  const lines = createInterface(child.stdout);
+  // Each new server has a port of its own.
+  lines.on("line", (line) => {
+    const port = /port ([0-9]+)/.exec(line)?.[1];
+    if (port !== undefined) url = `http://127.0.0.1:${port}`;
+  });
+  await once(lines, "line");
 
   async function send(
     [method, path]: readonly [string, string],
@@ -58,7 +60,9 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
   }
 
   return {
-    url,
+    get url() {
+      return url;
+    },
     pid: child.pid ?? 0,
     async run(code, { signal, ...options } = {}) {
       const reply = await send(["POST", "/execute"], { code, ...options }, signal);
