@@ -2,10 +2,14 @@
  * The program that run_code runs in a sandbox: a client of the interpreter there. As a process it
  * has what every process has: output by cursor, progress, a log, and an end by signal, by which the
  * interpreter interrupts the cell. It needs only Python's own library, so it serves every service.
+ * Its start is most of a short cell's time: it imports little, and speaks HTTP by itself.
  */
 
 /** The exit codes of the program. */
 export const CELL_EXIT = { done: 0, failed: 1, noInterpreter: 91, refused: 92, late: 93 } as const;
+
+/** Without packages, which would slow down its start: nothing of the caller's is imported. */
+export const CELL_FLAGS = ["-I", "-S", "-u", "-X", "utf8"] as const;
 
 /** The reply of a cell for the tool, in the folder that the request names. */
 export const CELL_RECORD = "record.json";
@@ -15,13 +19,14 @@ export const CELL_RECORD = "record.json";
  * timeout (seconds; 0 for none).
  */
 export const CELL_PROGRAM = String.raw`
-import base64, fcntl, http.client, json, os, re, shutil, signal, sys
+import json, os, re, signal, socket, sys
 ask = json.load(sys.stdin)
 # A cell may write half a character, which is no UTF-8.
 sys.stdout.reconfigure(errors="backslashreplace")
 folder, root = ask["folder"], os.path.dirname(ask["folder"])
 os.makedirs(folder, 0o700)
 record = {"pictures": [], "files": 0, "error": None, "count": None, "note": None}
+PORT = 49999
 PARTS = {"png": "png", "jpeg": "jpg", "svg": "svg", "pdf": "pdf", "html": "html"}
 
 def leave(code, note=None):
@@ -39,19 +44,56 @@ def leave(code, note=None):
 def late(*_):
     leave(${CELL_EXIT.late}, "the cell was interrupted at timeout_seconds")
 
+class Reply:
+    def __init__(self, file):
+        self.file = file
+        self.status = int(file.readline(65536).split()[1])
+        self.chunked = False
+        for line in iter(lambda: file.readline(65536).strip().lower(), b""):
+            if line.startswith(b"transfer-encoding:") and b"chunked" in line:
+                self.chunked = True
+
+    def pieces(self):
+        "The body as it comes, until its end or that of the connection."
+        while True:
+            if self.chunked:
+                size = int(self.file.readline(65536).split(b";")[0] or b"0", 16)
+                data = self.file.read(size)
+                self.file.readline(65536)
+            else:
+                data = self.file.read1(65536)
+            if not data:
+                return
+            yield data
+
+    def lines(self):
+        parts = []
+        for data in self.pieces():
+            *whole, rest = data.split(b"\n")
+            for line in whole:
+                yield b"".join([*parts, line])
+                parts = []
+            parts.append(rest)
+
+    def text(self):
+        return b"".join(self.pieces()).decode("utf8", "replace")
+
 def call(method, path, body=None):
-    connection = http.client.HTTPConnection("127.0.0.1", 49999)
-    data = None if body is None else json.dumps(body)
+    data = b"" if body is None else json.dumps(body).encode("ascii")
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
     try:
-        connection.request(method, path, data, {"Content-Type": "application/json"})
-        return connection.getresponse()
+        connection = socket.create_connection(("127.0.0.1", PORT))
+        connection.sendall(head.encode("ascii") + data)
+        return Reply(connection.makefile("rb"))
     except ConnectionRefusedError:
         leave(${CELL_EXIT.noInterpreter}, "no code interpreter runs in this sandbox")
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, ValueError, IndexError) as error:
         leave(${CELL_EXIT.refused}, f"the code interpreter does not answer: {error}")
 
 def named(name, language):
     "The id of the context of a name; made where there is none."
+    import fcntl
     with open(os.path.join(root, "contexts.json"), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -61,9 +103,9 @@ def named(name, language):
             known = {}
         key = language + " " + name
         reply = call("GET", "/contexts")
-        if known.get(key) not in [context.get("id") for context in json.loads(reply.read())]:
+        if known.get(key) not in [context.get("id") for context in json.loads(reply.text())]:
             reply = call("POST", "/contexts", {"language": language})
-            text = reply.read().decode("utf8", "replace")
+            text = reply.text()
             if reply.status != 200:
                 leave(${CELL_EXIT.refused}, text[:2000])
             known[key] = json.loads(text)["id"]
@@ -93,10 +135,11 @@ def keep(form, value):
     "The path of a new file; None where it cannot be written, as on a full disk."
     path = os.path.join(folder, f"{record['files'] + 1}.{PARTS[form]}")
     record["files"] += 1
+    import binascii
     is_text = form in ("svg", "html")
     try:
         with open(path, "wb") as file:
-            file.write(value.encode("utf8", "replace") if is_text else base64.b64decode(value))
+            file.write(value.encode("utf8", "replace") if is_text else binascii.a2b_base64(value))
     except (OSError, ValueError) as error:
         print(f"[{form}: not kept: {error}]")
         return None
@@ -124,6 +167,7 @@ def show(line):
 
 for old in sorted(os.scandir(root), key=lambda entry: entry.stat().st_mtime)[:-32]:
     if old.is_dir(follow_symlinks=False):
+        import shutil
         shutil.rmtree(old.path, ignore_errors=True)
 body = {"code": ask["code"]}
 if ask["context"] is None:
@@ -135,10 +179,10 @@ if ask["timeout"]:
     signal.alarm(ask["timeout"])
 reply = call("POST", "/execute", body)
 if reply.status != 200:
-    leave(${CELL_EXIT.refused}, reply.read(2000).decode("utf8", "replace"))
+    leave(${CELL_EXIT.refused}, reply.text()[:2000])
 has_ended = False
 try:
-    for data in reply:
+    for data in reply.lines():
         line = json.loads(data)
         kind = line.get("type")
         if kind in ("stdout", "stderr"):
@@ -157,7 +201,7 @@ try:
         elif kind == "end_of_execution":
             has_ended = True
             break
-except (OSError, ValueError, http.client.HTTPException):
+except (OSError, ValueError):
     pass
 if not has_ended:
     leave(${CELL_EXIT.refused}, "the code interpreter ended during the cell; it starts again, without its variables")

@@ -9,7 +9,7 @@ import { quoteWords } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { formatDuration } from "../../output/text.ts";
-import { CELL_EXIT, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
+import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { withHints } from "../error-hints.ts";
 import { excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
 import { MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
@@ -115,7 +115,7 @@ async function startCell(sandbox: Sandbox, cell: Cell, context: ToolContext): Pr
     label: `run_code ${cell.params.language}: ${firstLine(cell.params.code)}`,
     request: {
       cmd: "python3",
-      args: ["-I", "-u", "-X", "utf8", "-c", CELL_PROGRAM],
+      args: [...CELL_FLAGS, "-c", CELL_PROGRAM],
       env: {},
       hasStdin: true,
     },

@@ -1,11 +1,13 @@
 /** The program of run_code against the interpreter's server, and the tool without a server. */
 
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CELL_EXIT, CELL_PROGRAM, CELL_RECORD } from "../../../src/mcp/cell-program.ts";
+import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../../../src/mcp/cell-program.ts";
 import {
   startInterpreterServer,
   type InterpreterServer,
@@ -38,7 +40,7 @@ async function runCells(cells: readonly Cell[], port = new URL(server.url).port)
     const asked = join(root.path, "request.json");
     await writeFile(asked, request);
     const program = CELL_PROGRAM.replace("49999", port);
-    const command = `exec python3 -I -u -c "$0" < "$1"`;
+    const command = `exec python3 ${CELL_FLAGS.join(" ")} -c "$0" < "$1"`;
     const ended = run("bash", ["-c", command, program, asked]).then(
       ({ stdout, stderr }) => ({ code: 0, stdout, stderr }),
       ({ code: exitCode, stdout, stderr }) => ({ code: exitCode, stdout, stderr }),
@@ -48,6 +50,24 @@ async function runCells(cells: readonly Cell[], port = new URL(server.url).port)
     outcomes.push({ exitCode, stdout, stderr, record, folder });
   }
   return outcomes;
+}
+
+const CELL_LINES = [
+  { type: "stdout", text: "ä\n", timestamp: 1 },
+  { type: "result", is_main_result: true, text: "42" },
+  { type: "end_of_execution" },
+]
+  .map((line) => `${JSON.stringify(line)}\n`)
+  .join("");
+
+/** A body in chunks that end at these bytes, and at its end. */
+function toChunks(body: string, ends: readonly number[]): string {
+  const bytes = Buffer.from(body);
+  const chunks = [0, ...ends].map((start, index) => bytes.subarray(start, ends[index]));
+  const parts = chunks.map(
+    (part) => `${part.length.toString(16)}\r\n${part.toString("latin1")}\r\n`,
+  );
+  return Buffer.from([...parts, "0\r\n\r\n"].join(""), "latin1").toString("utf8");
 }
 
 test("output, value and pictures become output and files", async () => {
@@ -100,6 +120,27 @@ test("the time limit interrupts the cell and keeps the variables", async () => {
   ]);
   expect(outcomes.map(({ exitCode }) => exitCode)).toEqual([CELL_EXIT.late, CELL_EXIT.done]);
   expect(outcomes[1]?.stdout).toBe("8\n");
+});
+
+test.for([
+  { form: "whole, until the connection ends", head: "", body: CELL_LINES },
+  {
+    form: "in parts that end within a line",
+    head: "Transfer-Encoding: chunked\r\n",
+    body: toChunks(CELL_LINES, [5, 60]),
+  },
+])("a reply of another server is read: $form", async ({ head, body }) => {
+  const foreign = createServer((socket) => {
+    socket.once("data", () => {
+      socket.end(`HTTP/1.1 200 OK\r\nServer: other\r\n${head}\r\n${body}`);
+    });
+  });
+  await once(foreign.listen(0, "127.0.0.1"), "listening");
+  const address = foreign.address();
+  const port = typeof address === "object" ? String(address?.port) : "";
+  const [outcome] = await runCells([{ code: "1" }], port);
+  foreign.close();
+  expect(outcome).toMatchObject({ exitCode: CELL_EXIT.done, stdout: "ä\n42\n" });
 });
 
 test("without a server the program says so, and the tool names the template", async () => {
