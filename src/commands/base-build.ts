@@ -12,6 +12,7 @@ import { installCommand } from "../engine/host/install-command.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
+import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
 import { findBase, findBuildStart } from "./home.ts";
 
@@ -21,8 +22,8 @@ const RETRY_MS = 30_000;
 /** A template that can be built, by what is done with it. */
 export interface BuildTarget {
   readonly name: string;
-  /** On the machine of reference. */
-  readonly expectedMs?: number;
+  /** How long a build takes on this machine, if that is known. */
+  expectMs(home: string): Promise<number | undefined>;
   build(task: BaseBuildTask): Promise<boolean>;
   find(home: string): Promise<readonly Layer[] | undefined>;
   isCurrent(home: string): Promise<boolean>;
@@ -32,6 +33,7 @@ export interface BuildTarget {
 
 const BASE: BuildTarget = {
   name: "base",
+  expectMs: (home) => readBuildTime(home, "base"),
   build: buildNewBase,
   find: findBase,
   isCurrent: isBaseCurrent,
@@ -96,8 +98,9 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
 
   async function start(): Promise<void> {
     const startedAtMs = (await target.findStart(home)) ?? clock.now();
+    const expectedMs = await target.expectMs(home);
     if (running !== undefined || closing.signal.aborted) return;
-    const progress = createBuildProgress(startedAtMs, () => clock.now(), target.expectedMs);
+    const progress = createBuildProgress(startedAtMs, () => clock.now(), expectedMs);
     log.info({ op: "template.build", template: name }, "building a template");
     const finish = options.show?.(progress) ?? (() => undefined);
     running = { name, progress, end: run(progress, finish) };

@@ -11,6 +11,7 @@ import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templat
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
+import { recordBuildTime } from "./build-times.ts";
 import { findBase, findNewestBase, listLayers } from "./home.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
@@ -104,7 +105,8 @@ export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
     await removeDrafts(join(home, LAYERS), "base-");
     const name = `base-${Date.now()}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");
-    await buildBase({ ...build, signal, directory: join(home, LAYERS, name) });
+    const directory = join(home, LAYERS, name);
+    await recordBuildTime(home, "base", () => buildBase({ ...build, signal, directory }));
     return name;
   };
   const task = { home, lock: "base", timeoutMs: BASE_BUILD_TIMEOUT_MS, find, make } as const;

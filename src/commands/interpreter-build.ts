@@ -18,14 +18,15 @@ import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
+import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import type { BaseBuildTask } from "./built-ins.ts";
 import { BASE_PARTS, listLayers } from "./home.ts";
 
 const PREFIX = "interpreter-";
 const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;
 const DRAFT_PATTERN = /^interpreter-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
-/** On the two processors of the machine for which the figures of docs/code-interpreter.md hold. */
-const EXPECTED_MS = 120_000;
+/** Of the time of `base` on the same machine, whose packages it has too. */
+const TIMES_OF_BASE = 2;
 
 const PORT = 49_999;
 const SERVER = `${DAEMON_DIRECTORY}/interpreter/server.py`;
@@ -47,7 +48,7 @@ const once = createOnce<string>();
 /** What a service needs to build it by itself. */
 export const INTERPRETER_BUILD: BuildTarget = {
   name: INTERPRETER_TEMPLATE,
-  expectedMs: EXPECTED_MS,
+  expectMs: expectInterpreterMs,
   build: buildNewInterpreter,
   find: findInterpreter,
   isCurrent: async (home) => (await findNewest(home))?.endsWith(`-${INTERPRETER_RECIPE}`) ?? false,
@@ -72,18 +73,41 @@ export function interpreterTemplate(
     defaultWorkdir: "/home/user",
     setup: INTERPRETER_SETUP,
     find: () => findInterpreter(home),
-    prepare: async (signal, waitMs) => (await prepare(signal, waitMs)) ?? refuse(),
+    prepare: async (signal, waitMs) => (await prepare(signal, waitMs)) ?? refuse(home),
   };
 }
 
-/** One sentence with the command, for the first client that asks for it. */
-function refuse(): never {
+/** One sentence with the command, and with the time that it took here. */
+async function refuse(home: string): Promise<never> {
   // A hint does not travel over the wire.
   const message =
     `${templateMissing(INTERPRETER_TEMPLATE)}: \`sandbox-mcp template pull ` +
-    `${INTERPRETER_TEMPLATE}\` builds it in about ${Math.round(EXPECTED_MS / 60_000)} minutes ` +
-    "(1.5 GB), or start the service with --auto-templates on";
+    `${INTERPRETER_TEMPLATE}\` builds it ${await describeTime(home)}, ` +
+    "or start the service with --auto-templates on";
   throw new SandboxError("not_found", message);
+}
+
+async function describeTime(home: string): Promise<string> {
+  const size = "1.5 GB";
+  const lastMs = await readBuildTime(home, INTERPRETER_TEMPLATE);
+  if (lastMs !== undefined) {
+    return `(its last build on this machine took ${inSeconds(lastMs)}; ${size})`;
+  }
+  const expectedMs = await expectInterpreterMs(home);
+  if (expectedMs === undefined) return `(${size})`;
+  return `(about ${inSeconds(expectedMs)}, by the time that base took on this machine; ${size})`;
+}
+
+function inSeconds(ms: number): string {
+  return `${Math.max(1, Math.round(ms / 1_000))} s`;
+}
+
+/** By the last build in this home, else by that of `base`; undefined where there was neither. */
+async function expectInterpreterMs(home: string): Promise<number | undefined> {
+  const lastMs = await readBuildTime(home, INTERPRETER_TEMPLATE);
+  if (lastMs !== undefined) return lastMs;
+  const baseMs = await readBuildTime(home, "base");
+  return baseMs === undefined ? undefined : baseMs * TIMES_OF_BASE;
 }
 
 async function findInterpreter(home: string): Promise<readonly Layer[] | undefined> {
@@ -113,7 +137,10 @@ export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean
     await removeDrafts(join(home, LAYERS), PREFIX);
     const name = `${PREFIX}${Date.now()}-${INTERPRETER_RECIPE}`;
     build.onProgress("building code-interpreter from this system's package mirror");
-    await buildInterpreter({ ...build, signal, directory: join(home, LAYERS, name) });
+    const directory = join(home, LAYERS, name);
+    await recordBuildTime(home, INTERPRETER_TEMPLATE, () =>
+      buildInterpreter({ ...build, signal, directory }),
+    );
     return name;
   };
   const limits = { lock: "interpreter", timeoutMs: BASE_BUILD_TIMEOUT_MS } as const;
