@@ -7,8 +7,9 @@ import { writeDurably } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
 import { LAYERS, makeLayer, TREES } from "../engine/storage/layers.ts";
+import { whileImagesStay, withImageLock } from "./image-locks.ts";
 import type { AddImageOptions, ImageLayer, PulledImage, UnpackedImage } from "./images.ts";
-import { fetchImage, findImage, withImageLock } from "./pull.ts";
+import { fetchImage, findImage } from "./pull.ts";
 import { requireSkopeo } from "./skopeo.ts";
 import { unpackImage } from "./unpack.ts";
 
@@ -18,8 +19,8 @@ const DIGEST_CHARACTERS = 32;
 const FACTS = "image.json";
 
 /**
- * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while the lock
- * holds; `commit` writes the row that names the layer. Returns what `commit` returns.
+ * Fetches and unpacks an image unless its layer is there, and calls `commit` with it while no
+ * clean-up removes it; `commit` writes the row that names the layer. Returns what `commit` returns.
  * @throws SandboxError as `pullImage` and `unpackImage`
  */
 export async function addImage<T>(
@@ -28,28 +29,30 @@ export async function addImage<T>(
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
   requireSkopeo();
-  return withImageLock(options, async () => {
+  return whileImagesStay(options, async () => {
     const found = await findImage(reference, options);
     const { digest, pinned } = found;
-    return addLayer({ digest, pinned, options }, commit, () => fetchImage(found, options));
+    const get = () => fetchImage(found, options);
+    const add = () => addLayer({ digest, pinned, options }, get);
+    // Not by the digest alone: a registry that is slow must hold up nobody who has another one.
+    return commit(await withImageLock(options, `fetch ${pinned}`, add));
   });
 }
 
 /**
- * The same for an image that \`get\` brings, called while the lock is held; its manifest's digest
- * names the layer.
- * @throws SandboxError as \`unpackImage\`
+ * The same for an image that `get` brings; its manifest's digest names the layer.
+ * @throws SandboxError as `unpackImage`
  */
 export async function addLayout<T>(
   get: () => Promise<PulledImage>,
   options: AddImageOptions,
   commit: (image: ImageLayer) => T | Promise<T>,
 ): Promise<T> {
-  return withImageLock(options, async () => {
+  return whileImagesStay(options, async () => {
     const image = await get();
     try {
       const { digest, pinned } = image;
-      return await addLayer({ digest, pinned, options }, commit, async () => image);
+      return await commit(await addLayer({ digest, pinned, options }, async () => image));
     } finally {
       await image[Symbol.asyncDispose]();
     }
@@ -63,21 +66,29 @@ interface LayerTask {
   readonly options: AddImageOptions;
 }
 
-async function addLayer<T>(
-  { digest, pinned, options }: LayerTask,
-  commit: (image: ImageLayer) => T | Promise<T>,
-  get: () => Promise<PulledImage>,
-): Promise<T> {
-  const name = digest.slice("sha256:".length).slice(0, DIGEST_CHARACTERS);
-  const target = join(options.home, LAYERS, `image-${name}-${LAYOUT}`);
-  const known = await readFacts(target);
-  if (known !== undefined) {
-    options.onProgress?.("the image is there already");
-    return commit(toLayer(target, pinned, known));
-  }
+async function addLayer(task: LayerTask, get: () => Promise<PulledImage>): Promise<ImageLayer> {
+  const known = await findLayer(task);
+  if (known !== undefined) return known;
+  await using image = await get();
+  return await withImageLock(task.options, `unpack ${task.digest}`, () => unpackLayer(task, image));
+}
+
+async function findLayer({ digest, pinned, options }: LayerTask): Promise<ImageLayer | undefined> {
+  const target = targetOf(options, digest);
+  const facts = await readFacts(target);
+  if (facts === undefined) return undefined;
+  options.onProgress?.("the image is there already");
+  return toLayer(target, pinned, facts);
+}
+
+async function unpackLayer(task: LayerTask, image: PulledImage): Promise<ImageLayer> {
+  const { digest, pinned, options } = task;
+  // Fetched from another place at the same time.
+  const known = await findLayer(task);
+  if (known !== undefined) return known;
+  const target = targetOf(options, digest);
   // What is in the way has no facts: a part of it was removed.
   await discardFolder(target);
-  await using image = await get();
   let unpacked: UnpackedImage | undefined;
   await makeLayer(
     target,
@@ -89,7 +100,12 @@ async function addLayer<T>(
   );
   const facts = unpacked ?? (await readFacts(target));
   if (facts === undefined) throw new RangeError("an image has no facts");
-  return await commit(toLayer(target, pinned, facts));
+  return toLayer(target, pinned, facts);
+}
+
+function targetOf({ home }: AddImageOptions, digest: string): string {
+  const name = digest.slice("sha256:".length).slice(0, DIGEST_CHARACTERS);
+  return join(home, LAYERS, `image-${name}-${LAYOUT}`);
 }
 
 function toLayer(target: string, pinned: string, facts: UnpackedImage): ImageLayer {

@@ -14,8 +14,8 @@ import { newDraft } from "../engine/host/drafts.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import { archiveLayers } from "../engine/storage/archive-layers.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { whileImagesStay } from "./image-locks.ts";
 import { ownArchitecture } from "./layout.ts";
-import { withImageLock } from "./pull.ts";
 
 const TIMEOUT_MS = 30 * 60_000;
 const TYPES = "application/vnd.oci.image";
@@ -45,7 +45,7 @@ export interface ExportTask {
  * @throws SandboxError as `archiveLayers`
  */
 export async function exportImage(task: ExportTask, file: string): Promise<string> {
-  return withImageLock(task, async () => writeImage(task, file));
+  return whileImagesStay(task, async () => writeImage(task, file));
 }
 
 async function writeImage(task: ExportTask, file: string): Promise<string> {

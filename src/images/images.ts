@@ -4,8 +4,9 @@
  *
  * The functions are in the files of their names: `pullImage` (`pull.ts`), `unpackImage` (`unpack.ts`)
  * and `addImage` (`add-image.ts`), which does both and is what a build and the command line call. It
- * holds the lock `image` of the home from before the layer is written until `commit` has returned: a
- * layer whose name starts with `image-` and that no row of the store names is removed by the next start or `gc`, which take the same lock.
+ * shares the lock `image` of the home from before the layer is written until `commit` has returned: a
+ * layer whose name starts with `image-` and that no row of the store names is removed by the next
+ * start or `gc`, which take the lock alone (`image-locks.ts`).
  * The layer is named for the digest of the image, so an image that is there is not fetched again.
  */
 

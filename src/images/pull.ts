@@ -8,8 +8,8 @@ import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { newDraft } from "../engine/host/drafts.ts";
-import { holdLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { holdImages } from "./image-locks.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
 import { parse, readManifest } from "./layout.ts";
 import { parseReference, toSource, type ImageReference } from "./reference.ts";
@@ -18,8 +18,6 @@ import { copyToLayout, inspectRaw, type SkopeoTask } from "./skopeo.ts";
 
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const WATCH_MS = 500;
-/** Another process of this home may be fetching a large image. */
-const LOCK_TIMEOUT_MS = 60 * 60_000;
 
 /** What is asked of a source before anything large is fetched. */
 export interface FoundImage {
@@ -37,49 +35,24 @@ export interface FoundImage {
  * @throws SandboxError invalid_argument for a malformed reference, not_found, permission_denied when
  * the registry asks for other credentials, resource_exhausted beyond `maxBytes`, unavailable when
  * skopeo is missing (with the command that installs it) or the registry does not answer, canceled
- *
- * The lock of images is held until the image is disposed: without it a clean-up would take the
- * directory for that of a dead process.
  */
 export async function pullImage(reference: string, options: PullOptions): Promise<PulledImage> {
-  const lock = await holdImageLock(options);
+  const hold = await holdImages(options);
   try {
     const image = await fetchImage(await findImage(reference, options), options);
     const dispose = async () => {
       await image[Symbol.asyncDispose]();
-      await lock[Symbol.asyncDispose]();
+      await hold[Symbol.asyncDispose]();
     };
     return { ...image, [Symbol.asyncDispose]: dispose };
   } catch (error) {
-    await lock[Symbol.asyncDispose]();
+    await hold[Symbol.asyncDispose]();
     throw error;
   }
 }
 
-/** Waits for who else adds, reads or writes an image in this home. */
-async function holdImageLock({
-  home,
-  signal,
-}: Pick<PullOptions, "home" | "signal">): Promise<AsyncDisposable> {
-  await mkdir(join(home, LAYERS), { recursive: true, mode: 0o700 });
-  return holdLock(home, "image", { timeoutMs: LOCK_TIMEOUT_MS, signal });
-}
-
-/** Does the work while the lock of images is held. */
-export async function withImageLock<T>(
-  options: Pick<PullOptions, "home" | "signal">,
-  work: () => Promise<T>,
-): Promise<T> {
-  const lock = await holdImageLock(options);
-  try {
-    return await work();
-  } finally {
-    await lock[Symbol.asyncDispose]();
-  }
-}
-
 /**
- * Asks what a reference means now; called while the lock of images is held.
+ * Asks what a reference means now; called while clean-ups of images are kept off.
  * @throws SandboxError as `pullImage`
  */
 export async function findImage(reference: string, options: PullOptions): Promise<FoundImage> {

@@ -7,8 +7,8 @@ import { cleanUp, type TellFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
-import { tryLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { whileNoImageIsUsed } from "../images/image-locks.ts";
 import type { ImageLayer } from "../images/images.ts";
 import type { BuildRecord, Store, TemplateRecord } from "../store/store.ts";
 import { toStoredLayer } from "./built-ins.ts";
@@ -27,7 +27,7 @@ export interface RegisterOptions {
 
 /**
  * Makes a template of an image, or another build of a template that is one; the tags move to it.
- * Called while the lock of images is held.
+ * Called while clean-ups of images are kept off.
  * @throws SandboxError already_exists when a snapshot or a built-in has the name
  */
 export function registerImage(options: RegisterOptions, image: ImageLayer): TemplateRecord {
@@ -88,10 +88,11 @@ export async function pruneImages(options: {
   const find = async () =>
     findUnusedImages(await readdir(folder).catch(() => []), store.builds.all());
   if ((await find()).length === 0) return [];
-  await using lock = await tryLock(home, "image");
-  if (lock === undefined) return [];
-  // Another process may have named one before the lock was free.
-  const names = await find();
-  const remove = async (name: string) => discardFolder(join(folder, name));
-  return await cleanUp({ kind: "layer", names, remove }, onFailure);
+  const removed = await whileNoImageIsUsed(home, async () => {
+    // Another process may have named one before the lock was free.
+    const names = await find();
+    const remove = async (name: string) => discardFolder(join(folder, name));
+    return cleanUp({ kind: "layer", names, remove }, onFailure);
+  });
+  return removed ?? [];
 }

@@ -24,7 +24,8 @@ export const LOCK_NAMES = [
   "image",
 ] as const;
 
-export type LockName = (typeof LOCK_NAMES)[number];
+/** An image has a lock of its own besides; the name ends with a part of a digest. */
+export type LockName = (typeof LOCK_NAMES)[number] | `image-${string}`;
 
 /** Who waits longer is told so: the holder may be stopped. */
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -32,11 +33,14 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 /** The first descriptor after the standard streams. */
 const DESCRIPTOR = 3;
 const TAKEN_STATUS = 3;
+const EXCLUSIVE = "--exclusive";
 
 export interface LockOptions {
   /** How long to wait for another holder; default 60 s. */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Whether others may hold it so at the same time; only `tryLock` then finds it taken. */
+  readonly isShared?: boolean | undefined;
 }
 
 /**
@@ -47,11 +51,11 @@ export interface LockOptions {
 export async function holdLock(
   home: string,
   name: LockName,
-  { timeoutMs = DEFAULT_TIMEOUT_MS, signal }: LockOptions = {},
+  { timeoutMs = DEFAULT_TIMEOUT_MS, signal, isShared = false }: LockOptions = {},
 ): Promise<AsyncDisposable> {
   const limit = AbortSignal.timeout(timeoutMs);
   const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
-  const lock = await takeLock(lockPath(home, name), [], stop);
+  const lock = await takeLock(lockPath(home, name), [isShared ? "--shared" : EXCLUSIVE], stop);
   if (lock !== undefined) return lock;
   if (signal?.aborted) throw new SandboxError("canceled", `no longer waiting for lock ${name}`);
   throw new SandboxError("unavailable", `another process holds the lock ${name}`, {
@@ -78,10 +82,13 @@ export async function withLock<T>(
 /** Takes a lock of the home that is free; undefined when it is held. */
 export async function tryLock(home: string, name: LockName): Promise<AsyncDisposable | undefined> {
   const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
-  return takeLock(lockPath(home, name), ["--nonblock"], limit);
+  return takeLock(lockPath(home, name), [EXCLUSIVE, "--nonblock"], limit);
 }
 
-/** The file is never removed: a process that still waits for a removed one would exclude none. */
+/**
+ * The file is removed only while nobody can wait for it: a process that still waits for a removed one
+ * would exclude none.
+ */
 function lockPath(home: string, name: LockName): string {
   return join(home, `${name}.lock`);
 }
@@ -115,7 +122,7 @@ async function lockFile(
   stop: AbortSignal,
 ): Promise<number | null> {
   if (stop.aborted) return null;
-  const words = ["--exclusive", "--conflict-exit-code", String(TAKEN_STATUS), ...flags];
+  const words = ["--conflict-exit-code", String(TAKEN_STATUS), ...flags];
   const [program, ...tied] = TIED;
   const child = spawn(program, [...tied, "flock", ...words, String(DESCRIPTOR)], {
     env: PROGRAM_ENVIRONMENT,
