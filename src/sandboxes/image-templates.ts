@@ -88,10 +88,10 @@ export async function pruneImages(options: {
   const find = async () =>
     findUnusedImages(await readdir(folder).catch(() => []), store.builds.all());
   if ((await find()).length === 0) return [];
+  const remove = async (name: string) => discardFolder(join(folder, name));
   const removed = await whileNoImageIsUsed(home, async () => {
     // Another process may have named one before the lock was free.
     const names = await find();
-    const remove = async (name: string) => discardFolder(join(folder, name));
     return cleanUp({ kind: "layer", names, remove }, onFailure);
   });
   return removed ?? [];

@@ -14,7 +14,7 @@ export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
 }
 
 /** The folders of a build below the folder of layers. */
-function layerFolders(build: BuildRecord): string[] {
+export function layerFolders(build: BuildRecord): string[] {
   return build.layers
     .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
     .filter((path) => !isAbsolute(path))

@@ -4,6 +4,7 @@ import { availableParallelism } from "node:os";
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { createBuildQueue } from "./build-queue.ts";
+import type { LayerSizes } from "./layer-sizes.ts";
 import type { Uploads } from "./uploads.ts";
 
 export interface RunnerTask {
@@ -20,6 +21,7 @@ export interface RunnerTask {
 
 export interface BuildRunner {
   readonly uploads: Uploads;
+  readonly layerSizes: LayerSizes;
   /** Cancels what runs or waits of the same template, and runs the task when it is its turn. */
   begin(task: RunnerTask): void;
   cancel(templateId: string, reason: string): void;
@@ -27,13 +29,14 @@ export interface BuildRunner {
 
 export function createBuildRunner(options: {
   readonly uploads: Uploads;
+  readonly layerSizes: LayerSizes;
   readonly track: Track;
   /** Fires when the registry closes. */
   readonly closing: AbortSignal;
   /** Builds at once; one for each processor. */
   readonly atOnce?: number | undefined;
 }): BuildRunner {
-  const { uploads, track, closing, atOnce = availableParallelism() } = options;
+  const { uploads, layerSizes, track, closing, atOnce = availableParallelism() } = options;
   const queue = createBuildQueue(atOnce);
   const running = new Map<AbortController, string>();
 
@@ -56,6 +59,7 @@ export function createBuildRunner(options: {
 
   return {
     uploads,
+    layerSizes,
     begin(task) {
       cancel(task.templateId, `cancelled: build ${task.buildId} of the same template was started`);
       if (running.size >= atOnce) task.onWait();

@@ -12,6 +12,7 @@ import type { BuildRunner } from "./build-runner.ts";
 import { evictSteps } from "./cache.ts";
 import { runBuild, StepFailure, undoBuild, type BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
+import { removeOldBuilds, requireLayerSpace } from "./team-limits.ts";
 
 /** A build that takes longer is taken for one that never ends. */
 export const BUILD_LIMIT_MS = 2 * 3_600_000;
@@ -32,6 +33,7 @@ export async function endBuild(
     ...facts,
     resolveBase: (current) => resolveBase(context, current),
     findFiles: (hash) => context.runner.uploads.find(context.team, hash),
+    requireSpace: () => requireLayerSpace(context, context.runner.layerSizes),
   };
   let outcome = "ok";
   try {
@@ -52,6 +54,7 @@ export async function endBuild(
   );
   await step("build.committed");
   await evictSteps(context);
+  await removeOldBuilds(context, templateId);
 }
 
 /** Build, tags and state appear together. */

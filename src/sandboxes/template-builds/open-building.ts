@@ -3,9 +3,11 @@
 import { join } from "node:path";
 import type { Clock } from "../../common/clock.ts";
 import type { Track } from "../../common/concurrency.ts";
+import { LAYERS } from "../../engine/storage/layers.ts";
 import type { Store } from "../../store/store.ts";
 import { openSecrets } from "../secrets.ts";
 import { createBuildRunner } from "./build-runner.ts";
+import { createLayerSizes } from "./layer-sizes.ts";
 import type { BuildRules } from "./step-sandbox.ts";
 import { openUploads } from "./uploads.ts";
 
@@ -26,7 +28,8 @@ export async function openBuilding(
   const directory = join(home, "uploads");
   const key = secrets.uploadKey;
   const uploads = await openUploads({ directory, owner, key, now: () => clock.now() });
-  const runner = createBuildRunner({ uploads, track, closing });
+  const layerSizes = createLayerSizes(join(home, LAYERS));
+  const runner = createBuildRunner({ uploads, layerSizes, track, closing });
   const network = { allowsInternet: undefined, network: undefined };
   return { secrets, runner, buildNetwork: buildNetwork ?? network };
 }

@@ -40,6 +40,8 @@ export interface BuildJob {
   readonly signal: AbortSignal;
   resolveBase(job: BuildJob): Promise<ResolvedTemplate>;
   findFiles(hash: string): Promise<string | undefined>;
+  /** @throws SandboxError resource_exhausted when the team's layers take too much of the disk. */
+  requireSpace(): Promise<void>;
 }
 
 /** Where a build stands: the layers so far, what holds for the next step, and the key of both. */
@@ -140,6 +142,7 @@ async function takeStep(context: StepContext, job: BuildJob, turn: Turn): Promis
   if (isRecordOnly(wanted)) return { ...stage, state: applyEnv(stage.state, wanted), key };
   const { template, signal } = job;
   const build = withState(job, stage);
+  await job.requireSpace();
   await using sandbox = await startStepSandbox(context, { template, build }, signal);
   const lines = job.log.open(name);
   const state = await runStep(wanted, stage.state, {

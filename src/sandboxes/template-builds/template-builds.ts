@@ -16,6 +16,7 @@ import { forgetAbandoned } from "./abandoned-builds.ts";
 import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
 import { BUILD_LIMIT_MS, endBuild, type BuildsContext } from "./end-build.ts";
+import { requireLayerSpace, requireTemplatePlace } from "./team-limits.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
 const MAX_OPEN_BUILDS = 100;
@@ -116,7 +117,9 @@ function requestBuild(context: BuildsContext, wanted: BuildRequest) {
     }
     const nowMs = clock.now();
     const name = `${team}/${alias}`;
-    const template = store.templates.getByName(name) ?? newTemplate(team, name, nowMs);
+    const known = store.templates.getByName(name);
+    if (known === undefined) requireTemplatePlace(context);
+    const template = known ?? newTemplate(team, name, nowMs);
     const { templateId } = template;
     requireTagPlace(context, templateId, tags);
     const build: TemplateBuildRecord = {
@@ -191,6 +194,7 @@ async function startBuild(
   const { store, clock, runner, owner } = context;
   const waiting = requireBuild(context, reference, buildId);
   checkPlan(plan);
+  await requireLayerSpace(context, runner.layerSizes);
   const template = requireTemplate(context, reference);
   const record = store.transaction((): TemplateBuild => {
     const current = store.templateBuilds.get(buildId) ?? waiting;

@@ -1,0 +1,97 @@
+/** What the templates of a team may take: a number, and disk; its cached steps are the first to go. */
+
+import { mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createSilentLog } from "../../../../src/common/log.ts";
+import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
+import {
+  forgetOldBuilds,
+  requireLayerSpace,
+  requireTemplatePlace,
+} from "../../../../src/sandboxes/template-builds/team-limits.ts";
+import { openStore } from "../../../../src/store/sqlite.ts";
+import type { BuildRecord, Store, TemplateRecord } from "../../../../src/store/store.ts";
+import { makeTempFolder } from "../../../support/temp-folder.ts";
+
+const build: BuildRecord = {
+  buildId: "",
+  templateId: "",
+  owner: "own",
+  status: "ready",
+  sourceSandboxId: null,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: 0,
+  limits: { cpus: 1, memoryMb: 512, diskMb: 1_024, pids: 100 },
+  layers: [],
+  defaultUser: "user",
+  defaultWorkdir: "/",
+};
+
+function addTemplate(store: Store, team: string, name: string): TemplateRecord {
+  const template = newTemplate(team, `${team}/${name}`, 0);
+  store.templates.put(template);
+  return template;
+}
+
+/** A build with one layer of its own above a built-in one. */
+function addBuild(store: Store, templateId: string, createdAtMs: number): string {
+  const id = `00000000-0000-4000-8000-${String(createdAtMs).padStart(12, "0")}`;
+  const layers = [{ root: "base-1-a/root" }, { root: `${id}/root` }];
+  store.builds.put({ ...build, buildId: id, templateId, createdAtMs, layers });
+  return id;
+}
+
+/** Each folder that is no built-in template has 100 bytes. */
+const sizes = async (folders: readonly string[]) => folders.length * 100;
+
+test("a team has at most a thousand templates, and those of others do not count", () => {
+  using store = openStore({ path: ":memory:" });
+  for (let index = 0; index < 999; index += 1) addTemplate(store, "mine", `t${index}`);
+  for (let index = 0; index < 10; index += 1) addTemplate(store, "other", `t${index}`);
+  requireTemplatePlace({ store, team: "mine" });
+  addTemplate(store, "mine", "last");
+  expect(() => requireTemplatePlace({ store, team: "mine" })).toThrow(
+    expect.objectContaining({
+      code: "resource_exhausted",
+      message: "a team has at most 1000 templates: remove one to build another",
+    }),
+  );
+  requireTemplatePlace({ store, team: "other" });
+});
+
+test("layers beyond the bound cost the oldest cached steps, and then the build", async () => {
+  await using folder = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const template = addTemplate(store, "mine", "a");
+  const other = addTemplate(store, "other", "a");
+  const kept = addBuild(store, template.templateId, 1);
+  addBuild(store, other.templateId, 2);
+  const steps = [3, 4, 5, 6].map((atMs) => addBuild(store, "cache:mine", atMs));
+  const foreign = addBuild(store, "cache:other", 7);
+  for (const name of [kept, ...steps, foreign]) await mkdir(join(folder.path, name));
+  const services = { log: createSilentLog(), retry: expect.fail };
+  const context = { ...services, store, team: "mine", layersDirectory: folder.path };
+  await requireLayerSpace(context, sizes, 500);
+  expect(await readdir(folder.path)).toHaveLength(6);
+  await requireLayerSpace(context, sizes, 350);
+  expect((await readdir(folder.path)).toSorted()).toEqual([kept, ...steps.slice(2), foreign]);
+  const refused = requireLayerSpace(context, sizes, 50);
+  await expect(refused).rejects.toMatchObject({
+    code: "resource_exhausted",
+    message: expect.stringContaining("remove templates to build others"),
+  });
+  expect((await readdir(folder.path)).toSorted()).toEqual([kept, foreign]);
+});
+
+test("builds without a tag are kept while they are among the newest fifty", () => {
+  using store = openStore({ path: ":memory:" });
+  const { templateId } = addTemplate(store, "mine", "a");
+  const ids = Array.from({ length: 53 }, (_, index) => addBuild(store, templateId, index));
+  store.builds.tag({ templateId, tag: "first", buildId: ids[0] ?? "", createdAtMs: 0 });
+  expect(forgetOldBuilds(store, templateId)).toEqual([ids[1], ids[2]]);
+  const left = store.builds.ofTemplate(templateId).map(({ buildId }) => buildId);
+  expect(left.toSorted()).toEqual([ids[0], ...ids.slice(3)]);
+  expect(forgetOldBuilds(store, templateId)).toEqual([]);
+});
