@@ -112,7 +112,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R3",
     title: "60 hostile root file systems refused",
     counts: /\bR3 (?!benign)/,
-    note: "reached for root file systems; archives and image configurations are not read by this product",
+    note: "reached for root file systems, images and archives of COPY steps",
   },
   {
     id: "R4",

@@ -43,6 +43,10 @@ function addBuild(store: Store, templateId: string, createdAtMs: number): string
   return id;
 }
 
+function failTest(subject: string): never {
+  return expect.fail(subject);
+}
+
 /** Each folder that is no built-in template has 100 bytes. */
 const sizes = async (folders: readonly string[]) => folders.length * 100;
 
@@ -71,7 +75,7 @@ test("layers beyond the bound cost the oldest cached steps, and then the build",
   const steps = [3, 4, 5, 6].map((atMs) => addBuild(store, "cache:mine", atMs));
   const foreign = addBuild(store, "cache:other", 7);
   for (const name of [kept, ...steps, foreign]) await mkdir(join(folder.path, name));
-  const services = { log: createSilentLog(), retry: expect.fail };
+  const services = { log: createSilentLog(), retry: failTest };
   const context = { ...services, store, team: "mine", layersDirectory: folder.path };
   await requireLayerSpace(context, sizes, 500);
   expect(await readdir(folder.path)).toHaveLength(6);
