@@ -34,7 +34,7 @@ export async function addImage<T>(
     const { digest, pinned } = found;
     const get = () => fetchImage(found, options);
     const add = () => addLayer({ digest, pinned, options }, get);
-    // Not by the digest alone: a registry that is slow must hold up nobody who has another one.
+    // Not by the digest alone: a registry that is slow must not hold up the use of another one.
     return commit(await withImageLock(options, `fetch ${pinned}`, add));
   });
 }

@@ -1,8 +1,8 @@
 /**
- * The locks under which images are added. Whoever adds, reads or writes one keeps clean-ups off by
- * holding the lock `image` together with others; a clean-up takes it alone. Two that fetch the same
- * image from the same place, or unpack the same one, exclude each other by a lock for that alone, so
- * nobody waits for the registry of another.
+ * The locks under which images are added. A process that adds, reads or writes one keeps clean-ups
+ * off by holding the lock `image` together with others; a clean-up takes it alone. Two that fetch the
+ * same image from the same place, or unpack the same one, exclude each other by a lock for that
+ * alone, so no process waits for the registry of another.
  */
 
 import { createHash } from "node:crypto";
@@ -46,8 +46,8 @@ export async function withImageLock<T>(
 }
 
 /**
- * Does the work of a clean-up while nobody adds, reads or writes an image; undefined, and no work
- * done, while somebody does. Files of locks go too: nobody can wait for one.
+ * Does the work of a clean-up while no process adds, reads or writes an image; undefined, and no
+ * work done, while one does. Files of locks go too: no process can wait for one.
  */
 export async function whileNoImageIsUsed<T>(
   home: string,

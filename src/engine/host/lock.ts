@@ -86,7 +86,7 @@ export async function tryLock(home: string, name: LockName): Promise<AsyncDispos
 }
 
 /**
- * The file is removed only while nobody can wait for it: a process that still waits for a removed one
+ * The file is removed only while no process can wait for it: a process that still waits for a removed one
  * would exclude none.
  */
 function lockPath(home: string, name: LockName): string {
