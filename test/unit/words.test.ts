@@ -53,6 +53,7 @@ const IN_DOCUMENTS: readonly Word[] = [
   { pattern: /^\W*(?:not )?kept:/i, replacement: "Adopted, Rejected" },
   { pattern: /\bstands? (?:in|on|between|among|at)\b/i, replacement: "is" },
   { pattern: /\bpicture\b/i, replacement: "overview" },
+  { pattern: /^(?:<{7}|\|{7}|>{7})(?= |$)/, replacement: "one side of the merge conflict" },
 ];
 
 /** Names of files that need a key to be understood. */
@@ -157,6 +158,7 @@ test.for([
   { text: "The rooms of the service.", found: ['a.md:1: "rooms"'] },
   { text: "Fine.\nThe sandbox stands still.", found: ['a.md:2: "stands still"'] },
   { text: "```\ndoor.sock\n```\nIt is told.", found: ['a.md:4: "told"'] },
+  { text: "One.\n||||||| base\nTwo.", found: ['a.md:2: "|||||||"'] },
   { text: "The file `door.sock`, headroom, mushrooms.", found: [] },
 ])("a planted word of a document is found: %#", ({ text, found }) => {
   expect(findInDocument("a.md", text).map((fault) => fault.split(",")[0])).toEqual(found);
