@@ -18,8 +18,8 @@ import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
-import { idOf } from "./message-id.ts";
-import { Refusal, toMessage, withoutMark } from "./message.ts";
+import { findId, idOf } from "./message-id.ts";
+import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
@@ -92,9 +92,9 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
       return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
     }
     response.setHeader("x-accel-buffering", "no");
-    const body = request.method === "POST" ? await readJson(request, held) : undefined;
-    if (body === INVALID)
-      return sendRpcError(response, 400, { code: -32_700, text: "Parse error" });
+    const read = request.method === "POST" ? await readJson(request, held) : { body: undefined };
+    if ("refusal" in read) return sendJson(response, read.status, { body: read.refusal.reply });
+    const { body } = read;
     const message = body === undefined || Array.isArray(body) ? undefined : toMessage(body);
     if (message instanceof Refusal) return sendJson(response, 400, { body: message.reply });
     const auth = { token: "", clientId: principal, scopes: [] };
@@ -149,21 +149,24 @@ async function authenticate(
   return token === undefined ? undefined : options.authenticate(token);
 }
 
-const INVALID = Symbol("invalid JSON");
-
 /** One team per endpoint: its bodies count against one limit. */
 const OWN = "own";
 
-async function readJson(request: IncomingMessage, held: HeldBytes): Promise<unknown> {
-  const body = await readBody(request, MAX_BODY_BYTES, (bytes) => {
-    if (!held.add(OWN, bytes)) throw new SandboxError("unavailable", IN_FLIGHT_TEXT);
+type ReadBody = { readonly body: unknown } | { readonly status: number; readonly refusal: Refusal };
+
+async function readJson(request: IncomingMessage, held: HeldBytes): Promise<ReadBody> {
+  const bytes = await readBody(request, MAX_BODY_BYTES, (length) => {
+    if (!held.add(OWN, length)) throw new SandboxError("unavailable", IN_FLIGHT_TEXT);
   });
   try {
-    return parseJson(withoutMark(body));
+    return { body: parseJson(withoutMark(bytes)) };
   } catch (error) {
-    // The protocol defines the reply to a body that is no JSON.
-    if (error instanceof SyntaxError) return INVALID;
-    throw error;
+    if (error instanceof SyntaxError) {
+      return { status: 400, refusal: new Refusal(PARSE_ERROR, "Parse error") };
+    }
+    if (!(error instanceof SandboxError)) throw error;
+    const status = error.code === "resource_exhausted" ? 413 : 400;
+    return { status, refusal: new Refusal(INVALID_REQUEST, error.message, findId(bytes)) };
   }
 }
 
@@ -202,6 +205,10 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
     const isOpening = methodSchema.safeParse(body).data?.method === "initialize";
     if (known === undefined && !isOpening) {
       return sendRpcError(response, 400, { code: -32_000, text: "Missing session", body });
+    }
+    if (known !== undefined && isOpening) {
+      const text = "Invalid Request: Server already initialized";
+      return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
     if (known === undefined && sessions.size >= MAX_SESSIONS) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));

@@ -65,6 +65,13 @@ export function createIdFinder(): IdFinder {
   };
 }
 
+/** The id of a whole message that is not parsed. */
+export function findId(message: Uint8Array): MessageId | undefined {
+  const finder = createIdFinder();
+  finder.add(message);
+  return finder.id;
+}
+
 function idOfMember(member: Buffer): MessageId | undefined {
   try {
     return idOf(JSON.parse(`{${member.toString("utf8")}}`));

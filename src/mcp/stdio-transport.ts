@@ -9,7 +9,7 @@ import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/server";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { createBatches, hasBatches, MAX_BATCH_MESSAGES } from "./batch.ts";
-import { idOf } from "./message-id.ts";
+import { findId, idOf } from "./message-id.ts";
 import { createLineReader } from "./message-lines.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 
@@ -145,7 +145,7 @@ function parse(bytes: Buffer): unknown {
     return parseJson(bytes);
   } catch (error) {
     if (error instanceof SyntaxError) return new Refusal(PARSE_ERROR, "Parse error");
-    return new Refusal(INVALID_REQUEST, "JSON with too many levels or values");
+    return new Refusal(INVALID_REQUEST, "JSON with too many levels or values", findId(bytes));
   }
 }
 

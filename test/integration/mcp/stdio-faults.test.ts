@@ -1,10 +1,13 @@
 /** Faulty messages on stdin: every id gets an answer, and the session goes on. */
 
 import { expect, test } from "vitest";
+import { randomMessages } from "../../support/malformed-random.ts";
 import { malformedMessages } from "../../support/malformed.ts";
+import { createRandom, printedSeed } from "../../support/random.ts";
 import { connect, INITIALIZE, type Connection } from "../../support/stdio-connection.ts";
 
 const MEBIBYTE = 1024 * 1024;
+const RANDOM_MESSAGES = 500;
 
 function request(id: number, method: string) {
   return { jsonrpc: "2.0", id, method };
@@ -68,7 +71,12 @@ test.for([
   {
     name: "too many levels",
     line: `{"jsonrpc":"2.0","id":4,"method":"ping","params":${'{"a":'.repeat(100)}1${"}".repeat(101)}`,
-    errors: [[null, -32_600]],
+    errors: [[4, -32_600]],
+  },
+  {
+    name: "too many values",
+    line: `{"method":"ping","params":{"id":9,"a":[${"0,".repeat(40_000)}0]},"id":"b","jsonrpc":"2.0"}`,
+    errors: [["b", -32_600]],
   },
   { name: "a faulty reply", line: '{"jsonrpc":"2.0","id":4,"result":1}', errors: [] },
   { name: "blank lines", line: "\r\n\n \t", errors: [] },
@@ -164,16 +172,22 @@ test("of a batch whose request was cancelled the other replies come", async () =
   await expect.poll(() => connection.batches).toEqual([[{ jsonrpc: "2.0", id: 3, result: {} }]]);
 });
 
-test("a hundred malformed messages: an answer for each id, and the session goes on", async () => {
-  await using connection = await open();
-  const lines = malformedMessages();
-  expect(lines.length).toBeGreaterThanOrEqual(100);
-  for (const { line } of lines) connection.stdin.write(`${line}\n`);
-  expect(await isAlive(connection)).toBe(true);
-  const silent = () => {
-    const answered = new Set(connection.messages.map(({ id }) => id));
-    return lines.filter(({ id }) => id !== undefined && !answered.has(id));
-  };
-  await expect.poll(silent).toEqual([]);
-  expect(connection.messages.every((message) => message["jsonrpc"] === "2.0")).toBe(true);
-});
+test.for(["a hundred malformed messages", "five hundred by chance"])(
+  "%s: an answer for each id, and the session goes on",
+  async (name) => {
+    await using connection = await open();
+    const isListed = name === "a hundred malformed messages";
+    const lines = isListed
+      ? malformedMessages()
+      : randomMessages(createRandom(printedSeed("messages on stdio")), RANDOM_MESSAGES);
+    expect(lines.length).toBeGreaterThanOrEqual(100);
+    for (const { line } of lines) connection.stdin.write(`${line}\n`);
+    expect(await isAlive(connection)).toBe(true);
+    const silent = () => {
+      const answered = new Set(connection.messages.map(({ id }) => id));
+      return lines.filter(({ id }) => id !== undefined && !answered.has(id));
+    };
+    await expect.poll(silent, { timeout: 10_000 }).toEqual([]);
+    expect(connection.messages.every((message) => message["jsonrpc"] === "2.0")).toBe(true);
+  },
+);
