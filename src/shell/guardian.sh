@@ -4,8 +4,8 @@
 # program exceeds three times.
 #
 # Arguments: the rule, the folder of the instance, and the folders of our cgroups in the unified
-# tree and in the old freezer, each `-` where there is none. A container without any cgroup is found
-# by its first process. Rule `kill`: each container ends at once. Rule `leave`: each container ends,
+# tree and in the old freezer, each `-` where there is none. Without root, the file `cgroup` of a
+# container names its folder in the unified tree; one without any cgroup is found by its first process. Rule `kill`: each container ends at once. Rule `leave`: each container ends,
 # or is frozen, at the time in its file `expiry` (Unix seconds, then `end` or `freeze`); one without
 # the file was never finished and ends at once. The program ends when nothing is left for it to do.
 # A container that a dying service was about to start may come late, so that several rounds must
@@ -52,11 +52,23 @@ find_untold() {
     return 1
 }
 
-lives() {
+# Sets `group`, the folder of the container in the unified tree, empty where it has none.
+find_group() {
+    group=''
     if [ "$unified" != - ]; then
+        group=$unified/$1
+    elif [ "$freezer" = - ]; then
+        read -r group <"$2/cgroup"
+        case $group in /*/"$1") ;; *) group='' ;; esac
+    fi
+}
+
+lives() {
+    find_group "$1" "$2"
+    if [ -n "$group" ]; then
         while read -r key value; do
             [ "$key $value" = 'populated 1' ] && return 0
-        done <"$unified/$1/cgroup.events"
+        done <"$group/cgroup.events"
         return 1
     fi
     if [ "$freezer" != - ]; then
@@ -71,9 +83,9 @@ signal_group() {
 }
 
 end_container() {
-    if [ "$unified" != - ]; then
+    if [ -n "$group" ]; then
         # Kernels before 5.14 have no such file.
-        echo 1 >"$unified/$1/cgroup.kill" || signal_group "$unified/$1"
+        echo 1 >"$group/cgroup.kill" || signal_group "$group"
     elif [ "$freezer" != - ]; then
         echo FROZEN >"$freezer/$1/freezer.state"
         signal_group "$freezer/$1"
@@ -95,8 +107,8 @@ stop_namespace() {
 }
 
 freeze_container() {
-    if [ "$unified" != - ]; then
-        echo 1 >"$unified/$1/cgroup.freeze"
+    if [ -n "$group" ]; then
+        echo 1 >"$group/cgroup.freeze"
     elif [ "$freezer" != - ]; then
         echo FROZEN >"$freezer/$1/freezer.state"
     else

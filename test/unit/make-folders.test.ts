@@ -28,5 +28,6 @@ test("a file in the way, and a file system without folders", async () => {
 test("a tree of cgroups that is there no more", async () => {
   await using folder = await makeTempFolder();
   const host = { unified: "/proc/none", legacy: [], hasSwapLimit: true };
-  await expect(openCgroup(host, "i0", folder.path).make()).rejects.toThrow("ENOENT");
+  const limits = { memoryMb: 64, cpus: 1, diskMb: 64, pids: 16 };
+  await expect(openCgroup(host, "i0", folder.path).make(limits)).rejects.toThrow("ENOENT");
 });

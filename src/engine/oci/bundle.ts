@@ -34,6 +34,8 @@ export interface BundleOptions {
   readonly usersPath: string | undefined;
   /** Undefined where there are no cgroups: the limits of single processes are all there is then. */
   readonly cgroupPath: string | undefined;
+  /** Whether a cgroup that the runtime does not know counts its processes. */
+  readonly isCounted?: boolean;
   /** The compiled system call filter in base64, for a runtime that takes it so. */
   readonly filter?: string | undefined;
   readonly host: BundleHost;
@@ -124,7 +126,7 @@ export function createBundle(options: BundleOptions): object {
   };
 }
 
-function createProcess({ id, limits, cgroupPath }: BundleOptions): object {
+function createProcess({ id, limits, cgroupPath, isCounted }: BundleOptions): object {
   return {
     terminal: false,
     user: { uid: 0, gid: 0 },
@@ -147,17 +149,15 @@ function createProcess({ id, limits, cgroupPath }: BundleOptions): object {
       inheritable: [],
       ambient: [],
     },
-    ...(cgroupPath === undefined && { rlimits: standInLimits(limits) }),
+    ...(cgroupPath === undefined && { rlimits: standInLimits(limits, isCounted) }),
   };
 }
 
 /** For each user of the container and for each file, where nothing counts the container as a whole. */
-function standInLimits({ pids, diskMb }: ContainerLimits): object[] {
+function standInLimits({ pids, diskMb }: ContainerLimits, isCounted = false): object[] {
   const bytes = diskMb * BYTES_PER_MB;
-  return [
-    { type: "RLIMIT_NPROC", hard: pids, soft: pids },
-    { type: "RLIMIT_FSIZE", hard: bytes, soft: bytes },
-  ];
+  const size = { type: "RLIMIT_FSIZE", hard: bytes, soft: bytes };
+  return isCounted ? [size] : [{ type: "RLIMIT_NPROC", hard: pids, soft: pids }, size];
 }
 
 function createMounts(daemonPath: string): object[] {

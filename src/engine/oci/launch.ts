@@ -26,7 +26,7 @@ import { checkBinds, checkLayers, hasUsr, stageOf, stageSteps } from "../storage
 import { bindFault } from "./bind-paths.ts";
 import { coverBootId } from "./boot-id.ts";
 import { createBundle, limitSteps } from "./bundle.ts";
-import { hasCgroups, isHybrid, openCgroup, type CgroupHost } from "./cgroups.ts";
+import { cgroupSteps, hasCgroups, openCgroup, type CgroupHost } from "./cgroups.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
 import { openContainer } from "./container.ts";
@@ -34,9 +34,9 @@ import { launcherCommand, type LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import { FOLDER_NAMES, haltContainer, removeContainer } from "./remove-container.ts";
 import type { SeccompCache } from "./seccomp.ts";
+import { verifyGroup } from "./user-cgroup.ts";
 import { readLevel, requireLevel, verifyMounts } from "./verify-container.ts";
 
-const CGROUP_FOLDER = "/sys/fs/cgroup";
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
 const BIND_STEP = "launcher: bind path:";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
@@ -47,6 +47,8 @@ export interface RuntimeChoice {
   readonly runtime: string;
   /** What it was seen to give; less is refused. */
   readonly level: IsolationLevel;
+  /** Whether containers were seen to be limited in cgroups that are delegated to this user. */
+  readonly usesDelegation: boolean;
 }
 
 export interface LaunchContext extends RuntimeChoice {
@@ -142,7 +144,7 @@ async function launch(
   const { spec, idBase, cgroup } = claim;
   const { runtime, filters } = context;
   const filter = filters.get(runtime);
-  await allEnded([disk, writeConfig(context, claim, filter), cgroup.make()]);
+  await allEnded([disk, writeConfig(context, claim, filter), cgroup.make(spec.limits)]);
   await step("launch.prepared");
   const pid = await runRuntime(context, { claim, diskSteps }, signal);
   await step("launch.running");
@@ -150,6 +152,7 @@ async function launch(
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");
   const level = readLevel({ pid, idBase, runtime: context.runtime });
   requireLevel(level, context.level);
+  verifyGroup(pid, cgroup);
   // A kernel of its own has mounts of its own, which the host does not see.
   if (level !== "gvisor") verifyMounts(pid, spec);
   const state = join(spec.directory, FOLDER_NAMES.runtime, "state", spec.id);
@@ -216,6 +219,7 @@ async function writeConfig(
     daemonPath: stage.daemon,
     usersPath: stage.users,
     cgroupPath: cgroup.path === "" ? undefined : cgroup.path,
+    isCounted: context.cgroups.delegation !== undefined,
     filter,
     host: {
       architecture: process.arch,
@@ -267,20 +271,6 @@ async function runRuntime(
     throw await explainFailure(error, file("log"));
   }
   return Number(await readFile(file("pid"), "utf8"));
-}
-
-/**
- * On a hybrid host the runtime gets to see the old trees alone, in which it sets the limits; the
- * container is in the unified tree all the same, since its first process starts there.
- */
-function cgroupSteps(host: CgroupHost, cgroup: Cgroup): LauncherStep[] {
-  // A runtime that finds trees which it may not write to fails, even when told to leave them alone.
-  if (!hasCgroups(host)) return [["mount", "tmpfs", CGROUP_FOLDER, "mode=0755,size=4k"]];
-  if (!isHybrid(host) || host.unified === undefined || cgroup.unified === undefined) return [];
-  return [
-    ["enter", join(cgroup.unified, "cgroup.procs")],
-    ["unmount", host.unified],
-  ];
 }
 
 /** The runtime writes its complaint to its log; its standard error is not ours any more by then. */

@@ -18,6 +18,7 @@ import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { readRecord, readStartTicks } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
+import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
 import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
@@ -64,7 +65,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
     const [daemon, cgroups, { outside }] = await Promise.all([
       prepareDaemon(options.home, options.daemon),
-      readCgroupHost(),
+      readCgroupHost(choice.usesDelegation ? findDelegation() : undefined),
       support(),
     ]);
     const { hasDeadlines } = guards;
@@ -121,8 +122,8 @@ async function adoptContainer(
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id) return undefined;
   const { idBase } = record;
-  const cgroup = openCgroup(await readCgroupHost(), id, directory);
-  const { outside, perlDirectory, routers, hasDeadlines } = await launchContext();
+  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext();
+  const cgroup = openCgroup(cgroups, id, directory);
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
   const shared = { outside, perlDirectory, routers, hasDeadlines };

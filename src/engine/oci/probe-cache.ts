@@ -13,6 +13,7 @@ import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { findDelegation } from "./delegation.ts";
 import type { RuntimeChoice } from "./launch.ts";
 
 export interface ProbeOptions {
@@ -33,7 +34,7 @@ export interface ProbeResult {
 }
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 4;
+const PROBE_VERSION = 5;
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
 const CACHE_NAME = "engine-probe.json";
@@ -41,7 +42,7 @@ const CACHE_NAME = "engine-probe.json";
 const levelSchema = z.enum(ISOLATION_LEVELS);
 const cacheSchema = z.object({
   key: z.string(),
-  choice: z.object({ runtime: z.string(), level: levelSchema }),
+  choice: z.object({ runtime: z.string(), level: levelSchema, usesDelegation: z.boolean() }),
   report: z.object({
     runtime: z.string(),
     level: levelSchema,
@@ -64,7 +65,11 @@ export function findCandidates(runtime: string): string[] {
 }
 
 /** A key that changes with everything that could change the answer. */
-export function probeKey(options: ProbeOptions, candidates: readonly string[]): string {
+export function probeKey(
+  options: ProbeOptions,
+  candidates: readonly string[],
+  delegation = findDelegation(),
+): string {
   const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
   const programs = [...candidates, options.daemon.node].map((path) => {
     const { size, mtimeMs } = statSync(path);
@@ -72,7 +77,7 @@ export function probeKey(options: ProbeOptions, candidates: readonly string[]): 
   });
   // These and no others: an engine's further options change nothing about the probe.
   const { home, runtime, namespaceFault, daemon, requireLevel } = options;
-  const asked = { home, runtime, namespaceFault, daemon, requireLevel };
+  const asked = { home, runtime, namespaceFault, daemon, requireLevel, delegation };
   return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs]);
 }
 

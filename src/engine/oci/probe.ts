@@ -22,6 +22,7 @@ import { createRouters } from "../network/router.ts";
 import { createBlankDisks } from "../storage/disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import { findDelegation, type Delegation } from "./delegation.ts";
 import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
 import {
   findCandidates,
@@ -52,7 +53,8 @@ export async function probeMachine(
   freshness: "cached" | "fresh",
 ): Promise<ProbeResult> {
   const candidates = findCandidates(options.runtime);
-  const key = probeKey(options, candidates);
+  const delegation = findDelegation();
+  const key = probeKey(options, candidates, delegation);
   const known = freshness === "cached" ? readProbe(options.home, key) : undefined;
   if (known !== undefined) return known;
   // Several that begin at once would slow each other down; without the lock it only takes longer.
@@ -60,7 +62,8 @@ export async function probeMachine(
   try {
     const meanwhile = freshness === "cached" ? readProbe(options.home, key) : undefined;
     if (meanwhile !== undefined) return meanwhile;
-    const result = await tryMachine(options, candidates);
+    const limited = delegation && (await tryMachine(options, candidates, delegation));
+    const result = limited?.choice ? limited : await tryMachine(options, candidates);
     await writeProbe(options.home, key, result);
     return result;
   } finally {
@@ -71,16 +74,18 @@ export async function probeMachine(
 async function tryMachine(
   options: ProbeOptions,
   candidates: readonly string[],
+  delegation?: Delegation,
 ): Promise<ProbeResult> {
   const { runtime, daemon, namespaceFault } = options;
+  const cgroups = await readCgroupHost(delegation);
   const checks = await checkRequirements({
     candidates,
     runtime,
     namespaceFault,
     bundle: daemon.bundle,
+    cgroups,
   });
   if (checks.some((check) => check.outcome === "missing")) return unusable(checks);
-  const cgroups = await readCgroupHost();
   for (const candidate of candidates) {
     const { choice, check, version } = await tryRuntime(options, candidate, cgroups);
     checks.push(check);
@@ -141,9 +146,11 @@ async function tryRuntime(
   try {
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { perlDirectory } = options.daemon;
+    const usesDelegation = cgroups.delegation !== undefined;
     const { level, proof } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
+      usesDelegation,
       cgroups,
       daemon,
       perlDirectory,
@@ -154,7 +161,7 @@ async function tryRuntime(
       routers: createRouters(),
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
-    return { choice: { runtime, level }, version, check };
+    return { choice: { runtime, level, usesDelegation }, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
     if (causeCode(error) === "ENOSPC" || (await isFull(options.home))) {
@@ -184,7 +191,8 @@ async function runTinyContainer(
 ): Promise<{ level: IsolationLevel; proof: string }> {
   const id = newProbeId();
   const startedMs = performance.now();
-  const pids = hasCgroups(context.cgroups) ? PROBE_PIDS.counted : PROBE_PIDS.shared;
+  const isLimited = hasCgroups(context.cgroups) || context.usesDelegation;
+  const pids = isLimited ? PROBE_PIDS.counted : PROBE_PIDS.shared;
   const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids };
   // Any folder of the home does: what counts is that its file system can be mounted with other ids.
   const layers = [{ root: context.daemon }];
@@ -200,14 +208,14 @@ async function runTinyContainer(
   await using container = await startContainer(context, spec, signal);
   const cgroup = openCgroup(context.cgroups, id, spec.directory);
   const limit = await cgroup.readMemoryLimit();
-  if (hasCgroups(context.cgroups) && limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
+  if (isLimited && limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
     throw new SandboxError("unavailable", `memory limit is ${limit}`);
   }
   await container.pause();
   if (!(await cgroup.isFrozen())) throw new SandboxError("unavailable", "pause has no effect");
   await container.resume();
   await askDaemon(container);
-  const limited = hasCgroups(context.cgroups) ? "limited, " : "";
+  const limited = isLimited ? "limited, " : "";
   const tookMs = Math.round(performance.now() - startedMs);
   const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
   return { level: container.level, proof };

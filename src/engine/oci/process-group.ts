@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile } from "../../common/files.ts";
-import type { Usage } from "../engine.ts";
+import type { ContainerLimits, Usage } from "../engine.ts";
 import { readRecord, readStat } from "./container-record.ts";
 
 /** The cgroups of one container, one in each tree. */
@@ -18,8 +18,11 @@ export interface Cgroup {
   readonly path: string;
   /** Its folder in the unified tree. */
   readonly unified: string | undefined;
-  /** Makes the folders, so that no other instance can take their parent away. */
-  make(): Promise<void>;
+  /**
+   * Makes the folders, so that no other instance can take their parent away, and sets the limits
+   * where the runtime does not.
+   */
+  make(limits: ContainerLimits): Promise<void>;
   /** @throws SandboxError deadline_exceeded when a process does not come to a stop. */
   freeze(): Promise<void>;
   thaw(): Promise<void>;

@@ -11,6 +11,7 @@ import type { Routers } from "../network/router.ts";
 import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
 import { PROCESS_NAME, RECORD_NAME } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
+import { GROUP_NAME } from "./user-cgroup.ts";
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
 export const FOLDER_NAMES = {
@@ -23,7 +24,13 @@ export const FOLDER_NAMES = {
 export const DEADLINE_NAME = "expiry";
 
 /** Of one run: gone when the container is halted. */
-const OF_A_RUN = [...Object.values(SOCKET_NAMES), ...Object.values(FOLDER_NAMES), PROCESS_NAME];
+const OF_A_RUN = [
+  ...Object.values(SOCKET_NAMES),
+  ...Object.values(FOLDER_NAMES),
+  PROCESS_NAME,
+  GROUP_NAME,
+  draftOf(GROUP_NAME),
+];
 const REMOVABLE = [
   ...OF_A_RUN,
   draftOf(PROCESS_NAME),

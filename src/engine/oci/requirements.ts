@@ -6,12 +6,14 @@ import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
-import { hasCgroups, isHybrid, readCgroupHost, type CgroupHost } from "./cgroups.ts";
+import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
+import { CONTROLLERS } from "./delegation.ts";
 
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
 
 const MIN_OPEN_FILES = 256;
+const CONTROLLER_NAMES = { memory: "memory", pids: "processes", cpu: "processors" } as const;
 
 export interface RequirementOptions {
   /** Paths of the runtimes that were found. */
@@ -21,22 +23,22 @@ export interface RequirementOptions {
   readonly namespaceFault: string | undefined;
   /** The daemon's bundle. */
   readonly bundle: string;
+  readonly cgroups: CgroupHost;
 }
 
 /** One check for each requirement. */
 export async function checkRequirements(wanted: RequirementOptions): Promise<EngineCheck[]> {
-  const { candidates } = wanted;
+  const { candidates, cgroups } = wanted;
   const found = TOOLS.map((tool) => findProgram(tool));
   const missing = TOOLS.filter((_tool, index) => found[index] === undefined);
   const filesystems = await readFile("/proc/filesystems", "utf8");
-  const cgroups = await readCgroupHost();
   return [
     check(
       "system",
       `${process.platform} ${process.arch}`,
       isSupported() || "use Linux on x64 or arm64",
     ),
-    checkPrivilege(wanted.namespaceFault),
+    checkPrivilege(cgroups, wanted.namespaceFault),
     check("programs", missing.join(", ") || "all found", missing.length === 0 || installCommand()),
     check(
       "runtime",
@@ -54,13 +56,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
       "/proc/self/ns/user",
       (await exists("/proc/self/ns/user")) || "boot a kernel with CONFIG_USER_NS",
     ),
-    check(
-      "cgroups",
-      describeCgroups(cgroups),
-      hasCgroups(cgroups) ||
-        readPrivilege() === "namespace" ||
-        "mount -t cgroup2 none /sys/fs/cgroup",
-    ),
+    checkCgroups(cgroups),
     checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
@@ -87,7 +83,7 @@ export function checkOpenFiles(limits: string): EngineCheck {
 }
 
 /** Root, or root in a namespace of its own: then what is lost is named. */
-function checkPrivilege(fault = "no user namespace"): EngineCheck {
+function checkPrivilege(cgroups: CgroupHost, fault = "no user namespace"): EngineCheck {
   const name = "root";
   const privilege = readPrivilege();
   if (privilege === "machine") return { name, outcome: "ok", detail: "user id 0" };
@@ -96,8 +92,8 @@ function checkPrivilege(fault = "no user namespace"): EngineCheck {
       name,
       outcome: "warning",
       detail:
-        "user namespace without root: one id range for all sandboxes, no limit on the memory, " +
-        "processor and disk of a sandbox as a whole, no template host",
+        "user namespace without root: one id range for all sandboxes, no limit on the " +
+        `${listUnlimited(cgroups).join(", ")} of a sandbox as a whole, no template host`,
       remedy: "run as root to have them",
     };
   }
@@ -114,8 +110,33 @@ function isSupported(): boolean {
   return process.platform === "linux" && ["x64", "arm64"].includes(process.arch);
 }
 
+/** Without root, what a sandbox as a whole may use without end. */
+function listUnlimited({ delegation }: CgroupHost): string[] {
+  const isHeld = (name: keyof typeof CONTROLLER_NAMES) => delegation?.controllers.includes(name);
+  const names = CONTROLLERS.filter((name) => isHeld(name) !== true);
+  return [...names.map((name) => CONTROLLER_NAMES[name]), "disk"];
+}
+
+function checkCgroups(host: CgroupHost): EngineCheck {
+  const isOrdinary = readPrivilege() === "namespace";
+  const detail = describeCgroups(host);
+  if (!isOrdinary) {
+    return check("cgroups", detail, hasCgroups(host) || "mount -t cgroup2 none /sys/fs/cgroup");
+  }
+  if (host.delegation !== undefined) return check("cgroups", detail, true);
+  return { name: "cgroups", outcome: "warning", detail, remedy: DELEGATION_REMEDY };
+}
+
+/** Started from a terminal, a program is in a cgroup of root's; so it is in one of the user. */
+const DELEGATION_REMEDY =
+  "on a machine with systemd and cgroup version 2 alone, start it by systemd-run --user --scope";
+
 function describeCgroups(host: CgroupHost): string {
+  if (host.delegation !== undefined) {
+    const names = host.delegation.controllers.map((name) => CONTROLLER_NAMES[name]);
+    return `delegated, limits hold: ${names.join(", ")}`;
+  }
   if (isHybrid(host)) return "hybrid";
-  if (!hasCgroups(host)) return "none";
+  if (!hasCgroups(host)) return isRootless() ? "none delegated to this user" : "none";
   return host.unified === undefined ? "version 1" : "version 2";
 }

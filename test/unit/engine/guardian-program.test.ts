@@ -10,12 +10,15 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 const PROGRAM = resolve(import.meta.dirname, "../../../src/shell/guardian.sh");
 const ID = "i0";
 
+/** `named`: without root, by the file of the container. */
+type Kind = "unified" | "freezer" | "named";
+
 interface World extends AsyncDisposable {
   /** A process that stands for those of the container. */
   readonly victim: ChildProcess;
   readonly tree: string;
   readonly folder: string;
-  start(rule: "kill" | "leave", kind: "unified" | "freezer"): ChildProcess;
+  start(rule: "kill" | "leave", kind: Kind): ChildProcess;
 }
 
 /** An instance with one container, whose cgroup is a folder of plain files. */
@@ -32,7 +35,7 @@ async function openWorld(): Promise<World> {
   await writeFile(join(tree, ID, "cgroup.events"), "populated 1\nfrozen 0\n");
   const owned = stack.move();
   const start: World["start"] = (rule, kind) => {
-    const trees = kind === "unified" ? [tree, "-"] : ["-", tree];
+    const trees = { unified: [tree, "-"], freezer: ["-", tree], named: ["-", "-"] }[kind];
     const guardian = spawn("sh", [PROGRAM, rule, path, ...trees], {
       stdio: ["pipe", "ignore", "ignore"],
     });
@@ -62,18 +65,24 @@ test("in an old tree the processes are killed while frozen, then thawed", async 
   await expect.poll(() => readState(world, "freezer.state")).toBe("THAWED\n");
 });
 
-test("in the unified tree the whole cgroup is killed", async () => {
-  await using world = await openWorld();
-  world.start("kill", "unified").stdin?.end();
-  await expect.poll(() => readState(world, "cgroup.kill")).toBe("1\n");
-});
+test.for(["unified", "named"] as const)(
+  "in the %s tree the whole cgroup is killed",
+  async (kind) => {
+    await using world = await openWorld();
+    await writeFile(join(world.folder, "cgroup"), `${join(world.tree, ID)}\n`);
+    world.start("kill", kind).stdin?.end();
+    await expect.poll(() => readState(world, "cgroup.kill")).toBe("1\n");
+  },
+);
 
 test.for([
   ["unified", "cgroup.freeze", "1\n"],
+  ["named", "cgroup.freeze", "1\n"],
   ["freezer", "freezer.state", "FROZEN\n"],
 ] as const)("a deadline that means pause freezes: %s", async ([kind, name, wanted]) => {
   await using world = await openWorld();
   await writeFile(join(world.folder, "expiry"), `${secondsFromNow(-1)} freeze\n`);
+  await writeFile(join(world.folder, "cgroup"), `${join(world.tree, ID)}\n`);
   const guardian = world.start("leave", kind);
   guardian.stdin?.end();
   await expect.poll(() => readState(world, name)).toBe(wanted);
@@ -105,6 +114,15 @@ test("what is no container of the instance is left alone, and it ends", async ()
   await writeFile(join(world.tree, ID, "cgroup.events"), "populated 0\nfrozen 0\n");
   await mkdir(join(world.folder, "..", "Not a container"), { recursive: true });
   const guardian = world.start("kill", "unified");
+  guardian.stdin?.end();
+  expect(await once(guardian, "exit")).toEqual([0, null]);
+  expect(await readState(world, "cgroup.kill")).toBe("");
+});
+
+test("a file that names the cgroup of another container is not followed", async () => {
+  await using world = await openWorld();
+  await writeFile(join(world.folder, "cgroup"), `${join(world.tree, "other")}\n`);
+  const guardian = world.start("kill", "named");
   guardian.stdin?.end();
   expect(await once(guardian, "exit")).toEqual([0, null]);
   expect(await readState(world, "cgroup.kill")).toBe("");
