@@ -41,7 +41,7 @@ async function buildServer(): Promise<void> {
     input,
     platform: "node",
     transform: { inject: BASE64 },
-    plugins: [lateModules()],
+    plugins: [lateModules(), lateProgram()],
   });
   // What is not ASCII would take twice the memory, so that is escaped and comments go.
   await build.write({ dir: DIST, format: "cjs", charset: "ascii", comments: false });
@@ -60,6 +60,23 @@ async function buildOne(
     plugins,
   });
   await build.write({ file: join(DIST, file), format, minify: true, charset: "ascii" });
+}
+
+/**
+ * Has the entry load nothing of the program before it has looked at the version of Node and begun
+ * to keep what is compiled. The chunk of the command line carries the bundler's own functions, so
+ * the bundler has every chunk load it, also those that use none of them.
+ */
+function lateProgram(): Plugin {
+  return {
+    name: "late-program",
+    generateBundle(_options, bundle) {
+      for (const output of Object.values(bundle)) {
+        if (output.type !== "chunk") continue;
+        output.code = output.code.replaceAll(/^require\("\.\/cli-[^"]+"\);\n/gm, "");
+      }
+    },
+  };
 }
 
 /** Has each module of Node loaded where it is first used, not before anything runs. */

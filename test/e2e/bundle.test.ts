@@ -83,6 +83,27 @@ test("an old Node is told that it is too old", async () => {
   });
 });
 
+/** The chunks that a chunk loads before its first line runs, and those that they load. */
+async function loadedBy(name: string, found = new Set<string>()): Promise<Set<string>> {
+  const text = await readFile(at(`bundle/server/${name}`), "utf8");
+  for (const [, next = ""] of text.matchAll(/^(?:const \w+ = )?require\("\.\/([^"]+)"\)/gm)) {
+    if (found.has(next)) continue;
+    found.add(next);
+    await loadedBy(next, found);
+  }
+  return found;
+}
+
+test("nothing of the program is loaded before the version of Node is known", async () => {
+  expect(await loadedBy("main.js")).toEqual(new Set());
+  const names = await readdir(at("bundle/server"));
+  const chunk = (prefix: string) => names.find((name) => name.startsWith(`${prefix}-`)) ?? prefix;
+  for (const early of ["inspector-lock", "compile-cache"]) {
+    expect(await loadedBy(chunk(early))).not.toContain(chunk("cli"));
+  }
+  expect(await loadedBy(chunk("serve"))).toContain(chunk("cli"));
+});
+
 test("the server of the bundle runs a process in a sandbox", async () => {
   await using home = await openTestHome();
   const words = [at("bundle/server/main.js"), "stdio", "--home", home.path, "--pool", "0"];
