@@ -144,7 +144,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     await expect(sandbox.commands.run("sleep 60", { timeoutMs: 500 })).rejects.toThrow(
       sdk.TimeoutError,
     );
-    const late = await sandbox.commands.run("sleep 60", { timeoutMs: 500, background: true });
+    const late = await sandbox.commands.run("sleep 60", { timeoutMs: 3000, background: true });
     await expect(late.wait()).rejects.toThrow(sdk.TimeoutError);
     await expect.poll(async () => sandbox.commands.list()).toEqual([]);
   });
