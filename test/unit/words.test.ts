@@ -103,11 +103,13 @@ function findInFileName(path: string): string[] {
 /** The words of comments and of identifiers, of which each part of camelCase is one. */
 function findInSource(path: string, text: string): string[] {
   return [...text.matchAll(TOKEN_PATTERN)].flatMap(({ index, groups }) => {
-    const line = text.slice(0, index).split("\n").length;
     const { comment, name } = groups ?? {};
     const named = name?.replaceAll(/(?<=[a-z0-9])(?=[A-Z])|_/g, " ");
     const prose = (comment ?? named ?? "").replaceAll(/\n\s*\* ?/g, " ");
-    return findWords(`${path}:${line}`, prose, EVERYWHERE);
+    const found = findWords("", prose, EVERYWHERE);
+    if (found.length === 0) return [];
+    const line = text.slice(0, index).split("\n").length;
+    return found.map((fault) => `${path}:${line}${fault}`);
   });
 }
 
