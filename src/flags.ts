@@ -7,7 +7,10 @@ import { listSettings } from "./settings.ts";
 export function describeFlags(): string[] {
   return listSettings()
     .filter(([, setting]) => setting.flag !== undefined)
-    .map(([, setting]) => `  --${(setting.flag ?? "").padEnd(22)} ${setting.help}`);
+    .map(([, { flag = "", short, help }]) => {
+      const names = short === undefined ? flag : `${flag}, -${short}`;
+      return `  --${names.padEnd(22)} ${help}`;
+    });
 }
 
 interface ParsedFlags {

@@ -29,7 +29,7 @@ const SETTINGS = {
     flag: "engine",
     environment: "SANDBOX_MCP_ENGINE",
     schema: z.enum(["local", "remote"]),
-    help: "local or remote: which service the tools speak to",
+    help: "local or remote: which service the tools use",
   },
   e2bApiKey: { environment: "E2B_API_KEY", schema: text, help: "key of the remote service" },
   e2bDomain: { environment: "E2B_DOMAIN", schema: text, help: "domain of the remote service" },
@@ -39,7 +39,7 @@ const SETTINGS = {
     flag: "home",
     environment: "SANDBOX_MCP_HOME",
     schema: text,
-    help: "folder of database, templates and snapshots",
+    help: "directory of database, templates and snapshots",
   },
   runtime: {
     flag: "runtime",
@@ -117,7 +117,7 @@ const SETTINGS = {
     flag: "max-sandboxes-per-team",
     environment: "SANDBOX_MCP_MAX_SANDBOXES_PER_TEAM",
     schema: integer(1, MAX_SANDBOXES),
-    help: "sandboxes of one team at once; by default all but what is kept for the other teams",
+    help: "sandboxes of one team at once; by default all but the shares of the other teams",
   },
   memoryMb: {
     flag: "memory-mb",
@@ -212,7 +212,7 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_METRICS",
     schema: flag,
     isSwitch: true,
-    help: "serve: figures for Prometheus at /metrics, to keys of the team local",
+    help: "serve: metrics for Prometheus at /metrics, for keys of the team local",
   },
   logLevel: {
     flag: "log-level",
@@ -226,7 +226,7 @@ const SETTINGS = {
     schema: text,
     help: "a second place for the log lines that go to stderr",
   },
-  team: { flag: "team", schema: text, help: "key create: whose key it is; local by default" },
+  team: { flag: "team", schema: text, help: "key create: the team of the key; local by default" },
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
   ca: {
     flag: "ca",
@@ -250,7 +250,7 @@ const SETTINGS = {
     flag: "file",
     short: "f",
     schema: text,
-    help: "template build: the Dockerfile; by default that of the folder",
+    help: "template build: the Dockerfile; by default that of the directory",
   },
   autoTemplates: {
     flag: "auto-templates",
@@ -262,20 +262,20 @@ const SETTINGS = {
     flag: "if-missing",
     schema: flag,
     isSwitch: true,
-    help: "template pull: do nothing when the template is there and up to date",
+    help: "template pull base, code-interpreter: build only if it is missing or old",
   },
   templateName: {
     flag: "name",
     schema: z
       .string()
       .regex(/^[a-z0-9_-]{1,128}(?::[a-z0-9_.-]{1,128})?$/, "expected a name, or name:tag"),
-    help: "template build, pull, import: what the template is called, also NAME:TAG",
+    help: "template build, pull, import: the name of the template, also NAME:TAG",
   },
   registryMirror: {
     flag: "registry-mirror",
     environment: "SANDBOX_MCP_REGISTRY_MIRROR",
     schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
-    help: "FROM=TO,FROM=TO: where images are fetched in the place of a registry",
+    help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
