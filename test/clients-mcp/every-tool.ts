@@ -14,7 +14,7 @@ function read({ text }: ForeignReply, pattern: RegExp): string {
   return found;
 }
 
-/** All but `kill_sandbox`; the sandbox lives afterwards. */
+/** All but `run_code`; the sandbox lives afterwards. */
 export async function* callsOfEveryTool(
   client: ForeignClient,
   sandbox: { readonly sandbox_id: string },
@@ -42,6 +42,7 @@ export async function* callsOfEveryTool(
   const templates = await plain("list_templates", {});
   yield templates;
   yield plain("get_template", { template: "base" });
+  yield plain("build_template", { name: "every", steps: [{ type: "env", value: "A=b" }] });
   const made = await call("snapshot", {});
   yield made;
   yield call("list_snapshots", {});
