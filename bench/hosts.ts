@@ -71,8 +71,8 @@ export async function openPeer(words: readonly string[]): Promise<PeerHost> {
 }
 
 /** A new sandbox by our own server. */
-export async function createSandbox(client: TestClient): Promise<string> {
-  const reply = await client.call("create_sandbox", {});
+export async function createSandbox(client: TestClient, template = "base"): Promise<string> {
+  const reply = await client.call("create_sandbox", { template });
   if (reply.isError) throw new Error(reply.text);
   return String(reply.fields["sandbox_id"]);
 }

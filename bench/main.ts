@@ -18,6 +18,8 @@ import { runDaemonPhases } from "./daemon-phases.ts";
 import { measureDensity, type Point } from "./density.ts";
 import type { Row } from "./figure.ts";
 import { measureFlood } from "./flood.ts";
+import { measureImages } from "./images.ts";
+import { measureInterpreter } from "./interpreter.ts";
 import { measureLife } from "./life.ts";
 import { measureMemory } from "./memory.ts";
 import { installPeers } from "./peers.ts";
@@ -77,6 +79,9 @@ async function measure(wanted: readonly string[]): Promise<Report> {
       ({ curve } = measured);
       return measured.rows;
     },
+    // After the density, whose time counts from the begin of the run.
+    images: measureImages,
+    interpreter: measureInterpreter,
   };
   for (const [part, work] of Object.entries(parts)) {
     if (wanted.length > 0 && !wanted.includes(part)) continue;

@@ -30,6 +30,7 @@ const ARCHIVES = {
     packages: ["inotify-tools", "libinotifytools0"],
     program: "usr/bin/inotifywait",
   },
+  umoci: { packages: ["umoci"], program: "usr/bin/umoci" },
   runsc: { packages: ["runsc"], program: "usr/bin/runsc" },
   // What sandbox-runtime asks for besides.
   ripgrep: { packages: ["ripgrep"], program: "usr/bin/rg" },
@@ -56,6 +57,7 @@ export async function installPeers(): Promise<Peers> {
     bwrap: await installArchive("bwrap"),
     inotifywait: await installArchive("inotifywait"),
     runsc: await installArchive("runsc"),
+    umoci: await installArchive("umoci"),
     ripgrep: await installArchive("ripgrep"),
     socat: await installArchive("socat"),
   };

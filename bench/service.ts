@@ -6,11 +6,15 @@ import { startServe } from "../test/support/serve.ts";
 
 export interface BenchService extends AsyncDisposable {
   readonly pid: number;
+  readonly url: string;
+  readonly apiKey: string;
   /** The id of a new sandbox. */
-  create(template?: string): Promise<string>;
+  create(template?: string, more?: object): Promise<string>;
   kill(sandbox: string): Promise<void>;
   /** A control call that must succeed; its parsed reply. */
   call(method: "GET" | "POST" | "DELETE", path: string, body?: object): Promise<unknown>;
+  /** Sends a body to a port of a sandbox; the text of a reply that must be 200. */
+  send(target: { sandbox: string; port: number; path: string }, body?: string): Promise<string>;
   /** Runs a program as root in a sandbox to its end; its standard output. */
   run(sandbox: string, command: readonly [string, ...string[]]): Promise<string>;
 }
@@ -32,15 +36,32 @@ export async function startService(flags: readonly string[]): Promise<BenchServi
   };
   return {
     pid: serve.program.child.pid ?? 0,
+    url: serve.url,
+    apiKey: serve.apiKey,
     call,
-    async create(templateID = "base") {
-      const made = await call("POST", "/v2/sandboxes", { templateID, timeout: 3_600 });
+    async create(templateID = "base", more = {}) {
+      const made = await call("POST", "/v2/sandboxes", { templateID, timeout: 3_600, ...more });
       const id = textOf(made, "sandboxID");
       tokens.set(id, textOf(made, "envdAccessToken"));
       return id;
     },
     async kill(sandbox) {
       await call("DELETE", `/sandboxes/${sandbox}`);
+    },
+    async send({ sandbox, port, path }, body) {
+      const reply = await fetch(`${serve.url}${path}`, {
+        method: body === undefined ? "GET" : "POST",
+        headers: {
+          "content-type": "application/json",
+          "x-access-token": tokens.get(sandbox) ?? "",
+          "e2b-sandbox-id": sandbox,
+          "e2b-sandbox-port": String(port),
+        },
+        ...(body !== undefined && { body }),
+      });
+      const text = await reply.text();
+      if (reply.status !== 200) throw new Error(`${path}: ${reply.status} ${text.slice(0, 200)}`);
+      return text;
     },
     run: async (sandbox, command) => {
       const token = tokens.get(sandbox) ?? "";
