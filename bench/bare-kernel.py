@@ -1,7 +1,7 @@
 """The floor of the code interpreter: ipykernel behind a bare jupyter_client, on the host.
 
 Takes one JSON text a line, the code of a cell, and answers each by a line: the milliseconds until the
-kernel was idle and had replied, and the bytes of text and pictures that came. `null` is answered by the
+kernel was idle and had replied, and the bytes of text and images that came. `null` is answered by the
 memory of client and kernel, in MiB.
 """
 

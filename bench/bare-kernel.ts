@@ -14,7 +14,7 @@ exec chroot "$0" /usr/bin/env -i HOME=/tmp PATH=/usr/bin:/bin LANG=C.UTF-8 \\
   PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -u -c "$1"`;
 
 export interface BareKernel extends AsyncDisposable {
-  /** Runs a cell; its milliseconds, and the characters of text and pictures that came. */
+  /** Runs a cell; its milliseconds, and the characters of text and images that came. */
   run(code: string): Promise<{ readonly ms: number; readonly size: number }>;
   /** Of client and kernel. */
   memoryMib(): Promise<number>;

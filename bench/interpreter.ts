@@ -166,9 +166,9 @@ function measurePlot({ cell, bare }: Pair): Promise<Row> {
     ...LARGE,
     samples: 20,
     id: "code-plot",
-    name: "a plot, as picture and as data",
+    name: "a plot, as image and as data",
     ours: async () => timed(async () => cell(PLOT)),
-    floor: { name: "bare jupyter_client, the picture", run: async () => (await bare.run(PLOT)).ms },
+    floor: { name: "bare jupyter_client, the image", run: async () => (await bare.run(PLOT)).ms },
   });
 }
 
