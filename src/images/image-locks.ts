@@ -32,6 +32,9 @@ export async function whileImagesStay<T>(options: Holder, work: () => Promise<T>
     return await work();
   } finally {
     await hold[Symbol.asyncDispose]();
+    // The last one removes the files of locks: a request chooses their names. What fails here is done
+    // by the next one, and must not fail the work.
+    await whileNoImageIsUsed(options.home, async () => undefined).catch(() => undefined);
   }
 }
 

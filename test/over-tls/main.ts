@@ -21,9 +21,10 @@ const NAMES = pathToFileURL(join(ROOT, "test/support/loopback-names.ts")).href;
 const DOMAIN = "sandbox.localhost";
 
 /** Those of clients; the others speak the wire themselves, or play with the domain. */
-const SUITES = "cli commands files git metadata pty python sandbox signing volumes watch".split(
-  " ",
-);
+const SUITES = (
+  "cli commands files git metadata pty python sandbox signing template-build template-clients " +
+  "volumes watch"
+).split(" ");
 /** In node_modules. */
 const LOCKED_NPM = ["2.45.0", "2.51.0"];
 const OLDER_PYTHON = ["2.45.1", "2.55.1"];

@@ -43,8 +43,13 @@ async function registryReleases(): Promise<Release[]> {
   return [{ release, sdk }];
 }
 
+const registry = await registryReleases();
+
 export const RELEASES: readonly Release[] =
-  isOverTls && !isWhole ? [NEWEST] : [NEWEST, OLDER, ...(await registryReleases())];
+  isOverTls && !isWhole ? [NEWEST] : [NEWEST, OLDER, ...registry];
+
+/** The newest release of all that play. */
+export const newestSdk: Sdk = registry.at(-1)?.sdk ?? newest;
 
 interface SdkServe extends AsyncDisposable {
   readonly serve: TestServe;

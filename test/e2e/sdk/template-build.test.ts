@@ -2,11 +2,12 @@
 
 import { chmod, mkdir, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { Sandbox, Template, waitForFile, waitForTimeout, type LogEntry } from "e2b";
+import type { LogEntry, Sandbox as SandboxType } from "e2b";
 import { expect, test } from "vitest";
-import { useSdkServe } from "../../support/sdk.ts";
+import { newestSdk, useSdkServe } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
+const { Sandbox, Template, waitForFile, waitForTimeout } = newestSdk;
 const service = useSdkServe();
 const BUILD_LIMIT_MS = 300_000;
 
@@ -32,7 +33,7 @@ async function build(template: Parameters<typeof Template.toJSON>[0], name: stri
   return { made, lines: entries.map(({ message }) => message) };
 }
 
-async function read(sandbox: Sandbox, command: string): Promise<string> {
+async function read(sandbox: SandboxType, command: string): Promise<string> {
   return (await sandbox.commands.run(command)).stdout.trim();
 }
 

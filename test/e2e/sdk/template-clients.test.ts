@@ -13,7 +13,9 @@ import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const CLI = resolve(import.meta.dirname, "../../../node_modules/@e2b/cli/dist/index.js");
 const LIMIT_MS = 300_000;
-const PYTHON = await findPythonClient("2.63.0");
+/** `test/over-tls/main.ts` names the releases, the newest last. */
+const named = (process.env["SDK_PYTHON"] ?? "").split(",").at(-1) ?? "";
+const PYTHON = await findPythonClient(named === "" ? "2.63.0" : named);
 
 const service = useSdkServe();
 

@@ -2,7 +2,12 @@
 
 import { readdir } from "node:fs/promises";
 import { expect, test } from "vitest";
-import { holdImages, whileNoImageIsUsed, withImageLock } from "../../../src/images/image-locks.ts";
+import {
+  holdImages,
+  whileImagesStay,
+  whileNoImageIsUsed,
+  withImageLock,
+} from "../../../src/images/image-locks.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const signal = new AbortController().signal;
@@ -49,5 +54,19 @@ test("a clean-up removes the files of locks that nobody can wait for", async () 
   expect(await files()).toHaveLength(2);
   await hold[Symbol.asyncDispose]();
   await whileNoImageIsUsed(home.path, async () => undefined);
+  expect(await files()).toEqual(["image.lock"]);
+});
+
+test("the last of those that add images leaves no file of a lock but one", async () => {
+  await using home = await makeTempFolder();
+  const options = { home: home.path, signal };
+  const hold = await holdImages(options);
+  const add = (what: string) =>
+    whileImagesStay(options, () => withImageLock(options, what, async () => undefined));
+  const files = async () => (await readdir(home.path)).filter((name) => name.endsWith(".lock"));
+  await add("a");
+  expect(await files()).toHaveLength(2);
+  await hold[Symbol.asyncDispose]();
+  await add("b");
   expect(await files()).toEqual(["image.lock"]);
 });
