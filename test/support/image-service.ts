@@ -90,7 +90,7 @@ export function imageTemplate(...image: Image) {
     .runCmd("cat /etc/os-release > /tmp/release");
 }
 
-export interface TestImages extends TempFolder {
+interface TestImages extends TempFolder {
   /** Copies one of them to a registry, as `team/NAME:1`. */
   push(name: string, { host }: Pick<Registry, "host">, login?: string): Promise<void>;
 }
