@@ -22,15 +22,16 @@ const API_KEY = `e2b_${"ab".repeat(20)}`;
 const FLAGS = "--memory-mb 128 --pids 64 --cpus 1 --pool 0".split(" ");
 
 const account = (process.env["ACCOUNT"] ?? "").trim();
-const home = process.env["DATA"] ?? "";
+const home = process.env["ACCOUNT_HOME"] ?? "";
 
 /** The account, started in this cgroup. */
 function placeIn(cgroup: string): OrdinaryUser {
   const enter = `echo $$ > ${join(TREE, cgroup, "cgroup.procs")} && exec "$@"`;
   const identity = ["setpriv", "--reuid", account, "--regid", account, "--clear-groups"];
-  const program = [join(home, "../node"), join(home, "../dist/main.js")];
+  const program = [join(home, "node"), join(home, "dist/main.js")];
   return {
     name: account,
+    home,
     data: "/mnt/data",
     uid: -1,
     idBase: undefined,

@@ -60,6 +60,7 @@ await promisify(execFile)("mkfs.ext4", ["-q", "-F", disk]);
 const result = join(folder.path, "result");
 const variables = {
   ACCOUNT: user.name,
+  ACCOUNT_HOME: user.home,
   DATA: user.data,
   NODE: process.execPath,
   INSIDE: join(HERE, "inside.ts"),
