@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import { SandboxError } from "../common/errors.ts";
-import { quoteWords } from "../common/untrusted-text.ts";
+import { countUnsafe, quoteWords } from "../common/untrusted-text.ts";
 import {
   createGrepReader,
   createNameReader,
@@ -103,7 +103,8 @@ function createKept({ limit }: SearchRequest) {
 
   function flush(): void {
     for (const line of pending) {
-      const size = line.text.length + (line.path === lines.at(-1)?.path ? 8 : line.path.length);
+      const named = line.path === lines.at(-1)?.path ? 8 : lengthOf(line.path);
+      const size = lengthOf(line.text) + named;
       if (line.isMatch && matches >= limit) why ??= "limit";
       if (bytes + size > MAX_KEPT_BYTES) why ??= "size";
       if (why !== undefined) break;
@@ -134,6 +135,14 @@ function createKept({ limit }: SearchRequest) {
     },
   };
 }
+
+/** With the escapes of a reply. */
+function lengthOf(text: string): number {
+  return text.length + MAX_ESCAPE_CHARACTERS * countUnsafe(text);
+}
+
+/** What an escape adds. */
+const MAX_ESCAPE_CHARACTERS = 8;
 
 /** The most lines of one file that can be within the limits of a reply. */
 const MAX_PENDING_LINES = MAX_KEPT_BYTES / 8;

@@ -65,7 +65,9 @@ describe("with the exports of the README", () => {
     await using folder = await makeTempFolder();
     const path = join(folder.path, "main.py");
     await writeFile(path, await readBlock("python", "from e2b"));
-    const printed = await type(`${client.python} ${path}`, { PYTHONPATH: PYTHON_NAMES });
+    // No compiled file beside those of the repository.
+    const environment = { PYTHONPATH: PYTHON_NAMES, PYTHONDONTWRITEBYTECODE: "1" };
+    const printed = await type(`${client.python} ${path}`, environment);
     expect(printed).toBe("hello from Python\n\n");
   });
 

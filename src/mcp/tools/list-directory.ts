@@ -2,11 +2,12 @@
 
 import type { Entry } from "../../client/filesystem.ts";
 import { z } from "../../common/schema.ts";
-import { quoteName } from "../../common/untrusted-text.ts";
+import { cutText, quoteName } from "../../common/untrusted-text.ts";
 import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { listTree, type ListDirectory } from "../list-tree.ts";
+import { countFitting } from "../reply-size.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
@@ -39,7 +40,8 @@ export const listDirectory = defineTool({
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
     });
-    const shown = entries.slice(offset, offset + limit);
+    const lines = entries.slice(offset, offset + limit).map((entry) => formatEntry(entry));
+    const shown = lines.slice(0, countFitting(lines));
     const rest = entries.length - offset - shown.length;
     const facts = [
       `${entries.length} entries`,
@@ -48,8 +50,8 @@ export const listDirectory = defineTool({
       unreadableFact(unreadable),
       expiryFact(context, sandboxId),
     ];
-    const text = shown.map((entry) => formatEntry(entry)).join("\n");
-    return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", parts: [text] }]);
+    const parts = [shown.join("\n")];
+    return textReply(facts, shown.length === 0 ? [] : [{ name: "entries", parts }]);
   },
 });
 
@@ -63,6 +65,8 @@ function unreadableFact(paths: readonly string[]): string | undefined {
   return `${paths.length} directories could not be read: ${names.join(", ")}${rest}`;
 }
 
+/** `stat_path` returns all of it. */
+const MAX_TARGET_CHARACTERS = 512;
 const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const satisfies Record<
   Entry["type"],
   string
@@ -71,6 +75,10 @@ const LETTERS = { file: "-", directory: "d", symlink: "l", other: "?" } as const
 function formatEntry(entry: Entry): string {
   const { symlinkTarget } = entry;
   const time = entry.modifiedAt?.toISOString().slice(0, 19) ?? "-";
-  const target = symlinkTarget === undefined ? "" : ` -> ${quoteName(symlinkTarget)}`;
+  const target = symlinkTarget === undefined ? "" : ` -> ${nameTarget(symlinkTarget)}`;
   return `${LETTERS[entry.type]} ${entry.sizeBytes} ${time}Z ${quoteName(entry.path)}${target}`;
+}
+
+function nameTarget(target: string): string {
+  return quoteName(cutText(target, MAX_TARGET_CHARACTERS));
 }

@@ -7,6 +7,7 @@ import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
+import { countFitting } from "../reply-size.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 import type { Watcher } from "../watchers.ts";
@@ -76,17 +77,20 @@ async function find(sandbox: Sandbox, params: Params, context: ToolContext): Pro
 }
 
 function reply(watcher: Watcher, params: Params, context: ToolContext): Reply<never> {
-  const events = watcher.held.splice(0, MAX_EVENTS);
+  const next = watcher.held.slice(0, MAX_EVENTS);
+  const lines = next.map(({ type, name }) => `${type} ${quoteName(name)}`);
+  const shown = lines.slice(0, countFitting(lines));
+  watcher.held.splice(0, shown.length);
   const rest = watcher.held.length;
   const facts = [
     `watcher_id: ${quoteName(watcher.id)}`,
-    events.length === 0 ? "no change" : `${events.length} changes`,
+    shown.length === 0 ? "no change" : `${shown.length} changes`,
     rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
     watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
     params.close ? "watcher ended" : undefined,
     expiryFact(context, params.sandbox_id),
   ];
   watcher.hasLost = false;
-  const text = events.map(({ type, name }) => `${type} ${quoteName(name)}`).join("\n");
-  return textReply(facts, events.length === 0 ? [] : [{ name: "changes", parts: [text] }]);
+  const parts = [shown.join("\n")];
+  return textReply(facts, shown.length === 0 ? [] : [{ name: "changes", parts }]);
 }

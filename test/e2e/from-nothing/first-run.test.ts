@@ -27,6 +27,8 @@ const IS_WHOLE = process.env["FIRST_RUN"] === "all";
 const ROUNDS = Number(process.env["FIRST_RUN_ROUNDS"] ?? (IS_WHOLE ? 20 : 0));
 /** Loops that keep a processor busy beside all rounds. */
 const BUSY_LOOPS = Number(process.env["FIRST_RUN_BUSY"] ?? 0);
+/** Each of the random rounds is then one of so many stdio servers, none of which is killed. */
+const SERVERS = Number(process.env["FIRST_RUN_SERVERS"] ?? 0);
 const SEED = Number(process.env["FIRST_RUN_SEED"] ?? Date.now() % 1_000_000_000);
 const ROUND_LIMIT_MS = 600_000;
 
@@ -115,7 +117,7 @@ test.runIf(ROUNDS > 0)(
     let count = 0;
     for (let index = 0; index < ROUNDS; index += 1) {
       const person = random.once(4) ? ordinaryPerson(user) : root;
-      const round = randomRound(random);
+      const round = SERVERS > 0 ? { ...STDIO, servers: SERVERS, creates: 1 } : randomRound(random);
       const startedMs = performance.now();
       const text = `round ${index + 1} of ${ROUNDS}: ${person.name} ${JSON.stringify(round)}`;
       try {
@@ -123,6 +125,7 @@ test.runIf(ROUNDS > 0)(
       } catch (error) {
         // The others show whether it was this round alone.
         failed.push(`${text}: ${errorText(error)}`);
+        process.stdout.write(`${failed.at(-1)}\n`);
       }
       const seconds = Math.round((performance.now() - startedMs) / 1_000);
       process.stdout.write(`${text}: ${seconds} s, ${failed.length} failed so far\n`);
