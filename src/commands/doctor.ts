@@ -4,6 +4,7 @@ import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
+import { sharesBlocks } from "../engine/storage/disk-copy.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
@@ -18,7 +19,8 @@ export async function runDoctor({ config, log }: CommandContext): Promise<number
   const engine = await createEngine(config);
   const report = await engine.probe("fresh");
   const outside = report.isUsable ? await checkOutside(config, log) : [];
-  const checks = [...report.checks, await checkBase(config), checkImages(), ...outside];
+  const own = [await checkBase(config), await checkStorage(config), checkImages()];
+  const checks = [...report.checks, ...own, ...outside];
   const verdict = report.isUsable
     ? `usable: ${report.runtime}, isolation ${report.level}`
     : "not usable";
@@ -32,6 +34,16 @@ export async function runDoctor({ config, log }: CommandContext): Promise<number
 function describe(check: EngineCheck): string {
   const remedy = check.remedy === undefined ? "" : ` → ${check.remedy}`;
   return `${check.outcome.padEnd(8)} ${check.name}: ${check.detail}${remedy}`;
+}
+
+/** The level of storage: what snapshots and forks cost. */
+async function checkStorage({ home }: Config): Promise<EngineCheck> {
+  const name = "storage";
+  const isShared = !isRootless() && (await sharesBlocks(home).catch(() => false));
+  const detail = isShared
+    ? "clone: snapshots and forks share blocks with disks"
+    : "copy: snapshots and forks copy files";
+  return { name, outcome: "ok", detail };
 }
 
 /** Without it everything else works. */

@@ -5,7 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { exportImage } from "../images/export.ts";
-import { toLayers } from "../sandboxes/layer-folders.ts";
+import { toDisk, toLayers } from "../sandboxes/layer-folders.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findPerlDirectory } from "./engine.ts";
 import { listenForStopSignals } from "./process-end.ts";
@@ -38,6 +38,7 @@ export async function exportTemplate(
     {
       home: config.home,
       layers,
+      disk: toDisk(join(config.home, LAYERS), build),
       name,
       config: {
         env: Object.entries(build.setup?.environment ?? {}).map(

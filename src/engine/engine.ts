@@ -22,6 +22,14 @@ export interface Layer {
   readonly usr?: string;
 }
 
+/** A disk as it was at one moment: an image that nothing mounts or writes to. */
+export interface DiskCopy {
+  /** Absolute host path of the image, which has a folder of its own. */
+  readonly image: string;
+  /** Of root's files on it; those of its other users have the ids above. */
+  readonly idBase: number;
+}
+
 export interface ContainerLimits {
   readonly memoryMb: number;
   readonly cpus: number;
@@ -81,6 +89,8 @@ export interface ContainerSpec {
   readonly directory: string;
   /** Bottom first; the container's own writable layer lies above the last one. */
   readonly layers: readonly Layer[];
+  /** What the disk begins with, upon the layers on which it was written; undefined for an empty one. */
+  readonly disk?: DiskCopy | undefined;
   /** Host folders that are seen inside, writable, with the container's ids. */
   readonly binds?: readonly Bind[];
   readonly limits: ContainerLimits;
@@ -113,6 +123,8 @@ export interface GrowingDisk {
    * the disk has. Returns whether the kernel took it.
    */
   limitGrowth(bytes: number | undefined): boolean;
+  /** Whether a write to what it has already may take space of the host's disk. */
+  sharesBlocks(): boolean;
   /** On: returns free blocks to the host's disk, now and whenever a file is removed. */
   returnFreedBlocks(isOn: boolean): Promise<void>;
 }
@@ -173,6 +185,11 @@ export interface Container extends AsyncDisposable {
    * it to disk. The container is frozen meanwhile; a paused one stays paused.
    */
   snapshot(directory: string): Promise<Layer>;
+  /**
+   * Copies the disk to `directory` (made by this call) by sharing its blocks, durably; the container
+   * is frozen for milliseconds. Undefined where the file system shares none; absent where no engine does.
+   */
+  copyDisk?(directory: string): Promise<DiskCopy | undefined>;
   /**
    * What the guardian does with the container when no service is there any more, until another
    * call; at once, so that it can go before what is answered. Ignored where none needs it.

@@ -9,7 +9,7 @@ import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { draftOf } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
-import type { Layer } from "../engine/engine.ts";
+import type { DiskCopy, Layer } from "../engine/engine.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import { archiveLayers } from "../engine/storage/archive-layers.ts";
@@ -24,6 +24,8 @@ export interface ExportTask {
   readonly home: string;
   /** Bottom first. */
   readonly layers: readonly Layer[];
+  /** Of a snapshot, upon the layers. */
+  readonly disk?: DiskCopy | undefined;
   readonly name: string;
   readonly config: {
     readonly env: readonly string[];

@@ -10,17 +10,23 @@
 
 use v5.14;
 
+our ( $call, $namespace, $cwd ) = ( undef, undef, -100 );
 my ( $new_mounts, $new_user, $new_network ) = ( 0x20000, 0x10000000, 0x40000000 );
-my ( $bad_status, $cwd, $backlog ) = ( 111, -100, 512 );
+my ( $bad_status, $backlog ) = ( 111, 512 );
 
 my $report = \*STDERR;
 sub complain { print $report "launcher: $_[0]\n"; exit $bad_status }
 sub fail { complain("$_[0]: $!") }
 
 my $arch = shift @ARGV;
-my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
-my $numbers = do $table or complain( "cannot load $table: " . ( $@ || $! ) );
-my $call = $numbers->($arch) or complain("no support for $arch");
+
+# From the directory of this program.
+sub load {
+    my $path = $0 =~ s{[^/]*\z}{$_[0]}r;
+    return do($path) || complain( "cannot load $path: " . ( $@ || $! ) );
+}
+$call = load('syscalls.pl')->($arch) or complain("no support for $arch");
+load('launcher-disks.pl');
 my $parent = shift @ARGV;
 
 # PR_SET_PDEATHSIG: what nobody waits for any more must not go on, nor what it becomes by exec.
@@ -31,7 +37,7 @@ sub end_with_parent {
 }
 end_with_parent();
 
-my ( $program, $namespace, @kept );
+my ( $program, @kept );
 my $listeners = 0;
 
 sub mount_call {
@@ -54,7 +60,7 @@ sub listen_at {
 }
 
 sub hold_namespace {
-    my ( $from, $to, $count ) = @_;
+    my ( $from, $to, $count, $more ) = ( @_, '' );
     pipe( my $ready_in, my $ready_out ) or fail('pipe');
     pipe( my $done_in, my $done_out ) or fail('pipe');
     defined( my $pid = fork ) or fail('fork');
@@ -75,7 +81,7 @@ sub hold_namespace {
     $answer eq 'y' or fail('user namespace');
     for my $kind ( 'uid_map', 'gid_map' ) {
         open( my $map, '>', "/proc/$pid/$kind" ) or fail($kind);
-        syswrite( $map, "$from $to $count" ) or fail($kind);
+        syswrite( $map, "$from $to $count$more" ) or fail($kind);
         close $map;
     }
     open( $namespace, '<', "/proc/$pid/ns/user" ) or fail('user namespace');
@@ -159,28 +165,6 @@ sub make_devices {
             or fail($path);
     }
     umask $mask;
-}
-
-sub attach {
-    my ( $image, $target ) = @_;
-    open( my $backing, '+<', $image ) or fail($image);
-    open( my $control, '+<', '/dev/loop-control' ) or fail('loop-control');
-    # struct loop_config with LO_FLAGS_AUTOCLEAR, and the file's name for whoever lists devices.
-    my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, 0, 4, substr( $image, -63 );
-    for ( 1 .. 100 ) {
-        # LOOP_CTL_GET_FREE, LOOP_CONFIGURE. Between the two another one may take the device: EBUSY.
-        defined( my $number = ioctl( $control, 0x4C82, 0 ) ) or fail('no loop device');
-        my $device = '/dev/loop' . ( $number + 0 );
-        open( my $handle, '+<', $device ) or fail($device);
-        if ( !ioctl( $handle, 0x4C0A, $config ) ) {
-            next if $! == 16;
-            fail($device);
-        }
-        # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
-        mount_call( $device, $target, 'ext4', 0x2 | 0x4 | 0x8 | 0x400, 'noinit_itable' );
-        return;
-    }
-    fail('no free loop device');
 }
 
 sub isolate {
@@ -267,6 +251,7 @@ my %step = (
     idmap   => [ 2, sub { clone_tree( @_, 1 ) } ],
     volume  => [ 5, \&mount_volume ],
     devices => [ 1, \&make_devices ],
+    remap   => [ 4, \&remap_disk ],
     clone   => [ 2, sub { clone_tree( @_, 0 ) } ],
     bind    => [ 2, sub { mount_call( $_[0], $_[1], '', 0x1000, '' ) } ],
     mkdir   => [ 1, sub { mkdir( $_[0], 0755 ) or fail("mkdir $_[0]") } ],

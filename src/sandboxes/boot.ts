@@ -8,7 +8,7 @@ import type { InitRequest } from "../wire/files.ts";
 import type { Folders, Services } from "./context.ts";
 import { callDaemon } from "./daemon-call.ts";
 import { egressOf } from "./egress.ts";
-import { toLayers } from "./layer-folders.ts";
+import { toDisk, toLayers } from "./layer-folders.ts";
 import { openEnvironment } from "./secrets.ts";
 import { volumeDirectory } from "./volumes.ts";
 
@@ -34,6 +34,7 @@ export function toSpec(
     id: sandboxId,
     directory: join(context.directory, sandboxId),
     layers: withTrust(toLayers(context.layersDirectory, build), context.trust),
+    ...(build.disk !== undefined && { disk: toDisk(context.layersDirectory, build) }),
     limits,
     hostname: sandboxId,
     ...(record.bootId !== "" && { bootId: record.bootId }),

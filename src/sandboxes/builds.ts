@@ -1,15 +1,21 @@
 /** Builds made from a sandbox's writable layer, and those that only forks start from. */
 
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
-import type { Layer } from "../engine/engine.ts";
+import type { Container, Layer } from "../engine/engine.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
-import { toDiskFault } from "./disk-space.ts";
-import { countBuiltIn, toLayers, removeLayers, unnamedFolders } from "./layer-folders.ts";
+import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import {
+  countBuiltIn,
+  removeLayers,
+  SNAPSHOT_DISKS,
+  toLayers,
+  unnamedFolders,
+} from "./layer-folders.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /**
@@ -18,37 +24,40 @@ import { cleanUpOrRetry } from "./retry-cleanup.ts";
  */
 const MAX_LAYERS = 24;
 
+export interface BuildWork<T> {
+  readonly templateId: string;
+  /**
+   * `disk`: the disk itself, where its blocks can be shared. `layer`: always a layer, which other
+   * templates can stand on.
+   */
+  readonly form: "disk" | "layer";
+  /** Gets the build ready, makes it known and returns what the caller wants. */
+  commit(build: BuildRecord): T;
+}
+
 /**
- * Writes a build of what the sandbox holds now. `commit` gets it ready, makes it known and returns
- * what the caller wants; after a fault nothing of it is left.
+ * Writes a build of what the sandbox holds now; after a fault nothing of it is left.
  * @throws SandboxError resource_exhausted when the disk is too full.
  */
 export async function writeBuild<T>(
   context: Services & Tenant & Folders,
   entry: Pick<SandboxEntry, "container" | "record">,
-  plan: { readonly templateId: string; commit(build: BuildRecord): T },
+  work: BuildWork<T>,
 ): Promise<T> {
-  const bytes = entry.container.disk?.readGrowth()?.usedBytes ?? 0;
-  const { copies, layersDirectory } = context;
-  return copies.during(layersDirectory, bytes, () => writeCounted(context, entry, plan));
-}
-
-async function writeCounted<T>(
-  context: Services & Tenant & Folders,
-  entry: Pick<SandboxEntry, "container" | "record">,
-  plan: { readonly templateId: string; commit(build: BuildRecord): T },
-): Promise<T> {
-  const { store, clock } = context;
+  const { store, clock, layersDirectory, disksDirectory } = context;
+  await requireDiskSpace(layersDirectory);
   const parent = store.builds.get(entry.record.buildId);
   if (parent === undefined) {
     throw new SandboxError("internal", `build ${entry.record.buildId} is gone`);
   }
   const startedAtMs = clock.now();
   const buildId = randomUUID();
+  // What it has of the parent's disk is on its own.
+  const { disk: _disk, ...inherited } = parent;
   const intent: BuildRecord = {
-    ...parent,
+    ...inherited,
     buildId,
-    templateId: plan.templateId,
+    templateId: work.templateId,
     owner: context.owner,
     status: "building",
     sourceSandboxId: entry.record.sandboxId,
@@ -58,23 +67,36 @@ async function writeCounted<T>(
     limits: entry.record.limits,
   };
   store.builds.put(intent);
-  const directory = join(context.layersDirectory, buildId);
+  const directory = join(layersDirectory, buildId);
+  const diskDirectory = join(disksDirectory, buildId);
   try {
     await step("snapshot.intent");
-    const layers = await writeLayers(context, entry, { parent, directory });
+    const disk = work.form === "disk" ? await writeDisk(entry, diskDirectory) : undefined;
+    const written = disk ?? { layers: await writeLayers(context, entry, { parent, directory }) };
     const nowMs = clock.now();
-    const build = { ...intent, layers, updatedAtMs: nowMs, finishedAtMs: nowMs };
-    return plan.commit({ ...build, status: "ready" });
+    const build = { ...intent, ...written, updatedAtMs: nowMs, finishedAtMs: nowMs };
+    return work.commit({ ...build, status: "ready" });
   } catch (error) {
-    const fault = await toDiskFault(error, context.layersDirectory);
+    const fault = await toDiskFault(error, layersDirectory);
     await cleanUpOrRetry(context, `layer ${buildId}`, async () => {
-      for (const path of [directory, topOf(directory)]) {
+      for (const path of [directory, topOf(directory), diskDirectory]) {
         await removeTree(path);
       }
       store.builds.remove(buildId);
     });
     throw toSandboxError(fault, "snapshot");
   }
+}
+
+/** The layers stay those of the parent: everything above them is on the disk. */
+async function writeDisk(
+  { container }: Pick<SandboxEntry, "container">,
+  directory: string,
+): Promise<Pick<BuildRecord, "disk"> | undefined> {
+  const copy = await container.copyDisk?.(directory);
+  if (copy === undefined) return undefined;
+  const image = join(SNAPSHOT_DISKS, basename(directory), basename(copy.image));
+  return { disk: { image, idBase: copy.idBase } };
 }
 
 /** Where the newest layer lies until it has become one with those below it. */
@@ -88,7 +110,16 @@ async function writeLayers(
   { container }: Pick<SandboxEntry, "container">,
   plan: { readonly parent: BuildRecord; readonly directory: string },
 ): Promise<BuildRecord["layers"]> {
-  const { parent, directory } = plan;
+  const bytes = container.disk?.readGrowth()?.usedBytes ?? 0;
+  const { copies, layersDirectory } = context;
+  return copies.during(layersDirectory, bytes, () => copyLayers(context, container, plan));
+}
+
+async function copyLayers(
+  context: Services & Tenant & Folders,
+  container: Container,
+  { parent, directory }: { readonly parent: BuildRecord; readonly directory: string },
+): Promise<BuildRecord["layers"]> {
   const toStored = (layer: Layer) => context.templates.toStored(layer);
   if (parent.layers.length < MAX_LAYERS) {
     return [...parent.layers, toStored(await container.snapshot(directory))];

@@ -50,6 +50,8 @@ export interface Folders {
   readonly directory: string;
   /** Folder of template and snapshot layers. */
   readonly layersDirectory: string;
+  /** Folder of the disks of snapshots that share blocks with those of sandboxes. */
+  readonly disksDirectory: string;
   readonly volumesDirectory: string;
 }
 

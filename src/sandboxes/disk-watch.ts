@@ -143,8 +143,10 @@ function createChanges(context: SandboxContext) {
   return {
     hasWaiting: () => waiting().length > 0,
     pauseWriter({ entry, hasGrown }: ImageLook): void {
-      // A volume is a folder of this disk: which sandbox writes to it cannot be seen.
-      const mayWrite = hasGrown || entry.record.volumeMounts.length > 0;
+      // A volume is a folder of this disk, and shared blocks take space without any growth: which
+      // sandbox writes cannot be seen.
+      const isUnseen = entry.record.volumeMounts.length > 0 || entry.container.disk?.sharesBlocks();
+      const mayWrite = hasGrown || isUnseen === true;
       if (!mayWrite || !isAtRest(entry, "running") || !isDue(entry)) return;
       const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
       const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;

@@ -137,6 +137,7 @@ async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<
     const build = await writeBuild(context, entry, {
       // No template has this identifier: the build is the forks' alone.
       templateId: randomId(),
+      form: "disk",
       commit(ready) {
         context.activeForkBuilds.add(ready.buildId);
         context.store.builds.put(ready);

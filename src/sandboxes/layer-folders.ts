@@ -1,8 +1,9 @@
 /** The folders of layers that builds stand on, and those that nothing stands on any more. */
 
-import { isAbsolute, join, resolve, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
 import { removeTree } from "../common/remove-tree.ts";
-import type { Layer } from "../engine/engine.ts";
+import type { DiskCopy, Layer } from "../engine/engine.ts";
+import { TRIAL_PREFIX } from "../engine/storage/disk-copy.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 
 /** The layers of a build, bottom first, with absolute paths. */
@@ -13,12 +14,21 @@ export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
   }));
 }
 
-/** The folders of a build below the folder of layers. */
-export function layerFolders(build: BuildRecord): string[] {
-  return build.layers
+/** What the disks of a build's sandboxes begin with, with an absolute path. */
+export function toDisk(layersDirectory: string, { disk }: BuildRecord): DiskCopy | undefined {
+  return disk && { ...disk, image: resolve(layersDirectory, disk.image) };
+}
+
+/** Where the disk of a snapshot is from the folder of layers; its folder is named for the build. */
+export const SNAPSHOT_DISKS = "../store/snapshots";
+
+/** The folders of a build below the folder of layers, and that of its disk beside it. */
+export function layerFolders({ layers, disk }: BuildRecord): string[] {
+  const folders = layers
     .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
     .filter((path) => !isAbsolute(path))
     .flatMap((path) => path.split(sep).slice(0, 1));
+  return disk === undefined ? folders : [...folders, dirname(disk.image)];
 }
 
 /** How many layers, from the bottom, are those of a built-in template and not of snapshots. */
@@ -51,6 +61,23 @@ export function findOrphans(folders: readonly string[], builds: readonly BuildRe
   return folders.filter((folder) => {
     const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
     return id !== undefined && !named.has(id);
+  });
+}
+
+/** The same of the folders of disks. */
+export function findOrphanDisks(
+  folders: readonly string[],
+  builds: readonly BuildRecord[],
+): string[] {
+  const named = new Set(
+    builds.flatMap(({ buildId, status, disk }) => [
+      ...(status === "building" ? [buildId] : []),
+      ...(disk === undefined ? [] : [basename(dirname(disk.image))]),
+    ]),
+  );
+  return folders.filter((folder) => {
+    const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
+    return id === undefined ? folder.startsWith(TRIAL_PREFIX) : !named.has(id);
   });
 }
 

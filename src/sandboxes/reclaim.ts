@@ -14,7 +14,7 @@ import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
-import { findOrphans } from "./layer-folders.ts";
+import { findOrphanDisks, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
 import { failUnfinished } from "./template-builds/end-build.ts";
 
@@ -191,12 +191,21 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const orphans = findOrphans(folders, store.builds.all());
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
+  layers.push(...(await removeOrphanDisks(options)));
   layers.push(...(await removeDeadLayers(home, onFailure)));
   layers.push(...(await pruneImages(options)));
   return [
     ...volumes.map((name) => ({ kind: "volume" as const, name })),
     ...layers.map((name) => ({ kind: "layer" as const, name })),
   ];
+}
+
+async function removeOrphanDisks({ store, home, onFailure }: ReclaimOptions): Promise<string[]> {
+  const directory = join(home, "layers", SNAPSHOT_DISKS);
+  const folders = await listFolder(directory);
+  const names = findOrphanDisks(folders, store.builds.all());
+  const remove = async (name: string) => removeTree(join(directory, name));
+  return cleanUp({ kind: "layer", names, remove }, onFailure);
 }
 
 /** An upload that has not got a byte for so long is over. */

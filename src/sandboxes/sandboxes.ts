@@ -12,7 +12,7 @@ import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { closeEntries } from "./close-entries.ts";
-import type { SandboxEntry } from "./context.ts";
+import type { Folders, SandboxEntry } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
 import { createCopyLedger } from "./disk-space.ts";
@@ -21,6 +21,7 @@ import type { EgressRequest } from "./egress.ts";
 import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
+import { SNAPSHOT_DISKS } from "./layer-folders.ts";
 import {
   countByTeam,
   countSandboxes,
@@ -173,6 +174,17 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   openVolume(volumeId: string, token: string): VolumeFiles;
 }
 
+async function makeFolders(home: string, owner: string): Promise<Omit<Folders, "copies">> {
+  const layersDirectory = join(home, "layers");
+  const volumesDirectory = join(home, "volumes");
+  const directory = containersDirectory(home, owner);
+  for (const folder of [volumesDirectory, layersDirectory, directory])
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+  // Made by the first snapshot that needs it.
+  const disksDirectory = join(layersDirectory, SNAPSHOT_DISKS);
+  return { directory, layersDirectory, disksDirectory, volumesDirectory };
+}
+
 /**
  * Opens the registry: adopts what this instance left running, then reclaims in the background what
  * dead ones left.
@@ -180,11 +192,8 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
 export async function startSandboxes(options: SandboxesOptions): Promise<Sandboxes> {
   const { store, home, owner, clock, log, engine } = options;
   const closing = new AbortController();
-  const layersDirectory = join(home, "layers");
-  const volumesDirectory = join(home, "volumes");
-  const directory = containersDirectory(home, owner);
-  for (const folder of [volumesDirectory, layersDirectory, directory])
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+  const folders = await makeFolders(home, owner);
+  const { directory, layersDirectory } = folders;
   const entries = new Map<string, SandboxEntry>();
   const { pending, track } = createTrack();
   const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
@@ -199,9 +208,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     logBook: startLogBook({ store, clock, log }),
     ...building,
     templates: createTemplates(templateOptions),
-    directory,
-    layersDirectory,
-    volumesDirectory,
+    ...folders,
     copies: createCopyLedger(),
     entries,
     closing: closing.signal,

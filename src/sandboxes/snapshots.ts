@@ -71,6 +71,7 @@ async function take(
   if (known !== undefined) requireTagPlace(context, known.templateId, [name.tag]);
   return writeBuild(context, entry, {
     templateId: known?.templateId ?? randomId(),
+    form: "disk",
     commit: (build) => commit(context, build, name),
   });
 }

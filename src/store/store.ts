@@ -113,6 +113,8 @@ export const buildRecordSchema = z.object({
   limits: limitsSchema,
   /** Bottom first. Paths are relative to the home's folder of layers, or absolute outside it. */
   layers: z.array(z.object({ root: z.string(), usr: z.string().optional() })),
+  /** What its sandboxes' disks begin with, upon the layers; a path as those are. Absent for empty ones. */
+  disk: z.object({ image: z.string(), idBase: z.int().positive() }).optional(),
   defaultUser: z.string(),
   defaultWorkdir: z.string(),
   /** Absent in records of older versions and of templates that need none. */

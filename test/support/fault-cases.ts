@@ -68,6 +68,17 @@ const COPY: readonly StepName[] = [
   "layer.renamed",
   "layer.durable",
 ];
+const CLONE: readonly StepName[] = [
+  "snapshot.intent",
+  "layer.begun",
+  "clone.ahead",
+  "clone.frozen",
+  "clone.cloned",
+  "clone.thawed",
+  "layer.synced",
+  "layer.renamed",
+  "layer.durable",
+];
 const KILL: readonly StepName[] = [
   "kill.cut",
   "kill.intent",
@@ -258,6 +269,37 @@ export const OPERATIONS: readonly Operation[] = [
       const id = /"volumeID":"([^"]+)"/.exec(volumes)?.[1] ?? "none";
       return (await home.call("DELETE", `/volumes/${id}`))?.status;
     },
+  },
+];
+
+/** The same on a home whose file system shares blocks. */
+export const CLONES: readonly Operation[] = [
+  {
+    ...RUNNING,
+    name: "snapshot by sharing blocks",
+    steps: [...CLONE, "snapshot.committed"],
+    countsFrom: "snapshot.committed",
+    after: "running",
+    act: send("POST", (id) => `/sandboxes/${id}/snapshots`, { name: "shot" }),
+  },
+  {
+    ...RUNNING,
+    name: "fork by sharing blocks",
+    steps: [
+      ...CLONE,
+      "fork.copied",
+      "create.intent",
+      "disk.restored",
+      "boot.mounted",
+      "launch.running",
+      "create.committed",
+      "fork.started",
+      "fork.released",
+    ],
+    countsFrom: "create.intent",
+    after: "running",
+    mayMake: 2,
+    act: send("POST", (id) => `/sandboxes/${id}/fork`, { count: 2, timeout: 3600 }),
   },
 ];
 

@@ -9,6 +9,7 @@ import type {
   Container,
   ContainerLimits,
   ContainerSpec,
+  DiskCopy,
   IsolationLevel,
   Layer,
 } from "../../src/engine/engine.ts";
@@ -16,7 +17,7 @@ import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { createOciEngine } from "../../src/engine/oci/oci.ts";
 import type { EngineHost } from "../suites/engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
-import { makeTempFolder } from "./temp-folder.ts";
+import { makeTempFolder, type TempFolder } from "./temp-folder.ts";
 
 const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");
 const STARTER = resolve(import.meta.dirname, "../../dist/envd-starter.cjs");
@@ -35,6 +36,7 @@ export interface CreateOptions {
   readonly layers?: readonly Layer[];
   readonly limits?: Partial<ContainerLimits>;
   readonly binds?: readonly Bind[];
+  readonly disk?: DiskCopy;
   readonly signal?: AbortSignal;
 }
 
@@ -42,8 +44,9 @@ export interface CreateOptions {
 export async function startOciHost(
   runtime: string,
   requireLevel: IsolationLevel = "userns-container",
+  openFolder: () => Promise<TempFolder> = makeTempFolder,
 ): Promise<OciHost> {
-  const folder = await makeTempFolder();
+  const folder = await openFolder();
   const idPrefix = `t${randomBytes(4).toString("hex")}`;
   const engine = createOciEngine({
     home: folder.path,
@@ -78,12 +81,13 @@ export async function startOciHost(
     directoryOf,
     create: async (options = {}) => {
       const id = `${idPrefix}${randomBytes(4).toString("hex")}`;
-      const { layers = [], binds = [], signal = new AbortController().signal } = options;
+      const { layers = [], binds = [], disk, signal = new AbortController().signal } = options;
       const limits = { ...LIMITS, ...options.limits };
       const spec = {
         id,
         directory: directoryOf(id),
         layers,
+        ...(disk !== undefined && { disk }),
         binds,
         limits,
         hostname: "sandbox",

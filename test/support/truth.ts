@@ -4,7 +4,7 @@
  */
 
 import { readdir, readFile } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { z } from "../../src/common/schema.ts";
 import { takeCensus, type Census } from "./census.ts";
@@ -17,6 +17,7 @@ const rowSchema = z.object({
 const buildSchema = z.object({
   status: z.string(),
   layers: z.array(z.object({ root: z.string() })),
+  disk: z.object({ image: z.string() }).optional(),
 });
 const LAYER_PATTERN = /^[0-9a-f]{8}-/;
 
@@ -32,6 +33,8 @@ interface Truth {
   readonly cgroups: readonly string[];
   readonly populated: readonly string[];
   readonly layers: readonly string[];
+  /** Disks of snapshots that share blocks. */
+  readonly copies: readonly string[];
   readonly volumes: readonly string[];
   /** Programs of ours outside of any container, besides the service. */
   readonly strays: readonly string[];
@@ -83,6 +86,9 @@ async function readTruth(
       cgroups: alive,
       populated: alive,
       layers: named,
+      copies: builds
+        .flatMap(({ disk }) => (disk ? [basename(dirname(disk.image))] : []))
+        .toSorted(),
       volumes,
       strays: [],
     },
@@ -145,7 +151,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
   const ids = [...new Set(cgroups.map((path) => basename(path)))].toSorted();
   const inside = await populatedOf(cgroups);
   const mounts = census.mounts
-    .filter((path) => path.startsWith(home))
+    .filter((path) => path.startsWith(`${home}/`))
     .map(idOf)
     .toSorted();
   const hasLoops = (await list("/sys/block")).some((name) => name.startsWith("loop"));
@@ -159,6 +165,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     cgroups: ids,
     populated: ids.filter((id) => inside.has(id)),
     layers: layers.filter((name) => LAYER_PATTERN.test(name)).toSorted(),
+    copies: (await list(join(home, "store/snapshots"))).toSorted(),
     volumes: (await list(join(home, "volumes"))).toSorted(),
     strays: findStrays(census.processes, home),
   };

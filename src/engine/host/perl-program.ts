@@ -4,6 +4,7 @@ import { join } from "node:path";
 
 type PerlProgram =
   | "boot-id"
+  | "clone-disk"
   | "copier"
   | "find-data"
   | "launcher"

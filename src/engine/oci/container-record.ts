@@ -17,6 +17,8 @@ const recordSchema = z.object({
   /** Its start time in clock ticks: tells it from a later process with the same number. */
   startTicks: z.string(),
   idBase: z.int().positive(),
+  /** The first id of the files on its disk, where the disk began as the copy of another one. */
+  diskIdBase: z.int().positive().optional(),
   /** Whether it was halted on purpose: then its folder with its disk is all there is. */
   isHalted: z.boolean().default(false),
   level: z.enum(ISOLATION_LEVELS),

@@ -4,10 +4,12 @@ import { renameSync, statfsSync, watch, writeFileSync, type FSWatcher } from "no
 import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
+import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Deadline, Usage } from "../engine.ts";
 import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
+import { copyDisk } from "../storage/disk-copy.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
@@ -42,6 +44,10 @@ export function openContainer(parts: ContainerParts): Container {
   let { record } = parts;
   const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
   let life = watchRun();
+  const source = () => {
+    const { idBase, diskIdBase = idBase } = record;
+    return { directory, idBase: diskIdBase, cgroup, perlDirectory };
+  };
   let removal: Promise<void> | undefined;
   return {
     id: record.id,
@@ -78,8 +84,9 @@ export function openContainer(parts: ContainerParts): Container {
     disk: openDisk(directory),
     snapshot: async (target) =>
       makeLayer(target, async (draft) => {
-        await copyUpper({ directory, idBase: record.idBase, cgroup, perlDirectory }, draft);
+        await copyUpper(source(), draft);
       }),
+    ...(!isRootless() && { copyDisk: async (target: string) => copyDisk(source(), target) }),
     setDeadline: (deadline) => {
       if (parts.hasDeadlines) writeDeadline(directory, deadline);
     },

@@ -8,12 +8,13 @@ import { readIfThere } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
-import type { Container, ContainerSpec, IsolationLevel } from "../engine.ts";
+import type { Container, ContainerSpec, DiskCopy, IsolationLevel } from "../engine.ts";
 import { claimIds } from "../host/id-ranges.ts";
 import { runProgram } from "../host/run-program.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import { resolverFile } from "../network/router-rules.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
+import { restoreDisk } from "../storage/disk-copy.ts";
 import {
   type BlankDisks,
   DISK_NAMES,
@@ -84,21 +85,61 @@ export async function startContainer(
     await step("container.folder");
     const idBase = await claimIds(spec.directory);
     await step("container.ids");
-    const { directory, layers, limits } = spec;
-    const { blanks, outside, perlDirectory, routers, hasDeadlines } = context;
-    const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
-    const resolver = outside && resolverFile(outside.resolvers.length);
-    const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
-    const claim = { spec, idBase, cgroup };
-    const record = await launch(context, { claim, disk, diskSteps }, signal);
+    const { directory, disk } = spec;
+    const { outside, perlDirectory, routers, hasDeadlines } = context;
+    const claim = { spec, idBase, diskIdBase: disk?.idBase, cgroup };
+    const record =
+      disk === undefined
+        ? await launchEmpty(context, claim, signal)
+        : await launchRestored(context, { claim, disk }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
-      bootContainer(context, { spec: anew, idBase, cgroup }, limit);
+      bootContainer(context, { ...claim, spec: anew }, limit);
     const shared = { outside, perlDirectory, routers, hasDeadlines };
     return openContainer({ directory, record, cgroup, boot, ...shared });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
   }
+}
+
+async function launchEmpty(
+  context: LaunchContext,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec, idBase } = claim;
+  const { directory, layers, limits } = spec;
+  const { blanks, outside } = context;
+  const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
+  const resolver = outside && resolverFile(outside.resolvers.length);
+  const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
+  return launch(context, { claim, disk, diskSteps }, signal);
+}
+
+async function launchRestored(
+  context: LaunchContext,
+  { claim, disk }: { readonly claim: Claim; readonly disk: DiskCopy },
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  await restoreDisk(disk, { directory: claim.spec.directory, signal });
+  return launchWritten(context, claim, signal);
+}
+
+/** On a disk to which programs have written. */
+async function launchWritten(
+  context: LaunchContext,
+  claim: Claim,
+  signal: AbortSignal,
+): Promise<ContainerRecord> {
+  const { spec } = claim;
+  await mountDisk(context.perlDirectory, spec.directory, signal);
+  await step("boot.mounted");
+  // What programs made of the folders that a runtime touches counts as the topmost layer.
+  const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
+  const layers = [...spec.layers, written];
+  await checkLayers(layers);
+  await checkBinds(spec.binds ?? [], layers);
+  return launch(context, { claim, disk: Promise.resolve(), diskSteps: [] }, signal);
 }
 
 /**
@@ -113,14 +154,7 @@ export async function bootContainer(
   const { spec, cgroup } = claim;
   checkSpec(spec);
   try {
-    await mountDisk(context.perlDirectory, spec.directory, signal);
-    await step("boot.mounted");
-    // What programs made of the folders that a runtime touches counts as the topmost layer.
-    const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
-    const layers = [...spec.layers, written];
-    await checkLayers(layers);
-    await checkBinds(spec.binds ?? [], layers);
-    return await launch(context, { claim, disk: Promise.resolve(), diskSteps: [] }, signal);
+    return await launchWritten(context, claim, signal);
   } catch (error) {
     await haltContainer(spec.directory, cgroup, context.routers);
     throw toSandboxError(error, "container did not start");
@@ -141,7 +175,7 @@ async function launch(
   { claim, disk, diskSteps }: Preparation,
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
-  const { spec, idBase, cgroup } = claim;
+  const { spec, idBase, diskIdBase, cgroup } = claim;
   const { runtime, filters } = context;
   const filter = filters.get(runtime);
   await allEnded([disk, writeConfig(context, claim, filter), cgroup.make(spec.limits)]);
@@ -159,7 +193,8 @@ async function launch(
   if (filter === undefined) await filters.learn(runtime, state, pid);
   else filters.verify(runtime, pid);
   const daemon = basename(context.daemon);
-  const record = { id: spec.id, pid, startTicks, idBase, level, isHalted: false, daemon };
+  const ids = { idBase, ...(diskIdBase !== undefined && { diskIdBase }) };
+  const record = { id: spec.id, pid, startTicks, ...ids, level, isHalted: false, daemon };
   await writeRecord(spec.directory, record);
   await step("launch.recorded");
   const { outside, routers } = context;
@@ -200,6 +235,8 @@ async function makeFolder(directory: string): Promise<void> {
 export interface Claim {
   readonly spec: ContainerSpec;
   readonly idBase: number;
+  /** The first id of the files on its disk, where that began as the copy of another one. */
+  readonly diskIdBase: number | undefined;
   readonly cgroup: Cgroup;
 }
 
@@ -250,6 +287,7 @@ async function runRuntime(
       ...(claim.spec.binds !== undefined && { binds: claim.spec.binds }),
       idBase: claim.idBase,
       disk: join(directory, DISK_NAMES.mount),
+      diskIdBase: claim.diskIdBase,
       daemon: context.daemon,
     }),
     ...limitSteps(),

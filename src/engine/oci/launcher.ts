@@ -40,6 +40,11 @@ export type LauncherStep =
     ]
   /** Hides a folder behind device nodes of its own: `null`, `zero` and the like, each a new inode. */
   | readonly ["devices", target: string]
+  /**
+   * Mounts a writable clone of a disk whose files have ids from `from` on, at a folder with those from
+   * `to` on; root's own stay as they are.
+   */
+  | readonly ["remap", source: string, target: string, from: string, to: string]
   /** Mounts a read-only clone of a tree at a folder as it is. */
   | readonly ["clone", source: string, target: string]
   /** Mounts a folder at another one, writable. */

@@ -121,11 +121,11 @@ async function adoptContainer(
   checkId(id);
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id) return undefined;
-  const { idBase } = record;
+  const { idBase, diskIdBase } = record;
   const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext();
   const cgroup = openCgroup(cgroups, id, directory);
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
-    bootContainer(await launchContext(), { spec, idBase, cgroup }, signal);
+    bootContainer(await launchContext(), { spec, idBase, diskIdBase, cgroup }, signal);
   const shared = { outside, perlDirectory, routers, hasDeadlines };
   const parts = { directory, record, cgroup, boot, ...shared };
   if (record.isHalted) return adoptHalted(parts);

@@ -3,10 +3,12 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
-import { isRootless } from "../../common/privilege.ts";
-import type { Layer } from "../engine.ts";
+import { ID_RANGE, isRootless } from "../../common/privilege.ts";
+import type { DiskCopy, Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import { restoreDisk } from "./disk-copy.ts";
+import { DISK_NAMES, STACKS } from "./disk.ts";
 
 /** Layers have gigabytes. */
 const TIMEOUT_MS = 30 * 60_000;
@@ -31,6 +33,8 @@ const TAR = [
 export interface ArchiveSource {
   /** Bottom first. */
   readonly layers: readonly Layer[];
+  /** The disk of a snapshot upon them. */
+  readonly disk?: DiskCopy | undefined;
   /** An empty directory; the archive is `layer.tar` in it. */
   readonly directory: string;
   readonly perlDirectory: string;
@@ -39,7 +43,7 @@ export interface ArchiveSource {
 
 /** @throws SandboxError failed_precondition without root, unavailable when the disk is full, canceled */
 export async function archiveLayers(source: ArchiveSource): Promise<string> {
-  const { layers, directory, perlDirectory, signal } = source;
+  const { layers, disk, directory, perlDirectory, signal } = source;
   if (isRootless()) {
     throw new SandboxError("failed_precondition", "only root can write the owners of an archive", {
       hint: "run it as root",
@@ -47,29 +51,52 @@ export async function archiveLayers(source: ArchiveSource): Promise<string> {
   }
   const stage = join(directory, "stage");
   await mkdir(stage, { mode: 0o700 });
-  const roots = layers.map(({ root }) => root);
-  const usrs = layers.flatMap(({ usr }) => usr ?? []);
+  // A mount writes to what it mounts.
+  if (disk !== undefined) await restoreDisk(disk, { directory, signal });
+  const roots = layers.map(({ root }) => toTree(root));
+  const usrs = layers.flatMap(({ usr }) => (usr === undefined ? [] : [toTree(usr)]));
+  const upper = (stack: keyof typeof STACKS): Tree[] =>
+    disk === undefined ? [] : [{ kind: "idmap", path: `written/${STACKS[stack].upper}` }];
   const steps: LauncherStep[] = [
     ["isolate"],
     ["mount", "tmpfs", stage, "mode=0700,size=1m"],
     ["chdir", stage],
     ...["disk", "empty", "all"].map((name) => ["mkdir", name] as const),
     ["bind", directory, "disk"],
-    ...overlaySteps(roots, "r", "all"),
-    ...(usrs.length === 0 ? [] : overlaySteps(usrs, "u", "all/usr")),
+    ...(disk === undefined ? [] : diskSteps(join(directory, DISK_NAMES.image), disk)),
+    ...overlaySteps([...roots, ...upper("root")], "r", "all"),
+    ...(usrs.length === 0 ? [] : overlaySteps([...usrs, ...upper("usr")], "u", "all/usr")),
     ["exec", ...TAR],
   ];
   await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS, signal });
   return join(directory, "layer.tar");
 }
 
-function overlaySteps(trees: readonly string[], prefix: string, target: string): LauncherStep[] {
+interface Tree {
+  readonly kind: "clone" | "idmap";
+  readonly path: string;
+}
+
+function toTree(path: string): Tree {
+  return { kind: "clone", path };
+}
+
+/** Its trees are shown with plain ids. */
+function diskSteps(image: string, { idBase }: DiskCopy): LauncherStep[] {
+  return [
+    ["mkdir", "written"],
+    ["attach", image, "written"],
+    ["ids", String(idBase), "0", String(ID_RANGE)],
+  ];
+}
+
+function overlaySteps(trees: readonly Tree[], prefix: string, target: string): LauncherStep[] {
   const names = trees.map((_tree, index) => `${prefix}${index}`);
   // An overlay without a writable layer needs two trees.
   const lower = [...names.toReversed(), "empty"].join(":");
   return [
     ...names.map((name) => ["mkdir", name] as const),
-    ...trees.map((tree, index) => ["clone", tree, `${prefix}${index}`] as const),
+    ...trees.map(({ kind, path }, index) => [kind, path, `${prefix}${index}`] as const),
     ["mount", "overlay", target, `lowerdir=${lower},redirect_dir=on,metacopy=off,index=off`],
   ];
 }

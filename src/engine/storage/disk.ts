@@ -5,6 +5,7 @@
  * longer than anything else: what it wrote for the first disk of a size is written for later ones.
  */
 
+import { existsSync } from "node:fs";
 import { type FileHandle, mkdir, open, realpath, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -21,7 +22,12 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
 
 /** The file, and the folder where it is mounted, in the container's folder. */
-export const DISK_NAMES = { image: "disk.img", mount: "disk" } as const;
+export const DISK_NAMES = {
+  image: "disk.img",
+  mount: "disk",
+  /** An empty file: blocks of the image may be those of a copy as well. */
+  shared: "disk.shared",
+} as const;
 
 /** Upper and work folders of an overlay, relative to the disk's mount point. */
 export const STACKS = {
@@ -103,7 +109,11 @@ export async function mountDisk(
 /** Undefined where the disk is a folder. */
 export function openDisk(directory: string): GrowingDisk | undefined {
   if (isRootless()) return undefined;
-  return openGrowingDisk(join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount));
+  const path = (name: keyof typeof DISK_NAMES) => join(directory, DISK_NAMES[name]);
+  return {
+    ...openGrowingDisk(path("image"), path("mount")),
+    sharesBlocks: () => existsSync(path("shared")),
+  };
 }
 
 /** Brings what was written to the host's disk. */
@@ -121,7 +131,9 @@ export async function removeDisk(directory: string): Promise<void> {
     await removeTree(mount);
     return;
   }
-  await rm(join(directory, DISK_NAMES.image), { force: true });
+  for (const name of [DISK_NAMES.image, DISK_NAMES.shared]) {
+    await rm(join(directory, name), { force: true });
+  }
   // Never recursive: were it still mounted, that would empty a disk in use.
   await removeEmpty(mount);
 }

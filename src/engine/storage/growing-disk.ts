@@ -20,7 +20,7 @@ const INODE_BYTES = 256;
 const OWN_RESERVE = { share: 0.02, blocks: 4096 } as const;
 
 /** The disk of an image that is, or will be, mounted at `mount`. */
-export function openGrowingDisk(image: string, mount: string): GrowingDisk {
+export function openGrowingDisk(image: string, mount: string): Omit<GrowingDisk, "sharesBlocks"> {
   return {
     readGrowth: () => readGrowth(image, mount),
     limitGrowth: (bytes) => limitGrowth(image, mount, bytes),

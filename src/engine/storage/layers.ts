@@ -35,20 +35,40 @@ export async function makeLayer(
   fill: (draft: string) => Promise<void>,
   signal?: AbortSignal,
 ): Promise<Layer> {
+  await makeWhole(target, {
+    fill,
+    sync: async (draft) =>
+      void (await runProgram(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS })),
+    signal,
+  });
+  return openLayer(target);
+}
+
+export interface WholeFolder {
+  fill(draft: string): Promise<void>;
+  /** Brings what was filled in to disk. */
+  sync(draft: string): Promise<void>;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Makes a folder that can be seen only when it is complete and durable.
+ * @throws SandboxError as `makeLayer`.
+ */
+export async function makeWhole(target: string, folder: WholeFolder): Promise<void> {
   if (await isThere(target)) throw alreadyThere(target);
   const draft = newDraft(target);
   try {
     await mkdir(draft, { recursive: true, mode: 0o700 });
     await step("layer.begun");
-    await fill(draft);
-    signal?.throwIfAborted();
-    await runProgram(["sync", "-f", draft], { timeoutMs: SYNC_TIMEOUT_MS });
+    await folder.fill(draft);
+    folder.signal?.throwIfAborted();
+    await folder.sync(draft);
     await step("layer.synced");
     await giveName(draft, target);
     await step("layer.renamed");
     await syncFolder(dirname(target));
     await step("layer.durable");
-    return await openLayer(target);
   } catch (error) {
     await removeTree(draft);
     throw toSandboxError(error, "layer was not made");

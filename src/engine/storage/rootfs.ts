@@ -154,6 +154,8 @@ export interface StageOptions {
   readonly idBase: number;
   /** Mount point of the container's disk. */
   readonly disk: string;
+  /** The first id of its files, where that is another one than `idBase`. */
+  readonly diskIdBase?: number | undefined;
   readonly daemon: string;
 }
 
@@ -169,7 +171,7 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     ...(stage.users === undefined ? [] : [["hold", stage.users] as const]),
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
-    ["bind", options.disk, "disk"],
+    diskStep(options),
     ...daemonSteps(options.daemon),
     ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs", isMapped }),
   ];
@@ -182,6 +184,11 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     // Only root of the machine may make nodes; the stage itself needs none any more.
     ...(isMapped ? [["devices", "/dev"] as const] : []),
   ];
+}
+
+function diskStep({ disk, diskIdBase, idBase }: StageOptions): LauncherStep {
+  if (diskIdBase === undefined || diskIdBase === idBase) return ["bind", disk, "disk"];
+  return ["remap", disk, "disk", String(diskIdBase), String(idBase)];
 }
 
 /**

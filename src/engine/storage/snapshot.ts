@@ -80,7 +80,7 @@ function tooLongFault(cause: unknown): SandboxError {
 }
 
 /** The container is frozen for the work; a paused one stays frozen after it. */
-async function whileFrozen(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
+export async function whileFrozen(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();
   try {

@@ -27,7 +27,8 @@ export function cacheTemplateId({ team }: Pick<Tenant, "team">): string {
 
 /** What the first step of a build stands on. Teams share no steps. */
 export function baseKey(team: string, build: BuildRecord, state: StepState): string {
-  return hash([CACHE_VERSION, team, build.layers, state]);
+  const disk = build.disk === undefined ? [] : [build.disk];
+  return hash([CACHE_VERSION, team, build.layers, state, ...disk]);
 }
 
 export function stepKey(parent: string, { type, args, filesHash = "" }: BuildStep): string {

@@ -9,7 +9,7 @@ import type { Container } from "../../engine/engine.ts";
 import type { AddImageOptions } from "../../images/images.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
-import { writeBuild } from "../builds.ts";
+import { type BuildWork, writeBuild } from "../builds.ts";
 import type { Folders, Limits, Services, Tenant } from "../context.ts";
 import { toStartingRecord, type CreatePlan } from "../create-plan.ts";
 import { removeTraces } from "../discard.ts";
@@ -84,9 +84,9 @@ async function remove(
 export function keepStep(
   context: StepContext,
   sandbox: StepSandbox,
-  plan: Parameters<typeof writeBuild<ResolvedTemplate["build"]>>[2],
+  plan: Omit<BuildWork<ResolvedTemplate["build"]>, "form">,
 ): Promise<ResolvedTemplate["build"]> {
-  return writeBuild(context, sandbox, plan);
+  return writeBuild(context, sandbox, { ...plan, form: "layer" });
 }
 
 const OPTIONS = {

@@ -4,7 +4,14 @@ import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { step, STEPS, type StepMessage } from "../../../src/common/steps.ts";
 import { BUILD_STEPS } from "../../support/fault-build.ts";
-import { FIRST_STEPS, OPERATIONS, POOLED, RECOVERY, SQUASH } from "../../support/fault-cases.ts";
+import {
+  CLONES,
+  FIRST_STEPS,
+  OPERATIONS,
+  POOLED,
+  RECOVERY,
+  SQUASH,
+} from "../../support/fault-cases.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
 
@@ -23,7 +30,7 @@ async function saidInSource(): Promise<string[]> {
 test("every step of the list is said once, and a fault is tried at it", async () => {
   const listed = [...STEPS].toSorted();
   expect((await saidInSource()).toSorted()).toEqual(listed);
-  const operations = [...OPERATIONS, POOLED, SQUASH].flatMap(({ steps }) => steps);
+  const operations = [...OPERATIONS, ...CLONES, POOLED, SQUASH].flatMap(({ steps }) => steps);
   const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);

@@ -5,12 +5,13 @@ import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const WITHOUT_TABLE = ["copier-entry.pl", "find-data.pl", "syscalls.pl"];
+const WITHOUT_TABLE = ["copier-entry.pl", "find-data.pl", "launcher-disks.pl", "syscalls.pl"];
 
 /** What each needs before its first look at the table, and where it says that there is none. */
 const CASES = [
   { program: "attributes", words: [process.arch], code: 111, said: "" },
   { program: "boot-id", words: [process.arch], code: 111, said: "boot-id: cannot load " },
+  { program: "clone-disk", words: [process.arch], code: 111, said: "clone-disk: cannot load " },
   { program: "copier", words: [process.arch], code: 111, said: "copier: cannot load " },
   { program: "inotify", words: [process.arch], code: 111, said: "" },
   { program: "launcher", words: [process.arch], code: 111, said: "launcher: cannot load " },
@@ -44,16 +45,22 @@ test.for(CASES)("$program without its table says so and does nothing", async (op
   expect(run.stderr + run.reports).toContain(said);
 });
 
-test.for(["attributes", "boot-id", "copier", "inotify", "launcher", "make-pipes", "write-tree"])(
-  "%s does nothing on another processor, nor without one",
-  async (program) => {
-    for (const words of [["mips"], [""], []]) {
-      const { code, stdout } = await runPerl(program, { words });
-      expect(stdout.toString()).toBe("");
-      expect(code).toBeGreaterThan(0);
-    }
-  },
-);
+test.for([
+  "attributes",
+  "boot-id",
+  "clone-disk",
+  "copier",
+  "inotify",
+  "launcher",
+  "make-pipes",
+  "write-tree",
+])("%s does nothing on another processor, nor without one", async (program) => {
+  for (const words of [["mips"], [""], []]) {
+    const { code, stdout } = await runPerl(program, { words });
+    expect(stdout.toString()).toBe("");
+    expect(code).toBeGreaterThan(0);
+  }
+});
 
 test("the table has a number for each name on both processors, and no other one", async () => {
   await using folder = await makeTempFolder();
