@@ -11,7 +11,7 @@ COPY . .
 RUN npm install --include=dev --no-audit --no-fund && npm run build && mkdir packed && npm pack --ignore-scripts --pack-destination packed
 
 FROM node:24.21.0-bookworm-slim
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo slirp4netns uidmap && rm -rf /var/lib/apt/lists/*
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs xfsprogs nftables iproute2 skopeo slirp4netns uidmap && rm -rf /var/lib/apt/lists/*
 COPY --from=build /build/packed /tmp/packed
 RUN npm install --global --no-audit --no-fund /tmp/packed/*.tgz && rm -rf /tmp/packed
 ENV SANDBOX_MCP_HOST=0.0.0.0

@@ -92,15 +92,22 @@ while True:
     last = now
 `;
 
-interface SnapshotCase {
+export interface SnapshotCase {
   readonly id: string;
   readonly mb: number;
   readonly samples: number;
   readonly maxMs: number;
+  /** For the time in which the sandbox is frozen; default 20. */
+  readonly maxStoppedMs?: number;
+  /** Where it is taken, for its name. */
+  readonly where?: string;
 }
 
-async function measureSnapshots(service: BenchService, options: SnapshotCase): Promise<Row[]> {
-  const { id, mb, samples, maxMs } = options;
+export async function measureSnapshots(
+  service: BenchService,
+  options: SnapshotCase,
+): Promise<Row[]> {
+  const { id, mb, samples, maxMs, maxStoppedMs = MAX_STOPPED_MS, where = "" } = options;
   const sandbox = await service.create();
   await service.run(sandbox, ["sh", "-c", `setsid python3 -c '${CLOCK}' >/dev/null 2>&1 &`]);
   const taken: number[] = [];
@@ -127,7 +134,7 @@ async function measureSnapshots(service: BenchService, options: SnapshotCase): P
     {
       ...base,
       id,
-      name: `snapshot with ${mb} MB written`,
+      name: `snapshot with ${mb} MB written${where}`,
       ours: total,
       verdicts: [below("ms", maxMs, total)],
     },
@@ -136,12 +143,20 @@ async function measureSnapshots(service: BenchService, options: SnapshotCase): P
       id: `${id}-stopped`,
       name: "the sandbox is frozen for",
       ours: pause,
-      verdicts: [below("ms", MAX_STOPPED_MS, pause)],
+      verdicts: [below("ms", maxStoppedMs, pause)],
     },
   ];
 }
 
-async function measureForks(service: BenchService): Promise<Row> {
+interface ForkCase {
+  readonly id: string;
+  readonly where: string;
+}
+
+export async function measureForks(
+  service: BenchService,
+  { id, where }: ForkCase = { id: "fork", where: "" },
+): Promise<Row> {
   const sandbox = await service.create();
   const taken: number[] = [];
   for (let round = 0; round < FORK_SAMPLES; round += 1) {
@@ -160,8 +175,8 @@ async function measureForks(service: BenchService): Promise<Row> {
   await service.kill(sandbox);
   const ours = median(taken);
   return {
-    id: "fork",
-    name: `fork x ${FORKS}`,
+    id,
+    name: `fork x ${FORKS}${where}`,
     unit: "ms",
     ours,
     samples: taken.length,

@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { errorText } from "../src/common/errors.ts";
 import { openTestHome } from "../test/support/home.ts";
 import { findRegressions, type Regression } from "./check.ts";
+import { measureClones } from "./clones.ts";
 import type { BenchContext } from "./context.ts";
 import { measureCreate } from "./create.ts";
 import { measureCrowd } from "./crowd.ts";
@@ -45,6 +46,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
   processes: measureProcesses,
   crowd: measureCrowd,
   life: measureLife,
+  clones: measureClones,
   memory: measureMemory,
   wire: measureWire,
   watch: measureWatch,

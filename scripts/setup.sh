@@ -15,7 +15,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_helpers() {
   { has crun || has runc; } || return 1
   local program
-  for program in perl python3 mount unshare setpriv mkfs.ext4 nft ip newuidmap skopeo slirp4netns; do
+  for program in perl python3 mount unshare setpriv mkfs.ext4 mkfs.xfs nft ip newuidmap skopeo slirp4netns; do
     has "$program" || return 1
   done
   # Only a Debian system can build the base template; the others run on the template `host`.
@@ -25,9 +25,9 @@ has_helpers() {
 # Prints the command that installs what is missing, for the package manager of this system.
 install_command() {
   if has apt-get; then
-    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs nftables iproute2 skopeo slirp4netns uidmap"
+    echo "apt-get update -qq && apt-get install -y -qq --no-install-recommends crun runc mmdebstrap gpg perl util-linux e2fsprogs xfsprogs nftables iproute2 skopeo slirp4netns uidmap"
   elif has dnf; then
-    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils skopeo slirp4netns"
+    echo "dnf install -y -q crun runc perl-interpreter util-linux e2fsprogs xfsprogs nftables iproute shadow-utils skopeo slirp4netns"
   fi
 }
 
@@ -44,7 +44,7 @@ install_helpers() {
   local command as_root=()
   command="$(install_command)"
   if [ -z "$command" ]; then
-    say "install crun or runc, perl, python3, util-linux, e2fsprogs, nftables and iproute2 with the package manager of this system"
+    say "install crun or runc, perl, python3, util-linux, e2fsprogs, xfsprogs, nftables and iproute2 with the package manager of this system"
     exit "$EX_UNAVAILABLE"
   fi
   # Only checks and tests need it here: the code interpreter runs in sandboxes, which have their own.

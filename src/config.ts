@@ -56,6 +56,8 @@ export interface Config {
     readonly diskMb: number;
     readonly pids: number;
   };
+  /** Undefined: no store is made, and one that is there is used. */
+  readonly storeGb: number | undefined;
   /** Undefined: sandboxes have loopback alone. */
   readonly egress: EgressConfig | undefined;
   readonly tools: {
@@ -180,6 +182,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
       diskMb: given.diskMb ?? 2048,
       pids: given.pids ?? 512,
     },
+    storeGb: given.storeGb,
     egress: toEgressConfig(given),
     tools: {
       toolset: given.toolset ?? "core",

@@ -7,6 +7,9 @@ import { addresses, flag, integer, MAX_POOL, poolShares, text } from "./setting-
 const MAX_MEMORY_MB = 1_048_576;
 const MAX_CPUS = 1024;
 const MAX_DISK_MB = 16_777_216;
+/** With less, its reserve is a large part of it. */
+const MIN_STORE_GB = 8;
+const MAX_STORE_GB = 1_048_576;
 const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
 const MAX_BUILD_HOSTS = 100;
@@ -136,6 +139,12 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_DISK_MB",
     schema: integer(64, MAX_DISK_MB),
     help: "writable disk of each sandbox in MiB",
+  },
+  storeGb: {
+    flag: "store-gb",
+    environment: "SANDBOX_MCP_STORE_GB",
+    schema: integer(MIN_STORE_GB, MAX_STORE_GB),
+    help: "keep disks in a file of so many GiB that shares blocks, for homes that cannot",
   },
   pids: {
     flag: "pids",

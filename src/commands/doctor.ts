@@ -5,6 +5,7 @@ import type { Config } from "../config.ts";
 import type { EngineCheck } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { sharesBlocks } from "../engine/storage/disk-copy.ts";
+import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
@@ -39,11 +40,14 @@ function describe(check: EngineCheck): string {
 /** The level of storage: what snapshots and forks cost. */
 async function checkStorage({ home }: Config): Promise<EngineCheck> {
   const name = "storage";
-  const isShared = !isRootless() && (await sharesBlocks(home).catch(() => false));
-  const detail = isShared
-    ? "clone: snapshots and forks share blocks with disks"
-    : "copy: snapshots and forks copy files";
-  return { name, outcome: "ok", detail };
+  const told = (detail: string): EngineCheck => ({ name, outcome: "ok", detail });
+  if (isRootless()) return told("copy: without root, snapshots and forks copy files");
+  if (await sharesBlocks(home).catch(() => false)) {
+    return told("clone: the home shares blocks between files");
+  }
+  return hasStoreImage(home)
+    ? told(`clone: ${STORE_NAMES.image} shares blocks between files`)
+    : told("copy: the home shares no blocks; --store-gb makes a store that does");
 }
 
 /** Without it everything else works. */

@@ -3,12 +3,13 @@
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { withLock } from "../engine/host/lock.ts";
+import { openStoreImage } from "../engine/storage/store-image.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
-import { createEngine } from "./engine.ts";
+import { createEngine, findPerlDirectory } from "./engine.ts";
 import { openHome, spoolHome } from "./home.ts";
 
 const EXIT_OK = 0;
@@ -17,6 +18,8 @@ const EXIT_LEFT = 75;
 
 export async function runGc({ config, log }: CommandContext): Promise<number> {
   await openHome(config.home);
+  await using stack = new AsyncDisposableStack();
+  stack.use(await openStoreImage({ home: config.home, perlDirectory: findPerlDirectory() }));
   using store = openStore({ path: join(config.home, "state.db") });
   const engine = await createEngine(config);
   const { home } = config;

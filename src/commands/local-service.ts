@@ -12,6 +12,7 @@ import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
+import { openStoreImage } from "../engine/storage/store-image.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
 import { parseMirrors } from "../images/reference.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
@@ -148,15 +149,17 @@ export async function startLocal(
   options: LocalOptions,
 ): Promise<EmbeddedService> {
   await openHome(config.home);
+  await using stack = new AsyncDisposableStack();
+  const { home, buildsBase, storeGb } = config;
+  const store = { home, perlDirectory: findPerlDirectory(), sizeGb: storeGb };
+  stack.use(await openStoreImage(store));
   const engine = await createEngine(config);
   await requireUsable(engine, config);
   // Files of this machine's root cannot be shown with a sandbox's ids without being root.
   const allowHostTemplate = options.allowHostTemplate && !isRootless();
-  const { home, buildsBase } = config;
   if (!allowHostTemplate) await requireBase(config);
   const { showBuild: show } = options;
   const build = createBaseBuild({ home, log, say, isAllowed: buildsBase, ...(show && { show }) });
-  await using stack = new AsyncDisposableStack();
   stack.use(build);
   const mayBuild = buildsBase && config.autoTemplates;
   const target = INTERPRETER_BUILD;

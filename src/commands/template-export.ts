@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { openStoreImage } from "../engine/storage/store-image.ts";
 import { exportImage } from "../images/export.ts";
 import { toDisk, toLayers } from "../sandboxes/layer-folders.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -26,6 +27,9 @@ export async function exportTemplate(
     });
   }
   using stops = listenForStopSignals();
+  const perlDirectory = findPerlDirectory();
+  await using stack = new AsyncDisposableStack();
+  stack.use(await openStoreImage({ home: config.home, perlDirectory }));
   using store = openStore({ path: join(config.home, "state.db") });
   const { build, image } = await findTemplate(config, store, name);
   const layers = toLayers(join(config.home, LAYERS), build);
@@ -53,7 +57,7 @@ export async function exportTemplate(
           (image?.config.labels ?? []).map(({ name: key, value }) => [key, value]),
         ),
       },
-      perlDirectory: findPerlDirectory(),
+      perlDirectory,
       signal: stops.signal,
       onProgress: (message) => process.stdout.write(`${message}\n`),
     },

@@ -6,11 +6,13 @@ use v5.14;
 our ( $call, $namespace, $cwd );
 
 sub attach {
-    my ( $image, $target ) = @_;
+    my ( $image, $target, $type, $data, $flags ) = @_;
     open( my $backing, '+<', $image ) or fail($image);
     open( my $control, '+<', '/dev/loop-control' ) or fail('loop-control');
-    # struct loop_config with LO_FLAGS_AUTOCLEAR, and the file's name for whoever lists devices.
-    my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, 0, 4, substr( $image, -63 );
+    # struct loop_config with LO_FLAGS_AUTOCLEAR and perhaps LO_FLAGS_DIRECT_IO, and the file's name
+    # for whoever lists devices.
+    my $name   = substr $image, -63;
+    my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, 0, 4 | $flags, $name;
     for ( 1 .. 100 ) {
         # LOOP_CTL_GET_FREE, LOOP_CONFIGURE. Between the two another one may take the device: EBUSY.
         defined( my $number = ioctl( $control, 0x4C82, 0 ) ) or fail('no loop device');
@@ -21,7 +23,7 @@ sub attach {
             fail($device);
         }
         # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
-        mount_call( $device, $target, 'ext4', 0x2 | 0x4 | 0x8 | 0x400, 'noinit_itable' );
+        mount_call( $device, $target, $type, 0x2 | 0x4 | 0x8 | 0x400, $data );
         return;
     }
     fail('no free loop device');

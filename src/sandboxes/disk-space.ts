@@ -2,6 +2,7 @@
 
 import { statfs } from "node:fs/promises";
 import { diskFullError, type ErrorWord } from "../common/errors.ts";
+import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 
 /** With less than this, what fails fails for want of it. */
@@ -19,10 +20,21 @@ export interface CopyLedger {
   during<T>(path: string, bytes: number, work: () => Promise<T>): Promise<T>;
 }
 
-/** What the file system of a folder has. */
+/**
+ * What the file system of a folder of the home has, or the store of the home where that has less above
+ * its reserve: what is written to the store takes space of both.
+ */
 export async function readSpace(path: string): Promise<HostSpace> {
   const { bavail, blocks, bsize } = await statfs(path);
-  return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+  const own = { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
+  const store = await readStoreSpace(path);
+  if (store === undefined) return own;
+  const left = { ...own, freeBytes: Math.max(own.freeBytes - store.unwrittenBytes, 0) };
+  return aboveReserve(store) < aboveReserve(left) ? store : left;
+}
+
+function aboveReserve({ freeBytes, totalBytes }: HostSpace): number {
+  return freeBytes - reserveOf(totalBytes);
 }
 
 /** The fault that a client can do something about, where a disk became full half way. */

@@ -343,6 +343,9 @@ export const SQUASH: Operation = {
   act: send("POST", (id) => `/sandboxes/${id}/snapshots`, { name: "shot" }),
 };
 
+/** What the first start of a home passes that is given a store. */
+export const STORE_STEPS: readonly StepName[] = ["store.formatted", "store.made", "store.mounted"];
+
 /** The steps of a start that finds something to do. */
 export const RECOVERY: readonly StepName[] = ["adopt.found", "removal.killed", "discard.removed"];
 

@@ -151,7 +151,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
   const ids = [...new Set(cgroups.map((path) => basename(path)))].toSorted();
   const inside = await populatedOf(cgroups);
   const mounts = census.mounts
-    .filter((path) => path.startsWith(`${home}/`))
+    .filter((path) => path.startsWith(`${home}/`) && path !== join(home, "store"))
     .map(idOf)
     .toSorted();
   const hasLoops = (await list("/sys/block")).some((name) => name.startsWith("loop"));
@@ -161,7 +161,12 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     claims: census.idClaims.map(idOf).toSorted(),
     mounts,
     // In some containers nobody can see which devices there are.
-    disks: hasLoops ? census.loopDevices.map(idOf).toSorted() : mounts,
+    disks: hasLoops
+      ? census.loopDevices
+          .filter((path) => path !== join(home, "store.img"))
+          .map(idOf)
+          .toSorted()
+      : mounts,
     cgroups: ids,
     populated: ids.filter((id) => inside.has(id)),
     layers: layers.filter((name) => LAYER_PATTERN.test(name)).toSorted(),
@@ -173,7 +178,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
 
 /** The sandbox whose folder a path is in. */
 function idOf(path: string): string {
-  return /\/s\/([a-z0-9]+)/.exec(path)?.[1] ?? path;
+  return /\/(?:s|disks)\/([a-z0-9]+)/.exec(path)?.[1] ?? path;
 }
 
 async function populatedOf(cgroups: readonly string[]): Promise<ReadonlySet<string>> {

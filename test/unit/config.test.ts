@@ -120,6 +120,7 @@ test.for([
   ["SANDBOX_MCP_MEMORY_MB", "64"],
   ["SANDBOX_MCP_CPUS", "-1"],
   ["SANDBOX_MCP_DISK_MB", "1"],
+  ["SANDBOX_MCP_STORE_GB", "7"],
   ["SANDBOX_MCP_PIDS", "x"],
   ["SANDBOX_MCP_TOOLSETS", "some"],
   ["SANDBOX_MCP_TOOLS", "a b"],

@@ -5,10 +5,10 @@ import { findProgram } from "./find-program.ts";
 
 /** By their Debian names; what is there already stays as it is. */
 const DEBIAN =
-  "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs perl-base " +
+  "apt-get update && apt-get install -y runc crun mmdebstrap gpg util-linux e2fsprogs xfsprogs perl-base " +
   "nftables iproute2 skopeo slirp4netns uidmap";
 const FEDORA =
-  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs nftables iproute shadow-utils " +
+  "dnf install -y crun runc perl-interpreter util-linux e2fsprogs xfsprogs nftables iproute shadow-utils " +
   "skopeo slirp4netns";
 
 /** All of them at once, so that a user is not told of one after the other. */

@@ -22,6 +22,7 @@ export const LOCK_NAMES = [
   "interpreter",
   "authority",
   "image",
+  "store",
 ] as const;
 
 /** An image has a lock of its own besides; the name ends with a part of a digest. */

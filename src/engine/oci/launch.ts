@@ -63,6 +63,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly routers: Routers;
   readonly filters: SeccompCache;
   readonly blanks: BlankDisks;
+  /** Where images of disks are made; undefined for the folders of their containers. */
+  readonly disksFolder: string | undefined;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
 }
@@ -110,7 +112,8 @@ async function launchEmpty(
   const { spec, idBase } = claim;
   const { directory, layers, limits } = spec;
   const { blanks, outside } = context;
-  const disk = makeDisk({ directory, sizeMb: limits.diskMb, blanks, signal });
+  const place = context.disksFolder;
+  const disk = makeDisk({ directory, place, sizeMb: limits.diskMb, blanks, signal });
   const resolver = outside && resolverFile(outside.resolvers.length);
   const diskSteps = firstDiskSteps(directory, { idBase, hasUsr: hasUsr(layers), resolver });
   return launch(context, { claim, disk, diskSteps }, signal);
@@ -121,7 +124,8 @@ async function launchRestored(
   { claim, disk }: { readonly claim: Claim; readonly disk: DiskCopy },
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
-  await restoreDisk(disk, { directory: claim.spec.directory, signal });
+  const { directory } = claim.spec;
+  await restoreDisk(disk, { directory, place: context.disksFolder, signal });
   return launchWritten(context, claim, signal);
 }
 

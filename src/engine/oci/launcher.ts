@@ -57,6 +57,8 @@ export type LauncherStep =
    * run, device nodes do not open, and no time of access is kept.
    */
   | readonly ["attach", image: string, target: string]
+  /** The same of an XFS image, which gives blocks that become free back to its file. */
+  | readonly ["store", image: string, target: string]
   /** Detaches a mount. */
   | readonly ["unmount", path: string]
   /** Gives a file or folder to a user and the group of the same id; a link is followed. */

@@ -14,6 +14,7 @@ import { createBlankDisks } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
+import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
 import { readRecord, readStartTicks } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
@@ -63,13 +64,14 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   const launchContext = async (): Promise<LaunchContext> => {
     const { choice, report } = await probe("cached");
     if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
-    const [daemon, cgroups, { outside }] = await Promise.all([
+    const [daemon, cgroups, { outside }, disksFolder] = await Promise.all([
       prepareDaemon(options.home, options.daemon),
       readCgroupHost(choice.usesDelegation ? findDelegation() : undefined),
       support(),
+      findDisksFolder(options.home),
     ]);
     const { hasDeadlines } = guards;
-    const kept = { outside, routers, filters, blanks, hasDeadlines };
+    const kept = { outside, routers, filters, blanks, disksFolder, hasDeadlines };
     return { ...choice, cgroups, daemon, perlDirectory, ...kept };
   };
   const remove = async (id: string, directory: string): Promise<void> => {

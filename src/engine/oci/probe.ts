@@ -157,6 +157,7 @@ async function tryRuntime(
       filters: createSeccompCache(),
       hasDeadlines: false,
       blanks: createBlankDisks(perlDirectory),
+      disksFolder: undefined,
       outside: undefined,
       routers: createRouters(),
     });

@@ -52,7 +52,7 @@ export async function archiveLayers(source: ArchiveSource): Promise<string> {
   const stage = join(directory, "stage");
   await mkdir(stage, { mode: 0o700 });
   // A mount writes to what it mounts.
-  if (disk !== undefined) await restoreDisk(disk, { directory, signal });
+  if (disk !== undefined) await restoreDisk(disk, { directory, place: undefined, signal });
   const roots = layers.map(({ root }) => toTree(root));
   const usrs = layers.flatMap(({ usr }) => (usr === undefined ? [] : [toTree(usr)]));
   const upper = (stack: keyof typeof STACKS): Tree[] =>

@@ -16,7 +16,7 @@ import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
-import { DISK_NAMES, type DiskOptions } from "./disk.ts";
+import { DISK_NAMES, type DiskOptions, placeImage } from "./disk.ts";
 import { makeWhole } from "./layers.ts";
 import { whileFrozen } from "./snapshot.ts";
 
@@ -103,10 +103,10 @@ async function cloneImage(source: CopySource, image: string): Promise<void> {
  */
 export async function restoreDisk(
   copy: DiskCopy,
-  { directory, signal }: Pick<DiskOptions, "directory" | "signal">,
+  { directory, place, signal }: Pick<DiskOptions, "directory" | "place" | "signal">,
 ): Promise<void> {
   await mkdir(join(directory, DISK_NAMES.mount), { mode: 0o700 });
-  const image = join(directory, DISK_NAMES.image);
+  const image = await placeImage({ directory, place });
   await writeFile(join(directory, DISK_NAMES.shared), "", { mode: 0o600 });
   try {
     await copyFile(copy.image, image, constants.COPYFILE_FICLONE_FORCE);

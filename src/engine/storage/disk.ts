@@ -6,8 +6,8 @@
  */
 
 import { existsSync } from "node:fs";
-import { type FileHandle, mkdir, open, realpath, rm } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { type FileHandle, mkdir, open, readlink, realpath, rm, symlink } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, removeEmpty } from "../../common/files.ts";
@@ -44,6 +44,8 @@ const BUSY_POLL_MS = 50;
 
 export interface DiskOptions {
   readonly directory: string;
+  /** Where images are, each in a folder of its own; undefined for the container's folder. */
+  readonly place: string | undefined;
   readonly sizeMb: number;
   readonly blanks: BlankDisks;
   readonly signal: AbortSignal;
@@ -53,9 +55,25 @@ export interface DiskOptions {
 export async function makeDisk(options: DiskOptions): Promise<void> {
   await mkdir(join(options.directory, DISK_NAMES.mount), { mode: 0o700 });
   if (isRootless()) return;
-  const image = join(options.directory, DISK_NAMES.image);
+  const image = await placeImage(options);
   await options.blanks.make(image, options.sizeMb, options.signal);
   await step("disk.formatted");
+}
+
+/**
+ * Where the image of a new disk goes. The link to an image that is elsewhere comes first: by it the
+ * image is found that a process left which died.
+ */
+export async function placeImage({
+  directory,
+  place,
+}: Pick<DiskOptions, "directory" | "place">): Promise<string> {
+  const own = join(directory, DISK_NAMES.image);
+  if (place === undefined) return own;
+  const image = join(place, basename(directory), DISK_NAMES.image);
+  await symlink(image, own);
+  await mkdir(dirname(image), { recursive: true, mode: 0o700 });
+  return image;
 }
 
 /** What a disk holds before anything runs on it. */
@@ -131,11 +149,23 @@ export async function removeDisk(directory: string): Promise<void> {
     await removeTree(mount);
     return;
   }
+  await removePlaced(directory);
   for (const name of [DISK_NAMES.image, DISK_NAMES.shared]) {
     await rm(join(directory, name), { force: true });
   }
   // Never recursive: were it still mounted, that would empty a disk in use.
   await removeEmpty(mount);
+}
+
+async function removePlaced(directory: string): Promise<void> {
+  try {
+    const image = await readlink(join(directory, DISK_NAMES.image));
+    await rm(image, { force: true });
+    await removeEmpty(dirname(image));
+  } catch (error) {
+    // It is in the folder itself, or was removed before.
+    if (!["EINVAL", "ENOENT"].includes(causeCode(error) ?? "")) throw error;
+  }
 }
 
 /** Unmounts whatever is mounted below the folder and waits until its loop devices are free. */
@@ -178,7 +208,9 @@ async function resolveLinks(directory: string): Promise<string> {
 async function isAttached(device: string, directory: string): Promise<boolean> {
   if (!device.startsWith("/dev/loop")) return false;
   const backing = await readIfThere(`/sys/block/${basename(device)}/loop/backing_file`);
-  return backing?.startsWith(`${directory}/`) ?? false;
+  if (backing === undefined) return false;
+  const placed = `/${basename(directory)}/${DISK_NAMES.image}`;
+  return backing.startsWith(`${directory}/`) || backing.trimEnd().endsWith(placed);
 }
 
 // No journal and no eager inode tables: the disk does not outlive its container, and an empty one

@@ -11,6 +11,7 @@ import {
   POOLED,
   RECOVERY,
   SQUASH,
+  STORE_STEPS,
 } from "../../support/fault-cases.ts";
 
 const SOURCE = resolve(import.meta.dirname, "../../../src");
@@ -31,7 +32,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
   const listed = [...STEPS].toSorted();
   expect((await saidInSource()).toSorted()).toEqual(listed);
   const operations = [...OPERATIONS, ...CLONES, POOLED, SQUASH].flatMap(({ steps }) => steps);
-  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS];
+  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS, ...STORE_STEPS];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);
 });

@@ -1,0 +1,181 @@
+/**
+ * The store of a home: one sparse file with an XFS in it, mounted at `store`, for homes whose own file
+ * system shares no blocks. Every service of the home holds the mounted folder open, and disks hold it
+ * by their loop devices: the kernel counts its users, whatever becomes of them, and whoever ends last
+ * unmounts it. One that is found mounted is used as it is.
+ */
+
+import { existsSync } from "node:fs";
+import { mkdir, open, opendir, realpath, rename, rm, stat, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { draftOf, syncFolder } from "../../common/files.ts";
+import { isRootless } from "../../common/privilege.ts";
+import { step } from "../../common/steps.ts";
+import { installCommand } from "../host/install-command.ts";
+import { withLock } from "../host/lock.ts";
+import { readMounts } from "../host/mount-table.ts";
+import { runProgram } from "../host/run-program.ts";
+import { launcherCommand } from "../oci/launcher.ts";
+import { sharesBlocks } from "./disk-copy.ts";
+
+/** In a home: the file, and the folder where it is mounted. */
+export const STORE_NAMES = { image: "store.img", mount: "store" } as const;
+/** Folders of the disks of containers, in the store. */
+const DISKS = "disks";
+
+const BYTES_PER_GB = 1024 ** 3;
+const SECTOR_BYTES = 512;
+/** Folders of containers and uploads are so deep in a home. */
+const MAX_DEPTH = 4;
+/** The log of a file system that was cut off is replayed first. */
+const MOUNT_TIMEOUT_MS = 5 * 60_000;
+/** The last disk in it may just be going. */
+const UNMOUNT_ATTEMPTS = 5;
+const UNMOUNT_PAUSE_MS = 40;
+const LEAVING = { timeoutMs: 2_000 } as const;
+
+export interface StoreOptions {
+  readonly home: string;
+  readonly perlDirectory: string;
+  /** How large a store is made that is not there yet; undefined makes none. */
+  readonly sizeGb?: number | undefined;
+}
+
+/**
+ * Mounts the store of a home and holds it until disposed; one that was asked for is made first.
+ * Undefined where there is none, and where the home needs none.
+ * @throws SandboxError failed_precondition when it cannot be made or mounted
+ */
+export async function openStoreImage(options: StoreOptions): Promise<AsyncDisposable | undefined> {
+  const { home, sizeGb } = options;
+  if (isRootless()) return undefined;
+  if (sizeGb === undefined && !(await isThere(join(home, STORE_NAMES.image)))) return undefined;
+  const hold = await withLock({ home, name: "store" }, async () => {
+    if (!(await isThere(join(home, STORE_NAMES.image)))) {
+      if (sizeGb === undefined || (await sharesBlocks(home))) return undefined;
+      await makeImage(home, sizeGb);
+    }
+    if (!(await isMounted(home))) await mountImage(options);
+    return opendir(join(home, STORE_NAMES.mount));
+  });
+  if (hold === undefined) return undefined;
+  return {
+    async [Symbol.asyncDispose]() {
+      await hold.close();
+      await leave(home);
+    },
+  };
+}
+
+/** Whether a home has one, mounted or not. */
+export function hasStoreImage(home: string): boolean {
+  return existsSync(join(home, STORE_NAMES.image));
+}
+
+/** Where disks of containers are made; undefined where each is in the folder of its container. */
+export async function findDisksFolder(home: string): Promise<string | undefined> {
+  if (isRootless()) return undefined;
+  const mount = join(home, STORE_NAMES.mount);
+  try {
+    const [own, store] = [await stat(home), await stat(mount)];
+    return own.dev === store.dev ? undefined : join(mount, DISKS);
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+/** What the store has, as statfs(2) tells. */
+export interface StoreSpace {
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+  /** What its files were given and its image has not taken from the home's file system yet. */
+  readonly unwrittenBytes: number;
+}
+
+/** Undefined where the home of this folder, a few steps above it, has no store that is mounted. */
+export async function readStoreSpace(folder: string): Promise<StoreSpace | undefined> {
+  const home = await findStoreHome(folder);
+  if (home === undefined || (await findDisksFolder(home)) === undefined) return undefined;
+  const { blocks, bfree, bsize } = await statfs(join(home, STORE_NAMES.mount));
+  const image = await stat(join(home, STORE_NAMES.image));
+  const unwrittenBytes = Math.max((blocks - bfree) * bsize - image.blocks * SECTOR_BYTES, 0);
+  return { freeBytes: bfree * bsize, totalBytes: blocks * bsize, unwrittenBytes };
+}
+
+async function findStoreHome(folder: string): Promise<string | undefined> {
+  let home = folder;
+  for (let depth = 0; depth < MAX_DEPTH; depth += 1) {
+    home = dirname(home);
+    if (await isThere(join(home, STORE_NAMES.image))) return home;
+  }
+  return undefined;
+}
+
+async function makeImage(home: string, sizeGb: number): Promise<void> {
+  const image = join(home, STORE_NAMES.image);
+  const draft = draftOf(image);
+  try {
+    await rm(draft, { force: true });
+    const file = await open(draft, "wx", 0o600);
+    try {
+      await file.truncate(sizeGb * BYTES_PER_GB);
+      await runProgram(["mkfs.xfs", "-q", "-K", "-m", "reflink=1", draft]);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await step("store.formatted");
+    await rename(draft, image);
+    await syncFolder(home);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw storeFault("store was not made", error, installCommand());
+  }
+  await step("store.made");
+}
+
+async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> {
+  const image = join(home, STORE_NAMES.image);
+  const mount = join(home, STORE_NAMES.mount);
+  await mkdir(mount, { recursive: true, mode: 0o700 });
+  const command = launcherCommand(perlDirectory, [["store", image, mount], ["exit"]]);
+  try {
+    await runProgram(command, { timeoutMs: MOUNT_TIMEOUT_MS });
+  } catch (error) {
+    throw storeFault("store was not mounted", error, `xfs_repair ${image}`);
+  }
+  await step("store.mounted");
+}
+
+/** The last one unmounts; while a service or a disk uses it, it stays. */
+async function leave(home: string): Promise<void> {
+  await withLock({ home, name: "store", ...LEAVING }, async () => {
+    for (let attempt = 0; attempt < UNMOUNT_ATTEMPTS && (await isMounted(home)); attempt += 1) {
+      if (attempt > 0) await delay(UNMOUNT_PAUSE_MS);
+      await runProgram(["umount", join(home, STORE_NAMES.mount)]).catch(() => undefined);
+    }
+    // One who comes later unmounts it.
+  }).catch(() => undefined);
+}
+
+async function isMounted(home: string): Promise<boolean> {
+  const target = join(await realpath(home), STORE_NAMES.mount);
+  return (await readMounts()).some((mount) => mount.target === target);
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
+function storeFault(what: string, cause: unknown, hint: string): SandboxError {
+  return new SandboxError("failed_precondition", `${what}: ${errorText(cause)}`, { cause, hint });
+}
