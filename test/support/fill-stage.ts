@@ -48,12 +48,16 @@ export interface FillStage extends AsyncDisposable {
 }
 
 /** Opens it with writers at work. */
-export async function openFillStage(seed: number, amount: number): Promise<FillStage> {
+export async function openFillStage(
+  seed: number,
+  amount: number,
+  flags: readonly string[] = [],
+): Promise<FillStage> {
   process.stdout.write(`FILL_SEED=${seed}\n`);
   const random = createRandom(seed);
   await using stack = new AsyncDisposableStack();
   const disk = await openSmallDisk();
-  const home = stack.use(await openFaultHome(FLAGS, async () => disk));
+  const home = stack.use(await openFaultHome([...FLAGS, ...flags], async () => disk));
   await home.start();
   const writers: Writer[] = [];
   await home.call("POST", "/volumes", { name: SHARED.name });

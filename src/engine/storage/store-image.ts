@@ -32,8 +32,8 @@ const MAX_DEPTH = 4;
 /** The log of a file system that was cut off is replayed first. */
 const MOUNT_TIMEOUT_MS = 5 * 60_000;
 /** The last disk in it may just be going. */
-const UNMOUNT_ATTEMPTS = 5;
-const UNMOUNT_PAUSE_MS = 40;
+const UNMOUNT_ATTEMPTS = 10;
+const UNMOUNT_PAUSE_MS = 100;
 const LEAVING = { timeoutMs: 2_000 } as const;
 
 export interface StoreOptions {

@@ -9,7 +9,8 @@ import { faultRun } from "../../support/fault-run.ts";
 import { openFillStage, type FillStage } from "../../support/fill-stage.ts";
 
 const { isWhole, random } = faultRun();
-const SEEDS = Array.from({ length: isWhole ? 20 : 2 }, () => random.below(1_000_000));
+const seeds = (amount: number) =>
+  Array.from({ length: isWhole ? 20 : amount }, () => random.below(1_000_000));
 const WRITERS = 4;
 const PAUSE_LIMIT_MS = 60_000;
 const LIMIT_MS = 180_000;
@@ -26,9 +27,15 @@ async function statesOf(stage: FillStage): Promise<readonly string[]> {
 
 const PAUSED = "paused: disk_full";
 
-describe("R16 a disk that sandboxes fill", () => {
-  test.for(SEEDS)("seed %i", { timeout: LIMIT_MS }, async (seed, context) => {
-    await using stage = await openFillStage(seed, WRITERS);
+/** Disks of files, and disks in a store that is larger than the disk below it. */
+const LEVELS = [
+  { level: "copy", flags: [], some: seeds(2) },
+  { level: "clone", flags: ["--store-gb", "8"], some: seeds(1) },
+] as const;
+
+describe.each(LEVELS)("R16 a disk that sandboxes fill, level $level", ({ flags, some }) => {
+  test.for(some)("seed %i", { timeout: LIMIT_MS }, async (seed, context) => {
+    await using stage = await openFillStage(seed, WRITERS, flags);
     const { home, disk, writers } = stage;
     await stage.fill(async () => {
       const poll = { timeout: PAUSE_LIMIT_MS, interval: 100 };
