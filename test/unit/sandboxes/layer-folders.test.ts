@@ -1,7 +1,12 @@
 /** Which layers nothing stands on any more. */
 
 import { expect, test } from "vitest";
-import { findOrphans } from "../../../src/sandboxes/layer-folders.ts";
+import {
+  findOrphanDisks,
+  findOrphans,
+  layerFolders,
+  toDisk,
+} from "../../../src/sandboxes/layer-folders.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
 
 const PARENT = "11111111-1111-4111-8111-111111111111";
@@ -51,4 +56,22 @@ test("a snapshot's layer stays while a build stands on it or is being made", () 
     `${GONE}.part`,
   ];
   expect(findOrphans(folders, builds)).toEqual([GONE, `${GONE}.part`]);
+});
+
+test("the disk of a snapshot stays while a build names it or is being made", () => {
+  const disk = { image: `../store/snapshots/${CHILD}/disk.img`, idBase: 1_048_576 };
+  const child = build(CHILD, { layers: [{ root: `${PARENT}/root` }], disk });
+  expect(layerFolders(child)).toEqual([PARENT, `../store/snapshots/${CHILD}`]);
+  expect(toDisk("/h/layers", child)).toEqual({
+    image: `/h/store/snapshots/${CHILD}/disk.img`,
+    idBase: 1_048_576,
+  });
+  const builds = [child, build(UNFINISHED, { status: "building" })];
+  const folders = [CHILD, `${UNFINISHED}.0011aabb.part`, PARENT, `${GONE}.part`, "notes"];
+  expect(findOrphanDisks([...folders, ".share-1", ".share-1.copy"], builds)).toEqual([
+    PARENT,
+    `${GONE}.part`,
+    ".share-1",
+    ".share-1.copy",
+  ]);
 });
