@@ -1,6 +1,7 @@
 /**
  * The daemon inside a sandbox. It inherits two listening sockets: descriptor 3 for clients,
  * descriptor 4 for its host. Until the host has spoken, no client is served on 3: connections wait.
+ * In a Pod both servers are behind one listener.
  */
 
 import { once } from "node:events";
@@ -10,6 +11,7 @@ import { catchUncaught } from "../common/uncaught.ts";
 import { createControlServer } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
 import { listenInside } from "./inside.ts";
+import { createPodListener, listenAddress, readPodIdentity } from "./pod-listener.ts";
 import { createPublicServer } from "./server.ts";
 
 const PUBLIC_FD = 3;
@@ -42,11 +44,20 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.exit(0);
   });
 }
+const identity = readPodIdentity(process.argv);
 // A daemon that cannot listen ends, and is started again.
-listenOn(controlServer, CONTROL_FD).catch(() => process.exit(EXIT_BROKEN));
+listenForHost().catch(() => process.exit(EXIT_BROKEN));
+
+async function listenForHost(): Promise<void> {
+  if (identity === undefined) return listenOn(controlServer, CONTROL_FD);
+  const { settings } = daemon;
+  const listener = createPodListener({ identity, publicServer, controlServer, settings });
+  listener.listen(listenAddress());
+  await once(listener, "listening");
+}
 
 async function openPublic(): Promise<void> {
-  await listenOn(publicServer, PUBLIC_FD);
+  if (identity === undefined) await listenOn(publicServer, PUBLIC_FD);
   // A daemon that shares its world shares its ports with others.
   if (daemon.identityDirectory !== undefined) listenInside(publicServer, daemon);
 }

@@ -86,7 +86,23 @@ export interface DaemonSources {
  * no cgroups, the first process of a broken start is found by it.
  */
 export function initCommand(id: string): string[] {
-  const daemon = daemonCommand(DAEMON_DIRECTORY).join(" ");
+  return loopCommand(daemonCommand(DAEMON_DIRECTORY).join(" "), id);
+}
+
+/**
+ * The same in a Pod, where the daemon has one listener for both: it is told the name of its Pod
+ * and the public key of those who may enter, both without characters that a shell reads.
+ */
+export function podInitCommand(options: {
+  readonly podName: string;
+  readonly passPublicKey: string;
+}): string[] {
+  const { podName, passPublicKey } = options;
+  const daemon = [...daemonCommand(DAEMON_DIRECTORY), "pod", podName, passPublicKey].join(" ");
+  return loopCommand(daemon, podName);
+}
+
+function loopCommand(daemon: string, id: string): string[] {
   const loop = `exec </dev/null >/dev/null 2>&1
 trap : INT
 n=0

@@ -69,7 +69,11 @@ async function connectTo(path: string, signal: AbortSignal): Promise<Socket> {
 }
 
 /** Turns a control connection into a raw stream to a port inside. */
-async function openTunnel(control: Socket, port: number, signal: AbortSignal): Promise<Socket> {
+export async function openTunnel(
+  control: Socket,
+  port: number,
+  signal: AbortSignal,
+): Promise<Socket> {
   const late = AbortSignal.timeout(UPGRADE_TIMEOUT_MS);
   const deadline = AbortSignal.any([signal, late]);
   const call = request({

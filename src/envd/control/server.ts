@@ -9,6 +9,7 @@ import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
 import { idle } from "./idle.ts";
 import { init } from "./init.ts";
+import { isolation } from "./isolation.ts";
 import { createLogsHandler } from "./logs.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 
@@ -23,6 +24,7 @@ export function createControlServer(options: ControlOptions): Server {
   const routes: Readonly<Record<string, ControlHandler>> = {
     "POST /init": init,
     "GET /health": health,
+    "GET /isolation": isolation,
     "GET /logs": createLogsHandler(),
     "POST /rest": idle,
   };
