@@ -163,6 +163,7 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
     const { domain, log } = options;
     const context = { sandboxes: options.sandboxes.of(team), domain, log };
     const { path } = match.route;
+    if (facts.sandboxId !== undefined) await context.sandboxes.refreshRecord?.(facts.sandboxId);
     const origin = originOf(request);
     const full = { ...parsed, raw: body, path, origin, headers: request.headers, signal, waitMs };
     return { ...facts, reply: await match.route.handle(full, context) };

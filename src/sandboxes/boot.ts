@@ -45,7 +45,11 @@ export function toSpec(
 }
 
 /** What the daemon of a sandbox is told, at its start and again whenever it starts anew. */
-export function toInit(context: Services, record: SandboxRecord, build: BuildRecord): InitRequest {
+export function toInit(
+  context: Pick<Services, "secrets" | "environment" | "clock">,
+  record: SandboxRecord,
+  build: Pick<BuildRecord, "setup" | "defaultUser" | "defaultWorkdir">,
+): InitRequest {
   const { sandboxId, templateId, isSecured, sealedEnvironment, bootId } = record;
   const environment = openEnvironment(context.secrets, sealedEnvironment);
   return {

@@ -58,7 +58,7 @@ export type StoredLayer = BuildRecord["layers"][number];
 
 /** Makes sure that the records of a built-in name the layers that are on disk. */
 export function registerBuiltIn(
-  options: TemplatesOptions,
+  options: Pick<TemplatesOptions, "store" | "clock" | "owner" | "limits" | "layersDirectory">,
   builtIn: BuiltInTemplate,
   found: readonly Layer[],
 ): void {

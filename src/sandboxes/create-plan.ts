@@ -30,7 +30,9 @@ function limitsOf({ limits }: Pick<Limits, "limits">, { setup }: BuildRecord): C
 
 /** The row of a sandbox that is about to be started. */
 export function toStartingRecord(
-  context: Services & Tenant & Limits,
+  context: Pick<Services, "clock" | "secrets"> &
+    Pick<Tenant, "team" | "owner"> &
+    Pick<Limits, "limits">,
   plan: CreatePlan,
 ): SandboxRecord {
   const { options, resolved } = plan;

@@ -92,7 +92,10 @@ export interface KeyCheck {
  * Accepts the stored keys, read anew each time so that a revocation counts at once, and the given
  * ones, which are compared as hashes and belong to the first team.
  */
-export function createKeyCheck(store: Store, given: readonly string[]): KeyCheck {
+export function createKeyCheck(
+  store: { readonly keys: Pick<Store["keys"], "getByHash"> },
+  given: readonly string[],
+): KeyCheck {
   const teams = new Map(given.map((key) => [hashKey(key), DEFAULT_TEAM]));
   return {
     given,

@@ -29,10 +29,22 @@ export function listSandboxes(
   context: Services & Tenant & Registry,
   query: ListQuery,
 ): SandboxList {
-  const found = [...context.entries.values()].filter(
-    (entry) =>
-      entry.ending === undefined && entry.record.team === context.team && matches(entry, query),
+  const entries = [...context.entries.values()].filter(
+    ({ ending, record }) => ending === undefined && record.team === context.team,
   );
+  return listEntries(entries, query, (entry) => describeEntry(context, entry));
+}
+
+/** What a list needs of an entry. */
+export type ListedEntry = Pick<SandboxEntry, "record" | "phase">;
+
+/** The page of a query, of entries that are all of one team. */
+export function listEntries<Entry extends ListedEntry>(
+  entries: readonly Entry[],
+  query: ListQuery,
+  describe: (entry: Entry) => Sandbox,
+): SandboxList {
+  const found = entries.filter((entry) => matches(entry, query));
   const page = paginate(
     found,
     {
@@ -42,7 +54,7 @@ export function listSandboxes(
     query.page,
   );
   const totalRunning = found.filter((entry) => stateOf(entry) === "running").length;
-  const items = page.items.map((entry) => withListedMetadata(describeEntry(context, entry)));
+  const items = page.items.map((entry) => withListedMetadata(describe(entry)));
   return { ...page, items, totalRunning };
 }
 
@@ -71,11 +83,11 @@ export function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
 }
 
 /** One that is being paused counts as paused. */
-function stateOf({ phase, record }: SandboxEntry): Sandbox["state"] {
+function stateOf({ phase, record }: ListedEntry): Sandbox["state"] {
   return phase === "pausing" || record.state === "paused" ? "paused" : "running";
 }
 
-function matches(entry: SandboxEntry, query: ListQuery): boolean {
+function matches(entry: ListedEntry, query: ListQuery): boolean {
   const { startedAtMs, templateId, metadata } = entry.record;
   if (!query.states.includes(stateOf(entry))) return false;
   if (query.startedAfterMs !== undefined && startedAtMs < query.startedAfterMs) return false;

@@ -36,7 +36,7 @@ export interface Run {
 
 /** Begins a run. */
 export function beginRun(
-  container: Container,
+  container: Pick<Container, "dial" | "dialPublic" | "dialControl">,
   facts: Omit<Endpoint, "ended" | "dial" | "watch">,
 ): Run {
   const controller = new AbortController();

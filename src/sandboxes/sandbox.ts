@@ -35,6 +35,8 @@ export interface Sandbox {
   readonly network: Network | undefined;
   readonly metadata: Readonly<Record<string, string>> | undefined;
   readonly volumeMounts: readonly MountRequest[];
+  /** What it cannot do, by words of its clients; undefined where it lacks nothing. */
+  readonly missingAbilities?: readonly string[];
 }
 
 /** What the reply of a start says, which a later one may have to say again. */

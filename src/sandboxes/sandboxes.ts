@@ -123,6 +123,8 @@ export interface TeamSandboxes {
   create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
   /** @throws SandboxError not_found. */
   get(sandboxId: string): Sandbox;
+  /** Where other services change the same sandboxes: what follows sees the newest record. */
+  refreshRecord?(sandboxId: string): Promise<void>;
   list(query: ListQuery): SandboxList;
   kill(sandboxId: string): Promise<void>;
   setTimeout(sandboxId: string, seconds: number): Promise<void>;

@@ -10,10 +10,10 @@ const SECONDS_PER_HOUR = 3600;
 /** A run longer than a day is a forgotten one. */
 const MAX_RUN_HOURS = 24;
 export const MAX_RUN_SECONDS = MAX_RUN_HOURS * SECONDS_PER_HOUR;
-const MAX_RUN_MS = MAX_RUN_SECONDS * 1000;
+export const MAX_RUN_MS = MAX_RUN_SECONDS * 1000;
 
 /** A refresh shorter than this counts as this much. */
-const MIN_REFRESH_SECONDS = 15;
+export const MIN_REFRESH_SECONDS = 15;
 
 /** @throws SandboxError invalid_argument when it is longer than a run may be. */
 export function checkTimeout(seconds: number): void {
@@ -28,7 +28,11 @@ export function expiryOfRun(seconds: number, startedAtMs: number): number {
 }
 
 /** The expiry `seconds` from now, cut at the longest run. */
-export function expiryAfter(context: Services, seconds: number, startedAtMs: number): number {
+export function expiryAfter(
+  context: Pick<Services, "clock">,
+  seconds: number,
+  startedAtMs: number,
+): number {
   return Math.min(context.clock.now() + seconds * 1000, startedAtMs + MAX_RUN_MS);
 }
 

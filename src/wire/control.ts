@@ -133,6 +133,8 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
   pauseMode: z.enum(["full", "filesystem"]).optional(),
   /** Ours alone, of a paused one. `disk_full`: the service resumes it when its disk has space. */
   pauseReason: z.enum(["request", "timeout", "disk_full"]).optional(),
+  /** Ours alone: what this kind of sandbox cannot do, where it lacks something. */
+  missingAbilities: z.array(z.string()).optional(),
 });
 
 export type SandboxDetailBody = z.infer<typeof sandboxDetailSchema>;

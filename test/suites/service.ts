@@ -14,8 +14,16 @@ export interface ServiceHost extends AsyncDisposable {
   readonly stranger: Service;
 }
 
+/** What a kind of service may lack; it is then refused in words. */
+export interface Abilities {
+  readonly canPause: boolean;
+}
+
 /** Adds the suite for one service to the block around it. */
-export function describeService(start: () => Promise<ServiceHost>): void {
+export function describeService(
+  start: () => Promise<ServiceHost>,
+  abilities: Abilities = { canPause: true },
+): void {
   let host: ServiceHost;
 
   beforeAll(async () => {
@@ -24,6 +32,8 @@ export function describeService(start: () => Promise<ServiceHost>): void {
   afterAll(async () => host[Symbol.asyncDispose]());
 
   describeSandboxes(() => host);
+  if (abilities.canPause) describePause(() => host);
+  else describeNoPause(() => host);
   describeInside(() => host.service);
 }
 
@@ -58,6 +68,30 @@ function describeSandboxes(host: () => ServiceHost): void {
     await expect(creating).rejects.toMatchObject({ code: "unauthenticated" });
   });
 
+  test("a sandbox whose time is over is gone", async () => {
+    const { control } = host().service;
+    const { sandboxID } = await control.create(wish(), limit());
+    await control.setTimeout(sandboxID, 0, limit());
+    await expect
+      .poll(async () => control.get(sandboxID, limit()).catch((error: unknown) => error))
+      .toMatchObject({ code: "not_found" });
+  });
+}
+
+function describeNoPause(host: () => ServiceHost): void {
+  test("a pause is refused, and the sandbox runs on", async () => {
+    const { service } = host();
+    await using sandbox = await createSandbox(service);
+    const { id } = sandbox;
+    const pausing = service.control.pause(id, true, limit());
+    await expect(pausing).rejects.toMatchObject({ code: "unimplemented" });
+    expect(await service.control.get(id, limit())).toMatchObject({ state: "running" });
+    const { wasResumed } = await service.control.connect(id, SECONDS, limit());
+    expect([wasResumed, (await run(service, id, "echo on")).stdout]).toEqual([false, "on\n"]);
+  });
+}
+
+function describePause(host: () => ServiceHost): void {
   test("a paused sandbox is resumed by connect, with its token", async () => {
     const { service } = host();
     await using sandbox = await createSandbox(service);
@@ -66,15 +100,6 @@ function describeSandboxes(host: () => ServiceHost): void {
     expect(await service.control.get(id, limit())).toMatchObject({ state: "paused" });
     const { wasResumed } = await service.control.connect(id, SECONDS, limit());
     expect([wasResumed, (await run(service, id, "echo on")).stdout]).toEqual([true, "on\n"]);
-  });
-
-  test("a sandbox whose time is over is gone", async () => {
-    const { control } = host().service;
-    const { sandboxID } = await control.create(wish(), limit());
-    await control.setTimeout(sandboxID, 0, limit());
-    await expect
-      .poll(async () => control.get(sandboxID, limit()).catch((error: unknown) => error))
-      .toMatchObject({ code: "not_found" });
   });
 }
 

@@ -35,13 +35,14 @@ export const getSandbox = defineTool({
     allow_out: z.array(z.string()).optional(),
     deny_out: z.array(z.string()).optional(),
     port_host: z.string().optional(),
+    cannot: z.array(z.string()).optional(),
   }),
   annotations: READ_ONLY,
   async handler({ sandbox_id: sandboxId }, context) {
     const { service, signal, suggest } = context;
     const getting = service.control.get(sandboxId, signal);
     const detail = await withHints(getting, { not_found: goneHint(suggest) });
-    const { metadata = {}, network, lifecycle, allowInternetAccess } = detail;
+    const { metadata = {}, network, lifecycle, allowInternetAccess, missingAbilities } = detail;
     const host = service.portHost(detail.sandboxID, "{port}");
     return recordReply({
       sandbox_id: detail.sandboxID,
@@ -60,6 +61,7 @@ export const getSandbox = defineTool({
       ...(network?.allowOut !== undefined && { allow_out: network.allowOut }),
       ...(network?.denyOut !== undefined && { deny_out: network.denyOut }),
       ...(host !== undefined && { port_host: host }),
+      ...(missingAbilities !== undefined && { cannot: missingAbilities }),
     });
   },
 });
