@@ -20,10 +20,25 @@ export interface EgressConfig {
   readonly resolvers: readonly string[] | undefined;
 }
 
+export interface ClusterConfig {
+  /** Undefined where none was given and this process is in no Pod. */
+  readonly url: string | undefined;
+  /** Undefined: that of the service account. */
+  readonly namespace: string | undefined;
+  readonly accountDirectory: string;
+  readonly images: readonly { readonly name: string; readonly image: string }[];
+  /** A file in JSON. */
+  readonly podTemplate: string | undefined;
+  /** The name of this Pod or machine. */
+  readonly hostname: string | undefined;
+}
+
 export interface Config {
   /** The words that are no flags, the command first. */
   readonly words: readonly string[];
-  readonly engine: "local" | "remote";
+  readonly engine: "local" | "remote" | "kubernetes";
+  /** Of the engine kubernetes. */
+  readonly cluster: ClusterConfig;
   readonly remote: RemoteConfig | undefined;
   /** Absolute path. */
   readonly home: string;
@@ -150,6 +165,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
   return {
     words,
     engine: given.engine ?? (hasRemote(given, words) ? "remote" : "local"),
+    cluster: toCluster(given, environment),
     remote:
       given.e2bApiKey === undefined
         ? undefined
@@ -210,6 +226,23 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     registryLogins: toLoginFiles(environment),
     help: given.help ?? false,
     version: given.version ?? false,
+  };
+}
+
+const ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+function toCluster(given: Given, environment: Environment): ClusterConfig {
+  const host = environment["KUBERNETES_SERVICE_HOST"] ?? "";
+  const port = environment["KUBERNETES_SERVICE_PORT"] ?? "443";
+  const own =
+    host === "" ? undefined : `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return {
+    url: given.kubernetesUrl ?? own,
+    namespace: given.kubernetesNamespace,
+    accountDirectory: given.kubernetesAccount ?? ACCOUNT_DIRECTORY,
+    images: given.podImages ?? [],
+    podTemplate: given.podTemplate,
+    hostname: environment["HOSTNAME"],
   };
 }
 

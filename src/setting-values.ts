@@ -32,3 +32,24 @@ export const poolShares = text
   .pipe(z.array(poolShare).max(MAX_POOL_SHARES));
 
 export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
+
+const MAX_POD_IMAGES = 100;
+
+const podImage = z
+  .string()
+  .regex(
+    /^[a-z0-9_-]{1,128}=[a-z0-9][\w.:/@-]{0,511}$/,
+    "expected NAME=IMAGE with a lower-case name",
+  )
+  .transform((pair) => ({
+    name: pair.slice(0, pair.indexOf("=")),
+    image: pair.slice(pair.indexOf("=") + 1),
+  }));
+
+export const podImages = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(podImage).max(MAX_POD_IMAGES))
+  .refine(
+    (images) => new Set(images.map(({ name }) => name)).size === images.length,
+    "a name is given twice",
+  );

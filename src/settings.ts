@@ -2,7 +2,15 @@
 
 import { LOG_LEVELS } from "./common/log.ts";
 import { z } from "./common/schema.ts";
-import { addresses, flag, integer, MAX_POOL, poolShares, text } from "./setting-values.ts";
+import {
+  addresses,
+  flag,
+  integer,
+  MAX_POOL,
+  podImages,
+  poolShares,
+  text,
+} from "./setting-values.ts";
 
 const MAX_MEMORY_MB = 1_048_576;
 const MAX_CPUS = 1024;
@@ -31,8 +39,8 @@ const SETTINGS = {
   engine: {
     flag: "engine",
     environment: "SANDBOX_MCP_ENGINE",
-    schema: z.enum(["local", "remote"]),
-    help: "local or remote: which service the tools use",
+    schema: z.enum(["local", "remote", "kubernetes"]),
+    help: "local or remote: which service the tools use; serve, doctor: also kubernetes",
   },
   e2bApiKey: { environment: "E2B_API_KEY", schema: text, help: "key of the remote service" },
   e2bDomain: { environment: "E2B_DOMAIN", schema: text, help: "domain of the remote service" },
@@ -285,6 +293,36 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_REGISTRY_MIRROR",
     schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
+  },
+  podImages: {
+    flag: "pod-images",
+    environment: "SANDBOX_MCP_POD_IMAGES",
+    schema: podImages,
+    help: "engine kubernetes: templates and their images, base=IMAGE,NAME=IMAGE",
+  },
+  podTemplate: {
+    flag: "pod-template",
+    environment: "SANDBOX_MCP_POD_TEMPLATE",
+    schema: text,
+    help: "engine kubernetes: a JSON file with placement, labels and requests of Pods",
+  },
+  kubernetesUrl: {
+    flag: "kubernetes-url",
+    environment: "SANDBOX_MCP_KUBERNETES_URL",
+    schema: z.url({ protocol: /^https?$/ }),
+    help: "API server; by default that of the Pod, outside of one the address of `kubectl proxy`",
+  },
+  kubernetesNamespace: {
+    flag: "kubernetes-namespace",
+    environment: "SANDBOX_MCP_KUBERNETES_NAMESPACE",
+    schema: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "expected a namespace"),
+    help: "namespace of the Pods; by default that of the service account",
+  },
+  kubernetesAccount: {
+    flag: "kubernetes-account",
+    environment: "SANDBOX_MCP_KUBERNETES_ACCOUNT",
+    schema: text,
+    help: "directory of the service account: token, ca.crt and namespace",
   },
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },

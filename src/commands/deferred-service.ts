@@ -94,6 +94,11 @@ async function openService(
     const service = stack.use(await createRemoteService(config));
     return { service, onExit: config.onExit ?? "leave" };
   }
+  if (config.engine === "kubernetes") {
+    throw new SandboxError("failed_precondition", "stdio runs no Pods by itself", {
+      hint: "set E2B_API_KEY, E2B_API_URL and E2B_SANDBOX_URL to a front that runs with --engine kubernetes",
+    });
+  }
   const { openLocalService } = await import("./local-service.ts");
   return openLocalService(config, log, stack);
 }

@@ -219,7 +219,7 @@ function toTemplateRules({ builtIns, allowHostTemplate }: EmbeddedServiceOptions
 type LateHandlers = Omit<Handlers, "isReady">;
 
 /** Handlers that answer 503 until they are given the real ones. */
-function createDeferredHandlers(): {
+export function createDeferredHandlers(): {
   readonly handlers: Handlers;
   open(handlers: LateHandlers): void;
 } {
@@ -254,7 +254,7 @@ function sendStarting(response: ServerResponse): void {
   sendJson(response, 503, { body, headers: retryHeaders(503) });
 }
 
-function toHandler(mcp: McpHandler | undefined): Handlers["mcp"] {
+export function toHandler(mcp: McpHandler | undefined): Handlers["mcp"] {
   if (mcp !== undefined) return (request, response) => mcp.handle(request, response);
   const body = { code: 404, message: "MCP is not offered here" };
   return async (_request, response) =>

@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
+import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import type { Engine } from "../engine/engine.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
@@ -40,7 +41,7 @@ export async function isKnownToWork(config: Config): Promise<boolean> {
  * is one. Where the user can have them, this process is replaced by one that has.
  */
 export async function withPrivileges(command: Command, config: Config): Promise<Config> {
-  const isNeeded = command.hasEngine && config.engine !== "remote" && process.getuid?.() !== 0;
+  const isNeeded = command.hasEngine && config.engine === "local" && process.getuid?.() !== 0;
   if (!isNeeded || config.namespaceFault !== undefined) return config;
   return {
     ...config,
@@ -50,7 +51,7 @@ export async function withPrivileges(command: Command, config: Config): Promise<
 
 /** Commands that work on the home itself do so for a configuration of a remote service too. */
 function rowOf({ engine }: Config): EngineRow {
-  return ENGINES[engine === "remote" ? "local" : engine];
+  return ENGINES[engine === "remote" || engine === "kubernetes" ? "local" : engine];
 }
 
 function toOptions(config: Config): EngineOptions {
@@ -58,17 +59,22 @@ function toOptions(config: Config): EngineOptions {
     home: config.home,
     runtime: config.runtime,
     namespaceFault: config.namespaceFault,
-    daemon: {
-      node: process.execPath,
-      bundle: findBundle("envd.cjs"),
-      starter: findBundle("envd-starter.cjs"),
-      perlDirectory: findPerlDirectory(),
-      interpreterDirectory: findInterpreterDirectory(),
-      warmUp: warmUpRequests,
-    },
+    daemon: daemonSources(),
     requireLevel: config.requireIsolation,
     guardian: findGuardian(),
     egress: config.egress && { ...config.egress, program: findBundle("egress.mjs") },
+  };
+}
+
+/** What the daemon of a sandbox consists of on this machine. */
+export function daemonSources(): DaemonSources {
+  return {
+    node: process.execPath,
+    bundle: findBundle("envd.cjs"),
+    starter: findBundle("envd-starter.cjs"),
+    perlDirectory: findPerlDirectory(),
+    interpreterDirectory: findInterpreterDirectory(),
+    warmUp: warmUpRequests,
   };
 }
 

@@ -32,6 +32,10 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
       hint: "leave out --engine remote",
     });
   }
+  if (config.engine === "kubernetes") {
+    const { serveCluster } = await import("./serve-cluster.ts");
+    return serveCluster(config, log);
+  }
   if (config.isConformance && !isLoopback(config.host)) {
     const message = `--conformance on ${config.host}, which is no loopback address`;
     throw new SandboxError("invalid_argument", message, { hint: "it lets everybody in" });

@@ -1,13 +1,19 @@
 /** `template export NAME FILE`: a template as an image that runs elsewhere. */
 
 import { join } from "node:path";
+import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
+import type { Layer } from "../engine/engine.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { exportImage } from "../images/export.ts";
+import { registerBuiltIn } from "../sandboxes/built-ins.ts";
 import { toDisk, toLayers } from "../sandboxes/layer-folders.ts";
 import { openStore } from "../store/sqlite.ts";
+import type { Store } from "../store/store.ts";
+import { builtInTemplates } from "./built-ins.ts";
+import { openDaemonLayer } from "./daemon-layer.ts";
 import { findPerlDirectory } from "./engine.ts";
 import { listenForStopSignals } from "./process-end.ts";
 import { findTemplate } from "./template-records.ts";
@@ -31,13 +37,17 @@ export async function exportTemplate(
   await using stack = new AsyncDisposableStack();
   stack.use(await openStoreImage({ home: config.home, perlDirectory }));
   using store = openStore({ path: join(config.home, "state.db") });
+  await registerBase(config, store);
   const { build, image } = await findTemplate(config, store, name);
-  const layers = toLayers(join(config.home, LAYERS), build);
+  const layers: Layer[] = toLayers(join(config.home, LAYERS), build);
   if (layers.some(({ usr }) => usr === "/usr")) {
     throw new SandboxError("failed_precondition", `${name} is made of this machine's own files`, {
       hint: `templates on ${HOST} run on this machine alone`,
     });
   }
+  await using daemon =
+    config.engine === "kubernetes" ? await openDaemonLayer(config.home) : undefined;
+  if (daemon !== undefined) layers.push(daemon.layer);
   const digest = await exportImage(
     {
       home: config.home,
@@ -65,4 +75,14 @@ export async function exportTemplate(
   );
   process.stdout.write(`${file} is ${digest}\n`);
   return EXIT_OK;
+}
+
+/** A base that was built and that no service has used yet has no record. */
+async function registerBase({ home, limits }: Config, store: Store): Promise<void> {
+  const base = builtInTemplates(home, findPerlDirectory()).find(({ name }) => name === "base");
+  const layers = await base?.find();
+  if (base === undefined || layers === undefined) return;
+  const clock = createSystemClock();
+  const layersDirectory = join(home, LAYERS);
+  registerBuiltIn({ store, clock, owner: "export", limits, layersDirectory }, base, layers);
 }

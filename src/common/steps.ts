@@ -96,6 +96,15 @@ export const STEPS = [
   "volume.erased",
   "adopt.found",
   "discard.removed",
+  "pod.recorded",
+  "pod.made",
+  "pod.running",
+  "pod.told",
+  "pod.committed",
+  "pod.claimed",
+  "pod.ending",
+  "pod.removed",
+  "pod.erased",
 ] as const;
 
 export type StepName = (typeof STEPS)[number];

@@ -18,6 +18,7 @@ import { BUILDING } from "../support/building-template.ts";
 import { BASE, PROXIED, PROXY, REFUSED, RICH } from "../support/create-bodies.ts";
 import { createHeldEngine, type HeldEngine } from "../support/held-engine.ts";
 import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
+import { podRow } from "../support/pod-front.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 import { tagRows } from "../support/tag-rows.ts";
 import { volumeRows } from "../support/volume-rows.ts";
@@ -86,7 +87,7 @@ afterAll(async () => {
 /** A call, and what is to be done once it was answered. */
 interface Attempt {
   readonly call: Omit<Call, "method">;
-  readonly service?: TestService;
+  readonly service?: Pick<TestService, "call">;
   finish?(): Promise<void>;
 }
 
@@ -263,7 +264,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     200: made(async () => ({ path: `/sandboxes/metrics?sandbox_ids=${await measured(plainId)}` })),
     400: call("/sandboxes/metrics?sandbox_ids=No!"),
   },
-  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(silenced, "")] },
+  "GET /sandboxes/{sandboxID}": { 200: [on(richOne, ""), on(silenced, ""), podRow] },
   "DELETE /sandboxes/{sandboxID}": { 204: on(fresh, "") },
   "POST /sandboxes/{sandboxID}/timeout": {
     204: on(plain, "/timeout", { timeout: 600 }),

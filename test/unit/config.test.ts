@@ -23,6 +23,14 @@ test("defaults are those of the documentation", () => {
   expect(configOf({ SANDBOX_MCP_HOME: "/srv/x" }, [])).toEqual({
     words: [],
     engine: "local",
+    cluster: {
+      url: undefined,
+      namespace: undefined,
+      accountDirectory: "/var/run/secrets/kubernetes.io/serviceaccount",
+      images: [],
+      podTemplate: undefined,
+      hostname: undefined,
+    },
     remote: undefined,
     home: "/srv/x",
     runtime: "auto",

@@ -3,6 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { step, STEPS, type StepMessage } from "../../../src/common/steps.ts";
+import { POD_STEPS } from "../../kubernetes/steps.ts";
 import { BUILD_STEPS } from "../../support/fault-build.ts";
 import {
   CLONES,
@@ -32,7 +33,8 @@ test("every step of the list is said once, and a fault is tried at it", async ()
   const listed = [...STEPS].toSorted();
   expect((await saidInSource()).toSorted()).toEqual(listed);
   const operations = [...OPERATIONS, ...CLONES, POOLED, SQUASH].flatMap(({ steps }) => steps);
-  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS, ...STORE_STEPS];
+  const pods = Object.values(POD_STEPS).flat();
+  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS, ...STORE_STEPS, ...pods];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);
 });

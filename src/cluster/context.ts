@@ -1,0 +1,45 @@
+/** What operations on sandboxes that are Pods work with. */
+
+import type { Clock } from "../common/clock.ts";
+import type { Logger } from "../common/log.ts";
+import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
+import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
+import type { TeamQuota } from "../sandboxes/team-quota.ts";
+import type { ClusterApi } from "./api.ts";
+import type { Fronts } from "./fronts.ts";
+import type { ImageTemplates } from "./image-templates.ts";
+import type { Pod } from "./objects.ts";
+import type { PodTemplate } from "./pod-template.ts";
+import type { StoredSandbox } from "./records.ts";
+import type { Runs } from "./runs.ts";
+import type { ClusterSecrets } from "./seed.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+export interface ClusterContext extends CleanupRetries {
+  readonly api: ClusterApi;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly cluster: ClusterSecrets;
+  readonly records: WatchCache<StoredSandbox>;
+  readonly pods: WatchCache<Pod>;
+  readonly fronts: Fronts;
+  readonly runs: Runs;
+  readonly images: ImageTemplates;
+  readonly quota: TeamQuota;
+  readonly limits: ContainerLimits;
+  readonly podTemplate: PodTemplate;
+  /** The weakest level that a Pod must prove. */
+  readonly requireLevel: IsolationLevel;
+  /** Variables of every process, below those that a create names. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly pool: readonly PoolSize[];
+  /** Fires when the front closes. */
+  readonly closing: AbortSignal;
+  /** Port of the listener in Pods, in tests; undefined for that of the daemon. */
+  readonly podPort?: number | undefined;
+}
+
+export interface PoolSize {
+  readonly template: string;
+  readonly size: number;
+}

@@ -1,0 +1,164 @@
+/**
+ * What one front does for all, once a second: ends sandboxes at their time, goes on with ends and
+ * removes starts that their front did not finish, and gives up sandboxes whose Pod is gone.
+ */
+
+import { asOperation } from "../common/operation.ts";
+import type { ClusterContext } from "./context.ts";
+import { endSandbox, removeSandbox } from "./end-pod.ts";
+import { endOf, PART, type Pod } from "./objects.ts";
+import { createPoolFiller } from "./pool.ts";
+import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
+
+const TICK_MS = 1_000;
+/** An end that its own front still carries out is not done twice. */
+const ENDING_GRACE_MS = 5_000;
+/** A Pod or a record may be seen some time before the other one. */
+const UNSEEN_GRACE_MS = 5_000;
+/** The kubelet of a deleted Pod answers within its grace; a silent node never does. */
+const DELETED_GRACE_MS = 60_000;
+const PROBE_GRACE_MS = 300_000;
+
+export function startDuties(context: ClusterContext): AsyncDisposable {
+  const { log, fronts } = context;
+  const since = createObservations();
+  const fillPool = createPoolFiller(context);
+  let ticking: Promise<void> | undefined;
+
+  async function tick(): Promise<void> {
+    await attempt("records", () => lookAtRecords(context, since));
+    await attempt("pods", () => lookAtPods(context, since));
+    await attempt("pool", fillPool);
+    since.forget();
+  }
+
+  async function attempt(subject: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await asOperation(`cluster.${subject}`, work);
+    } catch (error) {
+      if (!context.closing.aborted) {
+        log.debug({ op: "cluster.duties", subject, err: error }, "duty failed, it is retried");
+      }
+    }
+  }
+
+  const timer = setInterval(() => {
+    if (ticking !== undefined || !fronts.isLeader) return;
+    ticking = tick().finally(() => (ticking = undefined));
+  }, TICK_MS).unref();
+  return {
+    async [Symbol.asyncDispose]() {
+      clearInterval(timer);
+      await ticking;
+    },
+  };
+}
+
+async function lookAtRecords(context: ClusterContext, since: Observations): Promise<void> {
+  const works: (() => Promise<unknown>)[] = [];
+  for (const stored of context.records.items.values()) {
+    const work = dutyOf(context, stored, since);
+    if (work !== undefined) works.push(work);
+  }
+  await inTurns(works);
+}
+
+/** What is to be done about a record now. */
+function dutyOf(
+  context: ClusterContext,
+  stored: StoredSandbox,
+  since: Observations,
+): (() => Promise<unknown>) | undefined {
+  if (!isKnown(stored)) return undefined;
+  const { sandboxId, state, owner, endAtMs } = stored.record;
+  const lasts = (what: string, ms: number) => since.lasts(`${what} ${sandboxId}`, ms);
+  if (state === "ending") {
+    if (!lasts("ending", ENDING_GRACE_MS)) return undefined;
+    return () => removeSandbox(context, sandboxId);
+  }
+  const pod = context.pods.items.get(sandboxId);
+  if (state === "starting") {
+    if (context.fronts.isAlive(owner) || !lasts("starting", ENDING_GRACE_MS)) return undefined;
+    return () => endSandbox(context, sandboxId, { reason: "its front died", holds: isStarting });
+  }
+  if (endAtMs <= context.clock.now()) {
+    const holds = ({ record }: StoredSandbox) => (record?.endAtMs ?? 0) <= context.clock.now();
+    return () => endSandbox(context, sandboxId, { reason: "timeout", holds });
+  }
+  const reason = pod === undefined ? "its Pod is gone" : endOf(pod);
+  if (reason === undefined) return undefined;
+  if (pod === undefined && !lasts("unseen", UNSEEN_GRACE_MS)) return undefined;
+  return () => endSandbox(context, sandboxId, { reason });
+}
+
+function isStarting({ record }: StoredSandbox): boolean {
+  return record?.state === "starting";
+}
+
+async function lookAtPods(context: ClusterContext, since: Observations): Promise<void> {
+  const works: (() => Promise<unknown>)[] = [];
+  for (const pod of context.pods.items.values()) {
+    const { name } = pod.metadata;
+    if (isStuck(pod, since)) {
+      works.push(() => removeObject(context.api, `pods/${name}`, { gracePeriodSeconds: 0 }));
+    } else if (isForgottenProbe(pod) && since.lasts(`probe ${name}`, PROBE_GRACE_MS)) {
+      works.push(() => removeObject(context.api, `pods/${name}`));
+    } else if (isOrphan(context, pod) && since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
+      works.push(() => removeObject(context.api, `pods/${name}`));
+    }
+  }
+  await inTurns(works);
+}
+
+function isStuck({ metadata }: Pod, since: Observations): boolean {
+  return (
+    metadata.deletionTimestamp !== undefined &&
+    since.lasts(`deleted ${metadata.name}`, DELETED_GRACE_MS)
+  );
+}
+
+/** A `doctor` that was killed leaves its Pod. */
+function isForgottenProbe({ metadata }: Pod): boolean {
+  return metadata.labels?.[PART] === "probe" && metadata.deletionTimestamp === undefined;
+}
+
+function isOrphan({ records }: ClusterContext, { metadata }: Pod): boolean {
+  if (metadata.deletionTimestamp !== undefined) return false;
+  return metadata.labels?.[PART] === "sandbox" && !records.items.has(metadata.name);
+}
+
+/** Works at once: the API server limits its clients. */
+const WIDTH = 8;
+
+async function inTurns(works: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const faults: unknown[] = [];
+  for (let at = 0; at < works.length; at += WIDTH) {
+    const results = await Promise.allSettled(works.slice(at, at + WIDTH).map((work) => work()));
+    for (const result of results) if (result.status === "rejected") faults.push(result.reason);
+  }
+  if (faults.length > 0) throw new AggregateError(faults, `${faults.length} duties failed`);
+}
+
+interface Observations {
+  /** Whether this was observed in every look for so long. */
+  lasts(subject: string, ms: number): boolean;
+  /** Ends a look: what was not observed in it begins anew. */
+  forget(): void;
+}
+
+function createObservations(): Observations {
+  let before = new Map<string, number>();
+  let present = new Map<string, number>();
+  return {
+    lasts(subject, ms) {
+      const nowMs = performance.now();
+      const atMs = before.get(subject) ?? nowMs;
+      present.set(subject, atMs);
+      return nowMs - atMs >= ms;
+    },
+    forget() {
+      before = present;
+      present = new Map();
+    },
+  };
+}

@@ -1,0 +1,106 @@
+/**
+ * The running fronts: each renews a Lease of its own and watches those of the others. The living
+ * front whose name sorts first does what is done once for all: expiry, the pool, collection. Two
+ * that do so at once, after a fault of the network, do no harm: every change is locked by itself.
+ */
+
+import type { Logger } from "../common/log.ts";
+import type { ClusterApi } from "./api.ts";
+import { isCode } from "./api.ts";
+import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";
+import { removeObject } from "./records.ts";
+import { startWatchCache, type WatchCache } from "./watch-cache.ts";
+
+const RENEW_MS = 3_000;
+/** A front that has renewed nothing for this long is gone. */
+const LEASE_SECONDS = 15;
+const MS_PER_SECOND = 1_000;
+/** A Lease of a front that never came back is removed. */
+const FORGET_MS = 120_000;
+const PART_VALUE = "front";
+
+export interface Fronts extends AsyncDisposable {
+  readonly name: string;
+  readonly isLeader: boolean;
+  isAlive(name: string): boolean;
+}
+
+/** Takes part from now on; its Lease is there when it resolves. */
+export async function startFronts(api: ClusterApi, log: Logger, name: string): Promise<Fronts> {
+  const selector = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+  await renew(api, name);
+  const leases: WatchCache<Lease> = startWatchCache({
+    api,
+    log,
+    kind: "leases",
+    selector,
+    schema: leaseSchema,
+  });
+  await leases.filled;
+  // Clocks of fronts may differ: what counts is when a change of a Lease was seen here.
+  const seen = new Map<string, number>(
+    [...leases.items.keys()].map((key) => [key, performance.now()]),
+  );
+  const stop = leases.listen((changed, lease) => {
+    if (lease === undefined) seen.delete(changed);
+    else seen.set(changed, performance.now());
+  });
+  let renewedAtMs = performance.now();
+  const isAlive = (other: string) => {
+    const atMs = other === name ? renewedAtMs : seen.get(other);
+    return atMs !== undefined && performance.now() - atMs < LEASE_SECONDS * MS_PER_SECOND;
+  };
+
+  async function tick(): Promise<void> {
+    try {
+      const startedAtMs = performance.now();
+      await renew(api, name);
+      renewedAtMs = startedAtMs;
+      for (const [other, atMs] of seen) {
+        if (performance.now() - atMs > FORGET_MS) await removeObject(api, `leases/${other}`);
+      }
+    } catch (error) {
+      log.debug({ op: "cluster.lease", err: error }, "lease was not renewed");
+    }
+  }
+
+  let ticking: Promise<void> | undefined;
+  const timer = setInterval(() => {
+    if (ticking !== undefined) return;
+    ticking = tick().finally(() => (ticking = undefined));
+  }, RENEW_MS).unref();
+  return {
+    name,
+    get isLeader() {
+      if (!isAlive(name)) return false;
+      const living = [...new Set([name, ...seen.keys()])].filter((other) => isAlive(other));
+      return living.toSorted()[0] === name;
+    },
+    isAlive,
+    async [Symbol.asyncDispose]() {
+      clearInterval(timer);
+      stop();
+      await ticking;
+      await removeObject(api, `leases/${name}`).catch((error: unknown) => {
+        log.debug({ op: "cluster.lease", err: error }, "lease was left");
+      });
+      await leases[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function renew(api: ClusterApi, name: string): Promise<void> {
+  const spec = {
+    holderIdentity: name,
+    leaseDurationSeconds: LEASE_SECONDS,
+    renewTime: new Date().toISOString().replace("Z", "000Z"),
+  };
+  try {
+    await api.call({ method: "PATCH", path: `leases/${name}`, body: { spec } });
+  } catch (error) {
+    if (!isCode(error, "not_found")) throw error;
+    const metadata = { name, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
+    const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
+    await api.call({ method: "POST", path: "leases", body });
+  }
+}

@@ -1,0 +1,119 @@
+/** The fields of Kubernetes objects that are read, and the labels by which they are found. */
+
+import { z } from "../common/schema.ts";
+
+/** Everything that this program makes has it. */
+export const MANAGED = "app.kubernetes.io/managed-by";
+export const MANAGER = "sandbox-mcp";
+/** What an object is: `sandbox`, `pool` or `front`. */
+export const PART = "sandbox-mcp.io/part";
+
+const metadataSchema = z.object({
+  name: z.string(),
+  uid: z.string(),
+  resourceVersion: z.string(),
+  creationTimestamp: z.string().optional(),
+  deletionTimestamp: z.string().optional(),
+  labels: z.record(z.string(), z.string()).optional(),
+});
+
+export const configMapSchema = z.object({
+  metadata: metadataSchema,
+  data: z.record(z.string(), z.string()).optional(),
+});
+
+const containerStatusSchema = z.object({
+  ready: z.boolean().optional(),
+  state: z
+    .object({
+      waiting: z
+        .object({ reason: z.string().optional(), message: z.string().optional() })
+        .optional(),
+      terminated: z.object({ reason: z.string().optional() }).optional(),
+    })
+    .optional(),
+});
+
+export const podSchema = z.object({
+  metadata: metadataSchema,
+  spec: z
+    .object({
+      hostUsers: z.boolean().optional(),
+      runtimeClassName: z.string().optional(),
+      nodeName: z.string().optional(),
+    })
+    .optional(),
+  status: z
+    .object({
+      phase: z.string().optional(),
+      reason: z.string().optional(),
+      message: z.string().optional(),
+      podIP: z.string().optional(),
+      containerStatuses: z.array(containerStatusSchema).optional(),
+      conditions: z
+        .array(
+          z.object({
+            type: z.string(),
+            status: z.string(),
+            reason: z.string().optional(),
+            message: z.string().optional(),
+          }),
+        )
+        .optional(),
+    })
+    .optional(),
+});
+
+export type Pod = z.infer<typeof podSchema>;
+
+export const leaseSchema = z.object({
+  metadata: metadataSchema,
+  spec: z
+    .object({
+      holderIdentity: z.string().optional(),
+      leaseDurationSeconds: z.number().optional(),
+      renewTime: z.string().optional(),
+    })
+    .optional(),
+});
+
+export type Lease = z.infer<typeof leaseSchema>;
+
+/** The address of a Pod whose containers run, and that is not being removed. */
+export function addressOf({ metadata, status }: Pod): string | undefined {
+  if (metadata.deletionTimestamp !== undefined || status?.phase !== "Running") return undefined;
+  return status.podIP;
+}
+
+/** Why a Pod will never run again; undefined while it may. */
+export function endOf({ metadata, status }: Pod): string | undefined {
+  if (status?.phase === "Failed" || status?.phase === "Succeeded") {
+    const [container] = status.containerStatuses ?? [];
+    return status.reason ?? container?.state?.terminated?.reason ?? "its Pod ended";
+  }
+  return metadata.deletionTimestamp === undefined ? undefined : "its Pod was deleted";
+}
+
+/** Reasons for which a kubelet waits and that do not pass while a client waits for a create. */
+const HOPELESS: ReadonlySet<string> = new Set([
+  "ErrImageNeverPull",
+  "InvalidImageName",
+  "CreateContainerConfigError",
+  "CreateContainerError",
+  "RunContainerError",
+  "ImagePullBackOff",
+]);
+
+/** What keeps a Pod from starting, where it does not pass by itself. */
+export function startFaultOf(pod: Pod): string | undefined {
+  const [container] = pod.status?.containerStatuses ?? [];
+  const { reason, message = "" } = container?.state?.waiting ?? {};
+  if (reason !== undefined && HOPELESS.has(reason)) return `${reason}: ${message.slice(0, 200)}`;
+  return endOf(pod);
+}
+
+/** What the scheduler says of a Pod that has no node. */
+export function schedulingFaultOf({ status }: Pod): string | undefined {
+  const condition = status?.conditions?.find(({ type }) => type === "PodScheduled");
+  return condition?.status === "False" ? condition.message?.slice(0, 200) : undefined;
+}

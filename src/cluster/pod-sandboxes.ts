@@ -1,0 +1,265 @@
+/**
+ * The sandbox registry of a cluster: the same calls as that of one machine, answered from the watched
+ * records and carried out on Pods. What Pods lack is refused by name.
+ */
+
+import type { Clock } from "../common/clock.ts";
+import { createTrack, type Track } from "../common/concurrency.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
+import { listEntries } from "../sandboxes/list-sandboxes.ts";
+import { createCleanupRetries } from "../sandboxes/retry-cleanup.ts";
+import type { Sandboxes, TeamSandboxes } from "../sandboxes/sandboxes.ts";
+import { createTeamQuota } from "../sandboxes/team-quota.ts";
+import { DEFAULT_TEAM } from "../store/store.ts";
+import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
+import { isCode, type ClusterApi } from "./api.ts";
+import { cannot } from "./cannot.ts";
+import type { ClusterContext, PoolSize } from "./context.ts";
+import { createPodSandbox, describe } from "./create-pod.ts";
+import { startDuties } from "./duties.ts";
+import { endSandbox } from "./end-pod.ts";
+import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
+import { startFronts } from "./fronts.ts";
+import { createImageTemplates, type PodImage } from "./image-templates.ts";
+import { addressOf, MANAGED, MANAGER, podSchema } from "./objects.ts";
+import type { PodTemplate } from "./pod-template.ts";
+import {
+  isKnown,
+  readRecord,
+  RECORD_SELECTOR,
+  storedSchema,
+  type KnownSandbox,
+} from "./records.ts";
+import { createRuns } from "./runs.ts";
+import { openClusterSecrets } from "./seed.ts";
+import { startWatchCache } from "./watch-cache.ts";
+
+/** A Pod that another front has started is seen here a moment later. */
+const SIGHT_TIMEOUT_MS = 5_000;
+
+export interface PodSandboxesOptions {
+  readonly api: ClusterApi;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Of this front: a DNS label that no other front has. */
+  readonly name: string;
+  readonly images: readonly PodImage[];
+  readonly podTemplate: PodTemplate;
+  readonly limits: ContainerLimits;
+  readonly maxSandboxes: number;
+  readonly maxSandboxesPerTeam?: number | undefined;
+  readonly requireLevel: IsolationLevel;
+  readonly pool: readonly PoolSize[];
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** Of the listener in Pods, in tests. */
+  readonly podPort?: number | undefined;
+}
+
+/** Opens the registry: it answers when all records are known. */
+export async function startPodSandboxes(options: PodSandboxesOptions): Promise<Sandboxes> {
+  const { api, clock, log } = options;
+  await using stack = new AsyncDisposableStack();
+  const closing = new AbortController();
+  const { pending, track } = createTrack();
+  const cluster = await openClusterSecrets(api);
+  const fronts = stack.use(await startFronts(api, log, options.name));
+  const selector = `${MANAGED}=${MANAGER}`;
+  const records = stack.use(
+    startWatchCache({
+      api,
+      log,
+      kind: "configmaps",
+      selector: RECORD_SELECTOR,
+      schema: storedSchema,
+    }),
+  );
+  const pods = stack.use(startWatchCache({ api, log, kind: "pods", selector, schema: podSchema }));
+  const images = createImageTemplates(options.images, options.limits);
+  const environment = options.environment ?? {};
+  const { podPort } = options;
+  const runs = stack.use(
+    createRuns({ clock, cluster, records, pods, images, environment, podPort }),
+  );
+  await Promise.all([records.filled, pods.filled]);
+  for (const { template } of options.pool) images.find(template);
+  const context: ClusterContext = {
+    ...options,
+    ...createCleanupRetries({ clock, log, closing: closing.signal, track }),
+    cluster,
+    fronts,
+    records,
+    pods,
+    images,
+    environment,
+    runs,
+    quota: createTeamQuota({
+      ...options,
+      teams: () => [DEFAULT_TEAM],
+      count: () => countByTeam(knownOf(context)),
+    }),
+    closing: closing.signal,
+  };
+  stack.use(startDuties(context));
+  const mayRead = createReadLimit();
+  const owned = stack.move();
+  return {
+    ...toOperations(context, DEFAULT_TEAM, track),
+    of: (team) => toOperations(context, team, track),
+    uploads: {
+      find: async () => undefined,
+      sign: () => refuse("builds"),
+      receive: async () => refuse("builds"),
+    },
+    count: () => countStates(context),
+    locate: (sandboxId) => runs.find(sandboxId),
+    endpoints: () => runs.all(),
+    async wake({ sandboxId }) {
+      // Without a key anyone can name sandboxes: reads of the API server for them are few.
+      if (!mayRead(sandboxId)) throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
+      return track(findFresh(context, sandboxId));
+    },
+    wakeable: () => [],
+    openVolume: () => refuse("volumes"),
+    async [Symbol.asyncDispose]() {
+      closing.abort();
+      await Promise.allSettled(pending);
+      await owned.disposeAsync();
+    },
+  };
+}
+
+type Ability = Parameters<typeof cannot>[0];
+
+function refuse(ability: Ability): never {
+  throw cannot(ability);
+}
+
+function toOperations(context: ClusterContext, team: string, track: Track): TeamSandboxes {
+  const { images } = context;
+  /** One that is not there is told first. */
+  const refuseFor = (sandboxId: string, ability: Ability): never => {
+    requireKnown(context, team, sandboxId);
+    return refuse(ability);
+  };
+  return {
+    templates: images.templates,
+    builds: {
+      request: () => refuse("builds"),
+      files: async () => refuse("builds"),
+      start: async () => refuse("builds"),
+      status: () => refuse("builds"),
+      lines: () => refuse("builds"),
+    },
+    create: (options, signal) => track(createPodSandbox(context, { team, options }, signal)),
+    get: (sandboxId) => describe(context, requireKnown(context, team, sandboxId)),
+    async refreshRecord(sandboxId) {
+      await readFresh(context, sandboxId);
+    },
+    list(query) {
+      const entries = knownOf(context)
+        .filter(({ record }) => record.team === team && record.state === "running")
+        .map((stored) => ({ ...stored, phase: "running" as const }));
+      return listEntries(entries, query, (stored) => describe(context, stored));
+    },
+    async kill(sandboxId) {
+      requireKnown(context, team, sandboxId);
+      const isEnded = await track(endSandbox(context, sandboxId, { reason: "request" }));
+      if (!isEnded) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+    },
+    setTimeout: (sandboxId, seconds) => setTimeoutOf(context, { team, sandboxId }, seconds),
+    refresh: (sandboxId, seconds) => refreshSandbox(context, { team, sandboxId }, seconds),
+    async connect(sandboxId, { timeoutSeconds }) {
+      const stored = await extendSandbox(context, { team, sandboxId }, timeoutSeconds);
+      return { sandbox: describe(context, stored), wasResumed: false };
+    },
+    resume: async (sandboxId) => refuseFor(sandboxId, "pause"),
+    pause: async (sandboxId) => refuseFor(sandboxId, "pause"),
+    snapshot: async (sandboxId) => refuseFor(sandboxId, "snapshot"),
+    fork: async (sandboxId) => refuseFor(sandboxId, "fork"),
+    updateNetwork: async (sandboxId) => refuseFor(sandboxId, "network"),
+    createVolume: async () => refuse("volumes"),
+    listVolumes: () => [],
+    getVolume: () => refuse("volumes"),
+    removeVolume: async () => refuse("volumes"),
+    listSnapshots: () => ({ items: [] }),
+    logs: ({ sandboxId }) => refuseFor(sandboxId, "logs"),
+    metrics: (sandboxId) => refuseFor(sandboxId, "metrics"),
+    latestMetric: () => undefined,
+    measure: async (sandboxId) => refuseFor(sandboxId, "metrics"),
+  };
+}
+
+function knownOf({ records }: Pick<ClusterContext, "records">): KnownSandbox[] {
+  return [...records.items.values()].filter((stored) => isKnown(stored));
+}
+
+/** @throws SandboxError not_found for one that does not run, or of another team. */
+function requireKnown(context: ClusterContext, team: string, sandboxId: string): KnownSandbox {
+  const stored = context.records.items.get(sandboxId);
+  if (isKnown(stored) && stored.record.team === team && stored.record.state === "running") {
+    return stored;
+  }
+  throw new SandboxError("not_found", sandboxMissing(sandboxId));
+}
+
+/** Reads a record that another front may have changed; while the API server is away, what is known counts. */
+async function readFresh({ api, records }: ClusterContext, sandboxId: string): Promise<void> {
+  try {
+    const stored = await readRecord(api, sandboxId);
+    if (stored === undefined) records.drop(sandboxId);
+    else records.apply(stored);
+  } catch (error) {
+    if (!isCode(error, "unavailable")) throw error;
+  }
+}
+
+/** The endpoint of a sandbox that another front may just have started. */
+async function findFresh(context: ClusterContext, sandboxId: string) {
+  await readFresh(context, sandboxId);
+  const stored = context.records.items.get(sandboxId);
+  if (isKnown(stored) && stored.record.state === "running") {
+    const signal = AbortSignal.any([context.closing, AbortSignal.timeout(SIGHT_TIMEOUT_MS)]);
+    await context.pods
+      .until(sandboxId, (pod) => pod && addressOf(pod), signal)
+      .catch(() => undefined);
+    const endpoint = context.runs.find(sandboxId);
+    if (endpoint !== undefined) return endpoint;
+  }
+  throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
+}
+
+const SANDBOX_ID_PATTERN = /^i[a-z0-9]{20}$/;
+
+/** Reads of records that requests to the gateway cause, at most; more find what is known here alone. */
+const MAX_READS_PER_SECOND = 20;
+
+function createReadLimit(): (sandboxId: string) => boolean {
+  let left = MAX_READS_PER_SECOND;
+  let atMs = performance.now();
+  return (sandboxId) => {
+    const nowMs = performance.now();
+    const earned = ((nowMs - atMs) / 1_000) * MAX_READS_PER_SECOND;
+    left = Math.min(left + earned, MAX_READS_PER_SECOND);
+    atMs = nowMs;
+    if (!SANDBOX_ID_PATTERN.test(sandboxId) || left < 1) return false;
+    left -= 1;
+    return true;
+  };
+}
+
+function countByTeam(known: readonly KnownSandbox[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { record } of known) {
+    if (record.state === "running") counts.set(record.team, (counts.get(record.team) ?? 0) + 1);
+  }
+  return counts;
+}
+
+function countStates(context: ClusterContext) {
+  const known = knownOf(context);
+  const running = known.filter(({ record }) => record.state === "running").length;
+  const starting = known.filter(({ record }) => record.state === "starting").length;
+  return { running, paused: 0, starting };
+}

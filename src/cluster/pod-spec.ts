@@ -1,0 +1,119 @@
+/** The Pod of a sandbox: everything that isolates it is set here and nowhere else. */
+
+import { createHash } from "node:crypto";
+import { podInitCommand } from "../engine/daemon/daemon.ts";
+import type { ContainerLimits } from "../engine/engine.ts";
+import { MANAGED, MANAGER, PART } from "./objects.ts";
+import { CONTAINER_NAME, type PodTemplate } from "./pod-template.ts";
+
+/** What root inside may do, bounded by the user namespace; all of it is in the level `baseline`. */
+const CAPABILITIES = [
+  "CHOWN",
+  "DAC_OVERRIDE",
+  "FOWNER",
+  "FSETID",
+  "KILL",
+  "NET_BIND_SERVICE",
+  "SETFCAP",
+  "SETGID",
+  "SETPCAP",
+  "SETUID",
+  "SYS_CHROOT",
+] as const;
+
+/** The daemon ends its processes at once; files of a killed sandbox are of no use. */
+const GRACE_SECONDS = 1;
+/** A sandbox of a silent node is given up after this, not after the five minutes of Kubernetes. */
+const NODE_GRACE_SECONDS = 60;
+/** A processor of a sandbox is idle most of the time: this share of it is reserved. */
+const CPU_REQUEST_MILLI = 100;
+
+/** The hash of all that shapes a Pod; a pooled Pod of another hash is not used. */
+export const SHAPE = "sandbox-mcp.io/shape";
+
+export interface PodPlan {
+  readonly image: string;
+  readonly limits: ContainerLimits;
+  readonly passPublicKey: string;
+  readonly template: PodTemplate;
+}
+
+export interface PodOwner {
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** The object to create: of the record of a sandbox, or one without a sandbox. */
+export function toPod(plan: PodPlan, name: string, owner: PodOwner | "pool" | "probe"): unknown {
+  const { template } = plan;
+  const { containers: _containers, tolerations = [], ...given } = template.spec ?? {};
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: {
+      name,
+      labels: {
+        ...template.metadata?.labels,
+        [MANAGED]: MANAGER,
+        [PART]: typeof owner === "string" ? owner : "sandbox",
+        [SHAPE]: shapeOf(plan),
+      },
+      ...(template.metadata?.annotations && { annotations: template.metadata.annotations }),
+      ...(typeof owner !== "string" && { ownerReferences: [toReference(owner)] }),
+    },
+    spec: {
+      dnsPolicy: "Default",
+      ...given,
+      hostUsers: false,
+      automountServiceAccountToken: false,
+      enableServiceLinks: false,
+      restartPolicy: "Never",
+      terminationGracePeriodSeconds: GRACE_SECONDS,
+      securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+      tolerations: [...tolerations, ...NODE_TOLERATIONS],
+      containers: [toContainer(plan, name)],
+    },
+  };
+}
+
+/** A Pod belongs to the record of its sandbox: it goes with it. */
+export function toReference({ name, uid }: PodOwner) {
+  return { apiVersion: "v1", kind: "ConfigMap", name, uid, controller: true };
+}
+
+const NODE_TOLERATIONS = ["not-ready", "unreachable"].map((state) => ({
+  key: `node.kubernetes.io/${state}`,
+  operator: "Exists",
+  effect: "NoExecute",
+  tolerationSeconds: NODE_GRACE_SECONDS,
+}));
+
+function toContainer({ image, limits, passPublicKey, template }: PodPlan, name: string) {
+  const { memoryMb, cpus, diskMb } = limits;
+  const [given] = template.spec?.containers ?? [];
+  const bounds = {
+    cpu: String(cpus),
+    memory: `${memoryMb}Mi`,
+    "ephemeral-storage": `${diskMb}Mi`,
+  };
+  return {
+    name: CONTAINER_NAME,
+    image,
+    imagePullPolicy: "IfNotPresent",
+    command: podInitCommand({ podName: name, passPublicKey }),
+    resources: {
+      limits: bounds,
+      requests: { ...bounds, cpu: `${cpus * CPU_REQUEST_MILLI}m`, ...given?.resources?.requests },
+    },
+    securityContext: {
+      privileged: false,
+      runAsUser: 0,
+      capabilities: { drop: ["ALL"], add: CAPABILITIES },
+    },
+  };
+}
+
+/** The same for Pods that differ in nothing but their name. */
+export function shapeOf(plan: PodPlan): string {
+  return createHash("sha256").update(JSON.stringify(plan)).digest("hex").slice(0, 16);
+}

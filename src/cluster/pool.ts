@@ -1,0 +1,110 @@
+/**
+ * Pods that were started before a client asked for them. A front claims one by adding the record of a
+ * sandbox under its name: of several fronts that do so, one succeeds.
+ */
+
+import { newSandboxId } from "../wire/address.ts";
+import { isConflict } from "./api.ts";
+import type { ClusterContext } from "./context.ts";
+import { addressOf, endOf, PART, podSchema, type Pod } from "./objects.ts";
+import { shapeOf, SHAPE, toPod, toReference, type PodOwner, type PodPlan } from "./pod-spec.ts";
+import { removeObject } from "./records.ts";
+
+/** Pods that start at once: more would keep creates waiting. */
+const MAX_STARTING = 4;
+
+type PoolContext = Pick<
+  ClusterContext,
+  "api" | "records" | "pods" | "pool" | "images" | "limits" | "cluster" | "podTemplate" | "log"
+>;
+
+/** What a Pod of a template is like. */
+export function toPlan(
+  { limits, cluster, podTemplate }: Pick<PoolContext, "limits" | "cluster" | "podTemplate">,
+  image: string,
+): PodPlan {
+  return { image, limits, passPublicKey: cluster.passPublicKey, template: podTemplate };
+}
+
+/** Running ones of this shape that no record claims, oldest first. */
+export function findWarm({ pods, records }: PoolContext, shape: string): Pod[] {
+  return [...pods.items.values()]
+    .filter((pod) => isFree(pod, records.items) && pod.metadata.labels?.[SHAPE] === shape)
+    .filter((pod) => addressOf(pod) !== undefined)
+    .toSorted((left, right) => ageOf(left).localeCompare(ageOf(right)));
+}
+
+function ageOf({ metadata }: Pod): string {
+  return metadata.creationTimestamp ?? "";
+}
+
+function isFree({ metadata }: Pod, records: ReadonlyMap<string, unknown>): boolean {
+  return metadata.labels?.[PART] === "pool" && !records.has(metadata.name);
+}
+
+/** Makes a pooled Pod that of a sandbox, so that it goes with its record. */
+export async function adoptPod(
+  { api, pods }: Pick<PoolContext, "api" | "pods">,
+  owner: PodOwner,
+): Promise<void> {
+  const metadata = { labels: { [PART]: "sandbox" }, ownerReferences: [toReference(owner)] };
+  const reply = await api.call({ method: "PATCH", path: `pods/${owner.name}`, body: { metadata } });
+  pods.apply(podSchema.parse(reply));
+}
+
+/** After a pooled Pod that ended by itself, so that a broken image does not make Pods without end. */
+const REST_MS = 30_000;
+
+/** What each look of the leader does: removes what is of no use, and starts what is missing. */
+export function createPoolFiller(context: PoolContext): () => Promise<void> {
+  let restsUntilMs = 0;
+  return async () => {
+    const { pods, records } = context;
+    const free = [...pods.items.values()].filter((pod) => isFree(pod, records.items));
+    const hasEnded = free.some(
+      (pod) => endOf(pod) !== undefined && pod.metadata.deletionTimestamp === undefined,
+    );
+    if (hasEnded) restsUntilMs = performance.now() + REST_MS;
+    await fillPool(context, free, performance.now() < restsUntilMs ? 0 : MAX_STARTING);
+  };
+}
+
+async function fillPool(
+  context: PoolContext,
+  free: readonly Pod[],
+  maxStarting: number,
+): Promise<void> {
+  const { api, pods, pool, images, log } = context;
+  const wanted = new Map<string, { plan: PodPlan; size: number }>();
+  for (const { template, size } of pool) {
+    const plan = toPlan(context, images.find(template).image);
+    wanted.set(shapeOf(plan), { plan, size });
+  }
+  const kept = new Map<string, number>();
+  let starting = 0;
+  for (const pod of free) {
+    const shape = pod.metadata.labels?.[SHAPE] ?? "";
+    const count = kept.get(shape) ?? 0;
+    if (endOf(pod) === undefined && count < (wanted.get(shape)?.size ?? 0)) {
+      kept.set(shape, count + 1);
+      if (addressOf(pod) === undefined) starting += 1;
+    } else if (pod.metadata.deletionTimestamp === undefined) {
+      // One that is being claimed has changed: it stays.
+      const { name, resourceVersion } = pod.metadata;
+      await removeObject(api, `pods/${name}`, { preconditions: { resourceVersion } }).catch(
+        (error: unknown) => {
+          if (!isConflict(error)) throw error;
+        },
+      );
+    }
+  }
+  for (const [shape, { plan, size }] of wanted) {
+    for (let count = kept.get(shape) ?? 0; count < size && starting < maxStarting; count += 1) {
+      starting += 1;
+      const name = newSandboxId();
+      const body = toPod(plan, name, "pool");
+      pods.apply(podSchema.parse(await api.call({ method: "POST", path: "pods", body })));
+      log.debug({ op: "pool.fill", sandboxId: name }, "pooled Pod was made");
+    }
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * The record of a sandbox: one ConfigMap, without any secret in it (variables are sealed under the
+ * seed). Every change names the version that it was made from, so of two changes one wins.
+ */
+
+import { SandboxError } from "../common/errors.ts";
+import { parseJson } from "../common/json.ts";
+import { z } from "../common/schema.ts";
+import type { IsolationLevel } from "../engine/engine.ts";
+import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
+import type { ClusterApi } from "./api.ts";
+import { isCode } from "./api.ts";
+import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
+
+const PART_VALUE = "sandbox";
+/** Kubernetes stores objects of at most 1 MiB. */
+const MAX_RECORD_BYTES = 900_000;
+/** What a list or a watch of records selects. */
+export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+
+const LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
+
+/** A record with the version that a change of it must name; undefined where its text is none of ours. */
+export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) => {
+  const level = z.enum(LEVELS).catch("none").parse(data["level"]);
+  return { metadata, level, record: parseRecord(data["record"]) };
+});
+
+export interface StoredSandbox {
+  readonly metadata: z.infer<typeof configMapSchema>["metadata"];
+  readonly level: IsolationLevel;
+  readonly record: SandboxRecord | undefined;
+}
+
+/** One whose text could be read. */
+export type KnownSandbox = StoredSandbox & { readonly record: SandboxRecord };
+
+export function isKnown(stored: StoredSandbox | undefined): stored is KnownSandbox {
+  return stored?.record !== undefined;
+}
+
+function parseRecord(text: string | undefined): SandboxRecord | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return sandboxRecordSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @throws SandboxError already_exists for a name that is taken. */
+export async function addRecord(
+  api: ClusterApi,
+  record: SandboxRecord,
+  signal: AbortSignal,
+): Promise<KnownSandbox> {
+  const metadata = { name: record.sandboxId, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
+  const data = { record: JSON.stringify(record), level: "none" };
+  if (Buffer.byteLength(data.record) > MAX_RECORD_BYTES) {
+    const message = `variables and metadata exceed ${MAX_RECORD_BYTES} bytes`;
+    throw new SandboxError("invalid_argument", message);
+  }
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata, data };
+  return toKnown(await api.call({ method: "POST", path: "configmaps", body, signal }), record);
+}
+
+/** Fields of the record, and the level that was measured. */
+export type RecordChanges = Partial<SandboxRecord> & { readonly level?: IsolationLevel };
+
+/** @throws SandboxError failed_precondition when it was changed meanwhile, not_found. */
+export async function changeRecord(
+  api: ClusterApi,
+  stored: KnownSandbox,
+  { level = stored.level, ...changes }: RecordChanges,
+): Promise<KnownSandbox> {
+  const { name, resourceVersion, uid } = stored.metadata;
+  const record = { ...stored.record, ...changes };
+  const body = {
+    metadata: { resourceVersion, uid },
+    data: { record: JSON.stringify(record), level },
+  };
+  return toKnown(await api.call({ method: "PATCH", path: `configmaps/${name}`, body }), record);
+}
+
+/** Undefined when there is none. */
+export async function readRecord(
+  api: ClusterApi,
+  sandboxId: string,
+): Promise<StoredSandbox | undefined> {
+  try {
+    const found = await api.call({ method: "GET", path: `configmaps/${sandboxId}` });
+    const stored = storedSchema.parse(found);
+    // Another ConfigMap of the namespace may have a name that could be that of a sandbox.
+    return stored.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
+  } catch (error) {
+    if (isCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** Removes an object; one that is gone is fine. */
+export async function removeObject(
+  api: ClusterApi,
+  path: string,
+  options: Readonly<Record<string, unknown>> = {},
+): Promise<void> {
+  const body = { apiVersion: "v1", kind: "DeleteOptions", ...options };
+  try {
+    await api.call({ method: "DELETE", path, body });
+  } catch (error) {
+    if (!isCode(error, "not_found")) throw error;
+  }
+}
+
+function toKnown(reply: unknown, record: SandboxRecord): KnownSandbox {
+  return { ...storedSchema.parse(reply), record };
+}

@@ -1,0 +1,108 @@
+/** Running sandboxes as the gateway reaches them: made when first asked for, ended with their Pod. */
+
+import type { Clock } from "../common/clock.ts";
+import { initDaemon, toInit } from "../sandboxes/boot.ts";
+import { beginRun, type Endpoint, type Run } from "../sandboxes/run.ts";
+import { networkSchema } from "../wire/control.ts";
+import { createPodDialer, type PodDialer } from "./dial.ts";
+import type { ImageTemplates } from "./image-templates.ts";
+import { addressOf, type Pod } from "./objects.ts";
+import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
+import type { ClusterSecrets } from "./seed.ts";
+import type { WatchCache } from "./watch-cache.ts";
+
+export interface RunsOptions {
+  readonly clock: Clock;
+  readonly cluster: ClusterSecrets;
+  readonly records: WatchCache<StoredSandbox>;
+  readonly pods: WatchCache<Pod>;
+  readonly images: ImageTemplates;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly podPort?: number | undefined;
+}
+
+export interface Runs extends Disposable {
+  /** Undefined unless its record says that it runs and its Pod has an address. */
+  find(sandboxId: string): Endpoint | undefined;
+  all(): Endpoint[];
+  /** Connections to the Pod of a sandbox, whatever its record says. */
+  dialer(stored: KnownSandbox, host: string): PodDialer;
+}
+
+interface OpenRun {
+  readonly host: string;
+  readonly run: Run;
+}
+
+export function createRuns(options: RunsOptions): Runs {
+  const { records, pods, cluster } = options;
+  const open = new Map<string, OpenRun>();
+
+  function end(sandboxId: string): void {
+    open.get(sandboxId)?.run.end();
+    open.delete(sandboxId);
+  }
+
+  /** What it is now; undefined for what does not run. */
+  function presentOf(sandboxId: string): { stored: KnownSandbox; host: string } | undefined {
+    const stored = records.items.get(sandboxId);
+    const pod = pods.items.get(sandboxId);
+    const host = pod && addressOf(pod);
+    if (!isKnown(stored) || stored.record.state !== "running" || host === undefined)
+      return undefined;
+    return { stored, host };
+  }
+
+  function look(sandboxId: string): void {
+    const known = open.get(sandboxId);
+    if (known !== undefined && presentOf(sandboxId)?.host !== known.host) end(sandboxId);
+  }
+
+  function dialer({ record }: KnownSandbox, host: string): PodDialer {
+    const { podPort: port } = options;
+    const address = { podName: record.sandboxId, host, passKey: cluster.passKey };
+    return createPodDialer({ ...address, ...(port !== undefined && { port }) }, (control, signal) =>
+      initDaemon(control, toPodInit(options, record), signal),
+    );
+  }
+
+  function find(sandboxId: string): Endpoint | undefined {
+    const present = presentOf(sandboxId);
+    if (present === undefined) return undefined;
+    const known = open.get(sandboxId);
+    if (known !== undefined) return known.run.endpoint;
+    const { stored, host } = present;
+    const { isSecured, isPrivate, network } = stored.record;
+    const { maskRequestHost: maskedHost, httpsPorts = [] } = networkSchema.parse(network ?? {});
+    const run = beginRun(dialer(stored, host), {
+      sandboxId,
+      accessToken: isSecured ? cluster.secrets.accessToken(sandboxId) : undefined,
+      trafficToken: isPrivate ? cluster.secrets.trafficToken(sandboxId) : undefined,
+      maskedHost,
+      httpsPorts,
+      servicePorts: [],
+    });
+    open.set(sandboxId, { host, run });
+    return run.endpoint;
+  }
+
+  const stops = [records.listen(look), pods.listen(look)];
+  return {
+    find,
+    all: () => [...records.items.keys()].flatMap((sandboxId) => find(sandboxId) ?? []),
+    dialer,
+    [Symbol.dispose]() {
+      for (const stop of stops) stop();
+      for (const sandboxId of open.keys()) end(sandboxId);
+    },
+  };
+}
+
+/** What the daemon of a sandbox is told, by whichever front. */
+export function toPodInit(
+  { clock, cluster, images, environment }: RunsOptions,
+  record: KnownSandbox["record"],
+) {
+  const { build } = images.find(record.templateId).resolved;
+  return toInit({ clock, secrets: cluster.secrets, environment }, record, build);
+}

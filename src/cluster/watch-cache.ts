@@ -1,0 +1,173 @@
+/**
+ * The objects of one kind that a selector finds, kept up to date by list and watch. Answers go on
+ * from what is known while the API server is away.
+ */
+
+import type { IncomingMessage } from "node:http";
+import { createBackoff } from "../common/backoff.ts";
+import { createByteBuffer } from "../common/bytes.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import { z } from "../common/schema.ts";
+import { isCode, parseObject, type ClusterApi } from "./api.ts";
+import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
+
+const PAGE_SIZE = 500;
+/** The API server ends a watch after this; the next one goes on where it stood. */
+const WATCH_SECONDS = 240;
+const FIRST_RETRY_MS = 50;
+const MAX_RETRY_MS = 2_000;
+/** Objects of ours are far smaller than the largest that Kubernetes stores. */
+const MAX_LINE_BYTES = 4 * 1024 * 1024;
+const NEWLINE = 10;
+
+export interface CacheOptions<T extends Named> {
+  readonly api: ClusterApi;
+  readonly log: Logger;
+  /** `pods`, `configmaps` or `leases`. */
+  readonly kind: string;
+  readonly selector: string;
+  readonly schema: z.ZodType<T>;
+}
+
+export interface WatchCache<T extends Named> extends ObjectCache<T>, AsyncDisposable {
+  /** Resolves after the first list. */
+  readonly filled: Promise<void>;
+}
+
+const listSchema = z.object({
+  metadata: z.object({ resourceVersion: z.string(), continue: z.string().optional() }),
+  items: z.array(z.unknown()),
+});
+
+const eventSchema = z.object({
+  type: z.enum(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]),
+  object: z.unknown(),
+});
+
+const bookmarkSchema = z.object({ metadata: z.object({ resourceVersion: z.string() }) });
+
+/** Begins to follow; it retries for ever. */
+export function startWatchCache<T extends Named>(options: CacheOptions<T>): WatchCache<T> {
+  const { log, kind } = options;
+  const cache = createObjectCache<T>();
+  const end = new AbortController();
+  const first = Promise.withResolvers<void>();
+
+  async function run(): Promise<void> {
+    const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+    let version: string | undefined;
+    while (!end.signal.aborted) {
+      try {
+        if (version === undefined) {
+          version = await list(options, cache, end.signal);
+          first.resolve();
+        }
+        const before: string = version;
+        version = await follow(options, { cache, from: before }, end.signal);
+        if (version !== before) backoff.reset();
+      } catch (error) {
+        if (end.signal.aborted) return;
+        // An expired version is listed anew; any other fault may have lost events too.
+        version = isCode(error, "unavailable") ? version : undefined;
+        log.debug({ op: "cluster.watch", kind, err: error }, "watch broke");
+      }
+      await pause(backoff.next(), end.signal);
+    }
+  }
+
+  const running = run();
+  return {
+    ...cache,
+    filled: first.promise,
+    async [Symbol.asyncDispose]() {
+      end.abort();
+      await running;
+    },
+  };
+}
+
+/** Returns the version from which a watch goes on. */
+async function list<T extends Named>(
+  { api, kind, selector, schema }: CacheOptions<T>,
+  cache: ObjectCache<T>,
+  signal: AbortSignal,
+): Promise<string> {
+  const found = new Set<string>();
+  let token = "";
+  for (;;) {
+    const query = { labelSelector: selector, limit: String(PAGE_SIZE), continue: token };
+    const page = listSchema.parse(await api.call({ method: "GET", path: kind, query, signal }));
+    for (const raw of page.items) {
+      const item = schema.parse(raw);
+      found.add(item.metadata.name);
+      cache.apply(item);
+    }
+    token = page.metadata.continue ?? "";
+    if (token !== "") continue;
+    const version = page.metadata.resourceVersion;
+    for (const [name, { metadata }] of cache.items) {
+      // What was made by a call of our own after the list is not in it.
+      if (!found.has(name) && !isNewer(metadata.resourceVersion, version)) cache.drop(name);
+    }
+    return version;
+  }
+}
+
+interface Following<T extends Named> {
+  readonly cache: ObjectCache<T>;
+  readonly from: string;
+}
+
+/** Follows until the connection ends; returns the version reached, or undefined for a new list. */
+async function follow<T extends Named>(
+  { api, kind, selector, schema }: CacheOptions<T>,
+  { cache, from }: Following<T>,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const query = {
+    labelSelector: selector,
+    resourceVersion: from,
+    allowWatchBookmarks: "true",
+    timeoutSeconds: String(WATCH_SECONDS),
+  };
+  const body = await api.watch({ path: kind, query }, signal);
+  let version = from;
+  for await (const line of linesOf(body)) {
+    const event = eventSchema.parse(parseObject(line));
+    if (event.type === "ERROR") return undefined;
+    if (event.type === "BOOKMARK") {
+      version = bookmarkSchema.parse(event.object).metadata.resourceVersion;
+      continue;
+    }
+    const item = schema.parse(event.object);
+    if (event.type === "DELETED") cache.drop(item.metadata.name);
+    else cache.apply(item);
+    version = item.metadata.resourceVersion;
+  }
+  return version;
+}
+
+async function* linesOf(body: IncomingMessage): AsyncGenerator<string> {
+  const line = createByteBuffer();
+  for await (const part of body) {
+    const chunk = Buffer.from(part);
+    let start = 0;
+    for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, start)) {
+      line.add(chunk.subarray(start, at));
+      const text = line.take().toString("utf8");
+      if (text !== "") yield text;
+      start = at + 1;
+    }
+    line.add(chunk.subarray(start));
+    if (line.length > MAX_LINE_BYTES) throw new SandboxError("internal", "watch line is too long");
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  signal.addEventListener("abort", () => resolve(), { once: true });
+  await promise;
+  clearTimeout(timer);
+}

@@ -1,0 +1,181 @@
+/** `serve --engine kubernetes`: one of several equal fronts; every sandbox is a Pod. */
+
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { mkdir, rm } from "node:fs/promises";
+import { dirname } from "node:path";
+import { findCluster } from "../cluster/address.ts";
+import { createClusterApi } from "../cluster/api.ts";
+import { startPodSandboxes, type PodSandboxesOptions } from "../cluster/pod-sandboxes.ts";
+import { createSystemClock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+import type { Logger } from "../common/log.ts";
+import type { Config } from "../config.ts";
+import { createRateLimit } from "../control/access.ts";
+import { createControl } from "../control/handler.ts";
+import { createServiceMetrics } from "../control/service-metrics.ts";
+import { createGateway } from "../gateway/handler.ts";
+import { startListener } from "../listener/listener.ts";
+import { createKeyCheck, newKey } from "../sandboxes/keys.ts";
+import { controlSocketPath } from "../sandboxes/reclaim.ts";
+import { DEFAULT_TEAM } from "../store/store.ts";
+import { withPublicPort } from "../wire/address.ts";
+import { createDeferredHandlers, toHandler, type PrivateListener } from "./embedded-service.ts";
+import { openHome } from "./home.ts";
+import { readPodTemplate } from "./pod-template-file.ts";
+import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
+import { listenerUrl, reachableUrl } from "./serve-address.ts";
+import { startServeMcp } from "./serve-mcp.ts";
+import { openServeTls } from "./serve-tls.ts";
+
+const EXIT_OK = 0;
+const GRACE_MS = 8_000;
+const ID_BYTES = 4;
+/** Names of Leases end at 63 characters. */
+const MAX_HOST_CHARACTERS = 40;
+
+export async function serveCluster(config: Config, log: Logger): Promise<number> {
+  requireSettings(config);
+  using stops = listenForStopSignals();
+  using lastResort = startLastResort(log);
+  await openHome(config.home);
+  await using front = await startFront({ config, log, signal: stops.signal });
+  const url = listenerUrl(front.scheme, config.host, front.port);
+  log.info({ op: "serve", url, engine: "kubernetes" }, "listening");
+  process.stdout.write(`listening on ${url}\n`);
+  const end = AbortSignal.any([stops.signal, lastResort.signal]);
+  if (!end.aborted) await once(end, "abort");
+  log.info({ op: "serve" }, "stopping");
+  return lastResort.signal.aborted ? EXIT_BROKEN : EXIT_OK;
+}
+
+export interface FrontOptions {
+  readonly config: Config;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+  /** In the place of what the configuration says, in tests. */
+  readonly registry?: Partial<PodSandboxesOptions>;
+}
+
+export interface Front extends AsyncDisposable {
+  readonly port: number | undefined;
+  readonly scheme: "http" | "https";
+}
+
+/** Starts a front; its listener answers 503 until everything else is started. */
+export async function startFront(options: FrontOptions): Promise<Front> {
+  const { config, log, signal, registry } = options;
+  await using stack = new AsyncDisposableStack();
+  const clock = createSystemClock();
+  const tls = await openServeTls(config, { log, signal });
+  const scheme: "http" | "https" = tls === undefined ? "http" : "https";
+  const name = frontName(config);
+  const address = await openPrivateAddress(config, name);
+  const keys = createKeyCheck(NO_KEYS, [address.apiKey, ...[config.apiKey ?? []].flat()]);
+  const late = createDeferredHandlers();
+  const { host, domain } = config;
+  const listener = await startListener({
+    addresses: [
+      { kind: "unix", path: address.socketPath },
+      { kind: "tcp", host, port: config.port, tls: tls?.identity },
+    ],
+    domain,
+    handlers: late.handlers,
+    graceMs: GRACE_MS,
+    log,
+  });
+  const closeListener = () => listener[Symbol.asyncDispose]();
+  stack.defer(closeListener);
+  const api = stack.use(createClusterApi(await findCluster(config.cluster)));
+  const sandboxes = stack.use(
+    await startPodSandboxes({
+      ...toRegistryOptions(config),
+      api,
+      clock,
+      log,
+      name,
+      podTemplate: await readPodTemplate(config),
+      ...registry,
+    }),
+  );
+  const [port] = listener.ports;
+  const own: PrivateListener = { ...address, findRun: (id) => sandboxes.locate(id) };
+  const publicUrl = reachableUrl(scheme, host, port);
+  const mcp = stack.use(startServeMcp({ config, log, listener: own, keys, publicUrl }));
+  const gateway = createGateway({
+    sandboxes,
+    keys: { isKey: (text) => keys.teamOf(text) !== undefined, given: keys.given },
+    clock,
+    log,
+  });
+  const { maxSandboxes } = config;
+  const metered = { keys, team: DEFAULT_TEAM, sandboxes, maxSandboxes };
+  const metrics = config.hasMetrics ? createServiceMetrics(metered) : undefined;
+  const shown = withPublicPort(domain, scheme, port);
+  const rateLimit = createRateLimit(clock);
+  late.open({
+    control: createControl({ sandboxes, keys, domain: shown, rateLimit, metrics, log }),
+    metrics: metrics && ((request, response) => metrics.handle(request, response)),
+    gateway: (request, response, target) => gateway.handle(request, response, target),
+    upgrade: (request, connection, target) => gateway.upgrade(request, connection, target),
+    mcp: toHandler(mcp),
+  });
+  stack.defer(closeListener);
+  const owned = stack.move();
+  return { port, scheme, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+/** Keys of a cluster are given, not made. */
+const NO_KEYS = { keys: { getByHash: () => undefined } };
+
+/** @throws SandboxError failed_precondition */
+function requireSettings(config: Config): void {
+  if (config.apiKey === undefined) {
+    throw new SandboxError("failed_precondition", "a front of a cluster has no API key", {
+      hint: "set SANDBOX_MCP_API_KEY, the same for every front",
+    });
+  }
+  if (config.isConformance) {
+    throw new SandboxError("failed_precondition", "--conformance needs the engine of one machine");
+  }
+  if (config.cluster.images.length === 0) {
+    throw new SandboxError("failed_precondition", "no image is named for the template base", {
+      hint: "name it by --pod-images base=IMAGE; docs/kubernetes.md says how to make one",
+    });
+  }
+}
+
+function toRegistryOptions(config: Config) {
+  const { limits, maxSandboxes, maxSandboxesPerTeam, requireIsolation, cluster } = config;
+  const base =
+    config.pool === undefined || config.pool === 0 ? [] : [{ template: "base", size: config.pool }];
+  return {
+    limits,
+    maxSandboxes,
+    maxSandboxesPerTeam,
+    requireLevel: requireIsolation,
+    images: cluster.images,
+    pool: [...base, ...config.poolTemplates],
+  };
+}
+
+/** A name for its Lease, with what tells its Pod to people. */
+function frontName({ cluster: { hostname = "front" } }: Config): string {
+  const host = hostname
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]/g, "-")
+    .slice(0, MAX_HOST_CHARACTERS);
+  return `f-${host}-${randomBytes(ID_BYTES).toString("hex")}`;
+}
+
+/** The socket over which the MCP server of this process calls it. */
+async function openPrivateAddress(config: Config, name: string) {
+  const instance = createHash("sha256")
+    .update(name)
+    .digest("hex")
+    .slice(0, 2 * ID_BYTES);
+  const socketPath = controlSocketPath(config.home, instance);
+  await mkdir(dirname(socketPath), { recursive: true, mode: 0o700 });
+  await rm(socketPath, { force: true });
+  return { url: "http://localhost", socketPath, apiKey: newKey() };
+}

@@ -1,0 +1,133 @@
+/** The one port of a daemon in a Pod, as programs inside and neighbours reach it. */
+
+import { createPublicKey, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { connect, type AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { deriveSecrets } from "../../../src/cluster/seed.ts";
+import { createPodListener } from "../../../src/envd/pod-listener.ts";
+import { makePass, type PodTarget } from "../../../src/wire/pod-listener.ts";
+
+const POD = "i0";
+const { passKey } = deriveSecrets(randomBytes(32));
+const strangeKey = deriveSecrets(randomBytes(32)).passKey;
+const settings = { isTold: false };
+const answering = (text: string) => createServer((_request, response) => response.end(text));
+const listener = createPodListener({
+  identity: { podName: POD, key: createPublicKey(passKey) },
+  publicServer: answering("public"),
+  controlServer: answering("control"),
+  settings,
+});
+let port = 0;
+
+beforeAll(async () => {
+  listener.listen({ host: "127.0.0.1", port: 0 });
+  await once(listener, "listening");
+  // A server that listens on TCP has such an address.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  port = (listener.address() as AddressInfo).port;
+});
+afterAll(() => {
+  listener.close();
+  listener.closeAllConnections();
+});
+
+/** What comes back for these bytes until the connection ends or rests. */
+async function send(text: string): Promise<string> {
+  const socket = connect({ host: "127.0.0.1", port });
+  socket.on("error", () => undefined);
+  socket.write(text);
+  socket.setTimeout(1_000, () => socket.destroy());
+  let reply = "";
+  for await (const part of socket) {
+    reply += String(part);
+    if (reply.includes("public") || reply.includes("control")) break;
+  }
+  socket.destroy();
+  return reply;
+}
+
+interface Entry {
+  readonly target?: string;
+  readonly pass?: string;
+}
+
+async function enter({ target = "/control", pass }: Entry): Promise<string> {
+  const header = pass === undefined ? "" : `x-sandbox-mcp-pass: ${pass}\r\n`;
+  const head = `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: sandbox-mcp\r\n`;
+  return send(`${head}${header}\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n`);
+}
+
+function passFor(target: PodTarget, more: { atMs?: number; podName?: string } = {}): string {
+  const nonce = randomBytes(16).toString("hex");
+  return makePass({ podName: POD, target, atMs: Date.now(), nonce, ...more }, passKey);
+}
+
+test("a pass leads to its server, and what follows in one piece is served", async () => {
+  expect(await enter({ pass: passFor("/control") })).toMatch(/^HTTP\/1.1 101 [^]*control/);
+});
+
+test("before the daemon was told, nothing public is served", async () => {
+  settings.isTold = false;
+  expect(await enter({ target: "/public", pass: passFor("/public") })).toMatch(/^HTTP\/1.1 409 /);
+  settings.isTold = true;
+  expect(await enter({ target: "/public", pass: passFor("/public") })).toMatch(/ 101 [^]*public/);
+});
+
+test("a pass counts once", async () => {
+  const pass = passFor("/control");
+  expect(await enter({ pass })).toMatch(/ 101 /);
+  expect(await enter({ pass })).toMatch(/^HTTP\/1.1 403 /);
+});
+
+test.for([
+  { name: "no pass", entry: {}, status: 401 },
+  { name: "an empty pass", entry: { pass: "" }, status: 401 },
+  { name: "another target", entry: { pass: passFor("/public") }, status: 401 },
+  {
+    name: "a target that is none",
+    entry: { target: "/init", pass: passFor("/control") },
+    status: 401,
+  },
+  { name: "a query", entry: { target: "/control?a", pass: passFor("/control") }, status: 401 },
+  { name: "another Pod", entry: { pass: passFor("/control", { podName: "i1" }) }, status: 401 },
+  {
+    name: "a strange key",
+    entry: {
+      pass: makePass(
+        { podName: POD, target: "/control", atMs: Date.now(), nonce: "a".repeat(32) },
+        strangeKey,
+      ),
+    },
+    status: 401,
+  },
+  {
+    name: "an old pass",
+    entry: { pass: passFor("/control", { atMs: Date.now() - 301_000 }) },
+    status: 403,
+  },
+  {
+    name: "one of the future",
+    entry: { pass: passFor("/control", { atMs: Date.now() + 301_000 }) },
+    status: 403,
+  },
+])("$name → $status", async ({ entry, status }) => {
+  const reply = await enter(entry);
+  expect(reply).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+  expect(reply).not.toMatch(/public|control/);
+});
+
+test.for([
+  { name: "a plain request", text: "GET /control HTTP/1.1\r\nHost: x\r\n\r\n" },
+  { name: "an init", text: "POST /init HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}" },
+  {
+    name: "two requests",
+    text: "GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n",
+  },
+])("$name is refused, and the connection ends", async ({ text }) => {
+  const reply = await send(text);
+  expect(reply).toMatch(/^HTTP\/1.1 401 /);
+  expect(reply).not.toMatch(/public|control/);
+});

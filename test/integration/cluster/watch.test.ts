@@ -1,0 +1,77 @@
+/** List and watch against the API server of the tests: bookmarks, expired versions, outages. */
+
+import { expect, test } from "vitest";
+import { createClusterApi } from "../../../src/cluster/api.ts";
+import { podSchema } from "../../../src/cluster/objects.ts";
+import { startWatchCache } from "../../../src/cluster/watch-cache.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startApiServer } from "../../support/api-server.ts";
+
+const LABELS = { "app.kubernetes.io/managed-by": "sandbox-mcp" };
+const SELECTOR = "app.kubernetes.io/managed-by=sandbox-mcp";
+
+async function open() {
+  await using stack = new AsyncDisposableStack();
+  const server = stack.use(await startApiServer());
+  const url = new URL(server.url);
+  const address = { url, namespace: "test", ca: undefined, readToken: async () => undefined };
+  const api = stack.use(createClusterApi(address));
+  const make = async (name: string, labels: object = LABELS) =>
+    api.call({ method: "POST", path: "pods", body: { kind: "Pod", metadata: { name, labels } } });
+  await make("first");
+  const cache = stack.use(
+    startWatchCache({
+      api,
+      log: createSilentLog(),
+      kind: "pods",
+      selector: SELECTOR,
+      schema: podSchema,
+    }),
+  );
+  await cache.filled;
+  const owned = stack.move();
+  const names = () => [...cache.items.keys()].toSorted();
+  return { server, api, cache, make, names, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+}
+
+test("changes of others arrive, of selected objects alone", async () => {
+  await using world = await open();
+  await world.make("second");
+  await world.make("other", {});
+  world.server.remove("pods/first");
+  await expect.poll(world.names).toEqual(["second"]);
+});
+
+test("after an expired version everything is listed anew", async () => {
+  await using world = await open();
+  await world.make("second");
+  await expect.poll(world.names).toEqual(["first", "second"]);
+  world.server.bookmark();
+  world.server.expireVersions();
+  await world.make("third");
+  world.server.remove("pods/first");
+  await expect.poll(world.names).toEqual(["second", "third"]);
+});
+
+test("during an outage what is known stays, and changes come after it", async () => {
+  await using world = await open();
+  world.server.fail(503);
+  await expect(world.make("second")).rejects.toMatchObject({
+    code: "unavailable",
+    retryAfterSeconds: 2,
+  });
+  expect(world.names()).toEqual(["first"]);
+  world.server.fail(undefined);
+  await world.make("second");
+  await expect.poll(world.names).toEqual(["first", "second"]);
+});
+
+test("a patch that names an older version is refused, and so is a second object of a name", async () => {
+  await using world = await open();
+  const { resourceVersion } = world.cache.items.get("first")?.metadata ?? {};
+  const body = { metadata: { resourceVersion, labels: { a: "b" } } };
+  const patch = async () => world.api.call({ method: "PATCH", path: "pods/first", body });
+  await patch();
+  await expect(patch()).rejects.toMatchObject({ code: "failed_precondition" });
+  await expect(world.make("first")).rejects.toMatchObject({ code: "already_exists" });
+});

@@ -1,0 +1,263 @@
+/**
+ * A small API server of Kubernetes for tests: objects of one namespace with versions, list and watch
+ * by labels, merge patches that name a version, preconditions, bookmarks, expired versions, outages.
+ */
+
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface StoredObject {
+  kind: string;
+  metadata: {
+    name: string;
+    uid: string;
+    resourceVersion: string;
+    labels?: Record<string, string>;
+    deletionTimestamp?: string;
+    ownerReferences?: { uid: string }[];
+    creationTimestamp?: string;
+  };
+  [field: string]: unknown;
+}
+
+type EventType = "ADDED" | "MODIFIED" | "DELETED";
+
+interface Watcher {
+  readonly plural: string;
+  readonly selector: string;
+  readonly response: ServerResponse;
+}
+
+export interface TestApiServer extends AsyncDisposable {
+  readonly url: string;
+  /** By plural and name, such as `pods/NAME`. */
+  readonly objects: ReadonlyMap<string, StoredObject>;
+  /** Changes an object as another client would. */
+  change(path: string, change: (object: StoredObject) => void): void;
+  remove(path: string): void;
+  /** Called for each change, as a kubelet sees it. */
+  onChange(listener: (type: EventType, plural: string, object: StoredObject) => void): void;
+  /** Watches end with an error of expired versions, and older versions are refused from now on. */
+  expireVersions(): void;
+  /** Sends the present version to every watch. */
+  bookmark(): void;
+  /** Every request is answered with this status until it is undefined again; watches are cut. */
+  fail(status: number | undefined): void;
+  /** Refuses the next create of a kind so. */
+  refuseNext(plural: string, reply: { status: number; reason: string; message: string }): void;
+  /** Requests that came, as `METHOD path`. */
+  readonly calls: readonly string[];
+}
+
+const PATH_PATTERN =
+  /^\/(?:api\/v1|apis\/coordination\.k8s\.io\/v1)\/namespaces\/test\/([a-z]+)(?:\/([^/?]+))?$/;
+
+export async function startApiServer(): Promise<TestApiServer> {
+  const objects = new Map<string, StoredObject>();
+  const watchers = new Set<Watcher>();
+  const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
+  const refusals = new Map<string, { status: number; reason: string; message: string }>();
+  const calls: string[] = [];
+  let version = 1_000;
+  let oldest = 0;
+  let failing: number | undefined;
+
+  function tell(type: EventType, plural: string, object: StoredObject): void {
+    const copy = structuredClone(object);
+    for (const watcher of watchers) {
+      if (watcher.plural !== plural || !matches(copy, watcher.selector)) continue;
+      watcher.response.write(`${JSON.stringify({ type, object: copy })}\n`);
+    }
+    for (const listener of listeners) listener(type, plural, copy);
+  }
+
+  function touch(object: StoredObject): void {
+    version += 1;
+    object.metadata.resourceVersion = String(version);
+  }
+
+  function erase(path: string): void {
+    const object = objects.get(path);
+    if (object === undefined) return;
+    objects.delete(path);
+    touch(object);
+    tell("DELETED", path.split("/")[0] ?? "", object);
+    for (const [other, { metadata }] of objects) {
+      if (metadata.ownerReferences?.some(({ uid }) => uid === object.metadata.uid)) erase(other);
+    }
+  }
+
+  function change(path: string, work: (object: StoredObject) => void): void {
+    const object = objects.get(path);
+    if (object === undefined) throw new Error(`no ${path}`);
+    work(object);
+    touch(object);
+    tell("MODIFIED", path.split("/")[0] ?? "", object);
+  }
+
+  function watch(plural: string, query: URLSearchParams, response: ServerResponse): void {
+    const from = Number(query.get("resourceVersion"));
+    if (from < oldest) return refuse(response, { status: 410, reason: "Expired", message: "" });
+    response.writeHead(200, { "content-type": "application/json" });
+    response.flushHeaders();
+    const watcher = { plural, selector: query.get("labelSelector") ?? "", response };
+    // What changed since the list; what was removed is known by its absence in these tests.
+    for (const [path, object] of objects) {
+      const isNewer = Number(object.metadata.resourceVersion) > from;
+      if (!path.startsWith(`${plural}/`) || !isNewer || !matches(object, watcher.selector))
+        continue;
+      response.write(`${JSON.stringify({ type: "ADDED", object })}\n`);
+    }
+    watchers.add(watcher);
+    response.once("close", () => watchers.delete(watcher));
+  }
+
+  function list(plural: string, query: URLSearchParams, response: ServerResponse): void {
+    const items = [...objects]
+      .filter(([path]) => path.startsWith(`${plural}/`))
+      .map(([, object]) => object)
+      .filter((object) => matches(object, query.get("labelSelector") ?? ""));
+    send(response, 200, { metadata: { resourceVersion: String(version) }, items });
+  }
+
+  function create(plural: string, body: StoredObject, response: ServerResponse): void {
+    const refusal = refusals.get(plural);
+    refusals.delete(plural);
+    if (refusal !== undefined) return refuse(response, refusal);
+    const path = `${plural}/${body.metadata.name}`;
+    if (objects.has(path)) {
+      return refuse(response, { status: 409, reason: "AlreadyExists", message: path });
+    }
+    const metadata = { ...body.metadata, uid: randomUUID(), resourceVersion: "" };
+    const object = { ...body, metadata };
+    touch(object);
+    objects.set(path, object);
+    send(response, 201, object);
+    tell("ADDED", plural, object);
+  }
+
+  function patch(path: string, body: StoredObject, response: ServerResponse): void {
+    const object = objects.get(path);
+    if (object === undefined) return refuse(response, NOT_FOUND);
+    const { resourceVersion } = body.metadata ?? {};
+    if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
+      return refuse(response, { status: 409, reason: "Conflict", message: path });
+    }
+    merge(object, body);
+    touch(object);
+    send(response, 200, object);
+    tell("MODIFIED", path.split("/")[0] ?? "", object);
+  }
+
+  function remove(path: string, body: unknown, response: ServerResponse): void {
+    const object = objects.get(path);
+    if (object === undefined) return refuse(response, NOT_FOUND);
+    const wanted = Object(body).preconditions?.resourceVersion;
+    if (wanted !== undefined && wanted !== object.metadata.resourceVersion) {
+      return refuse(response, { status: 409, reason: "Conflict", message: path });
+    }
+    send(response, 200, { kind: "Status", status: "Success" });
+    erase(path);
+  }
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url ?? "", "http://api");
+    const [, plural = "", name] = PATH_PATTERN.exec(url.pathname) ?? [];
+    const path = `${plural}/${name}`;
+    calls.push(`${request.method} ${name === undefined ? plural : path}`);
+    const text = await textOf(request);
+    if (failing !== undefined) {
+      return refuse(response, { status: failing, reason: "", message: "planned outage" });
+    }
+    const body = text === "" ? undefined : JSON.parse(text);
+    if (request.method === "POST") return create(plural, body, response);
+    if (request.method === "PATCH") return patch(path, body, response);
+    if (request.method === "DELETE") return remove(path, body, response);
+    if (url.searchParams.get("watch") === "true") return watch(plural, url.searchParams, response);
+    if (name === undefined) return list(plural, url.searchParams, response);
+    const object = objects.get(path);
+    return object === undefined ? refuse(response, NOT_FOUND) : send(response, 200, object);
+  }
+
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      refuse(response, { status: 500, reason: "", message: String(error) });
+    });
+  });
+  server.listen({ host: "127.0.0.1", port: 0 });
+  await once(server, "listening");
+  // A server that listens on TCP has such an address.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    objects,
+    calls,
+    change,
+    remove: erase,
+    onChange: (listener) => void listeners.push(listener),
+    expireVersions() {
+      version += 1;
+      oldest = version;
+      const object = { kind: "Status", code: 410, reason: "Expired" };
+      for (const { response } of watchers) {
+        response.end(`${JSON.stringify({ type: "ERROR", object })}\n`);
+      }
+    },
+    bookmark() {
+      for (const { response } of watchers) {
+        const object = { metadata: { resourceVersion: String(version) } };
+        response.write(`${JSON.stringify({ type: "BOOKMARK", object })}\n`);
+      }
+    },
+    fail(status) {
+      failing = status;
+      if (status !== undefined) for (const { response } of watchers) response.destroy();
+    },
+    refuseNext: (plural, reply) => void refusals.set(plural, reply),
+    async [Symbol.asyncDispose]() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+const NOT_FOUND = { status: 404, reason: "NotFound", message: "not found" };
+
+function send(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+}
+
+function refuse(
+  response: ServerResponse,
+  { status, reason, message }: { status: number; reason: string; message: string },
+): void {
+  send(response, status, { kind: "Status", status: "Failure", code: status, reason, message });
+}
+
+async function textOf(request: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const part of request) text += String(part);
+  return text;
+}
+
+function matches({ metadata: { labels = {} } }: StoredObject, selector: string): boolean {
+  const parts = selector.split(",").filter((part) => part !== "");
+  return parts.every((part) => labels[part.split("=")[0] ?? ""] === part.split("=")[1]);
+}
+
+/** RFC 7396, in place. */
+function merge(target: Record<string, unknown>, patch: object): void {
+  for (const [key, value] of Object.entries(patch)) {
+    const known = target[key];
+    if (value === null) delete target[key];
+    else if (isPlain(value) && isPlain(known)) merge(known, value);
+    else target[key] = value;
+  }
+}
+
+function isPlain(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,111 @@
+/** What a kubelet does for the tests: each Pod gets an address of loopback and a daemon behind its listener. */
+
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { resolve } from "node:path";
+import { createControlServer } from "../../src/envd/control/server.ts";
+import { createDaemon, type Daemon } from "../../src/envd/daemon.ts";
+import { createPodListener, readPodIdentity } from "../../src/envd/pod-listener.ts";
+import { createPublicServer } from "../../src/envd/server.ts";
+import type { StoredObject, TestApiServer } from "./api-server.ts";
+
+const DIRECTORY = resolve(import.meta.dirname, "../../src/perl");
+
+export interface PodDaemons extends AsyncDisposable {
+  readonly port: number;
+  /** The daemon of a Pod ends and comes back, knowing nothing. */
+  restart(name: string): Promise<void>;
+  /** Pods that come from now on stay pending. */
+  isHolding: boolean;
+}
+
+interface Running {
+  readonly servers: readonly Server[];
+  readonly daemon: Daemon;
+  readonly host: string;
+  readonly words: readonly string[];
+}
+
+/** The listener of every Pod has the same port, each on an address of its own. */
+export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
+  const port = await findPort();
+  const running = new Map<string, Running>();
+  let last = 1;
+
+  async function start(name: string, host: string, words: readonly string[]): Promise<void> {
+    const identity = readPodIdentity(words);
+    if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
+    const daemon = createDaemon(DIRECTORY);
+    const publicServer = createPublicServer(daemon);
+    const controlServer = createControlServer({ daemon, open: async () => undefined });
+    const { settings } = daemon;
+    const listener = createPodListener({ identity, publicServer, controlServer, settings });
+    listener.listen({ host, port });
+    await once(listener, "listening");
+    running.set(name, { servers: [listener, publicServer, controlServer], daemon, host, words });
+  }
+
+  async function run(name: string, host: string, words: readonly string[]): Promise<void> {
+    await start(name, host, words);
+    if (!api.objects.has(`pods/${name}`)) {
+      stop(name);
+      return;
+    }
+    api.change(`pods/${name}`, (pod) => {
+      pod["status"] = { phase: "Running", podIP: host };
+    });
+  }
+
+  function stop(name: string): Running | undefined {
+    const known = running.get(name);
+    running.delete(name);
+    for (const server of known?.servers ?? []) {
+      server.close();
+      server.closeAllConnections();
+    }
+    known?.daemon.processes[Symbol.dispose]();
+    return known;
+  }
+
+  const daemons: PodDaemons = {
+    port,
+    isHolding: false,
+    async restart(name) {
+      const known = stop(name);
+      if (known !== undefined) await start(name, known.host, known.words);
+    },
+    async [Symbol.asyncDispose]() {
+      for (const name of running.keys()) stop(name);
+    },
+  };
+  api.onChange((type, plural, object) => {
+    if (plural !== "pods") return;
+    const { name } = object.metadata;
+    if (type === "DELETED") stop(name);
+    if (type !== "ADDED" || daemons.isHolding) return;
+    last += 1;
+    const host = `127.0.${Math.floor(last / 250) + 1}.${(last % 250) + 1}`;
+    // Its failure is a create that is never answered.
+    void run(name, host, wordsOf(object));
+  });
+  return daemons;
+}
+
+/** The command of the daemon within the shell loop of its container. */
+function wordsOf({ spec }: StoredObject): readonly string[] {
+  const { containers } = Object(spec);
+  const loop: string = containers[0].command.at(-2);
+  return (/do (.*?);/.exec(loop)?.[1] ?? "").split(" ");
+}
+
+async function findPort(): Promise<number> {
+  const probe = createServer();
+  probe.listen({ host: "127.0.0.1", port: 0 });
+  await once(probe, "listening");
+  // A server that listens on TCP has such an address.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  return port;
+}

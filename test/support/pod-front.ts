@@ -1,0 +1,103 @@
+/** Fronts of a cluster that is the API server of the tests, with daemons of this process as Pods. */
+
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import type { PodSandboxesOptions } from "../../src/cluster/pod-sandboxes.ts";
+import { startFront } from "../../src/commands/serve-cluster.ts";
+import { createSilentLog } from "../../src/common/log.ts";
+import { loadConfig } from "../../src/config.ts";
+import { sandboxSchema } from "../../src/wire/control.ts";
+import { startApiServer, type TestApiServer } from "./api-server.ts";
+import { startPodDaemons, type PodDaemons } from "./pod-daemons.ts";
+import type { Call, Reply } from "./service.ts";
+
+export const POD_KEY = `e2b_${"7".repeat(40)}`;
+
+export interface PodWorld extends AsyncDisposable {
+  readonly api: TestApiServer;
+  readonly daemons: PodDaemons;
+  /** Starts one more front; returns its address. */
+  start(registry?: Partial<PodSandboxesOptions>): Promise<PodFront>;
+}
+
+export interface PodFront extends AsyncDisposable {
+  readonly url: string;
+}
+
+export async function startPodWorld(): Promise<PodWorld> {
+  await using stack = new AsyncDisposableStack();
+  const api = stack.use(await startApiServer());
+  const daemons = stack.use(await startPodDaemons(api));
+  const directory = await mkdtemp(join(tmpdir(), "pods-"));
+  stack.defer(() => rm(directory, { recursive: true, force: true }));
+  const fronts = stack.use(new AsyncDisposableStack());
+  const { username } = userInfo();
+  let count = 0;
+  const owned = stack.move();
+  return {
+    api,
+    daemons,
+    async start(registry = {}) {
+      count += 1;
+      const words = `serve --engine kubernetes --port 0 --kubernetes-namespace test --pod-images base=image:1`;
+      const home = join(directory, String(count));
+      const given = [
+        "--home",
+        home,
+        "--kubernetes-url",
+        api.url,
+        "--kubernetes-account",
+        directory,
+      ];
+      const loaded = loadConfig({ SANDBOX_MCP_API_KEY: POD_KEY, HOSTNAME: `front${count}` }, [
+        ...words.split(" "),
+        ...given,
+      ]);
+      if ("faults" in loaded) throw new Error(loaded.faults.join("\n"));
+      const front = await startFront({
+        config: loaded.config,
+        log: createSilentLog(),
+        signal: AbortSignal.timeout(60_000),
+        registry: {
+          podPort: daemons.port,
+          requireLevel: "none",
+          images: [{ name: "base", image: "image:1", user: username, workdir: directory }],
+          ...registry,
+        },
+      });
+      fronts.use(front);
+      return {
+        url: `http://127.0.0.1:${front.port}`,
+        [Symbol.asyncDispose]: front[Symbol.asyncDispose],
+      };
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** A call for a sandbox that is a Pod, for tables of calls. */
+export async function podRow() {
+  const world = await startPodWorld();
+  const { url } = await world.start();
+  const service = { call: async (wanted: Call) => send(url, wanted) };
+  const { body } = await service.call({
+    method: "POST",
+    path: "/v2/sandboxes",
+    body: { templateID: "base" },
+  });
+  const { sandboxID } = sandboxSchema.parse(body);
+  const finish = async () => world[Symbol.asyncDispose]();
+  return { call: { path: `/sandboxes/${sandboxID}` }, service, finish };
+}
+
+async function send(url: string, { method = "GET", path, body, headers }: Call): Promise<Reply> {
+  const reply = await fetch(url + path, {
+    method,
+    headers: { "x-api-key": POD_KEY, "content-type": "application/json", ...headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const text = await reply.text();
+  const parsed: unknown = text === "" ? undefined : JSON.parse(text);
+  return { status: reply.status, headers: Object.fromEntries(reply.headers), text, body: parsed };
+}
