@@ -2,7 +2,7 @@
 
 import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
-import type { EngineCheck } from "../engine/engine.ts";
+import type { EngineCheck, EngineReport } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { sharesBlocks } from "../engine/storage/disk-copy.ts";
 import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
@@ -16,17 +16,29 @@ import { checkOutside } from "./outside-check.ts";
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
 
-export async function runDoctor({ config, log }: CommandContext): Promise<number> {
+export async function runDoctor(context: CommandContext): Promise<number> {
+  const { config } = context;
+  if (config.engine !== "kubernetes") return checkMachine(context);
+  const { probeConfiguredCluster } = await import("./doctor-cluster.ts");
+  return tell(config, await probeConfiguredCluster(config));
+}
+
+async function checkMachine({ config, log }: CommandContext): Promise<number> {
   const engine = await createEngine(config);
   const report = await engine.probe("fresh");
   const outside = report.isUsable ? await checkOutside(config, log) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
   const checks = [...report.checks, ...own, ...outside];
+  return tell(config, { ...report, checks });
+}
+
+function tell(config: Config, report: EngineReport): number {
+  const { checks } = report;
   const verdict = report.isUsable
     ? `usable: ${report.runtime}, isolation ${report.level}`
     : "not usable";
   const text = config.json
-    ? JSON.stringify({ ...report, checks }, null, 2)
+    ? JSON.stringify(report, null, 2)
     : [...checks.map((check) => describe(check)), verdict].join("\n");
   process.stdout.write(`${text}\n`);
   return report.isUsable ? EXIT_OK : EXIT_UNAVAILABLE;

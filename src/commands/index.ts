@@ -7,7 +7,7 @@ const COMMANDS: readonly Command[] = [
   {
     name: "doctor",
     usage: "doctor [--json]",
-    summary: "what this machine can isolate with, and what is missing",
+    summary: "what this machine, or a cluster, can isolate with, and what is missing",
     hasEngine: true,
     load: async () => (await import("./doctor.ts")).runDoctor,
   },

@@ -1,0 +1,186 @@
+/** What a cluster can do, asked and tried: its version, our rights, and one Pod as a sandbox has it. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
+import { z } from "../common/schema.ts";
+import {
+  ISOLATION_LEVELS,
+  type ContainerLimits,
+  type EngineCheck,
+  type EngineReport,
+  type IsolationLevel,
+} from "../engine/engine.ts";
+import { newSandboxId } from "../wire/address.ts";
+import { isCode, type ClusterApi } from "./api.ts";
+import { createPodDialer } from "./dial.ts";
+import type { PodImage } from "./image-templates.ts";
+import { measureIsolation } from "./isolation.ts";
+import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
+import { toPod } from "./pod-spec.ts";
+import type { PodTemplate } from "./pod-template.ts";
+import { removeObject } from "./records.ts";
+import { openClusterSecrets } from "./seed.ts";
+
+const MIN_MINOR = 33;
+/** A node may pull the image first. */
+const PROBE_TIMEOUT_MS = 120_000;
+const POLL_MS = 250;
+
+/** What a front does in its namespace; the Role of the chart names the same. */
+export const RIGHTS: readonly {
+  readonly group: string;
+  readonly resource: string;
+  readonly verbs: readonly string[];
+}[] = [
+  { group: "", resource: "configmaps", verbs: verbs() },
+  { group: "", resource: "pods", verbs: verbs() },
+  { group: "", resource: "secrets", verbs: ["get", "create"] },
+  { group: "coordination.k8s.io", resource: "leases", verbs: verbs() },
+];
+
+function verbs(): readonly string[] {
+  return ["create", "delete", "get", "list", "patch", "watch"];
+}
+
+export interface ProbeOptions {
+  readonly api: ClusterApi;
+  readonly images: readonly PodImage[];
+  readonly podTemplate: PodTemplate;
+  readonly limits: ContainerLimits;
+  readonly requireLevel: IsolationLevel;
+}
+
+export async function probeCluster(options: ProbeOptions): Promise<EngineReport> {
+  const { api, requireLevel } = options;
+  const checks: EngineCheck[] = [];
+  const version = await attempt(checks, "API server", () => checkVersion(api));
+  if (version === undefined) return { runtime: undefined, level: "none", isUsable: false, checks };
+  await attempt(checks, "rights", () => checkRights(api));
+  let level: IsolationLevel = "none";
+  await attempt(checks, "probe Pod", async () => {
+    level = await tryPod(options);
+    const isEnough = ISOLATION_LEVELS.indexOf(level) >= ISOLATION_LEVELS.indexOf(requireLevel);
+    if (isEnough) return level;
+    throw new SandboxError("unavailable", `isolated as ${level}, not as ${requireLevel}`, {
+      hint: "use nodes with containerd 2, runc 1.2 or newer and Linux 6.3 or newer",
+    });
+  });
+  const isUsable = checks.every(({ outcome }) => outcome !== "missing");
+  return { runtime: version, level, isUsable, checks };
+}
+
+/** Adds what the check says, or why it failed. */
+async function attempt(
+  checks: EngineCheck[],
+  name: string,
+  work: () => Promise<string>,
+): Promise<string | undefined> {
+  try {
+    const detail = await work();
+    checks.push({ name, outcome: "ok", detail });
+    return detail;
+  } catch (error) {
+    const { message, hint } = toSandboxError(error, name);
+    const remedy = hint === undefined ? {} : { remedy: hint };
+    checks.push({ name, outcome: "missing", detail: message, ...remedy });
+    return undefined;
+  }
+}
+
+const versionSchema = z.object({ gitVersion: z.string(), major: z.string(), minor: z.string() });
+
+async function checkVersion(api: ClusterApi): Promise<string> {
+  const { gitVersion, minor } = versionSchema.parse(await api.read("/version"));
+  if (Number.parseInt(minor, 10) >= MIN_MINOR) return `Kubernetes ${gitVersion}`;
+  throw new SandboxError("failed_precondition", `Kubernetes ${gitVersion} has no user namespaces`, {
+    hint: `use Kubernetes 1.${MIN_MINOR} or newer`,
+  });
+}
+
+const reviewSchema = z.object({ status: z.object({ allowed: z.boolean() }) });
+
+async function checkRights(api: ClusterApi): Promise<string> {
+  const missing: string[] = [];
+  for (const { group, resource, verbs: wanted } of RIGHTS) {
+    for (const verb of wanted) {
+      const resourceAttributes = { namespace: api.namespace, group, resource, verb };
+      const body = {
+        apiVersion: "authorization.k8s.io/v1",
+        kind: "SelfSubjectAccessReview",
+        spec: { resourceAttributes },
+      };
+      const path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+      const { status } = reviewSchema.parse(await api.call({ method: "POST", path, body }));
+      if (!status.allowed) missing.push(`${verb} ${resource}`);
+    }
+  }
+  if (missing.length === 0) return `the Role in namespace ${api.namespace} is complete`;
+  throw new SandboxError("permission_denied", `not allowed: ${missing.join(", ")}`, {
+    hint: "apply the Role of deploy/kubernetes/sandbox-mcp.yaml",
+  });
+}
+
+async function tryPod(options: ProbeOptions): Promise<IsolationLevel> {
+  const { api, images, podTemplate, limits } = options;
+  const [first] = images;
+  if (first === undefined) {
+    throw new SandboxError("failed_precondition", "no image is named", {
+      hint: "name one by --pod-images base=IMAGE",
+    });
+  }
+  const { passKey, passPublicKey } = await openClusterSecrets(api);
+  const name = newSandboxId();
+  const plan = { image: first.image, limits, passPublicKey, template: podTemplate };
+  const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+  try {
+    const made = await api.call({
+      method: "POST",
+      path: "pods",
+      body: toPod(plan, name, "probe"),
+    });
+    const host = await awaitAddress(api, podSchema.parse(made), signal);
+    const dialer = createPodDialer({ podName: name, host, passKey }, async () => undefined);
+    return await awaitLevel(() => measureIsolation(dialer, signal), signal);
+  } finally {
+    await removeObject(api, `pods/${name}`);
+  }
+}
+
+async function awaitAddress(api: ClusterApi, made: Pod, signal: AbortSignal): Promise<string> {
+  const { name } = made.metadata;
+  let pod = made;
+  while (!signal.aborted) {
+    const fault = startFaultOf(pod);
+    if (fault !== undefined)
+      throw new SandboxError("unavailable", `the Pod does not start: ${fault}`);
+    const host = addressOf(pod);
+    if (host !== undefined) return host;
+    await delay(POLL_MS);
+    pod = podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
+  }
+  const reason = schedulingFaultOf(pod) ?? "its node says nothing";
+  throw new SandboxError("deadline_exceeded", `the Pod did not run in time: ${reason}`);
+}
+
+/** The daemon needs a moment; from outside of the network of Pods it is never reached. */
+async function awaitLevel(
+  ask: () => Promise<IsolationLevel>,
+  signal: AbortSignal,
+): Promise<IsolationLevel> {
+  const endMs = performance.now() + DAEMON_MS;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (signal.aborted || !isCode(error, "unavailable") || performance.now() > endMs) {
+        throw new SandboxError("unavailable", `its daemon is not reached: ${errorText(error)}`, {
+          cause: error,
+          hint: "run doctor in a Pod of the cluster, and check the image and the NetworkPolicy",
+        });
+      }
+    }
+    await delay(POLL_MS);
+  }
+}
+
+const DAEMON_MS = 15_000;

@@ -1,0 +1,20 @@
+/** `doctor --engine kubernetes`: what the cluster can do, and the remedy for what is missing. */
+
+import { findCluster } from "../cluster/address.ts";
+import { createClusterApi } from "../cluster/api.ts";
+import { probeCluster } from "../cluster/probe.ts";
+import type { Config } from "../config.ts";
+import type { EngineReport } from "../engine/engine.ts";
+import { readPodTemplate } from "./pod-template-file.ts";
+
+/** @throws SandboxError failed_precondition when it is not known where the cluster is. */
+export async function probeConfiguredCluster(config: Config): Promise<EngineReport> {
+  using api = createClusterApi(await findCluster(config.cluster));
+  return await probeCluster({
+    api,
+    images: config.cluster.images,
+    podTemplate: await readPodTemplate(config),
+    limits: config.limits,
+    requireLevel: config.requireIsolation,
+  });
+}
