@@ -1,0 +1,81 @@
+/** The plain manifests: what they grant, what they start, and that the program takes its flags. */
+
+import { readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { expect, test } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import { RIGHTS } from "../../../src/cluster/probe.ts";
+import { loadConfig } from "../../../src/config.ts";
+import { POD_PORT } from "../../../src/wire/pod-listener.ts";
+
+const DEPLOY = resolve(import.meta.dirname, "../../../deploy");
+const text = readFileSync(join(DEPLOY, "kubernetes/sandbox-mcp.yaml"), "utf8");
+const objects = new Map(
+  parseAllDocuments(text)
+    .map((document) => Object(document.toJS()))
+    .map((object) => [String(object.kind), object]),
+);
+
+test("every kind of the chart is there once", () => {
+  expect([...objects.keys()].toSorted()).toEqual([
+    "ConfigMap",
+    "Deployment",
+    "Namespace",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+  ]);
+});
+
+test("the Role grants what a front does, and no more", () => {
+  const granted = objects.get("Role").rules.flatMap((rule: Record<string, string[]>) =>
+    (rule["resources"] ?? []).map((resource) => ({
+      group: rule["apiGroups"]?.join(),
+      resource,
+      verbs: rule["verbs"]?.toSorted(),
+    })),
+  );
+  expect(granted).toEqual(RIGHTS.map((right) => ({ ...right, verbs: right.verbs.toSorted() })));
+});
+
+test("the namespace enforces the level that sandboxes need", () => {
+  expect(objects.get("Namespace").metadata.labels).toMatchObject({
+    "pod-security.kubernetes.io/enforce": "baseline",
+  });
+});
+
+test("fronts run without privileges, with flags that the program knows", () => {
+  const { spec } = objects.get("Deployment").spec.template;
+  const [front] = spec.containers;
+  expect(spec.securityContext).toMatchObject({ runAsNonRoot: true });
+  expect(front.securityContext).toEqual({
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ["ALL"] },
+  });
+  const [{ name }] = front.env;
+  const loaded = loadConfig({ [name]: "key" }, front.args);
+  expect(loaded).toMatchObject({
+    config: { engine: "kubernetes", apiKey: "key", cluster: { images: [{ name: "base" }] } },
+  });
+});
+
+test("into sandboxes leads the daemon's port alone, from fronts alone", () => {
+  const { spec } = objects.get("NetworkPolicy");
+  expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
+  expect(spec.ingress).toEqual([
+    {
+      from: [{ podSelector: objects.get("Deployment").spec.selector }],
+      ports: [{ protocol: "TCP", port: POD_PORT }],
+    },
+  ]);
+});
+
+test("the chart has the version of the program", () => {
+  const chart = parse(readFileSync(join(DEPLOY, "chart/Chart.yaml"), "utf8"));
+  const { version } = JSON.parse(readFileSync(join(DEPLOY, "../package.json"), "utf8"));
+  expect([chart.version, chart.appVersion]).toEqual([version, version]);
+});
