@@ -21,7 +21,9 @@ export interface PythonClient {
 
 /** Makes the environment of one exact version, unless an earlier run made it. */
 export async function findPythonClient(version: string): Promise<PythonClient> {
-  const place = join(tmpdir(), `sandbox-mcp-python-${userInfo().uid}-${version}`);
+  // Where there is no registry, an earlier run has made it in the directory that is named.
+  const parent = process.env["PYTHON_CLIENTS"] ?? tmpdir();
+  const place = join(parent, `sandbox-mcp-python-${userInfo().uid}-${version}`);
   const python = join(place, "bin/python");
   if (await isThere(python)) return { version, python, reason: "" };
   const draft = await mkdtemp(`${place}-`);

@@ -28,6 +28,12 @@ const NEWEST: Release = { release: "2.51.0", sdk: newest };
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion
 const OLDER: Release = { release: "2.45.0", sdk: older as unknown as Sdk };
 
+/** The address of a running service; `test/kubernetes/inside.ts` sets it. */
+const frontUrl = process.env["SDK_FRONT"];
+
+/** Whether sandboxes are Pods, which have fewer abilities. */
+export const isOfPods = frontUrl !== undefined;
+
 /** Whether clients know the service by its domain. */
 export const isOverTls = tlsFolder !== undefined;
 
@@ -80,7 +86,9 @@ export function useSdkServe(flags: readonly string[] = []): Omit<SdkServe, keyof
   });
   afterAll(async () => {
     await started?.[Symbol.asyncDispose]();
-    assert.deepEqual(await takeCensus(started?.serve.home), before);
+    if (frontUrl === undefined) {
+      assert.deepEqual(await takeCensus(started?.serve.home), before);
+    }
   });
   const current = () => {
     assert(started !== undefined, "a service is there only while tests run");
@@ -105,7 +113,19 @@ export function useSdkServe(flags: readonly string[] = []): Omit<SdkServe, keyof
   };
 }
 
+function useFront(url: string): SdkServe {
+  const apiKey = process.env["SDK_FRONT_KEY"] ?? "";
+  return {
+    get serve(): never {
+      throw new Error("the service was started by somebody else");
+    },
+    ...byUrl({ apiKey, url }),
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
 async function startSdkServe(flags: readonly string[]): Promise<SdkServe> {
+  if (frontUrl !== undefined) return useFront(frontUrl);
   const tls = tlsFolder === undefined ? [] : tlsFlags(tlsFolder);
   const serve = await startServe([...tls, ...flags]);
   return {
@@ -122,7 +142,7 @@ function tlsFlags(folder: string): string[] {
   return [...files, "--domain", DOMAIN];
 }
 
-function byUrl({ apiKey, url }: TestServe) {
+function byUrl({ apiKey, url }: Pick<TestServe, "apiKey" | "url">) {
   return {
     options: { apiKey, apiUrl: url, sandboxUrl: url },
     environment: {

@@ -4,9 +4,19 @@ import assert from "node:assert/strict";
 import type { Sandbox, SandboxInfo } from "e2b";
 import { Template } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe, type Sdk } from "../../support/sdk.ts";
+import { isOfPods, RELEASES, useSdkServe, type Sdk } from "../../support/sdk.ts";
 
 const service = useSdkServe(["--pool", "0"]);
+
+/** Pods are not paused, and no rules of their own hold for them. */
+const WISH = {
+  lifecycle: { onTimeout: isOfPods ? "kill" : "pause", autoResume: false },
+  network: {
+    allowPublicTraffic: false,
+    ...(!isOfPods && { denyOut: ["1.2.3.4"] }),
+    maskRequestHost: "a.test",
+  },
+} as const;
 
 interface Paginator<Item> {
   readonly hasNext: boolean;
@@ -39,8 +49,7 @@ describe.each(RELEASES)("e2b $release", ({ release, sdk }) => {
       metadata: key,
       envs: { GREETING: "hello" },
       timeoutMs: 120_000,
-      lifecycle: { onTimeout: "pause", autoResume: false },
-      network: { allowPublicTraffic: false, denyOut: ["1.2.3.4"], maskRequestHost: "a.test" },
+      ...WISH,
     });
   });
 
@@ -58,8 +67,7 @@ describe.each(RELEASES)("e2b $release", ({ release, sdk }) => {
       cpuCount: 2,
       memoryMB: 512,
       envdVersion: "0.6.13",
-      lifecycle: { onTimeout: "pause", autoResume: false },
-      network: { allowPublicTraffic: false, denyOut: ["1.2.3.4"], maskRequestHost: "a.test" },
+      ...WISH,
     });
     expect(sandbox.trafficAccessToken).toMatch(/^[0-9a-f]{64}$/);
     expect((await sandbox.commands.run("echo $GREETING")).stdout).toBe("hello\n");

@@ -1,0 +1,121 @@
+/** The runs against a real cluster, within the namespaces that `main.ts` has made. */
+
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { startBalancer } from "./balancer.ts";
+import { startCluster } from "./cluster/cluster.ts";
+import { startFront, writeAccount, type Front } from "./cluster/front.ts";
+import { pushImage, startRegistry, writeProgramImage } from "./cluster/images.ts";
+import { runAttacks } from "./stages/attacks.ts";
+import { runClients } from "./stages/clients.ts";
+import { runDeployment } from "./stages/deployment.ts";
+import { runDoctor } from "./stages/doctor.ts";
+import { runFaults } from "./stages/faults.ts";
+import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
+import { runLoad } from "./stages/load.ts";
+import { runMcp } from "./stages/mcp.ts";
+import { runLostNode, runOutages } from "./stages/outages.ts";
+import { eventually, type World } from "./world.ts";
+
+const NAMESPACE = "sandboxes";
+const ACCOUNT = "sandbox-mcp";
+const API_KEY = `e2b_${"5".repeat(40)}`;
+const BALANCER_PORT = 3_490;
+const POOL = 2;
+
+const STAGES = {
+  install: runInstall,
+  doctor: runDoctor,
+  deployment: runDeployment,
+  load: runLoad,
+  clients: runClients,
+  mcp: runMcp,
+  attacks: runAttacks,
+  outages: runOutages,
+  faults: runFaults,
+  node: runLostNode,
+} as const;
+
+const [bin = "", work = "", archive = ""] = process.argv.slice(2);
+const wanted = (process.env["KUBERNETES_STAGES"] ?? Object.keys(STAGES).join(",")).split(",");
+/** What is installed for real; the fronts of the runs are processes beside the Pods. */
+const INSTALLED = new Set(["Namespace", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"]);
+
+const beganMs = performance.now();
+const say = (text: string) =>
+  process.stdout.write(`${((performance.now() - beganMs) / 1000).toFixed(1)} s  ${text}\n`);
+
+await using stack = new AsyncDisposableStack();
+stack.use(await startRegistry(work));
+mkdirSync(join(work, "pause"));
+pushImage(`oci:${writeProgramImage(join(work, "pause"), join(bin, "pause"))}`, "pause:1");
+const image = pushImage(`oci-archive:${archive}`, "base:1");
+say("images are in the registry");
+const cluster = stack.use(await startCluster(bin, work));
+say("the cluster is ready");
+const admin = stack.use(cluster.admin(NAMESPACE));
+for (const manifest of plainManifests()) {
+  if (INSTALLED.has(manifest.kind)) await createManifest(admin, manifest, "keep");
+}
+await eventually(async () => admin.call({ method: "GET", path: "serviceaccounts/default" }));
+const account = await writeAccount(cluster, NAMESPACE, ACCOUNT);
+const template = join(work, "pod-template.json");
+const requests = { cpu: "10m", memory: "32Mi", "ephemeral-storage": "0" };
+const container = { name: "sandbox", resources: { requests } };
+writeFileSync(template, JSON.stringify({ spec: { containers: [container] } }));
+
+let nextPort = BALANCER_PORT + 1;
+function startNamed(name: string, environment: Readonly<Record<string, string>> = {}): Front {
+  const words = `--pod-template ${template} --pool ${POOL} --max-sandboxes 400 --toolsets all`;
+  const flags = words.split(" ");
+  const port = nextPort;
+  nextPort += 1;
+  return startFront(cluster, {
+    name,
+    port,
+    apiKey: API_KEY,
+    account,
+    image,
+    flags,
+    environment,
+  });
+}
+
+const fronts = [stack.use(startNamed("front1")), stack.use(startNamed("front2"))];
+stack.use(startBalancer(BALANCER_PORT, [BALANCER_PORT + 1, BALANCER_PORT + 2]));
+for (const front of fronts) await front.ready();
+say("both fronts answer");
+
+let passed = 0;
+let failed = 0;
+const world: World = {
+  cluster,
+  admin,
+  fronts,
+  url: `http://127.0.0.1:${BALANCER_PORT}`,
+  apiKey: API_KEY,
+  directory: work,
+  bin,
+  account,
+  template,
+  image,
+  archive,
+  startFront: startNamed,
+  async check(name, attempt) {
+    const startedMs = performance.now();
+    try {
+      const detail = await attempt();
+      const seconds = ((performance.now() - startedMs) / 1000).toFixed(1);
+      say(`ok      ${name} (${seconds} s)${detail === undefined ? "" : `: ${detail}`}`);
+      passed += 1;
+    } catch (error) {
+      say(`FAILED  ${name}: ${error instanceof Error ? error.stack : String(error)}`);
+      failed += 1;
+    }
+  },
+};
+for (const [name, stage] of Object.entries(STAGES)) {
+  if (wanted.includes(name)) await stage(world);
+}
+process.stdout.write(`${passed} passed, ${failed} failed\n`);
+process.exitCode = failed === 0 && passed > 0 ? 0 : 1;
