@@ -34,7 +34,14 @@ test("every step of the list is said once, and a fault is tried at it", async ()
   expect((await saidInSource()).toSorted()).toEqual(listed);
   const operations = [...OPERATIONS, ...CLONES, POOLED, SQUASH].flatMap(({ steps }) => steps);
   const pods = Object.values(POD_STEPS).flat();
-  const tried = [...operations, ...RECOVERY, ...FIRST_STEPS, ...BUILD_STEPS, ...STORE_STEPS, ...pods];
+  const tried = [
+    ...operations,
+    ...RECOVERY,
+    ...FIRST_STEPS,
+    ...BUILD_STEPS,
+    ...STORE_STEPS,
+    ...pods,
+  ];
   expect([...new Set(tried)].toSorted()).toEqual(listed);
   expect(tried.length).toBeGreaterThan(40);
 });
