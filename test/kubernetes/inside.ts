@@ -26,13 +26,14 @@ const POOL = 2;
 const STAGES = {
   install: runInstall,
   doctor: runDoctor,
-  deployment: runDeployment,
   load: runLoad,
   clients: runClients,
   mcp: runMcp,
   attacks: runAttacks,
   outages: runOutages,
   faults: runFaults,
+  // Its fronts have a shape of Pods of their own, and may become the leader.
+  deployment: runDeployment,
   node: runLostNode,
 } as const;
 
