@@ -2,6 +2,19 @@
 
 import { z } from "./common/schema.ts";
 
+/** A row of the table of settings. */
+export interface Setting {
+  /** The flag without its dashes; absent for settings that only the environment gives. */
+  readonly flag?: string;
+  readonly environment?: string;
+  /** One letter, for what people type often. */
+  readonly short?: string;
+  readonly schema: z.ZodType;
+  /** A flag without a value: naming it means true. */
+  readonly isSwitch?: true;
+  readonly help: string;
+}
+
 /** Each is some 15 MB of memory that no client uses yet. */
 export const MAX_POOL = 100;
 /** Each looks for quiet moments by itself. */

@@ -2,14 +2,15 @@
 
 import { LOG_LEVELS } from "./common/log.ts";
 import { z } from "./common/schema.ts";
+import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
 import {
   addresses,
   flag,
   integer,
   MAX_POOL,
-  podImages,
   poolShares,
   text,
+  type Setting,
 } from "./setting-values.ts";
 
 const MAX_MEMORY_MB = 1_048_576;
@@ -22,18 +23,6 @@ const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
 const MAX_BUILD_HOSTS = 100;
 const MAX_PORT = 65_535;
-
-export interface Setting {
-  /** The flag without its dashes; absent for settings that only the environment gives. */
-  readonly flag?: string;
-  readonly environment?: string;
-  /** One letter, for what people type often. */
-  readonly short?: string;
-  readonly schema: z.ZodType;
-  /** A flag without a value: naming it means true. */
-  readonly isSwitch?: true;
-  readonly help: string;
-}
 
 const SETTINGS = {
   engine: {
@@ -294,36 +283,7 @@ const SETTINGS = {
     schema: z.string().regex(/^[^\s=,]+=[^\s=,]+(?:,[^\s=,]+=[^\s=,]+)*$/, "expected FROM=TO"),
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
-  podImages: {
-    flag: "pod-images",
-    environment: "SANDBOX_MCP_POD_IMAGES",
-    schema: podImages,
-    help: "engine kubernetes: templates and their images, base=IMAGE,NAME=IMAGE",
-  },
-  podTemplate: {
-    flag: "pod-template",
-    environment: "SANDBOX_MCP_POD_TEMPLATE",
-    schema: text,
-    help: "engine kubernetes: a JSON file with placement, labels and requests of Pods",
-  },
-  kubernetesUrl: {
-    flag: "kubernetes-url",
-    environment: "SANDBOX_MCP_KUBERNETES_URL",
-    schema: z.url({ protocol: /^https?$/ }),
-    help: "API server; by default that of the Pod, outside of one the address of `kubectl proxy`",
-  },
-  kubernetesNamespace: {
-    flag: "kubernetes-namespace",
-    environment: "SANDBOX_MCP_KUBERNETES_NAMESPACE",
-    schema: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "expected a namespace"),
-    help: "namespace of the Pods; by default that of the service account",
-  },
-  kubernetesAccount: {
-    flag: "kubernetes-account",
-    environment: "SANDBOX_MCP_KUBERNETES_ACCOUNT",
-    schema: text,
-    help: "directory of the service account: token, ca.crt and namespace",
-  },
+  ...KUBERNETES_SETTINGS,
   help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
 } as const satisfies Record<string, Setting>;

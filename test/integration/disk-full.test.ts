@@ -31,6 +31,7 @@ function createDiskEngine() {
             grown += MEBIBYTE;
             return { usedBytes: grown, freeBytes: 0, hostBytes: 0 };
           },
+          sharesBlocks: () => false,
           limitGrowth: () => true,
           returnFreedBlocks: async () => undefined,
         },

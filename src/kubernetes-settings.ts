@@ -1,0 +1,37 @@
+/** The settings of `serve --engine kubernetes`. */
+
+import { z } from "./common/schema.ts";
+import { podImages, text, type Setting } from "./setting-values.ts";
+
+export const KUBERNETES_SETTINGS = {
+  podImages: {
+    flag: "pod-images",
+    environment: "SANDBOX_MCP_POD_IMAGES",
+    schema: podImages,
+    help: "engine kubernetes: templates and their images, base=IMAGE,NAME=IMAGE",
+  },
+  podTemplate: {
+    flag: "pod-template",
+    environment: "SANDBOX_MCP_POD_TEMPLATE",
+    schema: text,
+    help: "engine kubernetes: a JSON file with placement, labels and requests of Pods",
+  },
+  kubernetesUrl: {
+    flag: "kubernetes-url",
+    environment: "SANDBOX_MCP_KUBERNETES_URL",
+    schema: z.url({ protocol: /^https?$/ }),
+    help: "API server; by default that of the Pod, outside of one the address of `kubectl proxy`",
+  },
+  kubernetesNamespace: {
+    flag: "kubernetes-namespace",
+    environment: "SANDBOX_MCP_KUBERNETES_NAMESPACE",
+    schema: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, "expected a namespace"),
+    help: "namespace of the Pods; by default that of the service account",
+  },
+  kubernetesAccount: {
+    flag: "kubernetes-account",
+    environment: "SANDBOX_MCP_KUBERNETES_ACCOUNT",
+    schema: text,
+    help: "directory of the service account: token, ca.crt and namespace",
+  },
+} as const satisfies Record<string, Setting>;
