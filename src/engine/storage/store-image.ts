@@ -1,8 +1,8 @@
 /**
  * The store of a home: one sparse file with an XFS in it, mounted at `store`, for homes whose own file
  * system shares no blocks. Every service of the home holds the mounted folder open, and disks hold it
- * by their loop devices: the kernel counts its users, whatever becomes of them, and the one that ends last
- * unmounts it. One that is found mounted is used as it is.
+ * by their loop devices: the kernel counts its users, whatever becomes of them, and the last process that
+ * ends unmounts it. One that is found mounted is used as it is.
  */
 
 import { existsSync } from "node:fs";
