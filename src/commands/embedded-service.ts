@@ -1,17 +1,13 @@
 /** One running service: store, engine, sandboxes, control API, gateway and listener. */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, rm } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import type { FindRun } from "../client/direct-connection.ts";
 import type { PublicAddress } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
-import { readIfThere, writeWhole } from "../common/files.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { removeTree } from "../common/remove-tree.ts";
 import { createRateLimit } from "../control/access.ts";
 import { createControl } from "../control/handler.ts";
 import { createServiceMetrics } from "../control/service-metrics.ts";
@@ -23,26 +19,18 @@ import { startListener, type Handlers } from "../listener/listener.ts";
 import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
-import { createKeyCheck, newKey, type KeyCheck } from "../sandboxes/keys.ts";
-import {
-  controlSocketPath,
-  instanceDirectory,
-  isAlive,
-  listContainers,
-  markKept,
-} from "../sandboxes/reclaim.ts";
+import { createKeyCheck, type KeyCheck } from "../sandboxes/keys.ts";
+import { controlSocketPath, markKept } from "../sandboxes/reclaim.ts";
 import { startSandboxes, type Sandboxes, type PassedOptions } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { withPublicPort } from "../wire/address.ts";
 import { retryHeaders } from "../wire/retry.ts";
+import { claimInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
-import { forgetAddress } from "./serve-address.ts";
 
 const INSTANCE_BYTES = 4;
 /** Of instances with a fixed name: one of them begins, ends or is removed at a time. */
-const INSTANCE_LOCK = "instance";
-const LEAVING = { timeoutMs: 2_000 } as const;
 
 /** How the service is reached from within this process. */
 export interface PrivateListener {
@@ -259,43 +247,4 @@ export function toHandler(mcp: McpHandler | undefined): Handlers["mcp"] {
   const body = { code: 404, message: "MCP is not offered here" };
   return async (_request, response) =>
     sendJson(response, 404, { body, headers: retryHeaders(404) });
-}
-
-/** Makes the folder of the instance and its key. */
-async function claimInstance(home: string, instance: string): Promise<string> {
-  const directory = instanceDirectory(home, instance);
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  if (await isAlive(home, instance)) {
-    throw new SandboxError("failed_precondition", `instance ${instance} runs already in ${home}`, {
-      hint: "stop it, or use another --home",
-    });
-  }
-  // The address of an earlier process of this name, which was killed.
-  await forgetAddress(home, instance);
-  const path = join(directory, "token");
-  // Kept over a restart: a client of this listener goes on with the key that it read.
-  const known = await readIfThere(path);
-  if (known !== undefined && known !== "") return known;
-  const key = newKey();
-  await writeWhole(path, key);
-  return key;
-}
-
-/**
- * Removes the folder, unless sandboxes of the instance are still in it, or another process that has
- * its name by now.
- */
-async function leaveInstance(home: string, instance: string, isNamed: boolean): Promise<void> {
-  // A process that keeps the lock must not hold up this end: a later clean-up removes what is left.
-  const claim = isNamed
-    ? await holdLock(home, INSTANCE_LOCK, LEAVING).catch(() => undefined)
-    : undefined;
-  try {
-    if ((isNamed && claim === undefined) || (await isAlive(home, instance))) return;
-    await rm(controlSocketPath(home, instance), { force: true });
-    if ((await listContainers(home, instance)).length > 0) return;
-    await removeTree(instanceDirectory(home, instance));
-  } finally {
-    await claim?.[Symbol.asyncDispose]();
-  }
 }

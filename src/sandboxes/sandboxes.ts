@@ -1,7 +1,6 @@
 /** The sandbox registry: what control and gateway may ask, and what must end with it. */
 
-import { mkdir } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname } from "node:path";
 import type { Clock } from "../common/clock.ts";
 import { createTrack, type Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
@@ -12,7 +11,7 @@ import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { closeEntries } from "./close-entries.ts";
-import type { Folders, SandboxEntry } from "./context.ts";
+import type { SandboxEntry } from "./context.ts";
 import { createOnce } from "./create-once.ts";
 import type { CreateContext } from "./create-sandbox.ts";
 import { createCopyLedger } from "./disk-space.ts";
@@ -20,8 +19,8 @@ import { startDiskWatch } from "./disk-watch.ts";
 import type { EgressRequest } from "./egress.ts";
 import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
+import { makeFolders } from "./folders.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
-import { SNAPSHOT_DISKS } from "./layer-folders.ts";
 import {
   countByTeam,
   countSandboxes,
@@ -36,7 +35,7 @@ import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { startPool, type PoolShare } from "./pool.ts";
 import { reclaimAtStart } from "./reclaim-at-start.ts";
-import { containersDirectory, forgetUnfinished } from "./reclaim.ts";
+import { forgetUnfinished } from "./reclaim.ts";
 import { findEntry, requireEntry } from "./registry.ts";
 import {
   connectSandbox,
@@ -174,17 +173,6 @@ export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
   /** Those that traffic may wake. */
   wakeable(): WakeableSandbox[];
   openVolume(volumeId: string, token: string): VolumeFiles;
-}
-
-async function makeFolders(home: string, owner: string): Promise<Omit<Folders, "copies">> {
-  const layersDirectory = join(home, "layers");
-  const volumesDirectory = join(home, "volumes");
-  const directory = containersDirectory(home, owner);
-  for (const folder of [volumesDirectory, layersDirectory, directory])
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-  // Made by the first snapshot that needs it.
-  const disksDirectory = join(layersDirectory, SNAPSHOT_DISKS);
-  return { directory, layersDirectory, disksDirectory, volumesDirectory };
 }
 
 /**
