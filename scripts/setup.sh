@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes a bare clone ready to build, test and run: npm packages, an OCI runtime with its helpers,
-# and the base template. Every step looks first, so a second run takes a moment.
+# and the base template. Every step looks first, so a second run takes a moment. With --gvisor it
+# also installs runsc, the runtime of the isolation level gvisor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -83,8 +84,34 @@ unpack_test_tools() {
   : >"$TEST_TOOLS/complete"
 }
 
+# Whether there is a runsc with what the engine needs; that of Debian 12 itself (2022) lacks it.
+has_gvisor() { has runsc && runsc help 2>&1 | grep -q port-forward; }
+
+install_gvisor() {
+  has_gvisor && return
+  local codename="" lists as_root=() options=()
+  [ -r /etc/os-release ] && codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
+  if [ "$codename" != bookworm ]; then
+    say "install runsc: the package of this system, if it is of 2024 or later, or https://gvisor.dev/docs/user_guide/install/"
+    exit "$EX_UNAVAILABLE"
+  fi
+  if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
+  # A source for this one package: the system's own list of sources stays as it is.
+  lists="$(mktemp -d)"
+  mkdir -p "$lists/partial"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" >"$lists/backports.list"
+  options=(-qq -o "Dir::Etc::sourcelist=$lists/backports.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$lists")
+  say "installing runsc from bookworm-backports"
+  if ! { "${as_root[@]}" apt-get "${options[@]}" update && "${as_root[@]}" apt-get "${options[@]}" install -y runsc; } >&2 || ! has_gvisor; then
+    say "this failed; with bookworm-backports among the sources of apt, run: apt-get install -t bookworm-backports runsc"
+    exit "$EX_UNAVAILABLE"
+  fi
+  "${as_root[@]}" rm -rf "$lists"
+}
+
 install_packages
 install_helpers
+if [ "${1:-}" = --gvisor ]; then install_gvisor; fi
 unpack_test_tools
 # Last step: the base template, which needs nothing that is built.
 node_modules/.bin/node src/main.ts template pull base --if-missing >&2

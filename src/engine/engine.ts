@@ -98,6 +98,8 @@ export interface ContainerSpec {
   /** A UUID that programs read as the boot id of the kernel; undefined shows the machine's. */
   readonly bootId?: string;
   readonly egress: Egress;
+  /** A kernel of its own, whatever other containers of the engine have; undefined as they have. */
+  readonly isolation?: "gvisor" | undefined;
 }
 
 export interface ContainerExit {

@@ -2,14 +2,17 @@
  * The daemon inside a sandbox. It inherits two listening sockets: descriptor 3 for clients,
  * descriptor 4 for its host. Until the host has spoken, no client is served on 3: connections wait.
  * In a Pod both servers are behind one listener.
+ * Where these are sockets of loopback, each connection begins with the host's secret.
  */
 
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
 import { errorText } from "../common/errors.ts";
 import { catchUncaught } from "../common/uncaught.ts";
 import { createControlServer } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
+import { guardBySecret } from "./guarded-listener.ts";
 import { listenInside } from "./inside.ts";
 import { createPodListener, listenAddress, readPodIdentity } from "./pod-listener.ts";
 import { createPublicServer } from "./server.ts";
@@ -21,7 +24,12 @@ const UMASK = 0o022;
 /** It is started again. */
 const EXIT_BROKEN = 70;
 
+/** Where programs of the sandbox can connect too: the word before the file of the host's secret. */
+const SECRET_WORD = "secret";
+
 process.umask(UMASK);
+const [word, secretFile = ""] = process.argv.slice(4);
+const secret = word === SECRET_WORD ? readFileSync(secretFile) : undefined;
 const daemon = createDaemon(import.meta.dirname);
 // What one call breaks must not end the processes of all others.
 catchUncaught({
@@ -63,6 +71,7 @@ async function openPublic(): Promise<void> {
 }
 
 async function listenOn(server: Server, fd: number): Promise<void> {
-  server.listen({ fd });
-  await once(server, "listening");
+  const listener = secret === undefined ? server : guardBySecret(server, secret);
+  listener.listen({ fd });
+  await once(listener, "listening");
 }

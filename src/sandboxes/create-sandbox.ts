@@ -90,7 +90,10 @@ async function start(
 ): Promise<Sandbox> {
   const { reservation, signal } = terms;
   const intent = toStartingRecord(context, plan);
-  const input: CreateInput = { plan, intent, spec: toSpec(context, intent, plan.resolved.build) };
+  const { isolation } = plan.options;
+  const shared = toSpec(context, intent, plan.resolved.build);
+  const spec = isolation === undefined ? shared : { ...shared, isolation };
+  const input: CreateInput = { plan, intent, spec };
   const started =
     (await startWarm(context, input, signal)) ?? (await startCold(context, input, signal));
   const { container } = started;

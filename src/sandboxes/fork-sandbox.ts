@@ -25,7 +25,7 @@ import type {
 import type { CreatePlan } from "./create-plan.ts";
 import { startReserved, type CreateContext } from "./create-sandbox.ts";
 import { changeState, findEntry } from "./registry.ts";
-import type { Sandbox } from "./sandbox.ts";
+import type { CreateOptions, Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout } from "./timeout.ts";
@@ -68,7 +68,9 @@ export async function forkSandbox(
   const signal = context.closing;
   try {
     await step("fork.copied");
-    const plan = toPlan(context, source, { build, timeoutSeconds: options.timeoutSeconds });
+    const { timeoutSeconds } = options;
+    const isolation = entry.container.level === "gvisor" ? entry.container.level : undefined;
+    const plan = toPlan(context, source, { build, timeoutSeconds, isolation });
     const starts = reservations.map((reservation) =>
       gate.run(async () => {
         using own = reservation;
@@ -154,8 +156,9 @@ async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<
 function toPlan(
   context: Services,
   source: SandboxRecord,
-  { build, timeoutSeconds }: { readonly build: BuildRecord; readonly timeoutSeconds: number },
+  fork: { readonly build: BuildRecord } & Pick<CreateOptions, "timeoutSeconds" | "isolation">,
 ): CreatePlan {
+  const { build, timeoutSeconds, isolation } = fork;
   const template = context.store.templates.get(source.templateId);
   if (template === undefined) {
     throw new SandboxError("internal", `template ${source.templateId} is gone`);
@@ -176,6 +179,7 @@ function toPlan(
       volumeMounts: source.volumeMounts,
       mcpServers: source.mcpServers,
       environment: openEnvironment(context.secrets, source.sealedEnvironment),
+      isolation,
     },
   };
 }

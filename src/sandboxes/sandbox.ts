@@ -72,6 +72,8 @@ export interface CreateOptions {
   readonly once?: CreationKey | undefined;
   /** Names only: what they are told goes to the sandbox, not to us. */
   readonly mcpServers?: readonly string[];
+  /** A kernel of its own; undefined as other sandboxes have. */
+  readonly isolation?: "gvisor" | undefined;
 }
 
 export interface CreationKey {

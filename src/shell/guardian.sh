@@ -107,7 +107,10 @@ stop_namespace() {
 }
 
 freeze_container() {
-    if [ -n "$group" ]; then
+    # A kernel of its own is paused by the program beside it, and never frozen: it would not survive.
+    if read -r pid <"$2/runtime/relay"; then
+        kill -USR1 "$pid"
+    elif [ -n "$group" ]; then
         echo 1 >"$group/cgroup.freeze"
     elif [ "$freezer" != - ]; then
         echo FROZEN >"$freezer/$1/freezer.state"

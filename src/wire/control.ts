@@ -79,6 +79,8 @@ export const createRequestSchema = z.object({
   /** Not offered here; named so that it is refused rather than ignored. */
   iam: z.unknown().optional(),
   volumeMounts: z.array(volumeMountRequestSchema).max(MAX_MOUNTS).optional(),
+  /** Ours alone: a kernel of its own for this sandbox, beside others that share the machine's. */
+  isolation: z.literal("gvisor").optional(),
 });
 
 export type CreateRequest = z.infer<typeof createRequestSchema>;

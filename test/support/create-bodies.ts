@@ -22,6 +22,7 @@ export const RICH = {
   envVars: { A: "1" },
   mcp: { server: {} },
   volumeMounts: [{ name: "shared", path: "/data" }],
+  isolation: "gvisor",
 };
 
 export const PROXY = { egressProxy: { address: "a:1" } };

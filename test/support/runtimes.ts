@@ -45,3 +45,15 @@ function handsOnDescriptors(name: string): boolean {
   const { stdout, stderr } = spawnSync(runtimePath(name) ?? name, ["run", "--help"]);
   return `${String(stdout)}${String(stderr)}`.includes("preserve-fds");
 }
+
+/**
+ * A runsc that can be tried: `GVISOR_RUNTIME=PATH`, or one that is installed and knows the call by
+ * which the engine reaches a daemon; that of Debian 12 itself does not. `scripts/setup.sh --gvisor`
+ * installs one.
+ */
+export function gvisorRuntime(): string | undefined {
+  const path = process.env["GVISOR_RUNTIME"] ?? runtimePath("runsc");
+  if (path === undefined) return undefined;
+  const { stdout, stderr } = spawnSync(path, ["help"]);
+  return `${String(stdout)}${String(stderr)}`.includes("port-forward") ? path : undefined;
+}

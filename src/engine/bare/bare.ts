@@ -167,9 +167,9 @@ function createBareContainer(
     network: "host",
     hasLastingEgress: true,
     setEgress: async () => undefined,
-    dial: async (port, signal) => dialPort(spec.directory, port, signal),
-    dialPublic: async (signal) => dialPublicSocket(spec.directory, signal),
-    dialControl: async (signal) => dialControlSocket(spec.directory, signal),
+    dial: async (port, signal) => dialPort(spec, port, signal),
+    dialPublic: async (signal) => dialPublicSocket(spec, signal),
+    dialControl: async (signal) => dialControlSocket(spec, signal),
     pause: async () => void run?.child.kill("SIGSTOP"),
     resume: async () => void run?.child.kill("SIGCONT"),
     get isHalted() {

@@ -32,6 +32,18 @@ import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 /** Where the folder is seen inside a container. */
 export const DAEMON_DIRECTORY = "/run/sandbox-mcp";
 
+/** Where the daemon listens inside, should it inherit no socket: no service has these ports. */
+export const INSIDE_PORTS = { public: 3, control: 4 } as const;
+/** In the environment of PID 1 alone. */
+export const SECRET_VARIABLE = "DAEMON_SECRET";
+const SECRET_FILE = "/run/sandbox-mcp.secret";
+/** The word before the name of that file in the daemon's command, which reads the file. */
+const SECRET_WORD = "secret";
+/** All but KILL, CHLD, CONT and STOP, and two that the C library keeps for itself. */
+const EVERY_SIGNAL = Array.from({ length: 64 }, (_, index) => index + 1)
+  .filter((number) => ![9, 17, 18, 19, 32, 33].includes(number))
+  .join(" ");
+
 /** A change of the layout below makes a new folder. */
 const LAYOUT = 6;
 /** A daemon that cannot start must not be restarted for ever. */
@@ -43,6 +55,7 @@ const OPENSSL_CONFIG = "openssl.cnf";
 const DAEMON_PERL_FILES = [
   "attributes.pl",
   "inotify.pl",
+  "listen-inside.pl",
   "make-pipes.pl",
   "terminal.pl",
   "syscalls.pl",
@@ -86,7 +99,7 @@ export interface DaemonSources {
  * no cgroups, the first process of a broken start is found by it.
  */
 export function initCommand(id: string): string[] {
-  return loopCommand(daemonCommand(DAEMON_DIRECTORY).join(" "), id);
+  return loopCommand({ id, daemon: daemonCommand(DAEMON_DIRECTORY), trapped: "INT" });
 }
 
 /**
@@ -98,15 +111,22 @@ export function podInitCommand(options: {
   readonly passPublicKey: string;
 }): string[] {
   const { podName, passPublicKey } = options;
-  const daemon = [...daemonCommand(DAEMON_DIRECTORY), "pod", podName, passPublicKey].join(" ");
-  return loopCommand(daemon, podName);
+  const daemon = [...daemonCommand(DAEMON_DIRECTORY), "pod", podName, passPublicKey];
+  return loopCommand({ id: podName, daemon, trapped: "INT" });
 }
 
-function loopCommand(daemon: string, id: string): string[] {
+interface LoopOptions {
+  readonly id: string;
+  readonly daemon: readonly string[];
+  /** Signals that do not end the shell. */
+  readonly trapped: string;
+}
+
+function loopCommand({ id, daemon, trapped }: LoopOptions): string[] {
   const loop = `exec </dev/null >/dev/null 2>&1
-trap : INT
+trap : ${trapped}
 n=0
-while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon}; n=$((n+1)); done`;
+while [ "$n" -lt ${MAX_RESTARTS} ]; do ${daemon.join(" ")}; n=$((n+1)); done`;
   return [...commandIn(DAEMON_DIRECTORY, "sh"), "-c", loop, id];
 }
 
@@ -117,6 +137,22 @@ export function daemonCommand(
 ): [string, ...string[]] {
   const node = commandIn(directory, "node");
   return [...node, ...nodeFlags(directory), ...flags, ...daemonWords(directory)];
+}
+
+/**
+ * The command of PID 1 where it inherits no listening socket: it makes them on loopback, where other
+ * programs can connect too. What does not begin with the secret of its environment is refused.
+ */
+export function listeningInitCommand(id: string): string[] {
+  const { public: clients, control } = INSIDE_PORTS;
+  const words = [process.arch, String(clients), String(control), SECRET_FILE];
+  const listener = join(DAEMON_DIRECTORY, "listen-inside.pl");
+  const init = loopCommand({
+    id,
+    daemon: [...daemonCommand(DAEMON_DIRECTORY), SECRET_WORD, SECRET_FILE],
+    trapped: EVERY_SIGNAL,
+  });
+  return [...commandIn(DAEMON_DIRECTORY, "perl"), listener, ...words, ...init];
 }
 
 /** A program of the daemon's folder, run by the loader and with the libraries that lie there. */

@@ -22,3 +22,11 @@ function asRoot(command: string): string {
   if (!isRootless()) return command;
   return command.includes("&&") ? `sudo sh -c '${command}'` : `sudo ${command}`;
 }
+
+/** What brings the runtime of the level gvisor, where this system has a package that is new enough. */
+export function gvisorCommand(): string {
+  const isDebian = findProgram("apt-get") !== undefined;
+  return isDebian
+    ? asRoot("apt-get install -t bookworm-backports runsc")
+    : "install runsc: https://gvisor.dev/docs/user_guide/install/";
+}

@@ -8,6 +8,7 @@ type PerlProgram =
   | "copier"
   | "find-data"
   | "launcher"
+  | "sentry-relay"
   | "user-namespace"
   | "write-tree";
 

@@ -16,9 +16,17 @@ const UPGRADE_TIMEOUT_MS = 10_000;
 /** The names of the two listening sockets in a container's folder, in descriptor order. */
 export const SOCKET_NAMES = { public: "envd.sock", control: "control.sock" } as const;
 
+/** Where the sockets of a container are. */
+export interface SocketPlace {
+  /** The container's folder. */
+  readonly directory: string;
+  /** What a connection begins with; undefined where nothing else can reach the daemon's sockets. */
+  readonly secret?: string | undefined;
+}
+
 /** A stream to the daemon's public socket. @throws SandboxError unavailable, canceled */
-export async function dialPublicSocket(directory: string, signal: AbortSignal): Promise<Socket> {
-  return dialSocket(join(directory, SOCKET_NAMES.public), signal);
+export async function dialPublicSocket(place: SocketPlace, signal: AbortSignal): Promise<Socket> {
+  return dialNamed(place, SOCKET_NAMES.public, signal);
 }
 
 /**
@@ -26,22 +34,29 @@ export async function dialPublicSocket(directory: string, signal: AbortSignal): 
  * @throws SandboxError invalid_argument for no port number, unavailable when nothing answers.
  */
 export async function dialPort(
-  directory: string,
+  place: SocketPlace,
   port: number,
   signal: AbortSignal,
 ): Promise<Socket> {
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) {
     throw new SandboxError("invalid_argument", `no such port: ${port}`);
   }
-  return openTunnel(await dialControlSocket(directory, signal), port, signal);
+  return openTunnel(await dialControlSocket(place, signal), port, signal);
 }
 
 /** A stream to the daemon's control socket. @throws SandboxError unavailable, canceled */
-export async function dialControlSocket(directory: string, signal: AbortSignal): Promise<Socket> {
-  return dialSocket(join(directory, SOCKET_NAMES.control), signal);
+export async function dialControlSocket(place: SocketPlace, signal: AbortSignal): Promise<Socket> {
+  return dialNamed(place, SOCKET_NAMES.control, signal);
 }
 
-async function dialSocket(path: string, signal: AbortSignal): Promise<Socket> {
+async function dialNamed(place: SocketPlace, name: string, signal: AbortSignal): Promise<Socket> {
+  const socket = await dialSocket(join(place.directory, name), signal);
+  if (place.secret !== undefined) socket.write(place.secret);
+  return socket;
+}
+
+/** A stream to a unix socket, however long its path is. @throws SandboxError unavailable, canceled */
+export async function dialSocket(path: string, signal: AbortSignal): Promise<Socket> {
   await using address = await openSocketPath(path).catch((error: unknown) => {
     throw toSandboxError(error, "container is gone");
   });

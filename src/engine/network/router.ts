@@ -5,7 +5,7 @@
  */
 
 import { rm, writeFile } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import type { Egress, EgressRules } from "../engine.ts";
 import { slotOf, slotsOf } from "../host/id-ranges.ts";
@@ -97,34 +97,51 @@ export function createRouters(): Routers {
     outlivesProcess: true,
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
-      if (target.outside === undefined) return;
-      if (rules === "none") await disconnect(state, target.directory);
-      else await connect(state, { ...target, outside: target.outside }, rules);
+      const { outside, record, directory } = target;
+      if (outside === undefined) return;
+      if (rules === "none" && !keepsLinks(record)) await disconnect(state, directory);
+      else await connect(state, { ...target, outside }, rules);
     },
     disconnect: async (directory) => disconnect(state, directory),
   };
 }
 
-/** Gives a container these rules, and its link if it has none yet. The rules are there first. */
+/** The file of the network namespace of a container whose kernel is made after it. */
+export function networkFile(directory: string): string {
+  return join(directory, "runtime/network");
+}
+
+/** A kernel of its own takes over the links that it finds when it starts, and never sees another. */
+function keepsLinks({ level }: ContainerRecord): boolean {
+  return level === "gvisor";
+}
+
+/**
+ * Gives a container these rules, and its link if it has none yet. The rules are there first. With
+ * `none` its router drops whatever comes by the link.
+ */
 async function connect(
   state: State,
   target: EgressTarget & { readonly outside: HostNetwork },
-  rules: EgressRules,
+  rules: EgressRules | "none",
 ): Promise<void> {
   const { directory, record, outside } = target;
   const { pid, startTicks, idBase } = record;
   const slot = slotOf(idBase);
   await state.turns.run(dirname(directory), async () => {
     // Checked in turn: after a removal nothing may be made that is never removed.
-    if (readStartTicks(pid) !== startTicks) {
+    if (!keepsLinks(record) && readStartTicks(pid) !== startTicks) {
       throw new SandboxError("unavailable", "container is gone");
     }
     const router = await ensureRouter(state, dirname(directory), outside);
-    await orderDomains(state, { router, outside }, { slot, ...rules });
-    await applyRules(router.path, senderRules(slot, rules));
-    if (rules.domains.length === 0) await forgetDomains(state, router, slot);
+    if (rules === "none") await applyRules(router.path, senderRemoval(slot));
+    else {
+      await orderDomains(state, { router, outside }, { slot, ...rules });
+      await applyRules(router.path, senderRules(slot, rules));
+    }
+    if (rules === "none" || rules.domains.length === 0) await forgetDomains(state, router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
-    const network = `/proc/${pid}/ns/net`;
+    const network = keepsLinks(record) ? networkFile(directory) : `/proc/${pid}/ns/net`;
     await changeLinks(router.path, senderLinks(slot, network));
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });

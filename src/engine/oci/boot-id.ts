@@ -1,6 +1,6 @@
 /** The boot id that programs of a container read: one for each start, never that of the machine. */
 
-import type { ContainerSpec, IsolationLevel } from "../engine.ts";
+import type { ContainerSpec } from "../engine.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { stageOf } from "../storage/rootfs.ts";
@@ -13,8 +13,6 @@ export interface BootIdOptions {
   readonly spec: Pick<ContainerSpec, "directory" | "bootId">;
   /** Its first process, as the host counts. */
   readonly pid: number;
-  /** A kernel of its own has its own boot id. */
-  readonly level: IsolationLevel;
 }
 
 /**
@@ -22,9 +20,9 @@ export interface BootIdOptions {
  * @throws SandboxError unavailable, canceled, deadline_exceeded
  */
 export async function coverBootId(options: BootIdOptions, signal: AbortSignal): Promise<void> {
-  const { perlDirectory, spec, pid, level } = options;
+  const { perlDirectory, spec, pid } = options;
   const { directory, bootId } = spec;
-  if (bootId === undefined || level === "gvisor") return;
+  if (bootId === undefined) return;
   const stage = stageOf(directory).directory;
   const words = [process.arch, String(process.pid), String(pid), stage, bootId];
   const command = perlCommand(perlDirectory, "boot-id", words);

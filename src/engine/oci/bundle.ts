@@ -126,7 +126,13 @@ export function createBundle(options: BundleOptions): object {
   };
 }
 
-function createProcess({ id, limits, cgroupPath, isCounted }: BundleOptions): object {
+/** The first process. */
+export function createProcess({
+  id,
+  limits,
+  cgroupPath,
+  isCounted,
+}: Pick<BundleOptions, "id" | "limits" | "cgroupPath" | "isCounted">) {
   return {
     terminal: false,
     user: { uid: 0, gid: 0 },
@@ -201,7 +207,8 @@ function createMounts(daemonPath: string): object[] {
   ];
 }
 
-function createResources(limits: ContainerLimits, host: BundleHost): object {
+/** The limits of all processes together. */
+export function createResources(limits: ContainerLimits, host: BundleHost): object {
   const memory = limits.memoryMb * BYTES_PER_MB;
   return {
     devices: [{ allow: false, access: "rwm" }],

@@ -24,6 +24,8 @@ const recordSchema = z.object({
   level: z.enum(ISOLATION_LEVELS),
   /** The name of its daemon's folder; empty in records that were written before it was kept. */
   daemon: z.string().default(""),
+  /** What connections to the daemon begin with, where programs of the container can make some too. */
+  secret: z.string().optional(),
 });
 
 export type ContainerRecord = z.infer<typeof recordSchema>;

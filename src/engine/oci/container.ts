@@ -42,6 +42,7 @@ export function openContainer(parts: ContainerParts): Container {
   const { directory, cgroup, outside, perlDirectory, routers } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   let { record } = parts;
+  const place = () => ({ directory, secret: record.secret });
   const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
   let life = watchRun();
   const source = () => {
@@ -58,9 +59,9 @@ export function openContainer(parts: ContainerParts): Container {
     network: outside === undefined ? "loopback" : "routed",
     hasLastingEgress: outside === undefined || routers.outlivesProcess,
     setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
-    dial: async (port, signal) => dialPort(directory, port, signal),
-    dialPublic: async (signal) => dialPublicSocket(directory, signal),
-    dialControl: async (signal) => dialControlSocket(directory, signal),
+    dial: async (port, signal) => dialPort(place(), port, signal),
+    dialPublic: async (signal) => dialPublicSocket(place(), signal),
+    dialControl: async (signal) => dialControlSocket(place(), signal),
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
     get isHalted() {

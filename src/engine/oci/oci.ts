@@ -5,8 +5,11 @@ import { cleanUp } from "../../common/clean-up.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
-import type { Container, ContainerSpec, Engine } from "../engine.ts";
+import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
+import { pausedByKernel } from "../gvisor/relay.ts";
+import { findProgram } from "../host/find-program.ts";
 import { holdIds } from "../host/id-ranges.ts";
+import { gvisorCommand } from "../host/install-command.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
@@ -21,7 +24,8 @@ import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
-import { bootContainer, startContainer, type LaunchContext } from "./launch.ts";
+import type { LaunchContext } from "./launch-context.ts";
+import { bootContainer, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
@@ -34,23 +38,15 @@ export interface OciEngineOptions extends ProbeOptions {
   readonly guardian: string;
 }
 
+/** The runtime of containers with a kernel of their own. */
+const SENTRY = "runsc";
+
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: OciEngineOptions): Engine {
   const { egress: egressOptions, guardian, ...probing } = options;
-  let known: Promise<ProbeResult> | undefined;
-  const probe = async (freshness: "cached" | "fresh"): Promise<ProbeResult> => {
-    if (freshness === "fresh") known = undefined;
-    const running = (known ??= probeMachine(probing, freshness));
-    try {
-      const result = await running;
-      // A machine that was repaired meanwhile is probed again.
-      if (!result.report.isUsable) known = undefined;
-      return result;
-    } catch (error) {
-      known = undefined;
-      throw error;
-    }
-  };
+  const probe = rememberProbe(probing);
+  // For containers that ask for a kernel of their own where others share that of the machine.
+  const probeSentry = rememberProbe({ ...probing, runtime: SENTRY, requireLevel: "gvisor" });
   const filters = createSeccompCache();
   const { perlDirectory } = options.daemon;
   const blanks = createBlankDisks(perlDirectory);
@@ -61,9 +57,14 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     return (egress ??= findEgress(egressOptions, perlDirectory));
   };
   const guards = createGuards(guardian);
-  const launchContext = async (): Promise<LaunchContext> => {
-    const { choice, report } = await probe("cached");
-    if (choice === undefined) throw refusal(report.checks.find((check) => check.remedy));
+  const launchContext = async (isolation: ContainerSpec["isolation"]): Promise<LaunchContext> => {
+    const found = await probe("cached");
+    const isStrong = isolation === undefined || found.choice?.level === isolation;
+    const { choice, report } = isStrong ? found : await probeSentry("cached");
+    if (choice === undefined) {
+      const missing = refusal(report.checks.find((check) => check.remedy));
+      throw isStrong ? missing : refuseSentry(missing);
+    }
     const [daemon, cgroups, { outside }, disksFolder] = await Promise.all([
       prepareDaemon(options.home, options.daemon),
       readCgroupHost(choice.usesDelegation ? findDelegation() : undefined),
@@ -82,10 +83,14 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     name: "oci",
     probe: async (freshness = "cached") => {
       const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);
-      return { ...report, checks: [...report.checks, check] };
+      const isFresh = freshness === "fresh" && report.isUsable && report.level !== "gvisor";
+      const sentry = isFresh ? [await checkSentry(probeSentry)] : [];
+      return { ...report, checks: [...report.checks, ...sentry, check] };
     },
     create: async (spec, signal) =>
-      guards.around(spec.id, async () => startContainer(await launchContext(), spec, signal)),
+      guards.around(spec.id, async () =>
+        startContainer(await launchContext(spec.isolation), spec, signal),
+      ),
     guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
     adopt: async (id, directory) =>
       guards.around(id, async () => adoptContainer(launchContext, id, directory)),
@@ -107,6 +112,48 @@ export function createOciEngine(options: OciEngineOptions): Engine {
   };
 }
 
+type Probe = (freshness: "cached" | "fresh") => Promise<ProbeResult>;
+
+/** A probe that is made once; one that found nothing is made again. */
+function rememberProbe(options: ProbeOptions): Probe {
+  let known: Promise<ProbeResult> | undefined;
+  return async (freshness) => {
+    if (freshness === "fresh") known = undefined;
+    const running = (known ??= probeMachine(options, freshness));
+    try {
+      const result = await running;
+      // A machine that was repaired meanwhile is probed again.
+      if (!result.report.isUsable) known = undefined;
+      return result;
+    } catch (error) {
+      known = undefined;
+      throw error;
+    }
+  };
+}
+
+/** Whether containers may have a kernel of their own here, beside others. */
+async function checkSentry(probe: Probe): Promise<EngineCheck> {
+  const name = "isolation gvisor";
+  const path = findProgram(SENTRY);
+  if (path === undefined) {
+    const detail = "not offered: no runsc is installed";
+    return { name, outcome: "ok", detail, remedy: gvisorCommand() };
+  }
+  const { report } = await probe("fresh");
+  const trial = report.checks.find((check) => check.name === `runtime ${path}`);
+  const detail = trial?.detail ?? "not tried";
+  if (report.isUsable) return { name, outcome: "ok", detail };
+  return { name, outcome: "warning", detail, remedy: gvisorCommand() };
+}
+
+function refuseSentry(cause: SandboxError): SandboxError {
+  return new SandboxError("unavailable", "isolation gvisor is not available here", {
+    cause,
+    hint: `${cause.message}; ${gvisorCommand()}`,
+  });
+}
+
 function refusal(
   check: { readonly name: string; readonly detail: string; readonly remedy?: string } | undefined,
 ): SandboxError {
@@ -116,7 +163,7 @@ function refusal(
 }
 
 async function adoptContainer(
-  launchContext: () => Promise<LaunchContext>,
+  launchContext: (isolation: ContainerSpec["isolation"]) => Promise<LaunchContext>,
   id: string,
   directory: string,
 ): Promise<Container | undefined> {
@@ -124,10 +171,12 @@ async function adoptContainer(
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id) return undefined;
   const { idBase, diskIdBase } = record;
-  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext();
-  const cgroup = openCgroup(cgroups, id, directory);
+  const isolation = record.level === "gvisor" ? record.level : undefined;
+  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext(isolation);
+  const plain = openCgroup(cgroups, id, directory);
+  const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
-    bootContainer(await launchContext(), { spec, idBase, diskIdBase, cgroup }, signal);
+    bootContainer(await launchContext(isolation), { spec, idBase, diskIdBase, cgroup }, signal);
   const shared = { outside, perlDirectory, routers, hasDeadlines };
   const parts = { directory, record, cgroup, boot, ...shared };
   if (record.isHalted) return adoptHalted(parts);

@@ -14,7 +14,7 @@ import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { findDelegation } from "./delegation.ts";
-import type { RuntimeChoice } from "./launch.ts";
+import type { RuntimeChoice } from "./launch-context.ts";
 
 export interface ProbeOptions {
   readonly home: string;
@@ -34,15 +34,22 @@ export interface ProbeResult {
 }
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 5;
+const PROBE_VERSION = 6;
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
-const CACHE_NAME = "engine-probe.json";
+/** Each runtime that is asked for has a file, so that none voids another's. */
+const cacheName = ({ runtime }: ProbeOptions): string =>
+  runtime === "runsc" ? "engine-probe-runsc.json" : "engine-probe.json";
 
 const levelSchema = z.enum(ISOLATION_LEVELS);
 const cacheSchema = z.object({
   key: z.string(),
-  choice: z.object({ runtime: z.string(), level: levelSchema, usesDelegation: z.boolean() }),
+  choice: z.object({
+    runtime: z.string(),
+    level: levelSchema,
+    usesDelegation: z.boolean(),
+    flags: z.array(z.string()).optional(),
+  }),
   report: z.object({
     runtime: z.string(),
     level: levelSchema,
@@ -83,12 +90,12 @@ export function probeKey(
 
 /** What a probe with these options would find without trying anything; undefined if it would try. */
 export function recallProbe(options: ProbeOptions): ProbeResult | undefined {
-  return readProbe(options.home, probeKey(options, findCandidates(options.runtime)));
+  return readProbe(options, probeKey(options, findCandidates(options.runtime)));
 }
 
 /** The remembered result of a probe with this key. */
-export function readProbe(home: string, key: string): ProbeResult | undefined {
-  const text = readCache(join(home, CACHE_NAME));
+export function readProbe(options: ProbeOptions, key: string): ProbeResult | undefined {
+  const text = readCache(join(options.home, cacheName(options)));
   if (text === undefined) return undefined;
   const data = parseCache(text);
   if (data === undefined || data.key !== key) return undefined;
@@ -109,8 +116,12 @@ function parseCache(text: string): z.infer<typeof cacheSchema> | undefined {
 }
 
 /** Remembers a success; of a failure nothing is kept. */
-export async function writeProbe(home: string, key: string, result: ProbeResult): Promise<void> {
-  const path = join(home, CACHE_NAME);
+export async function writeProbe(
+  options: ProbeOptions,
+  key: string,
+  result: ProbeResult,
+): Promise<void> {
+  const path = join(options.home, cacheName(options));
   if (result.choice === undefined) await rm(path, { force: true });
   else
     await writeWhole(path, JSON.stringify({ key, ...result }), draftOf(`${path}.${process.pid}`));

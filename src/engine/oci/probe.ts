@@ -7,6 +7,7 @@ import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { withDeadline } from "../../common/clock.ts";
 import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon } from "../daemon/daemon.ts";
 import {
@@ -15,6 +16,8 @@ import {
   type EngineCheck,
   type IsolationLevel,
 } from "../engine.ts";
+import { readFlags } from "../gvisor/flags.ts";
+import { pausedByKernel } from "../gvisor/relay.ts";
 import { installCommand } from "../host/install-command.ts";
 import { holdLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -23,7 +26,8 @@ import { createBlankDisks } from "../storage/disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { findDelegation, type Delegation } from "./delegation.ts";
-import { startContainer, type LaunchContext, type RuntimeChoice } from "./launch.ts";
+import type { LaunchContext, RuntimeChoice } from "./launch-context.ts";
+import { startContainer } from "./launch.ts";
 import {
   findCandidates,
   probeKey,
@@ -37,7 +41,8 @@ import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
 const ANSWER_TIMEOUT_MS = 30_000;
-const PROBE_MEMORY_MB = 64;
+/** A kernel of its own counts as the container's. */
+const PROBE_MEMORY_MB = { shared: 64, own: 160 } as const;
 /** With less, what fails fails for want of it. */
 const MIN_FREE_BYTES = 16 * 1024 ** 2;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
@@ -55,16 +60,16 @@ export async function probeMachine(
   const candidates = findCandidates(options.runtime);
   const delegation = findDelegation();
   const key = probeKey(options, candidates, delegation);
-  const known = freshness === "cached" ? readProbe(options.home, key) : undefined;
+  const known = freshness === "cached" ? readProbe(options, key) : undefined;
   if (known !== undefined) return known;
   // Several that begin at once would slow each other down; without the lock it only takes longer.
   const lock = await holdLock(options.home, "probe").catch(() => undefined);
   try {
-    const meanwhile = freshness === "cached" ? readProbe(options.home, key) : undefined;
+    const meanwhile = freshness === "cached" ? readProbe(options, key) : undefined;
     if (meanwhile !== undefined) return meanwhile;
     const limited = delegation && (await tryMachine(options, candidates, delegation));
     const result = limited?.choice ? limited : await tryMachine(options, candidates);
-    await writeProbe(options.home, key, result);
+    await writeProbe(options, key, result);
     return result;
   } finally {
     await lock?.[Symbol.asyncDispose]();
@@ -147,10 +152,15 @@ async function tryRuntime(
     const daemon = await prepareDaemon(options.home, options.daemon);
     const { perlDirectory } = options.daemon;
     const usesDelegation = cgroups.delegation !== undefined;
+    const flags = await readFlags(runtime);
+    if (flags !== undefined && isRootless()) {
+      throw new SandboxError("unavailable", "a kernel of its own needs root");
+    }
     const { level, proof } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
       usesDelegation,
+      flags,
       cgroups,
       daemon,
       perlDirectory,
@@ -162,7 +172,7 @@ async function tryRuntime(
       routers: createRouters(),
     });
     const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
-    return { choice: { runtime, level, usesDelegation }, version, check };
+    return { choice: { runtime, level, usesDelegation, flags }, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
     if (causeCode(error) === "ENOSPC" || (await isFull(options.home))) {
@@ -194,7 +204,8 @@ async function runTinyContainer(
   const startedMs = performance.now();
   const isLimited = hasCgroups(context.cgroups) || context.usesDelegation;
   const pids = isLimited ? PROBE_PIDS.counted : PROBE_PIDS.shared;
-  const limits = { memoryMb: PROBE_MEMORY_MB, cpus: 1, diskMb: 16, pids };
+  const memoryMb = PROBE_MEMORY_MB[context.flags === undefined ? "shared" : "own"];
+  const limits = { memoryMb, cpus: 1, diskMb: 16, pids };
   // Any folder of the home does: what counts is that its file system can be mounted with other ids.
   const layers = [{ root: context.daemon }];
   const spec = {
@@ -207,9 +218,10 @@ async function runTinyContainer(
   };
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
-  const cgroup = openCgroup(context.cgroups, id, spec.directory);
+  const plain = openCgroup(context.cgroups, id, spec.directory);
+  const cgroup = context.flags === undefined ? plain : pausedByKernel(plain, spec.directory);
   const limit = await cgroup.readMemoryLimit();
-  if (isLimited && limit !== PROBE_MEMORY_MB * BYTES_PER_MB) {
+  if (isLimited && limit !== memoryMb * BYTES_PER_MB) {
     throw new SandboxError("unavailable", `memory limit is ${limit}`);
   }
   await container.pause();

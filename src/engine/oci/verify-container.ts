@@ -4,8 +4,15 @@
  * daemon's folder, a kernel file system or a volume that is not where it belongs ends the start.
  */
 
-import { readFileSync, readlinkSync, realpathSync } from "node:fs";
-import { basename } from "node:path";
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  statSync,
+} from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import { ID_RANGE } from "../../common/privilege.ts";
@@ -23,21 +30,45 @@ export interface Started {
   /** The first process, as the host counts. */
   readonly pid: number;
   readonly idBase: number;
-  /** Path of the program that started it. */
-  readonly runtime: string;
 }
 
-/** What was proven, whatever was asked for. */
-export function readLevel({ pid, idBase, runtime }: Started): IsolationLevel {
+/** What was proven of a container on this kernel, whatever was asked for. */
+export function readLevel({ pid, idBase }: Started): IsolationLevel {
   try {
-    // A kernel of its own: what runs on this one is the runtime's program, not the container's.
-    if (readlinkSync(`/proc/${pid}/exe`) === realpathSync(runtime)) return "gvisor";
     const isSeparate = NAMESPACES.every((kind) => isOwn(pid, kind));
     if (!isSeparate || !FILTERED.test(readFileSync(`/proc/${pid}/status`, "utf8"))) return "none";
     return hasOwnIds(pid, idBase) ? "userns-container" : "container";
   } catch (error) {
     throw new SandboxError("unavailable", "container ended at once", { cause: error });
   }
+}
+
+/**
+ * What was proven of a container with a kernel of its own: what runs on this one is the runtime's
+ * program, under the ids of the container. For a runtime that shares the kernel it would prove
+ * nothing: its own program runs until it becomes that of the container.
+ */
+export function readSentryLevel({ pid, idBase }: Started, runtime: string): IsolationLevel {
+  try {
+    return runsProgramOf(pid, runtime) && hasOwnIds(pid, idBase) ? "gvisor" : "none";
+  } catch (error) {
+    throw new SandboxError("unavailable", "container ended at once", { cause: error });
+  }
+}
+
+/** Newer releases have programs of the runtime in a folder beside it. */
+const SIDECARS = "gvisor-bin";
+
+/** By the file, not by its name: what is mounted where differs between namespaces. */
+function runsProgramOf(pid: number, runtime: string): boolean {
+  const { dev, ino } = statSync(`/proc/${pid}/exe`, { bigint: true });
+  const program = realpathSync(runtime);
+  const beside = join(dirname(program), SIDECARS);
+  const sidecars = existsSync(beside) ? readdirSync(beside).map((name) => join(beside, name)) : [];
+  return [program, ...sidecars].some((path) => {
+    const entry = statSync(path, { bigint: true });
+    return entry.dev === dev && entry.ino === ino;
+  });
 }
 
 /** @throws SandboxError unavailable when less was proven than the machine is known for. */

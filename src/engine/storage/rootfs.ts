@@ -123,6 +123,15 @@ async function isReal(name: string, layers: readonly Layer[]): Promise<boolean> 
   return true;
 }
 
+/** Whether the merged tree has a folder of this name, as the topmost layer that knows it says. */
+export async function hasFolder(name: string, layers: readonly Layer[]): Promise<boolean> {
+  for (const layer of layers.toReversed()) {
+    const kind = await kindOf(join(layer.root, name));
+    if (kind !== "missing") return kind === "folder";
+  }
+  return false;
+}
+
 async function checkFolder(name: string, layers: readonly Layer[]): Promise<void> {
   if (await isReal(name, layers)) return;
   throw new SandboxError("invalid_argument", `/${name} of the template is not a real folder`, {
@@ -157,6 +166,8 @@ export interface StageOptions {
   /** The first id of its files, where that is another one than `idBase`. */
   readonly diskIdBase?: number | undefined;
   readonly daemon: string;
+  /** Whether the daemon's files belong to root of the container, which can read all of them then. */
+  readonly ownsDaemon?: boolean;
 }
 
 /** The steps that put the root file system and the daemon on the stage. */
@@ -172,7 +183,7 @@ export function stageSteps(options: StageOptions): LauncherStep[] {
     ["mkdir", "rootfs"],
     ["mkdir", "disk"],
     diskStep(options),
-    ...daemonSteps(options.daemon),
+    ...daemonSteps(options.daemon, options.ownsDaemon ? "idmap" : "clone"),
     ...overlaySteps({ trees: roots, prefix: "r", stack: STACKS.root, target: "rootfs", isMapped }),
   ];
   const usrs = layers.flatMap((layer) => (layer.usr === undefined ? [] : [layer.usr]));
@@ -195,10 +206,10 @@ function diskStep({ disk, diskIdBase, idBase }: StageOptions): LauncherStep {
  * An overlay has inodes of its own: no lock and no watch on a file of the daemon is seen by another
  * sandbox, although all run the same files from the same pages.
  */
-function daemonSteps(daemon: string): LauncherStep[] {
+function daemonSteps(daemon: string, view: "clone" | "idmap"): LauncherStep[] {
   return [
     ["mkdir", "code"],
-    ["clone", daemon, "code"],
+    [view, daemon, "code"],
     ["mkdir", "none"],
     ["mkdir", "daemon"],
     // An overlay without a writable layer needs two trees.

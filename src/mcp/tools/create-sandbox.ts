@@ -43,6 +43,10 @@ const input = z.strictObject({
       "deny the rest with 0.0.0.0/0 in deny_out.",
   ),
   deny_out: networkInput("CIDRs that may not be reached, such as 0.0.0.0/0."),
+  isolation: z
+    .literal("gvisor")
+    .optional()
+    .describe("A kernel of its own, for code that you distrust; slower. Default: the machine's."),
   public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),
 });
 
@@ -216,5 +220,6 @@ function toRequest(params: z.output<typeof input>) {
     ...(Object.keys(network).length > 0 && { network }),
     metadata: toRecord(params.metadata),
     envVars: toRecord(params.env),
+    ...(params.isolation !== undefined && { isolation: params.isolation }),
   };
 }

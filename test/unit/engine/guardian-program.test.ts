@@ -109,6 +109,22 @@ test.for(["", "garbage end\n", "-5 end\n"])(
   },
 );
 
+test("a kernel of its own is paused by its program, and not frozen", async () => {
+  await using world = await openWorld();
+  await mkdir(join(world.folder, "runtime"));
+  const relay = spawn("sh", ["-c", "trap 'exit 7' USR1; echo up; while :; do sleep 0.05; done"]);
+  try {
+    await once(relay.stdout, "data");
+    await writeFile(join(world.folder, "runtime/relay"), `${relay.pid}\n`);
+    await writeFile(join(world.folder, "expiry"), `${secondsFromNow(-1)} freeze\n`);
+    world.start("leave", "unified").stdin?.end();
+    expect(await once(relay, "exit")).toEqual([7, null]);
+    expect([await readState(world, "cgroup.freeze"), isAlive(world)]).toEqual(["", true]);
+  } finally {
+    relay.kill("SIGKILL");
+  }
+});
+
 test("what is no container of the instance is left alone, and it ends", async () => {
   await using world = await openWorld();
   await writeFile(join(world.tree, ID, "cgroup.events"), "populated 0\nfrozen 0\n");

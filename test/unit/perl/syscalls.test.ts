@@ -15,7 +15,9 @@ const CASES = [
   { program: "copier", words: [process.arch], code: 111, said: "copier: cannot load " },
   { program: "inotify", words: [process.arch], code: 111, said: "" },
   { program: "launcher", words: [process.arch], code: 111, said: "launcher: cannot load " },
+  { program: "listen-inside", words: [process.arch], code: 2, said: "cannot load " },
   { program: "make-pipes", words: [process.arch, "/", "0"], code: 2, said: "cannot load " },
+  { program: "sentry-relay", words: [process.arch], code: 2, said: "cannot load " },
   { program: "terminal", words: [process.arch], code: 111, said: "fail 2 table of system calls" },
   {
     program: "user-namespace",

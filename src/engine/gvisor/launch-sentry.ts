@@ -1,0 +1,50 @@
+/** The launch of a container with a kernel of its own, by runsc. */
+
+import { mkdir, readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { allEnded } from "../../common/concurrency.ts";
+import type { Launch, LaunchContext, Preparation } from "../oci/launch-context.ts";
+import { FOLDER_NAMES } from "../oci/remove-container.ts";
+import { explainFailure } from "../oci/run-runtime.ts";
+import { readSentryLevel, requireLevel } from "../oci/verify-container.ts";
+import { startRelay } from "./relay.ts";
+import { makeNetwork, newSecret, prepareSentry, runSentry } from "./run-sentry.ts";
+
+export function createSentryLaunch(
+  context: LaunchContext & { readonly flags: readonly string[] },
+  { claim, disk, diskSteps }: Preparation,
+  signal: AbortSignal,
+): Launch {
+  const { spec, idBase, cgroup } = claim;
+  const { directory, id } = spec;
+  const secret = newSecret();
+  const run = { ...context, ...claim };
+  const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
+  return {
+    async prepare() {
+      await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
+      await allEnded([disk, makeNetwork(directory), cgroup.make(spec.limits)]);
+      await prepareSentry(run, join(directory, FOLDER_NAMES.config), secret);
+      const { outside, routers } = context;
+      const known = { id, idBase, isHalted: false, daemon: basename(context.daemon) };
+      const unborn = { ...known, pid: 1, startTicks: "", level: "gvisor" } as const;
+      // Its kernel takes over the links that are there when it starts, and no others.
+      await routers.setEgress({ directory, record: unborn, outside }, spec.egress);
+    },
+    async run() {
+      try {
+        await runSentry(run, diskSteps, signal);
+      } catch (error) {
+        throw await explainFailure(error, file("log"));
+      }
+      return Number(await readFile(file("pid"), "utf8"));
+    },
+    async prove(pid) {
+      const level = readSentryLevel({ pid, idBase }, context.runtime);
+      requireLevel(level, "gvisor");
+      await startRelay({ ...context, id, directory, secret }, signal);
+      return { level, secret };
+    },
+    connect: async () => undefined,
+  };
+}

@@ -1,0 +1,91 @@
+/**
+ * The way into a container with a kernel of its own: one small program of the host beside it, which
+ * hands connections to that kernel, and which alone pauses and resumes it. Never the freezer of
+ * cgroups: a kernel that was frozen loses its processes at a later checkpoint.
+ */
+
+import { join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
+import { INSIDE_PORTS } from "../daemon/daemon.ts";
+import { perlCommand } from "../host/perl-program.ts";
+import { runProgram } from "../host/run-program.ts";
+import { dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
+import { groupFolders, type CgroupHost } from "../oci/cgroups.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import type { Cgroup } from "../oci/process-group.ts";
+
+/** In the container's folder. */
+const ORDERS = "runtime/orders.sock";
+/** The number of the program, for the guardian. */
+const RELAY_NAME = "runtime/relay";
+const MAX_ANSWER_BYTES = 64;
+/** A pause waits for tasks that are inside the kernel. */
+const ORDER_TIMEOUT_MS = 15_000;
+
+export interface RelayOptions {
+  readonly id: string;
+  /** The container's folder. */
+  readonly directory: string;
+  /** What connections to the daemon begin with. */
+  readonly secret: string;
+  /** Where the perl programs lie. */
+  readonly perlDirectory: string;
+  readonly cgroups: CgroupHost;
+}
+
+/** Starts the program of a container that runs; it ends with the container, not with this process. */
+export async function startRelay(options: RelayOptions, signal: AbortSignal): Promise<void> {
+  const { id, directory, secret, perlDirectory, cgroups } = options;
+  const { unified, freezer } = groupFolders(cgroups);
+  const group = unified ?? freezer;
+  const enter: LauncherStep[] =
+    group === undefined ? [] : [["enter", join(group, id, "cgroup.procs")]];
+  const ports = [String(INSIDE_PORTS.public), String(INSIDE_PORTS.control)];
+  const words = [process.arch, id, ...ports, join(directory, RELAY_NAME)];
+  const command = launcherCommand(perlDirectory, [
+    ...enter,
+    ["chdir", directory],
+    ["listen", SOCKET_NAMES.public],
+    ["listen", SOCKET_NAMES.control],
+    ["listen", ORDERS],
+    ["chdir", "runtime/state"],
+    ["exec", ...perlCommand(perlDirectory, "sentry-relay", words)],
+  ]);
+  await runProgram(command, { signal, input: `${secret}\n` });
+}
+
+type Order = "pause" | "resume" | "state";
+
+/** The cgroup of a container whose kernel is paused instead of being frozen. */
+export function pausedByKernel(cgroup: Cgroup, directory: string): Cgroup {
+  return {
+    ...cgroup,
+    freeze: async () => {
+      await order(directory, "pause");
+    },
+    thaw: async () => {
+      await order(directory, "resume");
+    },
+    isFrozen: async () => (await order(directory, "state")) === "paused",
+  };
+}
+
+/** @throws SandboxError unavailable when the container is gone or does not obey. */
+async function order(directory: string, name: Order): Promise<"paused" | "running"> {
+  const signal = AbortSignal.timeout(ORDER_TIMEOUT_MS);
+  const socket = await dialSocket(join(directory, ORDERS), signal);
+  const { promise, resolve } = Promise.withResolvers<string>();
+  let answer = "";
+  const timer = setTimeout(() => socket.destroy(), ORDER_TIMEOUT_MS).unref();
+  socket.on("data", (chunk: Buffer) => {
+    answer += chunk.toString("latin1");
+    if (answer.length > MAX_ANSWER_BYTES) socket.destroy();
+  });
+  socket.on("error", () => resolve(""));
+  socket.on("close", () => resolve(answer));
+  socket.write(`${name}\n`);
+  const state = (await promise).trim();
+  clearTimeout(timer);
+  if (state === "paused" || state === "running") return state;
+  throw new SandboxError("unavailable", `the container did not ${name}`);
+}

@@ -1,0 +1,131 @@
+/**
+ * Starts a container with a kernel of its own: cgroup limits and the network are there before it,
+ * because its kernel takes the addresses of its links over once, when it starts.
+ */
+
+import { randomBytes } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { ContainerSpec } from "../engine.ts";
+import { runProgram } from "../host/run-program.ts";
+import { networkFile } from "../network/router.ts";
+import { limitSteps, type BundleHost } from "../oci/bundle.ts";
+import { hasCgroups, type CgroupHost } from "../oci/cgroups.ts";
+import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import type { Cgroup } from "../oci/process-group.ts";
+import { DISK_NAMES, STACKS } from "../storage/disk.ts";
+import { hasFolder, stageOf, stageSteps } from "../storage/rootfs.ts";
+import { writeLimits } from "./limits.ts";
+import { createSentryBundle } from "./sentry-bundle.ts";
+
+/** A runtime that takes longer hangs; it is ended then, with what it began. */
+const START_TIMEOUT_MS = 30_000;
+const SECRET_BYTES = 24;
+/** In the container's folder. */
+const BOOT_ID = "runtime/boot-id";
+/** Where the launcher's mount namespace shows the runtime's state: the name of a socket is short. */
+const STATE = "state";
+
+export interface SentryRun {
+  /** Path of the runtime. */
+  readonly runtime: string;
+  readonly flags: readonly string[];
+  readonly cgroups: CgroupHost;
+  /** The daemon's folder on the host. */
+  readonly daemon: string;
+  readonly perlDirectory: string;
+  readonly spec: ContainerSpec;
+  readonly idBase: number;
+  readonly diskIdBase: number | undefined;
+  readonly cgroup: Cgroup;
+}
+
+/** A secret for connections to a container's daemon. */
+export function newSecret(): string {
+  return randomBytes(SECRET_BYTES).toString("hex");
+}
+
+/** Makes the network namespace of a container, with a loopback that is up and no other link. */
+export async function makeNetwork(directory: string): Promise<void> {
+  const path = networkFile(directory);
+  await writeFile(path, "", { mode: 0o600 });
+  await runProgram(["unshare", `--net=${path}`, "ip", "link", "set", "dev", "lo", "up"]);
+}
+
+/** Writes limits and configuration; the folders of both are there. */
+export async function prepareSentry(run: SentryRun, path: string, secret: string): Promise<void> {
+  const { spec, idBase, cgroup, cgroups } = run;
+  const stage = stageOf(spec.directory);
+  const isLimited = hasCgroups(cgroups);
+  if (isLimited) await writeLimits(cgroups, cgroup.path, spec.limits);
+  const written = { root: join(spec.directory, DISK_NAMES.mount, STACKS.root.upper) };
+  const hasTmp = await hasFolder("tmp", [...spec.layers, written]);
+  const host: BundleHost = { architecture: process.arch, hasSwapLimit: cgroups.hasSwapLimit };
+  const bootIdPath = join(spec.directory, BOOT_ID);
+  if (spec.bootId !== undefined) await writeFile(bootIdPath, `${spec.bootId}\n`, { mode: 0o444 });
+  const config = createSentryBundle({
+    id: spec.id,
+    hostname: spec.hostname,
+    limits: spec.limits,
+    idBase,
+    rootPath: stage.root,
+    daemonPath: stage.daemon,
+    cgroupPath: isLimited ? cgroup.path : undefined,
+    host,
+    networkPath: networkFile(spec.directory),
+    secret,
+    hasTmp,
+    ...(spec.bootId !== undefined && { bootIdPath }),
+    binds: spec.binds ?? [],
+  });
+  await writeFile(path, JSON.stringify(config), { mode: 0o600 });
+}
+
+/** Runs the runtime after `diskSteps`; it returns when the container runs. */
+export async function runSentry(
+  run: SentryRun,
+  diskSteps: readonly LauncherStep[],
+  signal: AbortSignal,
+): Promise<void> {
+  const { spec, flags } = run;
+  const { directory, id } = spec;
+  const stage = stageOf(directory);
+  const file = (name: string) => join(directory, "runtime", name);
+  const state = join(stage.directory, STATE);
+  const words = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
+  const log = ["--log", file("log"), "--log-format", "json"];
+  const command = launcherCommand(run.perlDirectory, [
+    ...diskSteps,
+    ["mkdir", file(STATE)],
+    ...stageSteps({
+      stage,
+      isMapped: true,
+      ownsDaemon: true,
+      layers: spec.layers,
+      ...(spec.binds !== undefined && { binds: spec.binds }),
+      idBase: run.idBase,
+      disk: join(directory, DISK_NAMES.mount),
+      diskIdBase: run.diskIdBase,
+      daemon: run.daemon,
+    }),
+    // Runtimes of 2024 take a network namespace with a file that newer Linux shows in each for the
+    // host's own. What is seen there belongs to the namespace.
+    ["netns", networkFile(directory)],
+    ["mount", "tmpfs", "/proc/sys/net/core", "mode=0755,size=4k"],
+    ["mkdir", STATE],
+    ["bind", file(STATE), STATE],
+    ...limitSteps(),
+    ...enterSteps(run.cgroups, run.cgroup),
+    ["null", "0"],
+    ["null", "1"],
+    ["null", "2"],
+    ["exec", run.runtime, "--root", state, ...log, ...flags, ...words],
+  ]);
+  await runProgram(command, { signal, timeoutMs: START_TIMEOUT_MS });
+}
+
+/** Every tree: what the runtime finds there already it leaves alone. */
+function enterSteps({ legacy, unified }: CgroupHost, cgroup: Cgroup): LauncherStep[] {
+  const trees = [...legacy.map(({ path }) => path), ...(unified === undefined ? [] : [unified])];
+  return [...new Set(trees)].map((tree) => ["enter", join(tree, cgroup.path, "cgroup.procs")]);
+}

@@ -1,0 +1,96 @@
+/**
+ * The OCI configuration of a container with a kernel of its own. What this kernel decides by itself
+ * (its `/dev`, `/proc` and `/sys`, which calls it has) is not asked for; a filter of the host's calls
+ * around it is the runtime's.
+ */
+
+import { ID_RANGE } from "../../common/privilege.ts";
+import { DAEMON_DIRECTORY, listeningInitCommand, SECRET_VARIABLE } from "../daemon/daemon.ts";
+import type { Bind } from "../engine.ts";
+import { type BundleOptions, createProcess, createResources } from "../oci/bundle.ts";
+
+const BOOT_ID = "/proc/sys/kernel/random/boot_id";
+
+export interface SentryBundleOptions extends Omit<
+  BundleOptions,
+  "usersPath" | "filter" | "isCounted"
+> {
+  /** The file of its network namespace. */
+  readonly networkPath: string;
+  /** What connections to the daemon begin with. */
+  readonly secret: string;
+  /** Whether there is a folder `/tmp` below the root. */
+  readonly hasTmp: boolean;
+  /** A file that programs read as the boot id of the kernel; undefined shows the kernel's own. */
+  readonly bootIdPath?: string | undefined;
+  /** Folders that others write to as well; they are mounted below the root. */
+  readonly binds: readonly Bind[];
+}
+
+/** The whole `config.json` as a value. */
+export function createSentryBundle(options: SentryBundleOptions) {
+  const idMap = [{ containerID: 0, hostID: options.idBase, size: ID_RANGE }];
+  const { cgroupPath, limits, host } = options;
+  const process = createProcess(options);
+  return {
+    ociVersion: "1.0.2",
+    hostname: options.hostname,
+    root: { path: options.rootPath, readonly: false },
+    process: {
+      ...process,
+      args: listeningInitCommand(options.id),
+      // For each user of the container, by its own kernel.
+      rlimits: [{ type: "RLIMIT_NPROC", hard: limits.pids, soft: limits.pids }],
+      env: [...process.env, `${SECRET_VARIABLE}=${options.secret}`],
+    },
+    mounts: createMounts(options),
+    linux: {
+      namespaces: [
+        ...["pid", "mount", "ipc", "uts", "user"].map((type) => ({ type })),
+        { type: "network", path: options.networkPath },
+      ],
+      uidMappings: idMap,
+      gidMappings: idMap,
+      ...(cgroupPath !== undefined && {
+        cgroupsPath: cgroupPath,
+        resources: createResources(limits, host),
+      }),
+    },
+  };
+}
+
+function createMounts(options: SentryBundleOptions) {
+  const { rootPath, daemonPath, binds, hasTmp, bootIdPath } = options;
+  const locked = ["nosuid", "noexec", "nodev"];
+  // An empty /tmp would get a file system in memory, which no snapshot has.
+  const paths = [...(hasTmp ? ["/tmp"] : []), ...binds.map(({ path }) => path)];
+  const shared = ["bind", "rw", "nosuid", "nodev"];
+  const fixed = ["bind", "ro", "nosuid", "nodev"];
+  return [
+    { destination: "/proc", type: "proc", source: "proc", options: locked },
+    { destination: "/sys", type: "sysfs", source: "sysfs", options: [...locked, "ro"] },
+    {
+      destination: "/dev/shm",
+      type: "tmpfs",
+      source: "shm",
+      options: [...locked, "mode=1777", "size=64m"],
+    },
+    { destination: "/dev/mqueue", type: "mqueue", source: "mqueue", options: locked },
+    {
+      destination: "/run",
+      type: "tmpfs",
+      source: "tmpfs",
+      options: ["nosuid", "nodev", "mode=755", "size=64m"],
+    },
+    ...paths.map((path) => ({
+      destination: path,
+      type: "bind",
+      source: `${rootPath}${path}`,
+      options: shared,
+    })),
+    { destination: DAEMON_DIRECTORY, type: "bind", source: daemonPath, options: fixed },
+    ...(bootIdPath === undefined
+      ? []
+      : [{ destination: BOOT_ID, type: "bind", source: bootIdPath, options: fixed }]),
+  ];
+}

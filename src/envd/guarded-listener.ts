@@ -1,0 +1,54 @@
+/**
+ * A listener that programs of the sandbox can connect to, for servers that only the host may reach:
+ * a connection is served once it has begun with the host's secret.
+ */
+
+import { timingSafeEqual } from "node:crypto";
+import type { Server as HttpServer } from "node:http";
+import { createServer, type Server, type Socket } from "node:net";
+
+/** The host writes the secret as it connects. */
+const SECRET_TIMEOUT_MS = 5_000;
+/** More that wait at once are of programs; the oldest goes for a new one. */
+const MAX_WAITING = 64;
+
+/** Hands connections that begin with the secret to `server`; it does not listen yet. */
+export function guardBySecret(server: HttpServer, secret: Buffer): Server {
+  const waiting = new Set<Socket>();
+  const listener = createServer((socket) => {
+    const [oldest] = waiting;
+    if (oldest !== undefined && waiting.size >= MAX_WAITING) oldest.destroy();
+    waiting.add(socket);
+    awaitSecret(socket, secret, () => server.emit("connection", socket));
+    socket.once("close", () => waiting.delete(socket));
+  });
+  // Of the server's own connections alone: it does not count what it is handed.
+  if (server.maxConnections > 0) listener.maxConnections = server.maxConnections + MAX_WAITING;
+  return listener;
+
+  function awaitSecret(socket: Socket, wanted: Buffer, onSecret: () => void): void {
+    const onReadable = (): void => {
+      const begin: unknown = socket.read(wanted.length);
+      if (!(begin instanceof Buffer)) return;
+      leave();
+      if (begin.length === wanted.length && timingSafeEqual(begin, wanted)) onSecret();
+      else socket.destroy();
+    };
+    const giveUp = (): void => {
+      socket.destroy();
+    };
+    const timer = setTimeout(giveUp, SECRET_TIMEOUT_MS).unref();
+    const leave = (): void => {
+      clearTimeout(timer);
+      waiting.delete(socket);
+      socket
+        .off("readable", onReadable)
+        .off("error", giveUp)
+        .off("end", giveUp)
+        .off("close", leave);
+    };
+    socket.on("readable", onReadable);
+    // A connection that fails or ends before it is served is closed.
+    socket.once("error", giveUp).once("end", giveUp).once("close", leave);
+  }
+}

@@ -1,0 +1,191 @@
+# The host's side of the listeners of a sandbox with a kernel of its own. It inherits three of
+# them: 3 for clients, 4 for the host, 5 for orders. Each connection to the first two is handed
+# to the sandbox's kernel, which joins it to a port inside; an order (pause, resume, state) is one
+# line, answered by one line. Arguments: Node's name of the processor, the id of the sandbox, the
+# ports of 3 and 4, a file for its number. It runs in a session of its own beside the sandbox, in
+# the sandbox's cgroup, and ends with it: the kernel closes the connection that is kept to it.
+# SIGUSR1 pauses. Its standard input is the secret of the daemon.
+# Still needed: Node hands no descriptor to another process, and the sandbox outlives the service.
+
+use v5.14;
+
+my ( $arch, $id, @ports ) = @ARGV;
+my $number_file = pop @ports;
+my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
+my $numbers = do $table or die "cannot load $table: ", $@ || $!, "\n";
+my $call = $numbers->($arch) or die "no support for $arch\n";
+$id =~ /\A[a-z0-9]{1,64}\z/ or die "no id: $id\n";
+
+# A sandbox that does not answer within this time does not get the connection, in seconds.
+my $patience = 10;
+# A daemon that does not answer within this time after its start is left to its callers.
+my $start_patience = 40;
+my ( $max_calls, $max_reply, $max_order ) = ( 512, 4096, 64 );
+my $kernel = "runsc-$id.sock";
+
+my @listeners;
+for my $number ( 3 .. 5 ) {
+    open( my $listener, '+<&=', $number ) or die "descriptor $number: $!\n";
+    push @listeners, $listener;
+}
+
+# The kernel's calls that are not answered yet, by descriptor: its socket, the connection that
+# waits, what was answered, when it is given up, and what is done with the answer.
+my %calls;
+# Connections for orders, by descriptor, with what was read of them.
+my %orders;
+my $is_paused = 0;
+
+sub reach_kernel {
+    # AF_UNIX, SOCK_STREAM
+    socket( my $socket, 1, 1, 0 ) or return;
+    connect( $socket, pack( 'S Z*', 1, $kernel ) ) or return;
+    return $socket;
+}
+
+# Sends one call, with a descriptor where there is one.
+sub send_call {
+    my ( $socket, $method, $argument, $passed ) = @_;
+    my $text = qq({"method":"containerManager.$method","arg":$argument});
+    return syswrite( $socket, $text ) == length $text unless defined $passed;
+    my $vector = pack 'P Q', $text, length $text;
+    # SOL_SOCKET, SCM_RIGHTS
+    my $rights = pack 'Q l l l x4', 20, 1, 1, fileno $passed;
+    my $message = pack 'Q L x4 P Q P Q l x4', 0, 0, $vector, 1, $rights, length $rights, 0;
+    # MSG_NOSIGNAL
+    return syscall( $call->{sendmsg}, fileno $socket, $message, 0x4000 ) == length $text;
+}
+
+sub pass_on {
+    my ( $client, $port ) = @_;
+    return if keys %calls >= $max_calls;
+    my $socket = reach_kernel() or return;
+    my $argument = qq({"ContainerID":"$id","Port":$port});
+    send_call( $socket, 'PortForward', $argument, $client ) or return;
+    $calls{ fileno $socket } = { socket => $socket, client => $client, text => '',
+        until => time + $patience };
+}
+
+# Waits for the answer: orders are rare, short, and in the order in which they came.
+sub ask_kernel {
+    my ($method) = @_;
+    my $socket = reach_kernel() or return 0;
+    send_call( $socket, $method, '{}' ) or return 0;
+    my ( $text, $end ) = ( '', time + $patience );
+    while ( $text !~ /"success":(?:true|false)/ ) {
+        my $ready = '';
+        vec( $ready, fileno $socket, 1 ) = 1;
+        select( $ready, undef, undef, 0.5 );
+        return 0 if time > $end || length $text > $max_reply;
+        next unless vec( $ready, fileno $socket, 1 );
+        sysread( $socket, $text, $max_reply, length $text ) or return 0;
+    }
+    return $text =~ /"success":true/;
+}
+
+# Pauses nest inside: each state is asked for once.
+sub switch_to {
+    my ($wanted) = @_;
+    return 1 if $wanted == $is_paused;
+    ask_kernel( $wanted ? 'Pause' : 'Resume' ) or return 0;
+    $is_paused = $wanted;
+    return 1;
+}
+
+sub follow {
+    my ($order) = @_;
+    my $done = $order eq 'pause' ? switch_to(1) : $order eq 'resume' ? switch_to(0)
+        : $order eq 'state';
+    return $done ? ( $is_paused ? "paused\n" : "running\n" ) : "failed\n";
+}
+
+sub read_order {
+    my ($number) = @_;
+    my ( $socket, $text ) = @{ $orders{$number} };
+    my $count = sysread $socket, $text, $max_order, length $text;
+    $orders{$number}[1] = $text;
+    if ( $count && $text !~ /\n/ && length $text < $max_order ) { return }
+    syswrite $socket, follow($1) if $text =~ /\A(\w+)\n/;
+    delete $orders{$number};
+}
+
+sub read_answer {
+    my ($number) = @_;
+    my $waiting = $calls{$number};
+    my $count = sysread $waiting->{socket}, $waiting->{text}, $max_reply, length $waiting->{text};
+    # Whatever the answer is, the connection is the sandbox's now or nobody's.
+    return if $count && $waiting->{text} !~ /"success":/ && length $waiting->{text} < $max_reply;
+    delete $calls{$number};
+}
+
+# Whether the daemon answers a question. A port on which nothing listens closes the connection, but
+# not with every version: the question is asked again after a moment.
+sub is_served {
+    my ( $secret, $held ) = @_;
+    socketpair( my $near, my $far, 1, 1, 0 ) or return 0;
+    # What cannot be reached any more has ended.
+    my $socket = reach_kernel() or exit 0;
+    my $argument = qq({"ContainerID":"$id","Port":$ports[1]});
+    send_call( $socket, 'PortForward', $argument, $far ) or return 0;
+    close $far;
+    local $SIG{PIPE} = 'IGNORE';
+    my $question = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    syswrite $near, $secret . $question;
+    my $ready = '';
+    vec( $ready, fileno $_, 1 ) = 1 for $near, $held;
+    select( $ready, undef, undef, 1 ) > 0 or return 0;
+    exit 0 if vec( $ready, fileno $held, 1 );
+    return ( sysread( $near, my $byte, 1 ) // 0 ) > 0;
+}
+
+# Before it connections wait in their queue, as those to a daemon that just starts.
+sub await_daemon {
+    my ( $secret, $held ) = @_;
+    my $end = time + $start_patience;
+    while ( !is_served( $secret, $held ) && time <= $end ) { select( undef, undef, undef, 0.01 ) }
+}
+
+sub accept_at {
+    my ($index) = @_;
+    accept( my $client, $listeners[$index] ) or return;
+    if ( $index < 2 ) { pass_on( $client, $ports[$index] ) }
+    elsif ( keys %orders < $max_calls ) { $orders{ fileno $client } = [ $client, '' ] }
+}
+
+sub serve {
+    my ($held) = @_;
+    local $SIG{PIPE} = 'IGNORE';
+    local $SIG{HUP} = 'IGNORE';
+    my $must_pause = 0;
+    local $SIG{USR1} = sub { $must_pause = 1 };
+    while (1) {
+        my $ready = '';
+        vec( $ready, fileno $_, 1 ) = 1 for @listeners, $held;
+        vec( $ready, $_, 1 ) = 1 for keys %calls, keys %orders;
+        my $found = select $ready, undef, undef, 1;
+        if ($must_pause) { $must_pause = 0; switch_to(1) }
+        my $now = time;
+        delete $calls{$_} for grep { $calls{$_}{until} < $now } keys %calls;
+        next unless $found > 0;
+        # The kernel says nothing on a connection without calls: it has ended.
+        return if vec( $ready, fileno $held, 1 );
+        read_answer($_) for grep { vec( $ready, $_, 1 ) } keys %calls;
+        read_order($_) for grep { vec( $ready, $_, 1 ) } keys %orders;
+        accept_at($_) for grep { vec( $ready, fileno $listeners[$_], 1 ) } 0 .. 2;
+    }
+}
+
+chomp( my $secret = <STDIN> // '' );
+my $held = reach_kernel() or die "$kernel: $!\n";
+defined( my $pid = fork ) or die "fork: $!\n";
+if ( $pid != 0 ) {
+    open( my $file, '>', $number_file ) or die "$number_file: $!\n";
+    syswrite $file, "$pid\n";
+    exit 0;
+}
+syscall( $call->{setsid} ) >= 0 or die "setsid: $!\n";
+# A lack of memory in the sandbox must not end it.
+if ( open( my $score, '>', '/proc/self/oom_score_adj' ) ) { syswrite $score, '-1000' }
+for my $stream ( \*STDIN, \*STDOUT, \*STDERR ) { open( $stream, '+<', '/dev/null' ) or exit 1 }
+await_daemon( $secret, $held );
+serve($held);

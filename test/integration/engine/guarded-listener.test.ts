@@ -1,0 +1,68 @@
+/** A listener for the host alone at an address that others can connect to. */
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { expect, test } from "vitest";
+import { guardBySecret } from "../../../src/envd/guarded-listener.ts";
+
+const SECRET = "f00d".repeat(12);
+const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+
+async function startGuarded() {
+  const server = createServer((_request, response) => response.end("served"));
+  const listener = guardBySecret(server, Buffer.from(SECRET));
+  listener.listen({ port: 0, host: "127.0.0.1" });
+  await once(listener, "listening");
+  const address = listener.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  return {
+    dial: () => connect({ port, host: "127.0.0.1" }),
+    [Symbol.asyncDispose]: async () => {
+      const closed = once(listener, "close");
+      listener.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+test.for([
+  { name: "in one piece", pieces: [SECRET + REQUEST] },
+  { name: "byte by byte", pieces: (SECRET + REQUEST).split("") },
+  { name: "cut in the secret", pieces: [SECRET.slice(0, 7), SECRET.slice(7) + REQUEST] },
+])("the secret and a request $name are answered", async ({ pieces }) => {
+  await using guarded = await startGuarded();
+  const socket = guarded.dial();
+  await once(socket, "connect");
+  for (const piece of pieces) {
+    socket.write(piece);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*served$/);
+});
+
+test.for([
+  { name: "a request without the secret", bytes: REQUEST },
+  { name: "a wrong secret", bytes: `${SECRET.slice(0, -1)}e${REQUEST}` },
+  { name: "nothing but an end", bytes: "" },
+  { name: "half of the secret", bytes: SECRET.slice(0, 20) },
+])("$name gets no answer", async ({ bytes }) => {
+  await using guarded = await startGuarded();
+  const socket = guarded.dial();
+  socket.end(bytes);
+  socket.on("error", () => undefined);
+  expect(await text(socket).catch(() => "")).toBe("");
+});
+
+test("connections that wait go for the one that knows the secret", async () => {
+  await using guarded = await startGuarded();
+  const waiting = Array.from({ length: 100 }, () => guarded.dial());
+  await Promise.all(waiting.map(async (socket) => once(socket, "connect")));
+  for (const socket of waiting) socket.on("error", () => undefined);
+  const socket = guarded.dial();
+  socket.write(SECRET + REQUEST);
+  expect(await text(socket)).toMatch(/served$/);
+  for (const other of waiting) other.destroy();
+});
