@@ -20,7 +20,8 @@ mount -t ext4 /dev/ubda /mnt
 
 mkdir -p /mnt/data/layers
 chown "$ACCOUNT:$ACCOUNT" /mnt/data /mnt/data/layers
-mount --bind "$DATA/layers" /mnt/data/layers
+# A command line has no names with spaces, as the home of the product has here.
+mount --bind "$(find "$ACCOUNT_HOME/.local" -mindepth 3 -maxdepth 3 -name layers)" /mnt/data/layers
 
 cd /sys/fs/cgroup || exit
 echo '+memory +pids +cpu' >cgroup.subtree_control

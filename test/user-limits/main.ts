@@ -61,7 +61,6 @@ const result = join(folder.path, "result");
 const variables = {
   ACCOUNT: user.name,
   ACCOUNT_HOME: user.home,
-  DATA: user.data,
   NODE: process.execPath,
   INSIDE: join(HERE, "inside.ts"),
   RESULT: result,

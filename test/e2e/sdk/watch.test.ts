@@ -119,10 +119,10 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     await sandbox.files.makeDir("short");
     const exits: unknown[] = [];
     await sandbox.files.watchDir("short", () => {}, {
-      timeoutMs: 300,
+      timeoutMs: 2_000,
       onExit: (error) => void exits.push(error),
     });
-    await expect.poll(() => exits).toHaveLength(1);
+    await expect.poll(() => exits, { timeout: 10_000 }).toHaveLength(1);
     expect(exits[0]).toBeInstanceOf(sdk.TimeoutError);
   });
 
