@@ -1,7 +1,7 @@
 /** The Pod of a sandbox: everything that isolates it is set here and nowhere else. */
 
 import { createHash } from "node:crypto";
-import { podInitCommand } from "../engine/daemon/daemon.ts";
+import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { MANAGED, MANAGER, PART } from "./objects.ts";
 import { CONTAINER_NAME, type PodTemplate } from "./pod-template.ts";

@@ -3,7 +3,8 @@
 import { cp, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { removeTree } from "../common/remove-tree.ts";
-import { DAEMON_DIRECTORY, prepareDaemon } from "../engine/daemon/daemon.ts";
+import { DAEMON_DIRECTORY } from "../engine/daemon/daemon-command.ts";
+import { prepareDaemon } from "../engine/daemon/daemon.ts";
 import type { Layer } from "../engine/engine.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";

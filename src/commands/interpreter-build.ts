@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { hasParts } from "../common/files.ts";
-import { DAEMON_DIRECTORY } from "../engine/daemon/daemon.ts";
+import { DAEMON_DIRECTORY } from "../engine/daemon/daemon-command.ts";
 import type { Layer } from "../engine/engine.ts";
 import { createOnce, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";

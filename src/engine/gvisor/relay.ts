@@ -6,7 +6,7 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
-import { INSIDE_PORTS } from "../daemon/daemon.ts";
+import { INSIDE_PORTS } from "../daemon/daemon-command.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";

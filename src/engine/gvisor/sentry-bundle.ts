@@ -5,7 +5,11 @@
  */
 
 import { ID_RANGE } from "../../common/privilege.ts";
-import { DAEMON_DIRECTORY, listeningInitCommand, SECRET_VARIABLE } from "../daemon/daemon.ts";
+import {
+  DAEMON_DIRECTORY,
+  listeningInitCommand,
+  SECRET_VARIABLE,
+} from "../daemon/daemon-command.ts";
 import type { Bind } from "../engine.ts";
 import { type BundleOptions, createProcess, createResources } from "../oci/bundle.ts";
 

@@ -16,7 +16,7 @@ import { basename, dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import { ID_RANGE } from "../../common/privilege.ts";
-import { DAEMON_DIRECTORY } from "../daemon/daemon.ts";
+import { DAEMON_DIRECTORY } from "../daemon/daemon-command.ts";
 import { type ContainerSpec, ISOLATION_LEVELS, type IsolationLevel } from "../engine.ts";
 import { type MountEntry, parseMounts } from "../host/mount-table.ts";
 import { hasUsr } from "../storage/rootfs.ts";

@@ -5,7 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { initCommand } from "../../../src/engine/daemon/daemon.ts";
+import { initCommand } from "../../../src/engine/daemon/daemon-command.ts";
 import { startOciHost } from "../../support/oci-host.ts";
 
 /** Says whether the engine took the code, and how much it is. */
