@@ -61,8 +61,15 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
         ${attempts.map((attempt) => `(${attempt}) ||`).join(" ")} echo $f; done`,
         "root",
       );
-      const names = ["attributes.pl", "inotify.pl", "make-pipes.pl", "syscalls.pl", "terminal.pl"];
-      expect(stdout.trim().split("\n")).toEqual([...names, "new.pl"]);
+      const names = [
+        "attributes",
+        "inotify",
+        "listen-inside",
+        "make-pipes",
+        "syscalls",
+        "terminal",
+      ];
+      expect(stdout.trim().split("\n")).toEqual([...names, "new"].map((name) => `${name}.pl`));
     });
 
     test("no listener of the host answers", async () => {
