@@ -53,7 +53,7 @@ async function startGround(place: AttackPlace, replies: readonly string[]) {
   const flags = ["--runtime", place.runtime, "--pool", "0", "--on-exit", "kill"];
   const tls = ["--tls-cert", certificatePath, "--tls-key", keyPath];
   const serve = stack.use(await startServe([...flags, ...tls], { account }));
-  const socketPath = join(serve.home, "instances/serve/listener.sock");
+  const socketPath = join(serve.home, "instances/serve/door.sock");
   const { apiKey } = serve;
   const client = stack.use(createService({ url: "http://localhost", socketPath, apiKey }));
   const dispatcher = new Agent({ connect: { socketPath } });

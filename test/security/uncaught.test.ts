@@ -35,7 +35,7 @@ beforeAll(async () => {
   folder = await makeTempFolder();
   serve = await start();
   const port = Number(new URL(serve.url).port);
-  const socketPath = join(serve.home, "instances/serve/listener.sock");
+  const socketPath = join(serve.home, "instances/serve/door.sock");
   dispatcher = new Agent({ connect: { socketPath } });
   opened = openListeners({
     socketPath,
@@ -229,7 +229,7 @@ test("E41 a server in which errors go on and on ends in an orderly way, with the
   await using server = await start();
   await plan({ moment: "received", name: "/health", way: "timer", times: 150 });
   const other = new Agent({
-    connect: { socketPath: join(server.home, "instances/serve/listener.sock") },
+    connect: { socketPath: join(server.home, "instances/serve/door.sock") },
   });
   await request("http://localhost/health", { dispatcher: other });
   await other.destroy();
