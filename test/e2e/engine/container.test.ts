@@ -53,7 +53,10 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
       isUsable: true,
       checks: [],
     });
-    expect(cached).toEqual(fresh);
+    // A fresh one looks for another kernel too, which no start needs.
+    const own = fresh.checks.filter(({ name }) => name !== "isolation gvisor");
+    expect(own).toHaveLength(fresh.checks.length - 1);
+    expect(cached).toEqual({ ...fresh, checks: own });
   });
 
   test("users of the base template work, and root is reached by sudo", async () => {
