@@ -22,11 +22,42 @@ sub attach {
             next if $! == 16;
             fail($device);
         }
-        # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
-        mount_call( $device, $target, $type, 0x2 | 0x4 | 0x8 | 0x400, $data );
+        mount_device( $device, $target, $type, $data );
         return;
     }
     fail('no free loop device');
+}
+
+sub mount_device {
+    my ( $device, $target, $type, $data ) = @_;
+    # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
+    mount_call( $device, $target, $type, 0x2 | 0x4 | 0x8 | 0x400, $data );
+}
+
+# A mount that was copied into the namespace of another program keeps the file system in use after
+# it was unmounted here. Under a second device the kernel would take it for another one.
+sub mount_store {
+    my ( $image, $target ) = @_;
+    my ( $device, $handle ) = attached_device($image);
+    if   ( defined $device ) { mount_device( $device, $target, 'xfs', 'discard' ) }
+    else                     { attach( $image, $target, 'xfs', 'discard', 16 ) }
+}
+
+# The device that has the image already, held open: it goes with its last user.
+sub attached_device {
+    my ($image) = @_;
+    my ( $image_device, $image_inode ) = stat $image;
+    defined $image_inode or fail($image);
+    for my $folder ( glob '/sys/block/loop[0-9]*' ) {
+        my $device = $folder =~ s{^/sys/block}{/dev}r;
+        open( my $handle, '+<', $device ) or next;
+        my $info = "\0" x 232;
+        # LOOP_GET_STATUS64, which begins with the device and the inode of the file.
+        ioctl( $handle, 0x4C05, $info ) or next;
+        my ( $device_of, $inode ) = unpack 'Q2', $info;
+        return ( $device, $handle ) if $device_of == $image_device && $inode == $image_inode;
+    }
+    return;
 }
 
 # The files of a copied disk have the ids of another container, and the kernel's own marks on it are

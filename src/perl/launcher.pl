@@ -258,7 +258,7 @@ my %step = (
     own     => [ 2, sub { chown( $_[1], $_[1], $_[0] ) == 1 or fail("chown $_[0]") } ],
     mount   => [ 3, sub { mount_call( $_[0], $_[1], $_[0], 0x4, $_[2] ) } ],
     attach  => [ 2, sub { attach( @_, 'ext4', 'noinit_itable', 0 ) } ],
-    store   => [ 2, sub { attach( @_, 'xfs', 'discard', 16 ) } ],
+    store   => [ 2, sub { mount_store(@_) } ],
     unmount => [ 1, \&unmount ],
     enter   => [ 1, sub { write_file( $_[0], "$$" ) } ],
     netns   => [ 1, \&enter_network ],

@@ -8,6 +8,8 @@ test("a census counts a home's own traces, and those of another home never", asy
   await using own = await startOciHost("auto");
   await using other = await startOciHost("auto");
   const container = await own.create();
+  // The runtime's own process may still be ending.
+  await expect.poll(async () => (await takeCensus(own.home)).processes).toHaveLength(2);
   const before = await takeCensus(own.home);
   const bystander = await other.create();
   const [ours, theirs] = [await takeCensus(own.home), await takeCensus(other.home)];
