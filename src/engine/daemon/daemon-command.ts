@@ -101,7 +101,7 @@ export function listeningInitCommand(id: string): string[] {
 }
 
 /** A program of the daemon's folder, run by the loader and with the libraries that lie there. */
-function commandIn(directory: string, program: string): [string, ...string[]] {
+export function commandIn(directory: string, program: string): [string, ...string[]] {
   const [loader, libraries] = [join(directory, "loader"), join(directory, "lib")];
   return [loader, "--library-path", libraries, join(directory, program)];
 }

@@ -36,6 +36,7 @@ const LAYOUT = 6;
 const INTERPRETER = "interpreter";
 /** What the daemon runs by its own perl, and the table that each of these loads from beside it. */
 const DAEMON_PERL_FILES = [
+  "abilities.pl",
   "attributes.pl",
   "inotify.pl",
   "listen-inside.pl",

@@ -15,6 +15,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 import { DISK_NAMES, STACKS } from "../storage/disk.ts";
 import { hasFolder, stageOf, stageSteps } from "../storage/rootfs.ts";
+import type { AbilityTrial } from "./abilities.ts";
 import { writeLimits } from "./limits.ts";
 import { createSentryBundle } from "./sentry-bundle.ts";
 
@@ -38,6 +39,7 @@ export interface SentryRun {
   readonly idBase: number;
   readonly diskIdBase: number | undefined;
   readonly cgroup: Cgroup;
+  readonly trial?: AbilityTrial | undefined;
 }
 
 /** A secret for connections to a container's daemon. */
@@ -79,6 +81,7 @@ export async function prepareSentry(run: SentryRun, path: string, secret: string
     hasTmp,
     ...(hasBootId && { bootIdPath }),
     binds: spec.binds ?? [],
+    isTrial: run.trial !== undefined,
   });
   await writeFile(path, JSON.stringify(config), { mode: 0o600 });
 }

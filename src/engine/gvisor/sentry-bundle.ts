@@ -12,6 +12,7 @@ import {
 } from "../daemon/daemon-command.ts";
 import type { Bind } from "../engine.ts";
 import { type BundleOptions, createProcess, createResources } from "../oci/bundle.ts";
+import { trialCommand } from "./abilities.ts";
 
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 
@@ -29,6 +30,8 @@ export interface SentryBundleOptions extends Omit<
   readonly bootIdPath?: string | undefined;
   /** Folders that others write to as well; they are mounted below the root. */
   readonly binds: readonly Bind[];
+  /** Whether its first program looks at what the kernel can do. */
+  readonly isTrial?: boolean;
 }
 
 /** The whole `config.json` as a value. */
@@ -36,13 +39,14 @@ export function createSentryBundle(options: SentryBundleOptions) {
   const idMap = [{ containerID: 0, hostID: options.idBase, size: ID_RANGE }];
   const { cgroupPath, limits, host } = options;
   const process = createProcess(options);
+  const command = listeningInitCommand(options.id);
   return {
     ociVersion: "1.0.2",
     hostname: options.hostname,
     root: { path: options.rootPath, readonly: false },
     process: {
       ...process,
-      args: listeningInitCommand(options.id),
+      args: options.isTrial === true ? trialCommand(command) : command,
       // For each user of the container, by its own kernel.
       rlimits: [{ type: "RLIMIT_NPROC", hard: limits.pids, soft: limits.pids }],
       env: [...process.env, `${SECRET_VARIABLE}=${options.secret}`],

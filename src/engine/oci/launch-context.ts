@@ -1,6 +1,7 @@
 /** What a start of a container needs to know of the machine, the engine and the container. */
 
 import type { ContainerSpec, IsolationLevel } from "../engine.ts";
+import type { AbilityTrial } from "../gvisor/abilities.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
 import type { BlankDisks } from "../storage/disk.ts";
 import type { CgroupHost } from "./cgroups.ts";
@@ -36,6 +37,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly disksFolder: string | undefined;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
+  /** Set where a kernel of its own is tried. */
+  readonly trial?: AbilityTrial | undefined;
 }
 
 /** A container that is being started, and what it has already. */

@@ -143,7 +143,7 @@ async function checkSentry(probe: Probe): Promise<EngineCheck> {
   const { report } = await probe("fresh");
   const trial = report.checks.find((check) => check.name === `runtime ${path}`);
   const detail = trial?.detail ?? "not tried";
-  if (report.isUsable) return { name, outcome: "ok", detail };
+  if (report.isUsable) return { ...trial, name, outcome: "ok", detail };
   return { name, outcome: "warning", detail, remedy: gvisorCommand() };
 }
 

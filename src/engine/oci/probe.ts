@@ -16,6 +16,7 @@ import {
   type EngineCheck,
   type IsolationLevel,
 } from "../engine.ts";
+import { createTrial, readFinding, type Finding } from "../gvisor/abilities.ts";
 import { readFlags } from "../gvisor/flags.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { installCommand } from "../host/install-command.ts";
@@ -156,7 +157,7 @@ async function tryRuntime(
     if (flags !== undefined && isRootless()) {
       throw new SandboxError("unavailable", "a kernel of its own needs root");
     }
-    const { level, proof } = await runTinyContainer(options.home, {
+    const { level, proof, finding } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
       usesDelegation,
@@ -170,8 +171,16 @@ async function tryRuntime(
       disksFolder: undefined,
       outside: undefined,
       routers: createRouters(),
+      ...(flags !== undefined && { trial: createTrial() }),
     });
-    const check = { name, outcome: "ok", detail: `${version}: ${proof}` } as const;
+    const known = finding === undefined ? "" : `; ${finding.detail}`;
+    const remedy = finding?.remedy;
+    const check = {
+      name,
+      outcome: "ok",
+      detail: `${version}: ${proof}${known}`,
+      ...(remedy !== undefined && { remedy }),
+    } as const;
     return { choice: { runtime, level, usesDelegation, flags }, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
@@ -195,12 +204,17 @@ async function readVersion(runtime: string): Promise<string> {
   return quoteUntrusted(line.replace(" version", ""));
 }
 
+interface Proven {
+  readonly level: IsolationLevel;
+  readonly proof: string;
+  /** What a kernel of its own can do. */
+  readonly finding: Finding | undefined;
+}
+
 /** Makes, limits, asks, freezes, thaws and ends one container; says what was seen. */
-async function runTinyContainer(
-  home: string,
-  context: LaunchContext,
-): Promise<{ level: IsolationLevel; proof: string }> {
+async function runTinyContainer(home: string, context: LaunchContext): Promise<Proven> {
   const id = newProbeId();
+  const { trial } = context;
   const startedMs = performance.now();
   const isLimited = hasCgroups(context.cgroups) || context.usesDelegation;
   const pids = isLimited ? PROBE_PIDS.counted : PROBE_PIDS.shared;
@@ -215,6 +229,7 @@ async function runTinyContainer(
     limits,
     hostname: "probe",
     egress: "none" as const,
+    ...(trial !== undefined && { bootId: trial.bootId }),
   };
   const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
@@ -231,7 +246,8 @@ async function runTinyContainer(
   const limited = isLimited ? "limited, " : "";
   const tookMs = Math.round(performance.now() - startedMs);
   const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
-  return { level: container.level, proof };
+  const finding = trial && (await readFinding(spec.directory, trial));
+  return { level: container.level, proof, finding };
 }
 
 /** Any HTTP answer on the control socket proves that node runs inside. */

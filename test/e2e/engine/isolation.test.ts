@@ -62,6 +62,7 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
         "root",
       );
       const names = [
+        "abilities",
         "attributes",
         "inotify",
         "listen-inside",

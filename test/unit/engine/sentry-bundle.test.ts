@@ -56,6 +56,13 @@ test("what others write to as well is mounted again, so that nothing of it is ca
   expect(JSON.stringify(without)).not.toContain("/stage/rootfs/");
 });
 
+test("a trial's first program is another one, which becomes that of each container", () => {
+  const command = createSentryBundle(OPTIONS).process.args;
+  const { args } = createSentryBundle({ ...OPTIONS, isTrial: true }).process;
+  expect(args.slice(4, 7)).toEqual(["/run/sandbox-mcp/abilities.pl", "/abilities", "/set-id"]);
+  expect(args.slice(7)).toEqual(command);
+});
+
 test("the secret is in the environment of the first program, and in no argument", () => {
   const { process } = createSentryBundle(OPTIONS);
   expect(process.env).toContain("DAEMON_SECRET=5ec4e7");

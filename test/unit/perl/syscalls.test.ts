@@ -5,7 +5,13 @@ import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const WITHOUT_TABLE = ["copier-entry.pl", "find-data.pl", "launcher-disks.pl", "syscalls.pl"];
+const WITHOUT_TABLE = [
+  "abilities.pl",
+  "copier-entry.pl",
+  "find-data.pl",
+  "launcher-disks.pl",
+  "syscalls.pl",
+];
 
 /** What each needs before its first look at the table, and where it says that there is none. */
 const CASES = [

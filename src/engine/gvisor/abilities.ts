@@ -1,0 +1,67 @@
+/**
+ * What a kernel of its own lets programs do, as the first program of a trial found out inside:
+ * versions of gVisor's runtime differ, and their names and numbers prove nothing.
+ */
+
+import { randomUUID } from "node:crypto";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
+import { commandIn, DAEMON_DIRECTORY } from "../daemon/daemon-command.ts";
+import { DISK_NAMES, STACKS } from "../storage/disk.ts";
+
+/** Below the root inside. */
+const FILE = "abilities";
+const SET_ID_PROGRAM = "/set-id";
+const MAX_FILE_BYTES = 1_024;
+const NEWER = "install a newer runsc: https://gvisor.dev/docs/user_guide/install/";
+
+/** What doctor says for each that is missing, and what a test looks for. */
+export const MISSING = {
+  setId: "sudo gives no rights, because set-id bits have no effect",
+  environment: "every user inside can read the environment of root's programs",
+  bootId: "the boot id is the kernel's own",
+} as const;
+
+export interface AbilityTrial {
+  /** The boot id that programs are to see. */
+  readonly bootId: string;
+}
+
+export interface Finding {
+  readonly detail: string;
+  /** How to get what is missing; undefined when nothing is. */
+  readonly remedy: string | undefined;
+}
+
+export function createTrial(): AbilityTrial {
+  return { bootId: randomUUID() };
+}
+
+/** The command of PID 1 of a trial; it ends in `command`. */
+export function trialCommand(command: readonly string[]): string[] {
+  const program = join(DAEMON_DIRECTORY, "abilities.pl");
+  const perl = commandIn(DAEMON_DIRECTORY, "perl");
+  return [...perl, program, `/${FILE}`, SET_ID_PROGRAM, ...command];
+}
+
+/** What a trial's container, whose daemon answers, has found. */
+export async function readFinding(directory: string, { bootId }: AbilityTrial): Promise<Finding> {
+  const path = join(directory, DISK_NAMES.mount, STACKS.root.upper, FILE);
+  await using file = await open(path, "r");
+  const { buffer, bytesRead } = await file.read(Buffer.alloc(MAX_FILE_BYTES));
+  return describeAbilities(buffer.toString("latin1", 0, bytesRead), bootId);
+}
+
+/** What the lines of the file say; a line that is not there says that the ability is missing. */
+export function describeAbilities(text: string, bootId: string): Finding {
+  const lines = text.split("\n");
+  const kernel = lines.find((line) => line.startsWith("kernel "))?.slice("kernel ".length);
+  const missing = [
+    ...(lines.includes("set-id effective") ? [] : [MISSING.setId]),
+    ...(lines.includes("environment closed") ? [] : [MISSING.environment]),
+    ...(lines.includes(`boot-id ${bootId}`) ? [] : [MISSING.bootId]),
+  ];
+  const detail = [`kernel ${quoteUntrusted(kernel ?? "unknown")} inside`, ...missing].join("; ");
+  return { detail, remedy: missing.length === 0 ? undefined : NEWER };
+}

@@ -1,0 +1,34 @@
+/** What doctor says of a kernel of its own, by the lines that a trial left. */
+
+import { expect, test } from "vitest";
+import { describeAbilities } from "../../../src/engine/gvisor/abilities.ts";
+
+const BOOT_ID = "0123abcd-89ef-4000-8000-0123456789ab";
+const ABLE = ["kernel 4.19.0-gvisor", `boot-id ${BOOT_ID}`, "set-id effective"];
+
+test("a kernel that lacks nothing is named", () => {
+  const text = [...ABLE, "environment closed", ""].join("\n");
+  expect(describeAbilities(text, BOOT_ID)).toEqual({
+    detail: "kernel 4.19.0-gvisor inside",
+    remedy: undefined,
+  });
+});
+
+test.for([
+  { line: "set-id ignored", says: /sudo gives no rights/ },
+  { line: "environment open", says: /can read the environment of root's programs/ },
+  { line: "boot-id other", says: /the boot id is the kernel's own/ },
+])("$line is said, with the way to a newer runtime", ({ line, says }) => {
+  const [word = ""] = line.split(" ");
+  const lines = [...ABLE, "environment closed"].filter((other) => !other.startsWith(word));
+  const { detail, remedy } = describeAbilities([...lines, line].join("\n"), BOOT_ID);
+  expect(detail).toMatch(says);
+  expect(detail.split("; ")).toHaveLength(2);
+  expect(remedy).toMatch(/newer runsc: https:/);
+});
+
+test("what the trial did not write counts as missing, and its text is escaped", () => {
+  const { detail } = describeAbilities("kernel \u001B[2J", BOOT_ID);
+  expect(detail.split("; ")).toHaveLength(4);
+  expect(detail).not.toContain("\u001B");
+});
