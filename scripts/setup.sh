@@ -87,26 +87,40 @@ unpack_test_tools() {
 # Whether there is a runsc with what the engine needs; that of Debian 12 itself (2022) lacks it.
 has_gvisor() { has runsc && runsc help 2>&1 | grep -q port-forward; }
 
+# Installs it from a list of sources for this one call: the system's own sources and package lists
+# stay as they are.
 install_gvisor() {
   has_gvisor && return
-  local codename="" lists as_root=() options=()
+  local codename="" folder as_root=() failed=""
   [ -r /etc/os-release ] && codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
   if [ "$codename" != bookworm ]; then
     say "install runsc: the package of this system, if it is of 2024 or later, or https://gvisor.dev/docs/user_guide/install/"
     exit "$EX_UNAVAILABLE"
   fi
   if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
-  # A source for this one package: the system's own list of sources stays as it is.
-  lists="$(mktemp -d)"
-  mkdir -p "$lists/partial"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" >"$lists/backports.list"
-  options=(-qq -o "Dir::Etc::sourcelist=$lists/backports.list" -o Dir::Etc::sourceparts=/dev/null -o "Dir::State::lists=$lists")
+  folder="$(mktemp -d)"
+  # The downloads of apt run as a user of their own.
+  chmod 755 "$folder"
   say "installing runsc from bookworm-backports"
-  if ! { "${as_root[@]}" apt-get "${options[@]}" update && "${as_root[@]}" apt-get "${options[@]}" install -y runsc; } >&2 || ! has_gvisor; then
+  install_from_backports "$folder" "${as_root[@]}" >&2 || failed=yes
+  "${as_root[@]}" rm -rf "$folder"
+  if [ -n "$failed" ] || ! has_gvisor; then
     say "this failed; with bookworm-backports among the sources of apt, run: apt-get install -t bookworm-backports runsc"
     exit "$EX_UNAVAILABLE"
   fi
-  "${as_root[@]}" rm -rf "$lists"
+}
+
+# $1 directory for the list of sources and what is fetched by it; the rest goes before apt-get.
+install_from_backports() {
+  local source="$1/backports.list" lists="$1/lists" options
+  shift
+  # A folder of their own: an update removes every other file from it, the source too.
+  mkdir -p "$lists/partial"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" >"$source"
+  # Caches of the package lists too: another call of apt must not find those of this one.
+  options=(-qq -o "Dir::Etc::sourcelist=$source" -o Dir::Etc::sourceparts=/dev/null
+    -o "Dir::State::lists=$lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+  "$@" apt-get "${options[@]}" update && "$@" apt-get "${options[@]}" install -y --no-install-recommends runsc
 }
 
 install_packages
