@@ -4,6 +4,7 @@
  * that works.
  */
 
+import { spawn } from "node:child_process";
 import { readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -67,6 +68,26 @@ test("another program of the home that ends leaves the store to those that use i
   expect(await isMounted(home.path)).toBe(true);
   const id = await make(home);
   expect((await home.enter(id, "/health"))?.status).toBe(204);
+});
+
+test("a copy of the mount in another namespace keeps no new service out", async () => {
+  await using home = await openFaultHome([...FLAGS, "--on-exit", "kill"]);
+  await home.start();
+  const words = ["--mount", "--propagation", "private", "sleep", "600"];
+  const other = spawn("unshare", words, { stdio: "ignore" });
+  try {
+    const namespace = () => readlink(`/proc/${other.pid}/ns/mnt`);
+    await expect.poll(namespace).not.toBe(await readlink("/proc/self/ns/mnt"));
+    await home.stop("SIGTERM");
+    expect(await isMounted(home.path)).toBe(false);
+    await home.start();
+    const id = await make(home);
+    expect((await home.enter(id, "/health"))?.status).toBe(204);
+    expect((await takeCensus(home.path)).loopDevices).toHaveLength(2);
+    await home.stop("SIGTERM");
+  } finally {
+    other.kill("SIGKILL");
+  }
 });
 
 test.for(isWhole ? STORE_STEPS : [random.pick(STORE_STEPS)])(
