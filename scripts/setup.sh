@@ -112,11 +112,14 @@ install_gvisor() {
 
 # $1 directory for the list of sources and what is fetched by it; the rest goes before apt-get.
 install_from_backports() {
-  local source="$1/backports.list" lists="$1/lists" options
+  local source="$1/backports.list" lists="$1/lists" archive options
   shift
   # A folder of their own: an update removes every other file from it, the source too.
   mkdir -p "$lists/partial"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" >"$source"
+  # Backports are beside the release, where this machine fetches that from.
+  archive="$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' | awk '$2 == "bookworm" { print $1; exit }')"
+  if [ -z "$archive" ]; then return 1; fi
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive bookworm-backports main" >"$source"
   # Caches of the package lists too: another call of apt must not find those of this one.
   options=(-qq -o "Dir::Etc::sourcelist=$source" -o Dir::Etc::sourceparts=/dev/null
     -o "Dir::State::lists=$lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
