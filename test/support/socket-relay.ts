@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { openSocketPath } from "../../src/common/socket-path.ts";
 
 export interface SocketRelay extends AsyncDisposable {
   readonly url: string;
@@ -10,8 +11,10 @@ export interface SocketRelay extends AsyncDisposable {
 /** Takes connections on a free port. */
 export async function startSocketRelay(path: string): Promise<SocketRelay> {
   const open = new Set<Socket>();
-  const server = createServer((near) => {
-    const far = connect(path);
+  const relay = async (near: Socket) => {
+    await using address = await openSocketPath(path);
+    const far = connect(address.path);
+    const isOver = Promise.race([once(far, "connect"), once(far, "close")]);
     for (const [one, other] of [
       [near, far],
       [far, near],
@@ -24,6 +27,11 @@ export async function startSocketRelay(path: string): Promise<SocketRelay> {
       });
       one.pipe(other);
     }
+    // The address is needed until then.
+    await isOver.catch(() => undefined);
+  };
+  const server = createServer((near) => {
+    relay(near).catch(() => near.destroy());
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
