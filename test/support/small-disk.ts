@@ -1,12 +1,11 @@
 /** A home on a disk of its own that is small enough to be filled. */
 
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, open, rm, statfs } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { rm, statfs } from "node:fs/promises";
+import { join } from "node:path";
 import { promisify } from "node:util";
-import { baseLayers } from "./base-layer.ts";
 import type { TestHome } from "./home.ts";
+import { copyBase, openImageDisk } from "./image-disk.ts";
 
 const run = promisify(execFile);
 /** The service begins nothing with less than 1 GiB; the rest is for the base template. */
@@ -25,21 +24,10 @@ export interface SmallDisk extends TestHome {
 
 /** Mounts it, with the base template in it. */
 export async function openSmallDisk(): Promise<SmallDisk> {
-  const directory = await mkdtemp(join(tmpdir(), "smcp-d-"));
-  const [image, path] = [join(directory, "image"), join(directory, "h")];
   await using stack = new AsyncDisposableStack();
-  stack.defer(() => rm(directory, { recursive: true, force: true }));
-  const file = await open(image, "wx");
-  await file.truncate(SIZE_BYTES);
-  await file.close();
-  await mkdir(path);
-  await run("mkfs.ext4", ["-q", "-F", "-m", "0", image]);
-  await run("mount", ["-o", "loop", image, path]);
-  stack.defer(async () => void (await run("umount", [path])));
-  const [layer] = await baseLayers();
-  const base = dirname(layer?.root ?? "");
-  await mkdir(join(path, "layers"));
-  await run("cp", ["-a", base, join(path, "layers", basename(base))]);
+  const format = ["mkfs.ext4", "-q", "-F", "-m", "0"] as const;
+  const { path, image } = stack.use(await openImageDisk(SIZE_BYTES, format));
+  await copyBase(path);
   const ballast = join(path, "ballast");
   const owned = stack.move();
   return {
