@@ -6,6 +6,7 @@ import { Agent, request } from "undici";
 import { describe, expect, test } from "vitest";
 import type { Sandbox } from "../../src/client/envd.ts";
 import { createService } from "../../src/client/service.ts";
+import { openSocketPath } from "../../src/common/socket-path.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate } from "../support/certificate.ts";
@@ -53,7 +54,8 @@ async function startGround(place: AttackPlace, replies: readonly string[]) {
   const flags = ["--runtime", place.runtime, "--pool", "0", "--on-exit", "kill"];
   const tls = ["--tls-cert", certificatePath, "--tls-key", keyPath];
   const serve = stack.use(await startServe([...flags, ...tls], { account }));
-  const socketPath = join(serve.home, "instances/serve/door.sock");
+  const door = stack.use(await openSocketPath(join(serve.home, "instances/serve/door.sock")));
+  const socketPath = door.path;
   const { apiKey } = serve;
   const client = stack.use(createService({ url: "http://localhost", socketPath, apiKey }));
   const dispatcher = new Agent({ connect: { socketPath } });
