@@ -70,8 +70,10 @@ async function startService(
 ): Promise<Omit<Ground, "lab">> {
   await using parts = new AsyncDisposableStack();
   const serve = parts.use(await startServe(flags, { account }));
-  let later: TestServe | undefined;
-  parts.defer(async () => later?.[Symbol.asyncDispose]());
+  let current = serve;
+  parts.defer(async () => {
+    if (current !== serve) await current[Symbol.asyncDispose]();
+  });
   const door = join(serve.home, "instances", "serve", "door.sock");
   // The port of a service in another network namespace cannot be reached from here.
   const url = account === undefined ? serve.url : parts.use(await startSocketRelay(door)).url;
@@ -89,10 +91,10 @@ async function startService(
     create,
     createFor: async (allowOut) => create({ network: { allowOut: [...allowOut], denyOut: [ALL] } }),
     async restart(meanwhile) {
-      serve.program.child.kill("SIGKILL");
-      await serve.program.exited();
+      current.program.child.kill("SIGKILL");
+      await current.program.exited();
       await meanwhile();
-      later = await startServe(flags, { earlier: serve, account });
+      current = await startServe(flags, { earlier: serve, account });
     },
     [Symbol.asyncDispose]: async () => ending.disposeAsync(),
   };
