@@ -3,6 +3,8 @@
  * all end and only the files stay.
  */
 
+import { setTimeout } from "node:timers/promises";
+import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { SandboxRecord } from "../store/store.ts";
@@ -72,6 +74,8 @@ export interface Pause {
 
 /** A daemon that works answers in milliseconds, on a busy machine in seconds. */
 const DAEMON_LIMIT_MS = 5_000;
+const FIRST_DELAY_MS = 10;
+const MAX_DELAY_MS = 500;
 
 /** Pauses a running entry; only for callers that found no change under way. */
 export async function pauseEntry(
@@ -104,22 +108,33 @@ function asksDaemon({ reason, keepsMemory, requiresDaemon }: Pause): boolean {
   return reason !== "disk_full" && (keepsMemory || requiresDaemon === true);
 }
 
-/** Undefined when the daemon answers. */
+/**
+ * Undefined when the daemon answers. One that ended between question and answer starts again within
+ * moments, so it is asked until its time is over.
+ */
 async function findFault(
   context: Services,
   { container, record }: SandboxEntry,
 ): Promise<SandboxError | undefined> {
-  try {
-    await awaitHealth(container, context.closing, DAEMON_LIMIT_MS);
-    return undefined;
-  } catch (error) {
-    // The service ends: what it did not wait for says nothing about the daemon.
-    context.closing.throwIfAborted();
-    const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
-    return new SandboxError("unavailable", message, {
-      cause: error,
-      hint: "pause without requireHealthyGuest",
-    });
+  const endMs = performance.now() + DAEMON_LIMIT_MS;
+  const backoff = createBackoff(FIRST_DELAY_MS, MAX_DELAY_MS);
+  for (;;) {
+    try {
+      await awaitHealth(container, context.closing, endMs - performance.now());
+      return undefined;
+    } catch (error) {
+      // The service ends: what it did not wait for says nothing about the daemon.
+      context.closing.throwIfAborted();
+      const delayMs = backoff.next();
+      if (performance.now() + delayMs >= endMs) {
+        const message = `the daemon of sandbox '${record.sandboxId}' does not answer`;
+        return new SandboxError("unavailable", message, {
+          cause: error,
+          hint: "pause without requireHealthyGuest",
+        });
+      }
+      await setTimeout(delayMs, undefined, { signal: context.closing });
+    }
   }
 }
 

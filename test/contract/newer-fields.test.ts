@@ -67,6 +67,17 @@ test("a daemon that is silent at the pause is told, and its memory is not resume
   expect((await send("connect", { timeout: 600 })).status).toBe(201);
 }, 30_000);
 
+test("a daemon that restarts at the pause is asked again, and counts as one that answers", async () => {
+  const { sandboxID } = await service.create();
+  const path = `/sandboxes/${sandboxID}`;
+  held.breakConnections(3);
+  const pause = { method: "POST", path: `${path}/pause`, body: { requireHealthyGuest: true } };
+  expect((await service.call(pause)).status).toBe(204);
+  expect((await service.call({ path })).body).not.toHaveProperty("envdUnresponsiveAtPause");
+  const connect = { method: "POST", path: `${path}/connect`, body: { timeout: 600 } };
+  expect((await service.call(connect)).status).toBe(201);
+});
+
 test("a snapshot says that it has no memory", async () => {
   const reply = await post("snapshots", { name: "files", memory: true });
   expect([reply.status, reply.body]).toEqual([

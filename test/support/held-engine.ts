@@ -22,6 +22,8 @@ export interface HeldEngine {
   failStarts(amount: number): void;
   /** Makes the daemons of all sandboxes answer nobody until it is disposed of. */
   silence(): Disposable;
+  /** Breaks the next so many connections to daemons once they are made. */
+  breakConnections(amount: number): void;
 }
 
 export function createHeldEngine(): HeldEngine {
@@ -29,8 +31,14 @@ export function createHeldEngine(): HeldEngine {
   const holds = new Map<Operation, { reach(): void; readonly released: Promise<void> }>();
   let failures = 0;
   let isSilent = false;
+  let broken = 0;
 
   async function answer(signal: AbortSignal, dial: () => Promise<Socket>): Promise<Socket> {
+    if (broken > 0) {
+      broken -= 1;
+      const socket = await dial();
+      return socket.destroy();
+    }
     if (!isSilent) return dial();
     await once(signal, "abort");
     throw new SandboxError("deadline_exceeded", "no answer");
@@ -80,6 +88,9 @@ export function createHeldEngine(): HeldEngine {
           isSilent = false;
         },
       };
+    },
+    breakConnections(amount) {
+      broken = amount;
     },
     failStarts(amount) {
       failures = amount;
