@@ -71,10 +71,14 @@ test("a daemon that restarts at the pause is asked again, and counts as one that
   const { sandboxID } = await service.create();
   const path = `/sandboxes/${sandboxID}`;
   held.breakConnections(3);
-  const pause = { method: "POST", path: `${path}/pause`, body: { requireHealthyGuest: true } };
+  const pause = {
+    method: "POST" as const,
+    path: `${path}/pause`,
+    body: { requireHealthyGuest: true },
+  };
   expect((await service.call(pause)).status).toBe(204);
   expect((await service.call({ path })).body).not.toHaveProperty("envdUnresponsiveAtPause");
-  const connect = { method: "POST", path: `${path}/connect`, body: { timeout: 600 } };
+  const connect = { method: "POST" as const, path: `${path}/connect`, body: { timeout: 600 } };
   expect((await service.call(connect)).status).toBe(201);
 });
 
