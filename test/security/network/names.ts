@@ -30,7 +30,7 @@ const RAW = join(import.meta.dirname, "raw.py");
 const PATTERNS = ["allowed.test", "*.wild.test", "mixed.test", "moving.test", "BÜCHER.test"];
 
 export function describeNames(ground: () => Field): void {
-  describe("names of hosts", () => {
+  describe("hostnames", () => {
     let named: OwnSandbox;
 
     beforeAll(async () => {

@@ -1,4 +1,4 @@
-/** One spelling for names of hosts, and which names a pattern means. */
+/** One spelling for hostnames, and which names a pattern means. */
 
 import { expect, test } from "vitest";
 import { isNamed, toHostName, toNamePattern } from "../../../src/egress/host-names.ts";
