@@ -2,6 +2,7 @@
 
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
+import { LONG_FILES } from "./support/long-files.ts";
 import { TIMED_FILES } from "./support/timed-files.ts";
 
 interface Level {
@@ -29,6 +30,11 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
 /** More at once wait for each other: each file has a service with sandboxes, often floods of calls. */
 const MAX_SERVICES = Math.min(2, availableParallelism());
 
+const LEFT_OUT = [
+  ...(process.env["FAULTS"] === "all" ? [] : LONG_FILES.FAULTS),
+  ...(process.env["FIRST_RUN"] === "all" ? [] : LONG_FILES.FIRST_RUN),
+];
+
 /** A level in two parts: its files, and one after the other those that measure times. */
 function levelOfServices(wanted: Level) {
   const { test } = level(wanted);
@@ -37,7 +43,7 @@ function levelOfServices(wanted: Level) {
     {
       test: {
         ...test,
-        exclude: [...TIMED_FILES],
+        exclude: [...TIMED_FILES, ...LEFT_OUT],
         maxWorkers: MAX_SERVICES,
         // A group has one number of workers; files that run one by one come after all groups.
         sequence: { groupOrder: 1 },

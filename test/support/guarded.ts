@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { expect } from "vitest";
 import { openTestHome } from "./home.ts";
 import { startProgram, type TestProgram } from "./program.ts";
 import { openRawStdio, type RawStdio } from "./raw-stdio.ts";
@@ -85,3 +86,16 @@ export async function findProcesses(home: string): Promise<Found> {
 }
 
 export const NOTHING: Found = { guardians: [], containers: [] };
+
+/** Of a home nothing is left within the time that a killed server has. */
+export async function expectNothing(home: string): Promise<void> {
+  await expect
+    .poll(async () => findProcesses(home), { timeout: END_LIMIT_MS, interval: 100 })
+    .toEqual(NOTHING);
+}
+
+/** Kills the server and waits for its end. */
+export async function killServer({ program }: Session): Promise<void> {
+  program.child.kill("SIGKILL");
+  await program.exited();
+}

@@ -1,6 +1,6 @@
 /**
  * A service that is killed at a step of a template build: the next start has no orphan layer, and the
- * build says how it ended. `npm run faults` kills at each step, `npm test` at one.
+ * build says how it ended.
  */
 
 import { expect, test } from "vitest";
@@ -12,12 +12,9 @@ import {
   stateOfBuild,
 } from "../../support/fault-build.ts";
 import { listAll } from "../../support/fault-home.ts";
-import { faultRun } from "../../support/fault-run.ts";
 import { openFaultStage } from "../../support/fault-stage.ts";
 
-const { isWhole, random } = faultRun();
 const LIMIT_MS = 5 * 60_000;
-const chosen = isWhole ? BUILD_STEPS : [random.pick(BUILD_STEPS)];
 const ENDED = "the service ended while the template was being built";
 
 /** What the next start says of the build. */
@@ -28,7 +25,7 @@ function expected(step: StepName) {
   return { status: "error", reason: { message: ENDED, step: "finalize" } };
 }
 
-test.for(chosen)("R2 killed at %s of a build", { timeout: LIMIT_MS }, async (step) => {
+test.for(BUILD_STEPS)("R2 killed at %s of a build", { timeout: LIMIT_MS }, async (step) => {
   await using stage = await openFaultStage();
   const { home } = stage;
   const known = await listAll(home);
