@@ -5,9 +5,10 @@ import type { Readable } from "node:stream";
 import { Pool, request } from "undici";
 import { createSystemClock } from "../common/clock.ts";
 import { toSandboxError } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
-import { readAll, replyError } from "./http.ts";
+import { replyError } from "./http.ts";
 
 export interface DaemonClientOptions {
   readonly sandboxId: string;
@@ -63,7 +64,7 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
         headersTimeout: 0,
       });
       const { statusCode: status, headers } = reply;
-      const body = await readAll(reply.body, MAX_REPLY_BYTES, "send file");
+      const body = await readBounded(reply.body, MAX_REPLY_BYTES, "send file");
       if (status >= 300) throw replyError("send file", { status, headers, body });
     },
     async [Symbol.asyncDispose]() {

@@ -5,13 +5,14 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { request } from "undici";
+import { readBounded } from "../common/http.ts";
 import type {
   ConnectRequestSchema,
   ProcessEvent,
   StartRequestSchema,
 } from "../gen/process/process_pb.ts";
 import { encodeConnect, encodeStart, readEvents, unexpectedReply } from "../rpc/process-events.ts";
-import { MAX_REPLY_VALUES, readAll, replyError } from "./http.ts";
+import { MAX_REPLY_VALUES, replyError } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 import type { RpcOptions } from "./rpc.ts";
 
@@ -75,7 +76,7 @@ async function* openStream(
   });
   const { statusCode: status, headers: given, body } = reply;
   if (status !== 200 || given["content-type"] !== CONTENT_TYPE) {
-    const said = await readAll(body, MAX_ERROR_BYTES, "error reply");
+    const said = await readBounded(body, MAX_ERROR_BYTES, "error reply");
     const text = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
     if (status < 300) throw unexpectedReply(`its type is ${String(given["content-type"])}`);
     throw replyError(path, { status, headers: {}, body: text });

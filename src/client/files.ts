@@ -5,11 +5,12 @@ import { createGunzip } from "node:zlib";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
-import { exchange, parseReply, readAll, replyError, type Connection } from "./http.ts";
+import { exchange, parseReply, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 /** A part of a file. */
@@ -142,7 +143,7 @@ async function readOnce(
       return { bytes: Buffer.alloc(0), sizeBytes: totalOf(headers["content-range"]), contentType };
     }
     if (status >= 300) {
-      const said = await readAll(reply.body, MAX_ERROR_BYTES, subject);
+      const said = await readBounded(reply.body, MAX_ERROR_BYTES, subject);
       const body = Buffer.from(redactKeys(said.toString("utf8"), access), "utf8");
       // Files of the kernel have no parts; a daemon that compresses reads them from their start.
       if (status === 500 && coding === "identity" && SEEK_PATTERN.test(body.toString("utf8"))) {

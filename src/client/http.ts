@@ -1,9 +1,9 @@
 /** One bounded HTTP exchange with a service, and the only place that repeats a request. */
 
 import { request, type Dispatcher } from "undici";
-import { createByteBuffer } from "../common/bytes.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
@@ -84,7 +84,7 @@ async function attempt(connection: Connection, wanted: Exchange): Promise<Outcom
     });
     const maxBytes = reply.statusCode < 400 ? wanted.maxBytes : MAX_ERROR_BYTES;
     const { statusCode: status, headers } = reply;
-    const body = await readAll(reply.body, maxBytes, wanted.subject);
+    const body = await readBounded(reply.body, maxBytes, wanted.subject);
     return { reply: { status, headers, body: status < 400 ? body : cleaned(body, wanted) } };
   } catch (error) {
     return { error: toSandboxError(error, wanted.subject) };
@@ -148,25 +148,6 @@ function retryAfter(reply: HttpReply, nowMs: number): number | undefined {
 
 /** The one form of dates that HTTP still sends, such as `Sun, 06 Nov 1994 08:49:37 GMT`. */
 const DATE_PATTERN = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
-
-/**
- * The whole of a body.
- * @throws SandboxError resource_exhausted when it exceeds `maxBytes`.
- */
-export async function readAll(
-  body: AsyncIterable<Uint8Array>,
-  maxBytes: number,
-  subject: string,
-): Promise<Buffer> {
-  const whole = createByteBuffer();
-  for await (const chunk of body) {
-    if (whole.length + chunk.length > maxBytes) {
-      throw new SandboxError("resource_exhausted", `${subject}: reply exceeds ${maxBytes} bytes`);
-    }
-    whole.add(chunk);
-  }
-  return whole.take();
-}
 
 /** A reply of 400 and above as an error that quotes its message. */
 export function replyError(subject: string, reply: HttpReply): SandboxError {

@@ -10,6 +10,7 @@ import { createTransport } from "@connectrpc/connect/protocol-connect";
 import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, causeCode, errorText, toSandboxError } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
@@ -17,7 +18,7 @@ import { parseContentType } from "../rpc/content-type.ts";
 import { ERROR_CODES } from "../rpc/errors.ts";
 import { createMessageReader } from "../rpc/message-reader.ts";
 import { unexpectedReply } from "../rpc/process-events.ts";
-import { MAX_REPLY_VALUES, errorMessage, readAll, replyError, type Connection } from "./http.ts";
+import { MAX_REPLY_VALUES, errorMessage, replyError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 export interface RpcOptions {
@@ -121,7 +122,7 @@ async function errorBody(
   reply: { readonly statusCode: number; readonly body: AsyncIterable<Uint8Array> },
   call: { readonly url: string; readonly headers: Readonly<Record<string, string>> },
 ): Promise<AsyncIterable<Uint8Array>> {
-  const bytes = await readAll(reply.body, MAX_ERROR_BYTES, "error reply");
+  const bytes = await readBounded(reply.body, MAX_ERROR_BYTES, "error reply");
   const text = redactKeys(bytes.toString("utf8"), call.headers);
   const body = Buffer.from(text, "utf8");
   if (errorMessage(body) !== undefined) {

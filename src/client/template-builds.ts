@@ -3,6 +3,7 @@
 import type { Readable } from "node:stream";
 import { request } from "undici";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import type { z } from "../common/schema.ts";
 import {
   buildStatusSchema,
@@ -13,7 +14,7 @@ import {
   type BuildStatusBody,
 } from "../wire/template-builds.ts";
 import { parseBody, WRITING, type ControlCaller, type ControlOptions } from "./control-call.ts";
-import { readAll, replyError } from "./http.ts";
+import { replyError } from "./http.ts";
 
 const MAX_REPLY_BYTES = 65_536;
 
@@ -77,7 +78,7 @@ export function createTemplateBuildRoutes(
           headersTimeout: 0,
         });
         const { statusCode: status, headers } = reply;
-        const body = await readAll(reply.body, MAX_REPLY_BYTES, subject);
+        const body = await readBounded(reply.body, MAX_REPLY_BYTES, subject);
         if (status >= 300) throw replyError(subject, { status, headers, body });
       } catch (error) {
         throw toSandboxError(error, subject);

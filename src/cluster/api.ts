@@ -7,6 +7,7 @@
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
 
@@ -16,6 +17,7 @@ const MAX_REPLY_BYTES = 64 * 1024 * 1024;
 const MAX_SOCKETS = 64;
 /** A dead connection of a watch is noticed by the kernel's probes. */
 const PROBE_MS = 15_000;
+const SUBJECT = "Kubernetes API";
 const MAX_MESSAGE_CHARACTERS = 300;
 const RETRY_SECONDS = 2;
 
@@ -131,21 +133,14 @@ function typeOf({ method, body }: ApiCall): string {
 
 /** What the API server says; undefined for what is no JSON, as of a proxy before it. */
 async function readJson(reply: IncomingMessage): Promise<unknown> {
-  const parts: Buffer[] = [];
-  let bytes = 0;
   try {
-    for await (const part of reply) {
-      const chunk = Buffer.from(part);
-      bytes += chunk.length;
-      if (bytes > MAX_REPLY_BYTES) throw new SandboxError("unavailable", "reply is too long");
-      parts.push(chunk);
-    }
+    const body = await readBounded(reply, MAX_REPLY_BYTES, SUBJECT);
+    return parseObject(body.toString("utf8"));
   } catch (error) {
     throw toApiError(error);
   } finally {
     reply.destroy();
   }
-  return parseObject(Buffer.concat(parts).toString("utf8"));
 }
 
 /** The API server is trusted: its objects are not measured. */
@@ -159,7 +154,7 @@ export function parseObject(text: string): unknown {
 
 /** A connection that fails for whatever reason means that the API server is away. */
 function toApiError(error: unknown): SandboxError {
-  const fault = toSandboxError(error, "Kubernetes API");
+  const fault = toSandboxError(error, SUBJECT);
   if (fault.code === "canceled") return fault;
   return away(fault.message, error);
 }
@@ -187,7 +182,7 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
 
 function toRefusal(status: number, body: unknown): SandboxError {
   const { message = "", reason = "" } = statusSchema.safeParse(body).data ?? {};
-  const text = `Kubernetes API: ${status} ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
+  const text = `${SUBJECT}: ${status} ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
   if (status >= 500) return away(text);
   if (reason === "AlreadyExists") return new SandboxError("already_exists", text);
   if (status === 403 && /exceeded quota/i.test(message)) {

@@ -1,10 +1,12 @@
 /** What the daemon of a new Pod reports of its separation, before any program of a client has run. */
 
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, errorText } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS, type IsolationLevel } from "../engine/engine.ts";
 import { callDaemon } from "../sandboxes/daemon-call.ts";
+import { isCode } from "./api.ts";
 import type { PodDialer } from "./dial.ts";
 
 const MAX_REPLY_BYTES = 16_384;
@@ -22,16 +24,19 @@ export async function measureIsolation(
 ): Promise<IsolationLevel> {
   const socket = await dialer.dialControl(signal);
   const reply = await callDaemon(socket, { method: "GET", path: "/isolation" }, signal);
-  const parts: Buffer[] = [];
-  let bytes = 0;
-  for await (const part of reply) {
-    const chunk = Buffer.from(part);
-    bytes += chunk.length;
-    if (bytes > MAX_REPLY_BYTES) throw new SandboxError("unavailable", "the daemon says too much");
-    parts.push(chunk);
+  try {
+    const body = await readBounded(reply, MAX_REPLY_BYTES, "daemon /isolation");
+    return toLevel(replySchema.parse(parseJson(body)));
+  } catch (error) {
+    // A fault of the Pod, not of the client's limits.
+    throw isCode(error, "resource_exhausted") ? unreadable(error) : error;
+  } finally {
+    socket.destroy();
   }
-  socket.destroy();
-  return toLevel(replySchema.parse(parseJson(Buffer.concat(parts))));
+}
+
+function unreadable(cause: unknown): SandboxError {
+  return new SandboxError("unavailable", errorText(cause), { cause });
 }
 
 /** Without a filter of system calls it is no isolation that the service offers. */

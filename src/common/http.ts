@@ -1,4 +1,4 @@
-/** What every HTTP server of ours needs: bounded bodies and plain JSON replies. */
+/** What HTTP servers and clients here share: bounded bodies, and plain JSON replies. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createByteBuffer } from "./bytes.ts";
@@ -32,6 +32,26 @@ export async function readBody(
       throw error;
     }
     throw new SandboxError("canceled", "request ended before its body", { cause: error });
+  }
+  return whole.take();
+}
+
+/**
+ * The whole of a reply, as its client reads it; `subject` begins the message of a failure.
+ * @throws SandboxError resource_exhausted when it is larger than `maxBytes`; what is left is not
+ *   read. A failure of the body itself is passed on.
+ */
+export async function readBounded(
+  body: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+  subject: string,
+): Promise<Buffer> {
+  const whole = createByteBuffer();
+  for await (const chunk of body) {
+    if (whole.length + chunk.length > maxBytes) {
+      throw new SandboxError("resource_exhausted", `${subject}: reply exceeds ${maxBytes} bytes`);
+    }
+    whole.add(chunk);
   }
   return whole.take();
 }

@@ -57,7 +57,7 @@ export function layoutFault(reason: string, cause?: unknown): never {
 
 /** The manifest of a layout for this machine. */
 export async function readManifest(layout: string): Promise<Manifest> {
-  const text = await readBounded(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
+  const text = await readDocument(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
   return findManifest(layout, parse(indexSchema, text, "its index"), 0);
 }
 
@@ -99,7 +99,7 @@ export async function readBlob(
 ): Promise<Buffer> {
   if (size > maxBytes) layoutFault("a document of it is too long");
   const path = blobPath(layout, name);
-  const data = await readBounded(path, maxBytes);
+  const data = await readDocument(path, maxBytes);
   const bytes = Buffer.from(data, "latin1");
   if (bytes.length !== size || hashOf(bytes) !== name) wrongDigest(name);
   return bytes;
@@ -146,7 +146,7 @@ export async function openLayer(
   }
 }
 
-async function readBounded(path: string, maxBytes: number): Promise<string> {
+async function readDocument(path: string, maxBytes: number): Promise<string> {
   let file;
   try {
     file = await open(path, "r");
