@@ -55,6 +55,8 @@ const registrySchema = z.discriminatedUnion("type", [
   z.object({ type: z.literal("gcp"), serviceAccountJson: secret }),
 ]);
 
+export type RegistryBody = z.infer<typeof registrySchema>;
+
 const stepSchema = z.object({
   type: z.enum(["COPY", "RUN", "ENV", "WORKDIR", "USER"]),
   args: z.array(z.string()).default([]),

@@ -12,6 +12,7 @@ import {
   buildStatusSchema,
   requestedBuildSchema,
   uploadSchema,
+  type RegistryBody,
 } from "../../wire/template-builds.ts";
 import { toBuildLine, toBuildStatusBody, toRequestedBuild } from "../build-reply.ts";
 import { defineRoute, wholeNumber, type Route } from "../route.ts";
@@ -23,6 +24,8 @@ const BYTES_PER_MB = 1024 ** 2;
 const buildParams = z.object({ templateID: z.string(), buildID: z.string() });
 const level = z.enum(RECORD_LEVELS).default("debug");
 const limit = wholeNumber(0, MAX_PAGE).default(MAX_PAGE);
+
+type RegistryLogin = NonNullable<Extract<BuildPlan["from"], { readonly kind: "image" }>["login"]>;
 
 export const templateBuildRoutes: readonly Route[] = [
   // A build that waits for its steps.
@@ -125,15 +128,26 @@ function toPlan(body: z.output<typeof buildPlanSchema>): BuildPlan {
   if ((fromImage === undefined) === (fromTemplate === undefined)) {
     throw refuse("validation error: body: either fromImage or fromTemplate is required");
   }
-  if (registry !== undefined && registry.type !== "registry") {
-    throw refuse(`a registry of the type ${registry.type} is not supported: use a login`);
-  }
   const commands = { startCommand: startCmd, readyCommand: readyCmd };
   if (fromTemplate !== undefined) {
     return { ...rest, ...commands, from: { kind: "template", reference: fromTemplate } };
   }
-  const login = registry && { username: registry.username, password: registry.password };
+  const login = registry && toLogin(registry);
   return { ...rest, ...commands, from: { kind: "image", reference: fromImage ?? "", login } };
+}
+
+function toLogin(registry: RegistryBody): RegistryLogin {
+  if (registry.type === "gcp") return { kind: "gcp", serviceAccount: registry.serviceAccountJson };
+  if (registry.type === "registry") {
+    return { kind: "password", username: registry.username, password: registry.password };
+  }
+  const { awsAccessKeyId, awsSecretAccessKey, awsRegion } = registry;
+  return {
+    kind: "aws",
+    accessKeyId: awsAccessKeyId,
+    secretAccessKey: awsSecretAccessKey,
+    region: awsRegion,
+  };
 }
 
 function refuse(message: string): SandboxError {

@@ -4,39 +4,41 @@ import { randomUUID } from "node:crypto";
 import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { addImage } from "../../images/add-image.ts";
+import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
 import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
 import { requireDiskSpace } from "../disk-space.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
-import type { ImageLogin } from "./build-request.ts";
 import { cacheTemplateId } from "./cache.ts";
 import type { BuildJob } from "./run-build.ts";
 import type { StepContext } from "./step-sandbox.ts";
 
 /**
  * Fetches and unpacks an image, unless it is there.
- * @throws SandboxError unimplemented where no images are fetched, else as `addImage`.
+ * @throws SandboxError unimplemented where no images are fetched, else as `toCredentials` and
+ * `addImage`.
  */
 export async function resolveImage(
   context: StepContext,
   { template, log, signal }: BuildJob,
-  image: { readonly reference: string; readonly login?: ImageLogin | undefined },
+  image: { readonly reference: string; readonly login?: RegistryLogin | undefined },
 ): Promise<ResolvedTemplate> {
   const { images, store, team, owner, clock, limits } = context;
   if (images === undefined) {
     throw new SandboxError("unimplemented", "this service fetches no images");
   }
   await requireDiskSpace(context.directory);
-  const { authFiles, ...rest } = images;
+  const { authFiles, ecrEndpoint, ...rest } = images;
+  const { login, reference } = image;
   const options = {
     ...rest,
     home: dirname(context.layersDirectory),
-    credentials: image.login,
+    credentials: login && (await toCredentials(login, reference, { signal, ecrEndpoint })),
     isOfRequest: true,
     ...(team === DEFAULT_TEAM && { authFiles }),
     signal,
     onProgress: (message: string) => log.note("base", message),
   };
-  return addImage(image.reference, options, (added) => {
+  return addImage(reference, options, (added) => {
     for (const line of [`image ${added.pinned}`, ...added.notes]) log.note("base", line);
     const cacheKey = `image:${team}:${added.digest}`;
     const layers = [context.templates.toStored(added.layer)];

@@ -1,6 +1,7 @@
 /** What a client asks of a template build, checked before anything of it is recorded or run. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { checkRegistryLogin, type RegistryLogin } from "../../images/registry-login.ts";
 
 /** Each step that runs is a layer on the way, and a start of a sandbox. */
 const MAX_STEPS = 200;
@@ -21,19 +22,13 @@ export interface BuildStep {
   readonly force: boolean;
 }
 
-/** Credentials of a registry, for one fetch; they are stored nowhere. */
-export interface ImageLogin {
-  readonly username: string;
-  readonly password: string;
-}
-
 export interface BuildPlan {
   readonly from:
     | { readonly kind: "template"; readonly reference: string }
     | {
         readonly kind: "image";
         readonly reference: string;
-        readonly login?: ImageLogin | undefined;
+        readonly login?: RegistryLogin | undefined;
       };
   /** Whether nothing of the cache is used. */
   readonly force: boolean;
@@ -49,8 +44,11 @@ export function requireFilesHash(hash: string): string {
   throw new SandboxError("invalid_argument", "the hash of files must be lower-case hex");
 }
 
-/** @throws SandboxError invalid_argument that names the first faulty step, from 1. */
-export function checkPlan({ steps, startCommand = "", readyCommand = "" }: BuildPlan): void {
+/** @throws SandboxError invalid_argument; of a faulty step it names the number, from 1. */
+export function checkPlan({ from, steps, startCommand = "", readyCommand = "" }: BuildPlan): void {
+  if (from.kind === "image" && from.login !== undefined) {
+    checkRegistryLogin(from.login, from.reference);
+  }
   if (steps.length > MAX_STEPS) {
     throw new SandboxError(
       "invalid_argument",

@@ -7,6 +7,7 @@ import type { DaemonClient } from "../../client/daemon-client.ts";
 import { step } from "../../common/steps.ts";
 import type { Container } from "../../engine/engine.ts";
 import type { AddImageOptions } from "../../images/images.ts";
+import type { LoginOptions } from "../../images/registry-login.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "../boot.ts";
 import { type BuildWork, writeBuild } from "../builds.ts";
@@ -21,7 +22,8 @@ import { openDaemon } from "../start-command.ts";
 export type StepContext = Services & Tenant & Folders & Limits & BuildRules;
 
 /** Of the login files only builds of the default team make use: they are those of the operator. */
-export type BuildImages = Pick<AddImageOptions, "perlDirectory" | "mirrors" | "authFiles">;
+export type BuildImages = Pick<AddImageOptions, "perlDirectory" | "mirrors" | "authFiles"> &
+  Pick<LoginOptions, "ecrEndpoint">;
 
 /** What holds for sandboxes of builds alone. */
 export interface BuildRules {
