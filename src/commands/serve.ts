@@ -57,7 +57,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
     allowHostTemplate: config.allowHostTemplate ?? false,
-    showBuild: showProgressOn(process.stderr, "the base template"),
+    showBuild: showProgressOn(process.stderr, "building the base template"),
     startMcp: (listener, keys, [chosen]) => {
       const publicUrl = reachableUrl(scheme, host, chosen);
       return Promise.resolve(startServeMcp({ config, log, listener, keys, publicUrl }));

@@ -1,46 +1,53 @@
-/** A build as people see it: one line that fills on a terminal, plain lines elsewhere. */
+/** A build or a pull as people see it: one line that fills on a terminal, plain lines elsewhere. */
 
 import type { BuildProgress } from "../engine/templates/base-progress.ts";
 import type { ShowProgress } from "./base-build.ts";
-
-export interface ProgressOutput {
-  readonly isTTY?: boolean | undefined;
-  readonly columns?: number | undefined;
-  write(text: string): unknown;
-}
+import { clearBar, drawBar, type ProgressOutput } from "./progress-bar.ts";
 
 const BAR_INTERVAL_MS = 250;
 const LINE_INTERVAL_MS = 15_000;
-const BAR_CELLS = 24;
-const DEFAULT_COLUMNS = 80;
-const CLEAR_LINE = "\r\u001b[2K";
 
-/** Shows it on this output. */
+/** Shows it on this output; `what` is the beginning of the text: `building the base template`. */
 export function showProgressOn(output: ProgressOutput, what: string): ShowProgress {
   return (progress) => {
     const isTerminal = output.isTTY === true;
-    const text = () => `building ${what}, ${progress.describe()}`;
+    const text = () => `${what}, ${progress.describe()}`;
     const draw = () => {
-      if (!isTerminal) output.write(`sandbox-mcp: ${text()}\n`);
-      else output.write(`${CLEAR_LINE}${barOf(progress, text()).slice(0, widthOf(output))}`);
+      if (isTerminal) drawBar(output, progress.share(), text());
+      else output.write(`sandbox-mcp: ${text()}\n`);
     };
     draw();
     const timer = setInterval(draw, isTerminal ? BAR_INTERVAL_MS : LINE_INTERVAL_MS);
     timer.unref();
     return (lastLine) => {
       clearInterval(timer);
-      if (isTerminal) output.write(CLEAR_LINE);
+      if (isTerminal) clearBar(output);
       if (lastLine !== undefined) output.write(`sandbox-mcp: ${lastLine}\n`);
     };
   };
 }
 
-/** A line that is wrapped cannot be cleared as one. */
-function widthOf({ columns }: ProgressOutput): number {
-  return Math.max(1, (columns ?? DEFAULT_COLUMNS) - 1);
+/** A command whose progress is shown until it is disposed. */
+export interface ShownCommand extends Disposable {
+  /** Takes a line of what the command does. */
+  line(text: string): void;
 }
 
-function barOf(progress: BuildProgress, text: string): string {
-  const full = Math.round(progress.share() * BAR_CELLS);
-  return `[${"#".repeat(full)}${"-".repeat(BAR_CELLS - full)}] ${text}`;
+/** As `showProgressOn` on a terminal; elsewhere each line as it comes. */
+export function showCommandOn(
+  output: ProgressOutput,
+  what: string,
+  progress: BuildProgress,
+): ShownCommand {
+  if (output.isTTY !== true) {
+    return { line: (text) => output.write(`${text}\n`), [Symbol.dispose]: () => undefined };
+  }
+  let finish: (() => void) | undefined = showProgressOn(output, what)(progress);
+  return {
+    line: (text) => progress.note(text),
+    [Symbol.dispose]() {
+      finish?.();
+      finish = undefined;
+    },
+  };
 }

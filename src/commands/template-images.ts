@@ -14,6 +14,8 @@ import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
 import { findPerlDirectory } from "./engine.ts";
 import { listenForStopSignals } from "./process-end.ts";
+import { createPullProgress } from "./pull-progress.ts";
+import { showCommandOn, type ShownCommand } from "./show-progress.ts";
 
 const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
@@ -22,16 +24,29 @@ const MAX_NAME = 128;
 export async function pullImageTemplate(config: Config, reference: string): Promise<number> {
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOf(reference));
-  const options = toOptions(config, stops.signal);
-  return await addImage(reference, options, (image) => register(config, name, image));
+  const progress = createPullProgress();
+  using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
+  const options = {
+    ...toOptions(config, stops.signal, shown),
+    onFetched: progress.fetched.bind(progress),
+  };
+  return await addImage(reference, options, (image) => {
+    shown[Symbol.dispose]();
+    return register(config, name, image);
+  });
 }
 
 export async function importTemplate(config: Config, file: string): Promise<number> {
   using stops = listenForStopSignals();
   const name = chooseName(config, nameOfFile(file));
-  const options = toOptions(config, stops.signal);
+  const progress = createPullProgress();
+  using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
+  const options = toOptions(config, stops.signal, shown);
   const open = () => openArchive(file, options);
-  return await addLayout(open, options, (image) => register(config, name, image));
+  return await addLayout(open, options, (image) => {
+    shown[Symbol.dispose]();
+    return register(config, name, image);
+  });
 }
 
 function register(config: Config, name: TemplateName, image: ImageLayer): number {
@@ -87,7 +102,7 @@ function toAlias(text: string): string {
     .slice(0, MAX_NAME);
 }
 
-function toOptions(config: Config, signal: AbortSignal): AddImageOptions {
+function toOptions(config: Config, signal: AbortSignal, shown: ShownCommand): AddImageOptions {
   return {
     home: config.home,
     authFiles: config.registryLogins,
@@ -95,6 +110,6 @@ function toOptions(config: Config, signal: AbortSignal): AddImageOptions {
     allowsFiles: true,
     perlDirectory: findPerlDirectory(),
     signal,
-    onProgress: (message) => process.stdout.write(`${message}\n`),
+    onProgress: shown.line.bind(shown),
   };
 }

@@ -7,13 +7,16 @@ import { SandboxError } from "../common/errors.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
+import { createBuildProgress } from "../engine/templates/base-progress.ts";
 import { INTERPRETER_TEMPLATE } from "../engine/templates/interpreter.ts";
 import { openStore } from "../store/sqlite.ts";
+import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { findBase, openHome } from "./home.ts";
 import { buildNewInterpreter } from "./interpreter-build.ts";
 import { listenForStopSignals } from "./process-end.ts";
+import { showCommandOn } from "./show-progress.ts";
 
 const EXIT_OK = 0;
 
@@ -74,12 +77,9 @@ async function pullBuiltIn({ config }: CommandContext, name: string): Promise<nu
   const build = PULLED[name] ?? buildNewBase;
   using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
-  const isNew = await build({
-    home: config.home,
-    signal: stops.signal,
-    ifMissing: config.ifMissing,
-    onProgress: (message) => process.stdout.write(`${message}\n`),
-  });
+  const isNew = await showBuild(config.home, name, (onProgress) =>
+    build({ home: config.home, signal: stops.signal, ifMissing: config.ifMissing, onProgress }),
+  );
   if (!isNew) return EXIT_OK;
   using store = openStore({ path: join(config.home, "state.db") });
   const { home } = config;
@@ -89,6 +89,17 @@ async function pullBuiltIn({ config }: CommandContext, name: string): Promise<nu
   }
   process.stdout.write(`${name} is built; ${NEXT_USE[name] ?? "services use it from now on"}\n`);
   return EXIT_OK;
+}
+
+async function showBuild<T>(
+  home: string,
+  name: string,
+  build: (onProgress: (line: string) => void) => Promise<T>,
+): Promise<T> {
+  const expectedMs = await readBuildTime(home, name);
+  const progress = createBuildProgress(Date.now(), Date.now, expectedMs);
+  using shown = showCommandOn(process.stdout, `building ${name}`, progress);
+  return await build((line) => shown.line(line));
 }
 
 function tell(failure: CleanUpFailure): void {

@@ -49,6 +49,11 @@ export interface PullOptions {
   readonly signal: AbortSignal;
   /** A line for people, some times a second at most; text of the registry in it is quoted. */
   onProgress?(message: string): void;
+  /**
+   * Bytes on the disk, twice a second while the image is fetched; the total where its manifest has
+   * it, which an index has not.
+   */
+  onFetched?(bytes: number, totalBytes: number | undefined): void;
 }
 
 /** An image as an OCI layout on this machine's disk; disposing it removes the directory. */

@@ -26,6 +26,8 @@ export interface FoundImage {
   /** Of the manifest or the index that the reference means now. */
   readonly digest: string;
   readonly reference: ImageReference;
+  /** Of its blobs; undefined for an index. */
+  readonly bytes: number | undefined;
 }
 
 /**
@@ -72,8 +74,10 @@ export async function findImage(reference: string, options: PullOptions): Promis
         "the registry sent another image than asked for",
       );
     }
-    checkSizes(text, options);
-    return { reference: parsed, digest, pinned: [source.name, digest].filter(Boolean).join("@") };
+    const bytes = sizeOfBlobs(text);
+    if (bytes !== undefined && bytes > maxBytesOf(options)) throw tooLarge(options);
+    const pinned = [source.name, digest].filter(Boolean).join("@");
+    return { reference: parsed, digest, pinned, bytes };
   });
 }
 
@@ -89,12 +93,13 @@ export async function fetchImage(found: FoundImage, options: PullOptions): Promi
     const full = new AbortController();
     const signal = AbortSignal.any([options.signal, full.signal]);
     const task = toTask({ source, directory }, { ...options, signal });
+    const look = (bytes: number) => {
+      options.onFetched?.(bytes, found.bytes);
+      if (bytes > maxBytesOf(options)) full.abort();
+    };
     const watch = setInterval(() => {
       // A directory that is being written to may change while it is measured; the next look counts.
-      sizeOf(directory).then(
-        (bytes) => bytes > maxBytesOf(options) && full.abort(),
-        () => undefined,
-      );
+      sizeOf(directory).then(look, () => undefined);
     }, WATCH_MS);
     try {
       await copyToLayout(task, layout);
@@ -133,14 +138,10 @@ function maxBytesOf({ maxBytes = DEFAULT_MAX_BYTES }: PullOptions): number {
 const sized = z.object({ size: z.int().min(0).default(0) });
 const sizesSchema = z.object({ config: sized.optional(), layers: z.array(sized).optional() });
 
-/** What a manifest says of its own size; an index says nothing of that. */
-function checkSizes(document: Buffer, options: PullOptions): void {
+/** What a manifest says of its own size; undefined for an index, which says nothing of that. */
+function sizeOfBlobs(document: Buffer): number | undefined {
   const { config, layers } = parse(sizesSchema, document.toString("latin1"), "its manifest");
-  const bytes = [...(layers ?? []), ...(config ? [config] : [])].reduce(
-    (sum, { size }) => sum + size,
-    0,
-  );
-  if (bytes > maxBytesOf(options)) throw tooLarge(options);
+  return layers?.reduce((sum, { size }) => sum + size, config?.size ?? 0);
 }
 
 function tooLarge(options: PullOptions): SandboxError {

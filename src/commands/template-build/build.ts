@@ -9,7 +9,7 @@ import { escapeUnsafe } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
 import { openLocalService } from "../local-service.ts";
 import { listenForStopSignals } from "../process-end.ts";
-import type { ProgressOutput } from "../show-progress.ts";
+import type { ProgressOutput } from "../progress-bar.ts";
 import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
 import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
 import { showBuildOn } from "./show-build.ts";

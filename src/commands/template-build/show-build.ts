@@ -2,11 +2,7 @@
 
 import { escapeUnsafe } from "../../common/untrusted-text.ts";
 import type { BuildLineBody } from "../../wire/template-builds.ts";
-import type { ProgressOutput } from "../show-progress.ts";
-
-const BAR_CELLS = 24;
-const DEFAULT_COLUMNS = 80;
-const CLEAR_LINE = "\r\u001b[2K";
+import { clearBar, drawBar, type ProgressOutput } from "../progress-bar.ts";
 
 export interface ShownBuild extends Disposable {
   line(line: BuildLineBody): void;
@@ -22,7 +18,7 @@ export function showBuildOn(
   let hasBar = false;
 
   function clear(): void {
-    if (hasBar) output.write(CLEAR_LINE);
+    if (hasBar) clearBar(output);
     hasBar = false;
   }
 
@@ -35,10 +31,7 @@ export function showBuildOn(
         return;
       }
       const done = step === "finalize" ? build.steps : Math.max(0, Number(step) - 1) || 0;
-      const full = Math.round((done / Math.max(1, build.steps)) * BAR_CELLS);
-      const bar = `[${"#".repeat(full)}${"-".repeat(BAR_CELLS - full)}]`;
-      const width = Math.max(1, (output.columns ?? DEFAULT_COLUMNS) - 1);
-      output.write(`${CLEAR_LINE}${`${bar} ${build.name}: ${text}`.slice(0, width)}`);
+      drawBar(output, done / Math.max(1, build.steps), `${build.name}: ${text}`);
       hasBar = true;
     },
     end(text) {
