@@ -13,7 +13,7 @@ import {
   type FileHandle,
 } from "node:fs/promises";
 import { SandboxError } from "../common/errors.ts";
-import { draftOf } from "../common/files.ts";
+import { draftOf, syncFolder } from "../common/files.ts";
 import { readPrivilege, storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { MESSAGES } from "../wire/messages.ts";
@@ -60,7 +60,7 @@ export interface VolumeFiles {
   remove(path: string): Promise<void>;
   /** The caller closes the file. */
   read(path: string): Promise<{ readonly file: FileHandle; readonly sizeBytes: number }>;
-  /** The file is seen when it is complete; a client that leaves changes nothing. */
+  /** The file is seen when it is complete, and durable; a client that leaves changes nothing. */
   write(path: string, content: AsyncIterable<Buffer>, entry: NewEntry): Promise<VolumeEntry>;
 }
 
@@ -199,6 +199,7 @@ async function makeOwned(folder: FileHandle, name: string): Promise<void> {
   const owner = storedId(VOLUME_OWNER_ID);
   if (mayChown()) await lchown(pathIn(made, "."), owner, owner);
   await chmod(pathIn(made, "."), FOLDER_MODE);
+  await syncFolder(pathIn(folder, "."));
 }
 
 async function openFile(place: Place) {
@@ -233,8 +234,11 @@ async function writeFile(
       const { uid = owner.uid, gid = owner.gid, mode = owner.mode } = entry;
       await using file = await open(draft, READ_FLAGS);
       await applyToFile(file, { uid, gid, mode });
+      // Without it, the name may outlive a power cut and the bytes may not.
+      await file.sync();
       await rename(draft, place.systemPath);
       isDraft = false;
+      await syncFolder(pathIn(place.folder, "."));
       return await toEntry(place);
     });
   } catch (error) {

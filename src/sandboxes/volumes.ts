@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { chown, mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { syncFolder } from "../common/files.ts";
 import { storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
@@ -173,6 +174,7 @@ async function makeFolder(context: Folders, volumeId: string): Promise<void> {
   const owner = storedId(VOLUME_OWNER_ID);
   if (process.getuid?.() === 0) await chown(draft, owner, owner);
   await rename(draft, directory);
+  await syncFolder(context.volumesDirectory);
 }
 
 function withToken({ secrets }: Services, volume: VolumeRecord): Volume {

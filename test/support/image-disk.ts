@@ -12,12 +12,22 @@ const run = promisify(execFile);
 
 export interface ImageDisk extends TestHome {
   readonly image: string;
+  /** Ends all writing at once, as a power cut does: what is not on the disk by now is lost. */
+  cut(): Promise<void>;
+  /** Mounts it again from what is on the disk: nothing may use it meanwhile. */
+  remount(): Promise<void>;
 }
+
+/** Besides the usual ones: nothing reaches the disk before somebody asks for it. */
+const LATE_OPTIONS = "loop,noauto_da_alloc,commit=300";
+/** EXT4_IOC_SHUTDOWN with EXT4_GOING_FLAGS_NOLOGFLUSH: not even its journal is written any more. */
+const SHUT_DOWN = `open my $h, "<", $ARGV[0] or die "$!"; my $w = pack "L", 2; ioctl $h, 0x8004587d, $w or die "$!"`;
 
 /** Mounts a sparse image of so many bytes, formatted by this command. */
 export async function openImageDisk(
   sizeBytes: number,
   [program, ...words]: readonly [string, ...string[]],
+  options = "loop",
 ): Promise<ImageDisk> {
   const directory = await mkdtemp(join(tmpdir(), "smcp-d-"));
   const [image, path] = [join(directory, "image"), join(directory, "h")];
@@ -28,10 +38,34 @@ export async function openImageDisk(
   await file.close();
   await mkdir(path);
   await run(program, [...words, image]);
-  await run("mount", ["-o", "loop", image, path]);
+  const mount = async () => void (await run("mount", ["-o", options, image, path]));
+  await mount();
   stack.defer(async () => void (await run("umount", [path])));
   const owned = stack.move();
-  return { path, image, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    path,
+    image,
+    cut: async () => void (await run("perl", ["-e", SHUT_DOWN, path])),
+    async remount() {
+      await run("umount", [path]);
+      await mount();
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+/** Larger than the reserve of a service and what tests write. */
+const HOME_BYTES = 8 * 1024 ** 3;
+
+/** A home with the base template in it, whose power can be cut. */
+export async function openCutDisk(): Promise<ImageDisk> {
+  await using stack = new AsyncDisposableStack();
+  const format = ["mkfs.ext4", "-q", "-F", "-m", "0"] as const;
+  const disk = stack.use(await openImageDisk(HOME_BYTES, format, LATE_OPTIONS));
+  await copyBase(disk.path);
+  await run("sync", ["-f", disk.path]);
+  const owned = stack.move();
+  return { ...disk, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 /** Gives a home the base template. */
