@@ -2,12 +2,12 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import type { Engine } from "../engine/engine.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
+import { canShareUsr } from "../engine/templates/host.ts";
 import type { Command } from "./command.ts";
 import { findBase } from "./home.ts";
 import { warmUpRequests } from "./warm-up-requests.ts";
@@ -29,7 +29,7 @@ export function missingPlatform(config: Config): NodeJS.Platform | undefined {
  */
 export async function isKnownToWork(config: Config): Promise<boolean> {
   if (config.engine === "remote") return config.remote !== undefined;
-  const mayUseHost = (config.allowHostTemplate ?? true) && !isRootless();
+  const mayUseHost = (config.allowHostTemplate ?? true) && (await canShareUsr());
   if (!mayUseHost && (await findBase(config.home)) === undefined) {
     if (!config.buildsBase || !canBuildBase()) return false;
   }

@@ -8,12 +8,12 @@ import { dirname, join } from "node:path";
 import { createService, type Service } from "../client/service.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-import { isRootless } from "../common/privilege.ts";
 import type { Config } from "../config.ts";
 import type { Engine } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
+import { canShareUsr } from "../engine/templates/host.ts";
 import { parseMirrors } from "../images/reference.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
@@ -155,8 +155,7 @@ export async function startLocal(
   stack.use(await openStoreImage(store));
   const engine = await createEngine(config);
   await requireUsable(engine, config);
-  // Files of this machine's root cannot be shown with a sandbox's ids without being root.
-  const allowHostTemplate = options.allowHostTemplate && !isRootless();
+  const allowHostTemplate = options.allowHostTemplate && (await canShareUsr());
   if (!allowHostTemplate) await requireBase(config);
   const { showBuild: show } = options;
   const build = createBaseBuild({ home, log, say, isAllowed: buildsBase, ...(show && { show }) });

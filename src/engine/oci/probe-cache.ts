@@ -34,7 +34,7 @@ export interface ProbeResult {
 }
 
 /** A change of what the probe looks at makes older results void. */
-const PROBE_VERSION = 7;
+const PROBE_VERSION = 8;
 /** Best first; an explicit choice may name any other program. */
 const CANDIDATES = ["crun", "runc", "runsc"];
 /** Each runtime that is asked for has a file, so that none voids another's. */

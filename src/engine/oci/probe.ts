@@ -37,7 +37,7 @@ import {
   type ProbeOptions,
   type ProbeResult,
 } from "./probe-cache.ts";
-import { checkRequirements } from "./requirements.ts";
+import { checkRequirements, HOME_REMEDY } from "./requirements.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 /** A machine that starts many sandboxes beside other work is slow, and not unable. */
@@ -49,6 +49,8 @@ const MIN_FREE_BYTES = 16 * 1024 ** 2;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
 const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
+/** Its failure says that a file system cannot be mounted with other ids. */
+const ID_MAP_CALL = "mount_setattr";
 
 /**
  * Looks at this machine. A success is remembered in the home until the machine, its kernel or the
@@ -90,6 +92,7 @@ async function tryMachine(
     namespaceFault,
     bundle: daemon.bundle,
     cgroups,
+    home: options.home,
   });
   if (checks.some((check) => check.outcome === "missing")) return unusable(checks);
   for (const candidate of candidates) {
@@ -133,7 +136,9 @@ function unusable(checks: readonly EngineCheck[]): ProbeResult {
 /** Where no runtime passed, each one's failure is what is missing. */
 function asMissing(check: EngineCheck): EngineCheck {
   if (check.outcome !== "warning" || !check.name.startsWith("runtime ")) return check;
-  return { ...check, outcome: "missing", remedy: `try another runtime: ${installCommand()}` };
+  const isHome = check.detail.includes(ID_MAP_CALL);
+  const remedy = isHome ? HOME_REMEDY : `try another runtime: ${installCommand()}`;
+  return { ...check, outcome: "missing", remedy };
 }
 
 interface Trial {

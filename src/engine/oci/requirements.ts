@@ -5,6 +5,7 @@ import { causeCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { fileSystemWithoutIdMaps } from "../host/id-maps.ts";
 import { installCommand } from "../host/install-command.ts";
 import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
@@ -24,6 +25,7 @@ export interface RequirementOptions {
   /** The daemon's bundle. */
   readonly bundle: string;
   readonly cgroups: CgroupHost;
+  readonly home: string;
 }
 
 /** One check for each requirement. */
@@ -56,11 +58,26 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
       "/proc/self/ns/user",
       (await exists("/proc/self/ns/user")) || "boot a kernel with CONFIG_USER_NS",
     ),
+    await checkHome(wanted.home),
     checkCgroups(cgroups),
     checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
 }
+
+/**
+ * The files of templates are shown with the ids of each sandbox, which is not possible everywhere; an
+ * ordinary user's sandboxes all have the same ids.
+ */
+async function checkHome(home: string): Promise<EngineCheck> {
+  const type = isRootless() ? undefined : await fileSystemWithoutIdMaps(home);
+  if (type === undefined) return check("home", home, true);
+  return check("home", `${home}: ${type} cannot be mounted with the ids of sandboxes`, HOME_REMEDY);
+}
+
+/** What helps where the files of a home cannot have the ids of sandboxes. */
+export const HOME_REMEDY =
+  "use --home with a folder on ext4, XFS, Btrfs or tmpfs; in a container, that of a volume";
 
 async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
   try {
