@@ -14,8 +14,8 @@ export interface ImageDisk extends TestHome {
   readonly image: string;
   /** Ends all writing at once, as a power cut does: what is not on the disk by now is lost. */
   cut(): Promise<void>;
-  /** Mounts it again from what is on the disk: nothing may use it meanwhile. */
-  remount(): Promise<void>;
+  /** Mounts what had reached the disk: nothing may use it meanwhile. */
+  restore(): Promise<void>;
 }
 
 /** Besides the usual ones: nothing reaches the disk before somebody asks for it. */
@@ -38,17 +38,18 @@ export async function openImageDisk(
   await file.close();
   await mkdir(path);
   await run(program, [...words, image]);
-  const mount = async () => void (await run("mount", ["-o", options, image, path]));
-  await mount();
+  await run("mount", ["-o", options, image, path]);
   stack.defer(async () => void (await run("umount", [path])));
   const owned = stack.move();
   return {
     path,
     image,
     cut: async () => void (await run("perl", ["-e", SHUT_DOWN, path])),
-    async remount() {
+    async restore() {
+      // A copy, because the dead file system lives on where another namespace has this mount too.
+      await run("cp", ["--sparse=always", image, `${image}.cut`]);
       await run("umount", [path]);
-      await mount();
+      await run("mount", ["-o", options, `${image}.cut`, path]);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

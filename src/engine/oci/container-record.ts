@@ -21,6 +21,8 @@ const recordSchema = z.object({
   diskIdBase: z.int().positive().optional(),
   /** Whether it was halted on purpose: then its folder with its disk is all there is. */
   isHalted: z.boolean().default(false),
+  /** The boot of the machine whose memory may have a part of a halted container's disk. */
+  unsyncedSince: z.string().optional(),
   level: z.enum(ISOLATION_LEVELS),
   /** The name of its daemon's folder; empty in records that were written before it was kept. */
   daemon: z.string().default(""),
@@ -40,10 +42,32 @@ export async function writeRecord(directory: string, record: ContainerRecord): P
   await write(join(directory, RECORD_NAME), JSON.stringify(record));
 }
 
-/** The record of a container whose start was finished; undefined for any other folder. */
+/** The same record of a halted container, whose disk is about to be written to. */
+export function withUnsyncedDisk(record: ContainerRecord): ContainerRecord {
+  return { ...record, isHalted: true, unsyncedSince: readBoot() };
+}
+
+/** Whether the machine went down before all of the disk was on disk: a part of it may be missing. */
+export function isDiskLost({ unsyncedSince }: ContainerRecord): boolean {
+  return unsyncedSince !== undefined && unsyncedSince !== readBoot();
+}
+
+function readBoot(): string {
+  return readKernelFile("/proc/sys/kernel/random/boot_id")?.trim() ?? "";
+}
+
+/**
+ * The record of a container whose start was finished; undefined for any other folder, and for half a
+ * record, as a power cut may leave of a container that ran.
+ */
 export async function readRecord(directory: string): Promise<ContainerRecord | undefined> {
   const text = await readIfThere(join(directory, RECORD_NAME));
-  return text === undefined ? undefined : recordSchema.parse(JSON.parse(text));
+  if (text === undefined) return undefined;
+  try {
+    return recordSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
 }
 
 /** When a process started, in clock ticks since boot; undefined when there is no such process. */

@@ -13,7 +13,12 @@ import { copyDisk } from "../storage/disk-copy.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { copyUpper } from "../storage/snapshot.ts";
-import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
+import {
+  readStartTicks,
+  withUnsyncedDisk,
+  writeRecord,
+  type ContainerRecord,
+} from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
 import { DEADLINE_NAME, haltContainer, removeContainer } from "./remove-container.ts";
 
@@ -68,16 +73,19 @@ export function openContainer(parts: ContainerParts): Container {
       return record.isHalted;
     },
     async halt() {
-      // First the record: a process that finds the folder after a crash finishes the halt.
       const halted = { ...record, isHalted: true };
-      await writeRecord(directory, halted);
+      // First the record: a process that finds the folder after a crash finishes the halt.
+      await writeRecord(directory, withUnsyncedDisk(halted));
       record = halted;
       life?.[Symbol.dispose]();
       life = undefined;
       await step("halt.recorded");
       await haltContainer(directory, cgroup, routers);
+      await writeRecord(directory, halted);
     },
     async boot(spec, signal) {
+      // The record of the new run may not outlive a power cut; that of the halted one would.
+      await writeRecord(directory, withUnsyncedDisk(record));
       record = await parts.boot(spec, signal);
       life = watchRun();
     },

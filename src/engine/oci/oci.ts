@@ -19,7 +19,7 @@ import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
-import { readRecord, readStartTicks } from "./container-record.ts";
+import { isDiskLost, readRecord, readStartTicks, writeRecord } from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
@@ -169,7 +169,7 @@ async function adoptContainer(
 ): Promise<Container | undefined> {
   checkId(id);
   const record = await readRecord(directory);
-  if (record === undefined || record.id !== id) return undefined;
+  if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
   const { idBase, diskIdBase } = record;
   const isolation = record.level === "gvisor" ? record.level : undefined;
   const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext(isolation);
@@ -189,5 +189,7 @@ async function adoptHalted(parts: ContainerParts): Promise<Container | undefined
   const { directory, record, cgroup, routers } = parts;
   if (!(await holdIds(directory, record.idBase))) return undefined;
   await haltContainer(directory, cgroup, routers);
-  return openContainer(parts);
+  const { unsyncedSince, ...synced } = record;
+  if (unsyncedSince !== undefined) await writeRecord(directory, synced);
+  return openContainer({ ...parts, record: synced });
 }
