@@ -135,7 +135,7 @@ function requireForkable(context: Tenant & Registry, sandboxId: string): Sandbox
 async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<BuildRecord> {
   context.logBook.note(entry.record, "Forking sandbox");
   const { promise, resolve: done } = Promise.withResolvers<BuildRecord>();
-  await changeState(entry, "snapshotting", async () => {
+  await changeState(context, { entry, during: "snapshotting" }, async () => {
     const build = await writeBuild(context, entry, {
       // No template has this identifier: the build is the forks' alone.
       templateId: randomId(),
@@ -149,7 +149,6 @@ async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<
     done(build);
     return "running";
   });
-  context.rescheduleExpiry();
   return promise;
 }
 

@@ -85,7 +85,7 @@ export async function pauseEntry(
 ): Promise<void> {
   const { reason, keepsMemory } = pause;
   context.logBook.note(entry.record, "Pausing sandbox", { pause_reason: reason });
-  await changeState(entry, "pausing", async () => {
+  await changeState(context, { entry, during: "pausing" }, async () => {
     const fault = asksDaemon(pause) ? await findFault(context, entry) : undefined;
     if (fault !== undefined && pause.requiresDaemon === true) throw fault;
     entry.run?.end();

@@ -67,8 +67,8 @@ export async function whenIdle<T>(entry: SandboxEntry, act: () => T | Promise<T>
  * `work` returns the new phase.
  */
 export async function changeState(
-  entry: SandboxEntry,
-  during: Transition,
+  context: Pick<Registry, "rescheduleExpiry">,
+  { entry, during }: { readonly entry: SandboxEntry; readonly during: Transition },
   work: () => Promise<"running" | "paused">,
 ): Promise<void> {
   assert(entry.change === undefined);
@@ -84,6 +84,11 @@ export async function changeState(
     entry.phase = after;
     entry.change = undefined;
     resolve();
+    // Its time may have come meanwhile, also where the change failed. In a later turn, because who
+    // began the change may end the sandbox after its fault.
+    setImmediate(() => {
+      if (entry.phase === "running" && entry.ending === undefined) context.rescheduleExpiry();
+    });
   }
 }
 
@@ -249,7 +254,8 @@ async function end(
 ): Promise<void> {
   const { sandboxId } = entry.record;
   try {
-    await whenIdle(entry, () => changeState(entry, "killing", () => remove(context, entry)));
+    const change = { entry, during: "killing" } as const;
+    await whenIdle(entry, () => changeState(context, change, () => remove(context, entry)));
     await step("kill.removed");
     context.store.sandboxes.remove(sandboxId);
     await step("kill.erased");

@@ -114,7 +114,7 @@ export async function resumeEntry(
   const { sandboxId } = entry.record;
   requireQuota(context);
   requireResponsive(entry, options);
-  await changeState(entry, "resuming", async () => {
+  await changeState(context, { entry, during: "resuming" }, async () => {
     if (entry.record.hasMemory && options.keepsMemory) await thaw(context, entry, options);
     else await bootEntry(context, entry, options);
     entry.run = openRun(context, entry.container, entry.record);
@@ -123,7 +123,6 @@ export async function resumeEntry(
   context.logBook.note(entry.record, "Sandbox resumed");
   await step("resume.committed");
   context.log.info({ op: "sandbox.resume", sandboxId, outcome: "ok" }, "sandbox.resume ok");
-  context.rescheduleExpiry();
 }
 
 /** Its memory would bring back a daemon that does not answer. */

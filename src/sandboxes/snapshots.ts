@@ -51,12 +51,11 @@ export async function createSnapshot(
   }
   context.logBook.note(entry.record, "Checkpointing sandbox");
   const { promise, resolve } = Promise.withResolvers<Snapshot>();
-  await changeState(entry, "snapshotting", async () => {
+  await changeState(context, { entry, during: "snapshotting" }, async () => {
     resolve(await take(context, entry, parsed));
     return "running";
   });
   await step("snapshot.committed");
-  context.rescheduleExpiry();
   context.log.info({ op: "sandbox.snapshot", sandboxId, outcome: "ok" }, "sandbox.snapshot ok");
   return promise;
 }

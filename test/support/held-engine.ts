@@ -12,6 +12,8 @@ type Operation = "pause" | "snapshot" | "end";
 export interface Hold extends Disposable {
   /** Resolves when a container has come to it. */
   readonly reached: Promise<void>;
+  /** Lets it fail instead of going on. */
+  fail(): void;
 }
 
 export interface HeldEngine {
@@ -79,7 +81,11 @@ export function createHeldEngine(): HeldEngine {
       const reached = Promise.withResolvers<void>();
       const released = Promise.withResolvers<void>();
       holds.set(operation, { reach: reached.resolve, released: released.promise });
-      return { reached: reached.promise, [Symbol.dispose]: released.resolve };
+      return {
+        reached: reached.promise,
+        fail: () => released.reject(new SandboxError("unavailable", `no ${operation} now`)),
+        [Symbol.dispose]: released.resolve,
+      };
     },
     silence() {
       isSilent = true;
