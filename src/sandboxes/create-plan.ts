@@ -1,12 +1,15 @@
 /** What a sandbox is started from, and what is on record of it before it runs. */
 
 import { randomUUID } from "node:crypto";
+import { SandboxError } from "../common/errors.ts";
 import type { ContainerLimits, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { newSandboxId } from "../wire/address.ts";
+import { templateMissing } from "../wire/messages.ts";
 import type { Services, Tenant, Limits } from "./context.ts";
 import type { ResolvedTemplate } from "./resolve-template.ts";
 import type { CreateOptions } from "./sandbox.ts";
+import { requireMounts } from "./volumes.ts";
 
 /** What a sandbox is started from. */
 export interface CreatePlan {
@@ -66,4 +69,24 @@ export function toStartingRecord(
     mcpServers: [...(options.mcpServers ?? [])],
     sealedEnvironment: context.secrets.seal(JSON.stringify(options.environment)),
   };
+}
+
+/**
+ * Writes the row of a start. From then on nothing that the sandbox stands on can be removed; what was
+ * removed since it was found is missed here.
+ * @throws SandboxError not_found without its build, invalid_argument without one of its volumes.
+ */
+export function recordIntent(
+  context: Pick<Services, "store">,
+  { mounts, options }: CreatePlan,
+  intent: SandboxRecord,
+): void {
+  const { store } = context;
+  store.transaction(() => {
+    if (store.builds.get(intent.buildId) === undefined) {
+      throw new SandboxError("not_found", templateMissing(options.template));
+    }
+    requireMounts(context, mounts);
+    store.sandboxes.put(intent);
+  });
 }

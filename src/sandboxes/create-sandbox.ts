@@ -8,7 +8,12 @@ import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders } from "./context.ts";
-import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
+import {
+  recordIntent,
+  toStartingRecord,
+  type CreatePlan,
+  type CreateInput,
+} from "./create-plan.ts";
 import { keepCreation } from "./creation-record.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
@@ -123,7 +128,7 @@ async function startCold(
   { plan, intent, spec }: CreateInput,
   signal: AbortSignal,
 ): Promise<Started> {
-  context.store.sandboxes.put(intent);
+  recordIntent(context, plan, intent);
   let container: Container | undefined;
   try {
     await step("create.intent");

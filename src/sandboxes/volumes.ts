@@ -149,14 +149,38 @@ export function resolveMounts(
     const clean = cleanBindPath(path);
     const reason =
       volume === undefined
-        ? `volume '${name}' not found`
+        ? missingText(name)
         : (findPathFault(path) ?? overlapText(path, findOverlap(clean, paths)));
-    if (reason !== undefined) faults.push(`\t- volume mount #${index}: ${reason}`);
+    if (reason !== undefined) faults.push(faultLine(index, reason));
     paths.add(clean);
     return volume === undefined ? [] : [{ name, path: clean, volumeId: volume.volumeId }];
   });
-  if (faults.length === 0) return mounts;
+  refuseFaults(faults);
+  return mounts;
+}
+
+/** @throws SandboxError invalid_argument, as `resolveMounts`, when one was removed since. */
+export function requireMounts(
+  { store }: Pick<Services, "store">,
+  mounts: SandboxRecord["volumeMounts"],
+): void {
+  const faults = mounts.flatMap(({ name, volumeId }, index) =>
+    store.volumes.get(volumeId) === undefined ? [faultLine(index, missingText(name))] : [],
+  );
+  refuseFaults(faults);
+}
+
+function refuseFaults(faults: readonly string[]): void {
+  if (faults.length === 0) return;
   throw new SandboxError("invalid_argument", ["invalid mounts:", ...faults].join("\n"));
+}
+
+function faultLine(index: number, reason: string): string {
+  return `\t- volume mount #${index}: ${reason}`;
+}
+
+function missingText(name: string): string {
+  return `volume '${name}' not found`;
 }
 
 function overlapText(path: string, other: string | undefined): string | undefined {
