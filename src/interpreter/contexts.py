@@ -112,7 +112,7 @@ class Context:
         self.waiting += 1
         gone = asyncio.ensure_future(connection.gone())
         try:
-            await connection.begin_lines()
+            connection.begin_lines()
             if not await self._turn(connection, gone):
                 return
             try:
@@ -121,10 +121,16 @@ class Context:
                 self.turn.release()
         finally:
             self.waiting -= 1
-            gone.cancel()
+            if not gone.done():
+                # Until it has ended, nothing else can read from the connection.
+                gone.cancel()
+                await asyncio.wait([gone])
 
     async def _turn(self, connection, gone):
         """Waits for the turn; false when the reader leaves first."""
+        if self.waiting == 1 and not self.turn.locked():
+            await self.turn.acquire()
+            return True
         turn = asyncio.ensure_future(self.turn.acquire())
         try:
             while not turn.done():
@@ -148,15 +154,17 @@ class Context:
 
     async def _run(self, code, variables, connection, gone):
         run = Run(None)
+        gone.add_done_callback(lambda _: run.wake())
         cell = asyncio.ensure_future(self._cell(code, variables, run))
         try:
             await self._send(run, connection, gone)
         finally:
             if not cell.done():
                 await self._interrupt(cell, run)
-            await asyncio.wait([cell])
-        if not gone.done():
-            await connection.end_lines()
+                await asyncio.wait([cell])
+            if run.kernel is not None:
+                # Its last lines may have stopped it.
+                run.kernel.freeze(False)
 
     async def _cell(self, code, variables, run):
         try:
@@ -197,31 +205,21 @@ class Context:
 
     async def _send(self, run, connection, gone):
         """Writes the lines as they come, until the end or until the reader leaves."""
-        news = None
         try:
-            while not gone.done():
-                news = asyncio.ensure_future(run.news.wait())
-                await asyncio.wait([news, gone], timeout=KEEPALIVE_S, return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                has_news = await run.wait(KEEPALIVE_S)
                 if gone.done():
                     return
-                if not news.done():
-                    news.cancel()
-                    await connection.write_lines(KEEPALIVE)
-                    continue
                 has_ended, data = run.has_ended, run.take()
-                if data:
-                    await connection.write_lines(data)
+                if has_ended:
+                    await connection.end_lines(data + END)
+                    return
+                await connection.write_lines(data if has_news else data + KEEPALIVE)
                 if run.kernel is not None and run.size < LOW_BYTES:
                     run.kernel.freeze(False)
-                if has_ended:
-                    await connection.write_lines(END)
-                    return
         except OSError:
             # The reader is gone.
             return
-        finally:
-            if news is not None:
-                news.cancel()
 
     async def _interrupt(self, cell, run):
         """Ends a cell whose reader has left; its output goes nowhere."""

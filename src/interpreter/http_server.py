@@ -5,6 +5,7 @@ reply is noticed by the end of its input.
 """
 
 import asyncio
+import contextlib
 import json
 
 MAX_HEAD_BYTES = 65_536
@@ -13,6 +14,13 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_CONNECTIONS = 256
 READ_TIMEOUT_S = 60
 IDLE_TIMEOUT_S = 600
+# The head of a streamed reply goes with its first lines where they come so soon.
+HEAD_DELAY_S = 0.05
+
+LINES_HEAD = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n"
+    b"cache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 
 REASONS = {
     200: "OK",
@@ -63,10 +71,23 @@ class Connection:
         self.writer = writer
         self.early = b""
         self.is_streaming = False
+        # Of a streamed reply, what is still to be sent before its next lines.
+        self.head = b""
+        self.head_timer = None
+
+    @contextlib.contextmanager
+    def _limit(self, seconds):
+        """Ends the connection where the work takes longer; its reader sees the end of its input."""
+        timer = asyncio.get_running_loop().call_later(seconds, self.writer.transport.abort)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def read_request(self):
         """The next request; None at the end of the connection."""
-        head = await asyncio.wait_for(self._read_head(), IDLE_TIMEOUT_S)
+        with self._limit(IDLE_TIMEOUT_S):
+            head = await self._read_head()
         if head is None:
             return None
         lines = head.decode("latin1").split("\r\n")
@@ -79,7 +100,8 @@ class Connection:
             headers[name.strip().lower()] = value.strip()
         if headers.get("expect", "").lower() == "100-continue":
             self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = await asyncio.wait_for(self._read_body(headers), READ_TIMEOUT_S)
+        with self._limit(READ_TIMEOUT_S):
+            body = await self._read_body(headers)
         keeps_alive = headers.get("connection", "").lower() != "close" and words[2] == "HTTP/1.1"
         return Request(words[0], words[1].partition("?")[0], body, keeps_alive)
 
@@ -153,21 +175,29 @@ class Connection:
     async def reply_json(self, value, status=200):
         await self.reply(status, "application/json", json.dumps(value).encode("ascii"))
 
-    async def begin_lines(self):
+    def begin_lines(self):
         """Begins a reply of one JSON object a line."""
         self.is_streaming = True
-        self.writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n"
-            b"cache-control: no-store\r\ntransfer-encoding: chunked\r\n\r\n"
-        )
-        await self.writer.drain()
+        self.head = LINES_HEAD
+        self.head_timer = asyncio.get_running_loop().call_later(HEAD_DELAY_S, self._send_head)
+
+    def _send_head(self):
+        self.writer.write(self._take_head())
+
+    def _take_head(self):
+        head, self.head = self.head, b""
+        self.head_timer.cancel()
+        return head
 
     async def write_lines(self, data):
-        self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
-        await self.writer.drain()
+        if data:
+            self.writer.write(b"%b%x\r\n%b\r\n" % (self._take_head(), len(data), data))
+            await self.writer.drain()
 
-    async def end_lines(self):
-        self.writer.write(b"0\r\n\r\n")
+    async def end_lines(self, data):
+        """The last lines."""
+        end = b"%b%x\r\n%b\r\n0\r\n\r\n" % (self._take_head(), len(data), data)
+        self.writer.write(end)
         await self.writer.drain()
         self.is_streaming = False
 

@@ -9,24 +9,40 @@ import tempfile
 from pathlib import Path
 
 import zmq
-import zmq.asyncio
-from jupyter_client.session import Session
 
 from kernel import Kernel, KernelDied, KernelFailed
+from messages import Channel, Messages, content_of
 from output import open_reader
 from results import error_line, result_line, stream_lines
 
 PROGRAM = Path(__file__).with_name("python_process.py")
 START_TIMEOUT_S = 90
-# A larger message breaks the connection instead of filling the memory of the server.
-MAX_MESSAGE_BYTES = 96 * 1024 * 1024
 UNREAD_MESSAGES = 64
 # After the reply of a cell its last output may still be on the way.
 LAST_OUTPUT_S = 2
 HEARTBEAT_S = 5
 MISSED_HEARTBEATS = 4
 CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
-CONTEXT = zmq.asyncio.Context()
+
+
+class Cell:
+    """A request that runs: over once its reply and its last output have come."""
+
+    def __init__(self, identifier):
+        self.identifier = identifier
+        self.has_reply = False
+        self.is_idle = False
+        self.over = asyncio.get_running_loop().create_future()
+        # What else goes on for it.
+        self.timers = []
+
+    def finish(self):
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def fail(self, error):
+        if not self.over.done():
+            self.over.set_exception(error)
 
 
 class PythonKernel(Kernel):
@@ -35,13 +51,12 @@ class PythonKernel(Kernel):
     def __init__(self, owner, cwd):
         super().__init__(owner, cwd)
         self.folder = None
-        self.session = None
-        self.sockets = {}
-        self.readers = []
-        # Of the running request: its id, where its messages go, and what its end is told by.
-        self.parent = None
-        self.idle = None
-        self.replies = {}
+        self.messages = None
+        self.channels = {}
+        self.exit = None
+        # The running request.
+        self.cell = None
+        self.beat = None
 
     async def start(self):
         self.folder = tempfile.mkdtemp(prefix="kernel-", dir=os.environ["INTERPRETER_FOLDER"])
@@ -59,7 +74,7 @@ class PythonKernel(Kernel):
         with open(path, "w", encoding="utf8", opener=private) as file:
             json.dump(facts, file)
         os.chown(path, self.owner.uid, self.owner.gid)
-        self.session = Session(key=key.encode())
+        self.messages = Messages(key.encode())
         await self._spawn(path)
         self._connect(facts["ip"], ports)
         await self._greet()
@@ -74,6 +89,8 @@ class PythonKernel(Kernel):
             raise
         finally:
             os.close(told)
+        self.exit = asyncio.ensure_future(self.process.wait())
+        self.exit.add_done_callback(self._on_exit)
         line = await first_line(ready, START_TIMEOUT_S)
         if line == b"ready\n":
             return
@@ -81,34 +98,30 @@ class PythonKernel(Kernel):
         raise KernelFailed(f"the kernel of python cannot start: {self.death()}")
 
     def _connect(self, address, ports):
-        kinds = {"shell": zmq.DEALER, "iopub": zmq.SUB, "hb": zmq.REQ}
-        for name, kind in kinds.items():
-            socket = CONTEXT.socket(kind)
-            socket.linger = 0
-            socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-            self.sockets[name] = socket
         # What this server has not read waits in the memory of the kernel.
-        self.sockets["iopub"].setsockopt(zmq.RCVHWM, UNREAD_MESSAGES)
-        self.sockets["iopub"].subscribe(b"")
+        output = {zmq.RCVHWM: UNREAD_MESSAGES, zmq.SUBSCRIBE: b""}
         # One that was not answered is given up, and the next is sent all the same.
-        self.sockets["hb"].setsockopt(zmq.REQ_RELAXED, 1)
-        self.sockets["hb"].setsockopt(zmq.REQ_CORRELATE, 1)
-        for name, socket in self.sockets.items():
-            socket.connect(f"ipc://{address}-{ports[f'{name}_port']}")
-        takers = {"iopub": self._on_output, "shell": self._on_reply}
-        self.readers = [asyncio.ensure_future(self._read(*taker)) for taker in takers.items()]
+        heart = {zmq.REQ_RELAXED: 1, zmq.REQ_CORRELATE: 1}
+        kinds = {
+            "shell": (zmq.DEALER, self._on_reply, {}),
+            "iopub": (zmq.SUB, self._on_output, output),
+            "hb": (zmq.REQ, self._on_beat, heart),
+        }
+        for name, (kind, take, options) in kinds.items():
+            place = f"ipc://{address}-{ports[f'{name}_port']}"
+            self.channels[name] = Channel(kind, place, take, options)
 
     async def _greet(self):
         """Repeats a request without effect until its output arrives: then no later one is missed."""
         for _ in range(600):
-            self.idle = asyncio.get_running_loop().create_future()
-            self.parent = await self._request("kernel_info_request", {})
-            done, _ = await asyncio.wait([self.idle], timeout=0.15)
-            if done:
-                self.parent = None
-                return
+            self._send("kernel_info_request", {}, {})
+            self.cell.has_reply = True
+            done, _ = await asyncio.wait([self.cell.over], timeout=0.15)
+            self.cell = None
             if not self.is_alive:
                 break
+            if done:
+                return
         raise KernelFailed(f"the kernel of python cannot start: {self.death()}")
 
     async def warm(self):
@@ -121,8 +134,9 @@ class PythonKernel(Kernel):
         await self._run(code, emit, {name: value for name, value in metadata.items() if value})
 
     async def _run(self, code, emit, metadata=None):
-        loop = asyncio.get_running_loop()
-        self.emit, self.idle = emit, loop.create_future()
+        if not self.is_alive:
+            raise KernelDied(self.death())
+        self.emit = emit
         request = {
             "code": code,
             "silent": emit is None,
@@ -131,70 +145,86 @@ class PythonKernel(Kernel):
             "allow_stdin": False,
             "stop_on_error": False,
         }
-        reply = loop.create_future()
-        message = self.session.msg("execute_request", request, metadata=metadata)
-        self.parent = message["header"]["msg_id"]
-        self.replies = {self.parent: reply}
+        cell = self._send("execute_request", request, metadata or {})
+        self._later(HEARTBEAT_S, self._start_heart)
         try:
-            await self.sockets["shell"].send_multipart(self.session.serialize(message))
-            await self._until(reply)
-            await asyncio.wait([self.idle], timeout=LAST_OUTPUT_S)
+            await cell.over
         finally:
+            for timer in cell.timers:
+                timer.cancel()
             self.finish_output()
-            self.parent, self.emit, self.replies = None, None, {}
+            self.cell, self.emit = None, None
 
-    async def _until(self, reply):
-        """Waits for the reply as long as the process lives and its heart beats."""
-        ended = asyncio.ensure_future(self.process.wait())
-        beats = asyncio.ensure_future(self._watch_heart())
+    def _send(self, kind, content, metadata):
+        """Sends the request that runs from now on. Raises KernelDied."""
+        identifier, frames = self.messages.encode(kind, content, metadata)
+        self.cell = Cell(identifier)
         try:
-            await asyncio.wait([reply, ended, beats], return_when=asyncio.FIRST_COMPLETED)
-            if not reply.done():
-                raise KernelDied(self.death())
-        finally:
-            ended.cancel()
-            beats.cancel()
+            self.channels["shell"].send(frames)
+        except zmq.ZMQError as error:
+            raise KernelDied("the kernel reads no requests") from error
+        return self.cell
 
-    async def _watch_heart(self):
-        """Returns once the kernel's sockets are no longer served."""
+    def _later(self, seconds, work):
+        """Does it unless the cell is over by then."""
+        loop = asyncio.get_running_loop()
+        self.cell.timers.append(loop.call_later(seconds, work))
+
+    def _on_exit(self, _):
+        if self.cell is None:
+            return
+        if self.cell.has_reply:
+            self.cell.finish()
+        else:
+            self.cell.fail(KernelDied(self.death()))
+
+    def _start_heart(self):
+        self.cell.timers.append(asyncio.ensure_future(self._watch_heart(self.cell)))
+
+    async def _watch_heart(self, cell):
+        """Fails the cell once the kernel's sockets are no longer served."""
         missed = 0
         while missed < MISSED_HEARTBEATS:
+            if not self.is_frozen:
+                missed = 0 if await self._hear() else missed + 1
             await asyncio.sleep(HEARTBEAT_S)
-            if self.is_frozen:
-                continue
-            await self.sockets["hb"].send(b"beat")
-            missed = 0 if await self.sockets["hb"].poll(HEARTBEAT_S * 1_000) else missed + 1
-            if missed == 0:
-                await self.sockets["hb"].recv()
+        cell.fail(KernelDied(self.death()))
 
-    async def _request(self, kind, content):
-        message = self.session.msg(kind, content)
-        await self.sockets["shell"].send_multipart(self.session.serialize(message))
-        return message["header"]["msg_id"]
+    async def _hear(self):
+        self.beat = asyncio.get_running_loop().create_future()
+        try:
+            self.channels["hb"].send([b"beat"])
+        except zmq.ZMQError:
+            # There is no place for it: nothing reads.
+            pass
+        done, _ = await asyncio.wait([self.beat], timeout=HEARTBEAT_S)
+        return len(done) == 1
 
-    async def _read(self, name, take):
-        while True:
-            parts = await self.sockets[name].recv_multipart()
-            try:
-                _, parts = self.session.feed_identities(parts)
-                message = self.session.deserialize(parts)
-                take(message, message["parent_header"].get("msg_id"))
-            except Exception:  # noqa: BLE001
-                # The kernel is the caller's program and may send anything.
-                continue
+    def _on_beat(self, _):
+        if not self.beat.done():
+            self.beat.set_result(None)
 
-    def _on_reply(self, message, parent):
-        reply = self.replies.get(parent)
-        if reply is not None and not reply.done() and message["msg_type"] == "execute_reply":
-            reply.set_result(message["content"])
-
-    def _on_output(self, message, parent):
-        if parent is None or parent != self.parent:
+    def _on_reply(self, frames):
+        kind, parent, _ = self.messages.decode(frames)
+        cell = self.cell
+        if cell is None or parent != cell.identifier or kind != "execute_reply":
             return
-        kind, content = message["msg_type"], message["content"]
+        cell.has_reply = True
+        if cell.is_idle:
+            cell.finish()
+        else:
+            self._later(LAST_OUTPUT_S, cell.finish)
+
+    def _on_output(self, frames):
+        kind, parent, text = self.messages.decode(frames)
+        cell = self.cell
+        if cell is None or parent != cell.identifier:
+            return
+        content = content_of(text)
         if kind == "status":
-            if content["execution_state"] == "idle" and not self.idle.done():
-                self.idle.set_result(None)
+            cell.is_idle = cell.is_idle or content["execution_state"] == "idle"
+            if cell.is_idle and cell.has_reply:
+                cell.finish()
         elif self.emit is None:
             return
         elif kind == "stream":
@@ -211,11 +241,9 @@ class PythonKernel(Kernel):
 
     async def stop(self):
         await super().stop()
-        for reader in self.readers:
-            reader.cancel()
-        for socket in self.sockets.values():
-            socket.close()
-        self.sockets = {}
+        for channel in self.channels.values():
+            channel.close()
+        self.channels = {}
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 

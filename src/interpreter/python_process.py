@@ -20,17 +20,18 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     # The caller's modules are found in the working directory, not beside this file.
     import forms
+    import kernel_shortcuts
 
     # A caller may have modules of these names.
-    for name in ("charts", "forms", "kernel", "output", "results"):
+    for name in ("charts", "forms", "kernel", "kernel_shortcuts", "output", "results"):
         sys.modules.pop(name, None)
     sys.path[:] = [""] + [path for path in sys.path if path != folder]
     sys.argv[1:] = []
     os.set_inheritable(ready, False)
-    start(connection_file, forms.register, ready)
+    start(connection_file, ready, forms.register, kernel_shortcuts.take_shortcuts)
 
 
-def start(connection_file, register, ready):
+def start(connection_file, ready, register, take_shortcuts):
     from ipykernel.kernelapp import IPKernelApp
 
     # The server reads the output of programs itself, and knows its end.
@@ -38,6 +39,7 @@ def start(connection_file, register, ready):
     options = ["--HistoryManager.enabled=False", "--colors=Linux", "--log-level=CRITICAL"]
     # The server waits for the last output of a cell, so the kernel need not wait after each.
     app.initialize([*options, "--Kernel._execute_sleep=0"])
+    take_shortcuts(app.kernel)
     handlers = app.kernel.shell_handlers
     handlers["execute_request"] = with_variables(handlers["execute_request"])
     app.iopub_thread.socket.sndhwm = OUTPUT_MESSAGES
