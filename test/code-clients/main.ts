@@ -40,11 +40,19 @@ async function obtain(): Promise<void> {
   await run(python, ["-m", "pip", "install", "--quiet", PYTHON_CLIENT]);
 }
 
-async function play(command: string, words: readonly string[], key: string): Promise<boolean> {
+interface Client {
+  readonly name: string;
+  readonly command: string;
+  readonly words: readonly string[];
+}
+
+/** How a client failed, with its name; undefined after one that passed. */
+async function play({ name, command, words }: Client, key: string): Promise<string | undefined> {
   const environment = { PATH: process.env["PATH"], HOME: process.env["HOME"], E2B_API_KEY: key };
   const child = spawn(command, words, { env: environment, stdio: "inherit" });
-  const [code] = await once(child, "exit");
-  return code === 0;
+  const [code, signal] = await once(child, "exit");
+  if (code === 0) return undefined;
+  return `${name} failed: ${code === null ? `ended by ${signal}` : `exit status ${code}`}`;
 }
 
 await obtain();
@@ -56,13 +64,24 @@ const apiKey = `e2b_${randomBytes(20).toString("hex")}`;
 const flags = ["--port", "0", "--home", HOME, "--pool-template", "code-interpreter=1"];
 await using serve = startProgram(["serve", ...flags], { SANDBOX_MCP_API_KEY: apiKey });
 const url = await listeningUrl(serve);
-const outcomes = [
-  await play(process.execPath, [join(import.meta.dirname, "javascript.mjs"), module, url], apiKey),
-  await play(
-    process.execPath,
-    [join(import.meta.dirname, "mcp.mjs"), program, HOME, gallery],
-    apiKey,
-  ),
-  await play(python, [join(import.meta.dirname, "client.py"), url], apiKey),
+const own = (file: string) => join(import.meta.dirname, file);
+const clients: readonly Client[] = [
+  {
+    name: "the JavaScript client",
+    command: process.execPath,
+    words: [own("javascript.mjs"), module, url],
+  },
+  {
+    name: "the analysis through MCP",
+    command: process.execPath,
+    words: [own("mcp.mjs"), program, HOME, gallery],
+  },
+  { name: "the Python client", command: python, words: [own("client.py"), url] },
 ];
-process.exitCode = outcomes.every(Boolean) ? 0 : 1;
+const failures: string[] = [];
+for (const client of clients) {
+  const failure = await play(client, apiKey);
+  if (failure !== undefined) failures.push(failure);
+}
+for (const failure of failures) process.stderr.write(`${failure}\n`);
+process.exitCode = failures.length === 0 ? 0 : 1;
