@@ -1,6 +1,7 @@
 /** Copies files one after another into an open one; by the kernel itself where that works. */
 
 import { spawn } from "node:child_process";
+import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { inBatches } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
@@ -10,6 +11,8 @@ import { open } from "../file-system.ts";
 /** Paths of one call together stay far below what a command line holds. */
 const MAX_ARGUMENT_BYTES = 65_536;
 const COPY_BYTES = 1_048_576;
+/** Never waits for the other end of a pipe, never takes a terminal. */
+const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 const TOOL_PATH = "/usr/bin:/bin";
 
 /**
@@ -65,6 +68,10 @@ async function copy(
   signal: AbortSignal,
 ): Promise<number> {
   await using file = await openSource(source);
+  if (!(await file.stat()).isFile()) {
+    const message = `error composing source ${source}: it is no regular file any more`;
+    throw new SandboxError("invalid_argument", message);
+  }
   const buffer = Buffer.alloc(COPY_BYTES);
   let end = position;
   try {
@@ -86,7 +93,7 @@ async function copy(
 
 async function openSource(source: string): Promise<FileHandle> {
   try {
-    return await open(source);
+    return await open(source, OPEN_FLAGS);
   } catch (error) {
     const message = `error opening source file ${source}: ${fileErrorText("open", source, error)}`;
     throw new SandboxError("internal", message, { cause: error });

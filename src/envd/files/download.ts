@@ -59,6 +59,8 @@ export async function download(exchange: Exchange): Promise<void> {
     return;
   }
   await using file = await openFile(path);
+  // What the name leads to may be another file by now.
+  requireRegular(path, await file.stat());
   response.setHeader("vary", appended(response.getHeader("vary"), "Accept-Encoding"));
   response.setHeader("content-disposition", inlineDisposition(toWirePath(baseName(path))));
   for (const [name, value] of Object.entries(SAFETY_HEADERS)) response.setHeader(name, value);
@@ -98,6 +100,10 @@ async function requireFile(path: string): Promise<void> {
     const message = `error checking if path exists '${path}': ${text}`;
     throw new SandboxError("internal", message, { cause: error });
   }
+  requireRegular(path, stats);
+}
+
+function requireRegular(path: string, stats: Stats): void {
   if (stats.isDirectory()) {
     throw new SandboxError("invalid_argument", `path '${path}' is a directory`);
   }
@@ -138,11 +144,17 @@ async function readStart(file: FileHandle): Promise<Uint8Array> {
 
 async function sendGzip({ exchange, file, type }: Content): Promise<void> {
   const { response, signal } = exchange;
+  const isEmpty = (await readStart(file)).length === 0;
+  const { size } = await file.stat();
   response.writeHead(200, {
     "content-type": type ?? UNKNOWN_TYPE,
     "content-encoding": "gzip",
   });
-  const source = file.createReadStream({ start: 0, highWaterMark: READ_BYTES, autoClose: false });
+  // The length of now: a file that is written to all the time would have no end. Files of the kernel
+  // say that they are empty and are not.
+  const end = size === 0 && !isEmpty ? Number.POSITIVE_INFINITY : Math.max(size - 1, 0);
+  const options = { start: 0, end, highWaterMark: READ_BYTES, autoClose: false };
+  const source = file.createReadStream(options);
   // The peer is near: time spent on the last percent of size is lost.
   const gzip = createGzip({ level: zlibConstants.Z_BEST_SPEED, chunkSize: 65_536 });
   await pipeline(source, gzip, response, { signal });
@@ -151,6 +163,7 @@ async function sendGzip({ exchange, file, type }: Content): Promise<void> {
 async function sendIdentity(content: Content, headers: ConditionHeaders): Promise<void> {
   const { exchange, file } = content;
   const { response } = exchange;
+  const start = await readStart(file);
   const stats = await file.stat();
   const state = { size: stats.size, modifiedMs: stats.mtimeMs };
   const delivery = decideDelivery(headers, state);
@@ -165,7 +178,6 @@ async function sendIdentity(content: Content, headers: ConditionHeaders): Promis
     );
     return;
   }
-  const start = await readStart(file);
   response.setHeader("content-type", content.type ?? typeByContent(start));
   // Files of the kernel say that they are empty and are not; their length is known at the end.
   if (stats.size === 0 && start.length > 0) {
