@@ -24,7 +24,7 @@ import type {
 } from "./context.ts";
 import type { CreatePlan } from "./create-plan.ts";
 import { startReserved, type CreateContext } from "./create-sandbox.ts";
-import { changeState, findEntry } from "./registry.ts";
+import { changeState, endEntry, findEntry } from "./registry.ts";
 import type { CreateOptions, Sandbox } from "./sandbox.ts";
 import { openEnvironment } from "./secrets.ts";
 import type { Reservation } from "./team-quota.ts";
@@ -38,6 +38,8 @@ const STARTS_AT_ONCE = 4;
 export interface ForkOptions {
   readonly count: number;
   readonly timeoutSeconds: number;
+  /** Fires when no client waits for the forks any more: those that were made are ended. */
+  readonly signal: AbortSignal;
 }
 
 /** One fork, or why it did not come about. */
@@ -48,7 +50,7 @@ export type ForkResult = { readonly sandbox: Sandbox } | { readonly error: unkno
  * identities, tokens and lives of their own, and everything else as the source; they do not have
  * its memory. Durable when it resolves.
  * @throws SandboxError invalid_argument for a bad count, not_found, failed_precondition unless it
- * runs and rests.
+ * runs and rests; canceled when the signal fired.
  */
 export async function forkSandbox(
   context: CreateContext,
@@ -65,9 +67,10 @@ export async function forkSandbox(
   const build = await copyFiles(context, entry);
   const { buildId } = build;
   const gate = createGate(STARTS_AT_ONCE);
-  const signal = context.closing;
+  const signal = AbortSignal.any([options.signal, context.closing]);
   try {
     await step("fork.copied");
+    requireAwaited(options);
     const { timeoutSeconds } = options;
     const isolation = entry.container.level === "gvisor" ? entry.container.level : undefined;
     const plan = toPlan(context, source, { build, timeoutSeconds, isolation });
@@ -79,6 +82,8 @@ export async function forkSandbox(
     );
     const results = await Promise.allSettled(starts);
     await step("fork.started");
+    if (options.signal.aborted) await endForks(context, results);
+    requireAwaited(options);
     context.log.info(
       { op: "sandbox.fork", sandboxId, count: options.count, outcome: "ok" },
       "sandbox.fork ok",
@@ -92,6 +97,28 @@ export async function forkSandbox(
     await releaseForkBuild(context, buildId);
     await step("fork.released");
   }
+}
+
+function requireAwaited({ signal }: ForkOptions): void {
+  if (signal.aborted) throw new SandboxError("canceled", "fork was canceled");
+}
+
+/** Ends those that were made; no client knows them. */
+async function endForks(
+  context: SandboxContext,
+  results: readonly PromiseSettledResult<Sandbox>[],
+): Promise<void> {
+  const ends = results.map(async (result) => {
+    const entry = result.status === "fulfilled" && findEntry(context, result.value.sandboxId);
+    if (!entry) return;
+    const { sandboxId } = entry.record;
+    try {
+      await endEntry(context, entry, "request");
+    } catch (error) {
+      context.log.error({ op: "sandbox.end", sandboxId, err: error }, "sandbox left traces");
+    }
+  });
+  await Promise.all(ends);
 }
 
 /** As many reservations as there are, and a refusal for each of the others. */

@@ -1,9 +1,12 @@
 /** Forks over the wire: what they take over, what is their own, and what is left of them. */
 
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../src/common/schema.ts";
+import type { StepMessage, StepName } from "../../src/common/steps.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
@@ -142,3 +145,51 @@ test("a paused sandbox is not forked", async () => {
   });
   await endAll();
 });
+
+/** Does this at a step, which waits for it, until the work is over. */
+async function atStep(name: StepName, act: () => Promise<void>, work: () => Promise<void>) {
+  const listen = (message: unknown) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the channel carries nothing else
+    const step = message as StepMessage;
+    if (step.name === name) step.hold = act();
+  };
+  subscribe("sandbox-mcp:step", listen);
+  try {
+    await work();
+  } finally {
+    unsubscribe("sandbox-mcp:step", listen);
+  }
+}
+
+test.for(["fork.copied", "fork.started"] as const)(
+  "a client that leaves at %s leaves no forks",
+  async (step) => {
+    await endAll();
+    const { sandboxID } = await service.create();
+    const layers = async () => readdir(join(service.home, "layers"));
+    const before = await layers();
+    const client = new AbortController();
+    const left = Promise.withResolvers<void>();
+    const leave = async () => {
+      client.abort();
+      await left.promise;
+      // The service reads the end of the connection before what comes after it.
+      for (let count = 0; count < 2; count += 1) await service.call({ path: "/v2/sandboxes" });
+    };
+    await atStep(step, leave, async () => {
+      const forking = request(`http://localhost/sandboxes/${sandboxID}/fork`, {
+        dispatcher: service.dispatcher,
+        method: "POST",
+        headers: { "x-api-key": service.embedded.apiKey, "content-type": "application/json" },
+        body: JSON.stringify({ count: 2 }),
+        signal: client.signal,
+      });
+      await expect(forking).rejects.toThrow("aborted");
+      left.resolve();
+      await expect.poll(layers).toEqual(before);
+    });
+    const { store, instance } = service.embedded;
+    const ids = store.sandboxes.ofOwner(instance).map(({ sandboxId }) => sandboxId);
+    expect(ids).toEqual([sandboxID]);
+  },
+);

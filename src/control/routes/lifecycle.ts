@@ -120,11 +120,11 @@ export const lifecycleRoutes: readonly Route[] = [
     body: forkRequestSchema.default({}),
     replies: { 201: z.array(forkResultSchema) },
     faults: [400, 404, 409, 429],
-    async handle({ params, body }, { sandboxes, domain }) {
+    async handle({ params, body, signal }, { sandboxes, domain }) {
       const sandboxId = readSandboxId(params);
       const timeoutSeconds = requirePositive(body.timeout ?? DEFAULT_TIMEOUT_SECONDS);
       const count = body.count ?? DEFAULT_FORK_COUNT;
-      const results = await sandboxes.fork(sandboxId, { count, timeoutSeconds });
+      const results = await sandboxes.fork(sandboxId, { count, timeoutSeconds, signal });
       return {
         status: 201,
         body: results.map((result) => {
