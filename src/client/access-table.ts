@@ -33,22 +33,33 @@ export function createAccessTable(): AccessTable {
 /** The control API. What its replies say about access is kept in the table. */
 export function rememberAccess(control: Control, known: AccessTable, clock: Clock): Control {
   function remember(body: SandboxBody, timeoutSeconds: number | undefined): void {
-    const seconds = timeoutSeconds ?? 0;
-    const before = known.get(body.sandboxID)?.expiresAtMs ?? 0;
-    const after = clock.now() + seconds * 1_000;
-    known.set(body.sandboxID, {
-      token: body.envdAccessToken ?? undefined,
-      domain: body.domain ?? undefined,
-      // A connect never shortens a life.
-      expiresAtMs: timeoutSeconds === undefined ? undefined : Math.max(before, after),
-    });
+    const expiresAtMs =
+      timeoutSeconds === undefined ? undefined : clock.now() + timeoutSeconds * 1_000;
+    const { sandboxID, envdAccessToken, domain } = body;
+    const token = envdAccessToken ?? undefined;
+    known.set(sandboxID, { token, domain: domain ?? undefined, expiresAtMs });
   }
   function forgetExpiry(sandboxId: string): void {
     const access = known.get(sandboxId);
     if (access !== undefined) known.set(sandboxId, { ...access, expiresAtMs: undefined });
   }
+  async function get(sandboxId: string, signal: AbortSignal) {
+    const body = await control.get(sandboxId, signal).catch((error: unknown) => {
+      if (error instanceof SandboxError && error.code === "not_found") known.delete(sandboxId);
+      throw error;
+    });
+    const endAtMs = Date.parse(body.endAt);
+    known.set(body.sandboxID, {
+      token: body.envdAccessToken ?? undefined,
+      domain: body.domain ?? undefined,
+      // The life of a paused sandbox does not run out.
+      expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
+    });
+    return body;
+  }
   return {
     ...control,
+    get,
     async create(request, signal, waitSeconds) {
       const body = await control.create(request, signal, waitSeconds);
       remember(body, request.timeout);
@@ -57,21 +68,9 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
     async connect(sandboxId, timeoutSeconds, signal) {
       const reply = await control.connect(sandboxId, timeoutSeconds, signal);
       remember(reply.sandbox, timeoutSeconds);
+      // One that ran keeps its end where that is later, and another client may have moved it.
+      if (!reply.wasResumed) await get(sandboxId, signal).catch(() => forgetExpiry(sandboxId));
       return reply;
-    },
-    async get(sandboxId, signal) {
-      const body = await control.get(sandboxId, signal).catch((error: unknown) => {
-        if (error instanceof SandboxError && error.code === "not_found") known.delete(sandboxId);
-        throw error;
-      });
-      const endAtMs = Date.parse(body.endAt);
-      known.set(body.sandboxID, {
-        token: body.envdAccessToken ?? undefined,
-        domain: body.domain ?? undefined,
-        // The life of a paused sandbox does not run out.
-        expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
-      });
-      return body;
     },
     async setTimeout(sandboxId, timeoutSeconds, signal) {
       await control.setTimeout(sandboxId, timeoutSeconds, signal);

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const SANDBOX = {
   templateID: "t0",
@@ -42,6 +43,22 @@ test("create sends the wire's own fields and remembers token and expiry", async 
   );
   expect(recorder.requests[0]?.headers).toMatchObject({ "x-api-key": "e2b_key", prefer: "wait=3" });
   expect(service.expiresAtMs("i1")).toBe(300_000);
+});
+
+test.for([
+  { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
+  { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },
+  { connect: "one that ran, of a service that fails", status: 200, detail: 500, endMs: undefined },
+])("the expiry after a connect: $connect", async ({ status, detail, endMs }) => {
+  await using started = await startService(({ method, url }, response) => {
+    const body = { ...SANDBOX_DETAIL, endAt: new Date(90_000).toISOString() };
+    if (method === "GET") answerJson(response, detail, { body });
+    else answerJson(response, url.endsWith("/connect") ? status : 201, { body: SANDBOX });
+  });
+  const { service } = started;
+  await service.control.create({ templateID: "base", timeout: 3_600 }, signal);
+  await service.control.connect("i1", 60, signal);
+  expect(service.expiresAtMs("i1")).toBe(endMs);
 });
 
 test.for([
