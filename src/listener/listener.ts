@@ -22,6 +22,9 @@ const HEADERS_TIMEOUT_MS = 10_000;
 /** Longer than any client keeps an idle connection, so that none is closed under its next request. */
 const KEEP_ALIVE_MS = 620_000;
 
+/** The kernel asks a client that was silent for so long whether it is still there. */
+const PROBE_AFTER_MS = 30_000;
+
 /** Well below the usual limit of open files, each proxied connection taking two. */
 const MAX_CONNECTIONS = 8192;
 
@@ -132,6 +135,9 @@ function createServerFor(address: ListenAddress, log: Logger): TlsServer {
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
+    // A client whose machine or network is gone never says so, and its streams would stay open.
+    keepAlive: true,
+    keepAliveInitialDelay: PROBE_AFTER_MS,
     // Refused by the dispatch, with a body.
     requireHostHeader: false,
   };
