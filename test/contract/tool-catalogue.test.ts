@@ -80,6 +80,8 @@ function hintFaults(name: string, annotations: object | undefined): string[] {
 }
 
 const FORBIDDEN = ["$ref", "$schema", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"];
+/** Those of Gemini refuse it, and convert no schema of a reply. */
+const FORBIDDEN_IN_INPUT = "const";
 const FORBIDDEN_AT_ROOT = ["oneOf", "anyOf", "allOf"];
 
 test("every schema is plain enough for the strictest host", async () => {
@@ -88,6 +90,7 @@ test("every schema is plain enough for the strictest host", async () => {
     ...schemaFaults(`${name} input`, inputSchema),
     ...schemaFaults(`${name} output`, outputSchema ?? { type: "object" }),
     ...(inputSchema["additionalProperties"] === false ? [] : [`${name} input: open`]),
+    ...wordFaults(`${name} input`, inputSchema, [FORBIDDEN_IN_INPUT]),
     ...numbersWithoutBounds(inputSchema).map((path) => `${name}${path}: no bounds`),
     ...fieldsWithoutDescription(inputSchema).map((path) => `${name}${path}: no description`),
   ]);
@@ -95,12 +98,16 @@ test("every schema is plain enough for the strictest host", async () => {
 });
 
 function schemaFaults(name: string, schema: Schema): string[] {
-  const text = JSON.stringify(schema);
   return [
     ...(schema["type"] === "object" ? [] : [`${name}: no object`]),
-    ...FORBIDDEN.filter((word) => text.includes(`"${word}"`)).map((word) => `${name}: ${word}`),
+    ...wordFaults(name, schema, FORBIDDEN),
     ...FORBIDDEN_AT_ROOT.filter((word) => word in schema).map((word) => `${name}: ${word}`),
   ];
+}
+
+function wordFaults(name: string, schema: Schema, words: readonly string[]): string[] {
+  const text = JSON.stringify(schema);
+  return words.filter((word) => text.includes(`"${word}":`)).map((word) => `${name}: ${word}`);
 }
 
 test("a live server lists what the schemas say", async () => {
@@ -124,6 +131,7 @@ test("the checks find the faults that they look for", () => {
   const schema = { type: "array", anyOf: [], properties, propertyNames: {} };
   expect([
     ...schemaFaults("x", schema),
+    ...wordFaults("x", { items: { const: 1 } }, [FORBIDDEN_IN_INPUT]),
     ...numbersWithoutBounds(schema),
     ...fieldsWithoutDescription(schema),
     ...hintFaults("x", { readOnlyHint: true }),
@@ -131,6 +139,7 @@ test("the checks find the faults that they look for", () => {
     "x: no object",
     "x: propertyNames",
     "x: anyOf",
+    "x: const",
     ".count",
     ".count",
     "x: annotations",

@@ -44,7 +44,8 @@ const input = z.strictObject({
   ),
   deny_out: networkInput("CIDRs that may not be reached, such as 0.0.0.0/0."),
   isolation: z
-    .literal("gvisor")
+    // An enumeration: clients of Gemini know no constants.
+    .enum(["gvisor"])
     .optional()
     .describe("A kernel of its own, for code that you distrust; slower. Default: the machine's."),
   public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),
