@@ -5,8 +5,8 @@
  */
 
 import { randomInt } from "node:crypto";
-import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 
@@ -40,7 +40,13 @@ export async function holdIds(directory: string, idBase: number): Promise<boolea
   if (isRootless()) return true;
   const slot = slotOf(idBase);
   if (await tryClaim(CLAIMS, slot, directory)) return true;
-  return (await slotsOf(directory)).includes(slot);
+  const owner = await ownerOf(join(CLAIMS, String(slot)));
+  if (owner === directory) return true;
+  // The home was moved: names of folders are unique, and this one is at its old place no more.
+  const isMoved = owner !== undefined && basename(owner) === basename(directory);
+  if (!isMoved || (await isThere(owner))) return false;
+  await releaseClaim(CLAIMS, slot);
+  return tryClaim(CLAIMS, slot, directory);
 }
 
 /** The numbers of the ranges that the container of this folder holds, below 30,000 each. */
@@ -102,6 +108,16 @@ async function ownerOf(path: string): Promise<string | undefined> {
     return await readlink(path);
   } catch (error) {
     if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await lstat(path);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
     throw error;
   }
 }

@@ -181,7 +181,10 @@ async function adoptContainer(
   const parts = { directory, record, cgroup, boot, ...shared };
   if (record.isHalted) return adoptHalted(parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
-  return (await cgroup.isPopulated()) ? openContainer(parts) : undefined;
+  if (!(await cgroup.isPopulated())) return undefined;
+  // Its processes have the ids; the claim names the folder, which may have been moved.
+  await holdIds(directory, idBase);
+  return openContainer(parts);
 }
 
 /** Finishes the halt, should the process that began it have died; keeps its ids after a restart. */

@@ -7,7 +7,7 @@
 
 import { existsSync } from "node:fs";
 import { type FileHandle, mkdir, open, readlink, realpath, rm, symlink } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, removeEmpty } from "../../common/files.ts";
@@ -71,7 +71,8 @@ export async function placeImage({
   const own = join(directory, DISK_NAMES.image);
   if (place === undefined) return own;
   const image = join(place, basename(directory), DISK_NAMES.image);
-  await symlink(image, own);
+  // Relative, so that a home can be moved.
+  await symlink(relative(directory, image), own);
   await mkdir(dirname(image), { recursive: true, mode: 0o700 });
   return image;
 }
@@ -159,7 +160,7 @@ export async function removeDisk(directory: string): Promise<void> {
 
 async function removePlaced(directory: string): Promise<void> {
   try {
-    const image = await readlink(join(directory, DISK_NAMES.image));
+    const image = resolve(directory, await readlink(join(directory, DISK_NAMES.image)));
     await rm(image, { force: true });
     await removeEmpty(dirname(image));
   } catch (error) {

@@ -1,0 +1,49 @@
+/** A home that is moved while no service runs: its sandboxes are where they were left. */
+
+import { rename, rm } from "node:fs/promises";
+import { expect, test } from "vitest";
+import { fateOf, KEPT } from "../../support/fault-cases.ts";
+import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
+import { NO_POOL } from "../../support/fault-stage.ts";
+
+async function makePaused(home: FaultHome, memory: boolean): Promise<string> {
+  const id = await make(home);
+  await home.enter(id, KEPT.path, KEPT.text);
+  await home.call("POST", `/sandboxes/${id}/pause`, { memory });
+  return id;
+}
+
+/** A running one, a frozen one and one that has its files alone. */
+async function makeAll(home: FaultHome): Promise<string[]> {
+  const running = await make(home);
+  await home.enter(running, KEPT.path, KEPT.text);
+  return [running, await makePaused(home, true), await makePaused(home, false)];
+}
+
+async function expectAll(home: FaultHome, ids: readonly string[]): Promise<void> {
+  const fates = await Promise.all(ids.map(async (id) => fateOf(home, id)));
+  expect(fates).toEqual(["running", "paused", "paused"]);
+  for (const id of ids) {
+    await home.call("POST", `/sandboxes/${id}/connect`, { timeout: 3600 });
+    expect(await home.enter(id, KEPT.path)).toMatchObject({ status: 200, body: KEPT.text });
+    expect(await home.call("DELETE", `/sandboxes/${id}`)).toMatchObject({ status: 204 });
+  }
+}
+
+/** Opens a home that is there already, and removes it at the end. */
+async function openAt(path: string): Promise<FaultHome> {
+  const dispose = async () => rm(path, { recursive: true, force: true });
+  return openFaultHome(NO_POOL, async () => ({ path, [Symbol.asyncDispose]: dispose }));
+}
+
+test("the sandboxes of a home that was moved go on", async () => {
+  await using before = await openFaultHome(NO_POOL);
+  await before.start();
+  const ids = await makeAll(before);
+  await before.stop("SIGTERM");
+  const path = `${before.path}-moved`;
+  await rename(before.path, path);
+  await using home = await openAt(path);
+  await home.start();
+  await expectAll(home, ids);
+});

@@ -1,0 +1,20 @@
+/** Where the image of a disk lies, in a home that is moved. */
+
+import { mkdir, realpath, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { DISK_NAMES, placeImage } from "../../../src/engine/storage/disk.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+test("a disk in the store is found again in a home that was moved", async () => {
+  await using folder = await makeTempFolder();
+  const [home, moved] = [join(folder.path, "home"), join(folder.path, "moved")];
+  const container = "instances/serve/s/i0";
+  await mkdir(join(home, container), { recursive: true });
+  const place = join(home, "store/disks");
+  const image = await placeImage({ directory: join(home, container), place });
+  await writeFile(image, "");
+  await rename(home, moved);
+  const found = await realpath(join(moved, container, DISK_NAMES.image));
+  expect(found).toBe(join(await realpath(moved), "store/disks/i0", DISK_NAMES.image));
+});
