@@ -10,6 +10,7 @@ import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import type { Layer } from "../engine/engine.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
+import { settlePlace } from "./home-place.ts";
 
 /** What lies in the home stays within the 4,096 bytes of a path. */
 const MAX_HOME_BYTES = 1024;
@@ -23,6 +24,7 @@ export async function openHome(path: string): Promise<void> {
   try {
     makeFolders(path, 0o700);
     await chmod(path, 0o700);
+    await settlePlace(path);
   } catch (error) {
     throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
       cause: error,

@@ -1,6 +1,11 @@
-/** A home that is moved while no service runs: its sandboxes are where they were left. */
+/**
+ * A home that is moved while no service runs: its sandboxes are where they were left. A copy of a home
+ * beside it: its service does nothing to the sandboxes of the original.
+ */
 
+import { execFile } from "node:child_process";
 import { rename, rm } from "node:fs/promises";
+import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { fateOf, KEPT } from "../../support/fault-cases.ts";
 import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
@@ -46,4 +51,22 @@ test("the sandboxes of a home that was moved go on", async () => {
   await using home = await openAt(path);
   await home.start();
   await expectAll(home, ids);
+});
+
+test("a service of a copied home does nothing to the sandboxes of the original", async () => {
+  await using original = await openFaultHome(NO_POOL);
+  await original.start();
+  const ids = await makeAll(original);
+  const path = `${original.path}-copy`;
+  const words = ["-ax", "--sparse=always", original.path, path];
+  await promisify(execFile)("cp", words);
+  {
+    await using copy = await openAt(path);
+    await copy.start();
+    expect(await copy.call("GET", "/v2/sandboxes")).toMatchObject({ status: 200, body: [] });
+    const own = await make(copy);
+    expect(await copy.enter(own, "/health")).toMatchObject({ status: 204 });
+    expect(await copy.call("DELETE", `/sandboxes/${own}`)).toMatchObject({ status: 204 });
+  }
+  await expectAll(original, ids);
 });

@@ -1,0 +1,89 @@
+/**
+ * The place of a home, by which a copy beside its original is told from a home that was moved: the
+ * containers of the original must not be taken, or ended, by a service of the copy.
+ */
+
+import { randomUUID } from "node:crypto";
+import { realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
+import { readIfThere, writeDurably } from "../common/files.ts";
+import { removeTree } from "../common/remove-tree.ts";
+import { z } from "../common/schema.ts";
+import { withLock } from "../engine/host/lock.ts";
+import { forgetUnfinished } from "../sandboxes/reclaim.ts";
+import { openStore } from "../store/sqlite.ts";
+
+const PLACE_NAME = "place.json";
+
+const placeSchema = z.object({
+  id: z.uuid(),
+  /** Where the home was when it was opened last, links followed. */
+  path: z.string(),
+});
+
+const ABSENT: ReadonlySet<string> = new Set(["ENOENT", "ENOTDIR", "EACCES", "EPERM"]);
+
+type Place = z.infer<typeof placeSchema>;
+
+/**
+ * Writes where the home is. A copy whose original is still at its place forgets all sandboxes first;
+ * templates, snapshots and volumes stay.
+ */
+export async function settlePlace(home: string): Promise<void> {
+  const path = await realpath(home);
+  const own = await readPlace(path);
+  if (own?.path === path) return;
+  if (own === undefined) {
+    await notePlace(path, { id: randomUUID(), path });
+  } else if (await isOriginalThere(own, path)) {
+    await withLock({ home, name: "instance" }, async () => disownCopy(path));
+  } else {
+    await notePlace(path, { ...own, path });
+  }
+}
+
+async function readPlace(home: string): Promise<Place | undefined> {
+  const text = await readIfThere(join(home, PLACE_NAME));
+  if (text === undefined) return undefined;
+  try {
+    return placeSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether another folder is where this home was, with the same mark. */
+async function isOriginalThere(own: Place, path: string): Promise<boolean> {
+  try {
+    if ((await readPlace(own.path))?.id !== own.id) return false;
+    const [original, copy] = await Promise.all([stat(own.path), stat(path)]);
+    return original.dev !== copy.dev || original.ino !== copy.ino;
+  } catch (error) {
+    // Containers of a home that this user may not read are not this user's to end.
+    if (ABSENT.has(causeCode(error) ?? "")) return false;
+    throw error;
+  }
+}
+
+/** A disk that is too full must not keep a service from its start: the next one writes it. */
+async function notePlace(path: string, place: Place): Promise<void> {
+  await writePlace(path, place).catch(() => undefined);
+}
+
+async function writePlace(path: string, place: Place): Promise<void> {
+  await writeDurably(join(path, PLACE_NAME), JSON.stringify(place));
+}
+
+/** First what leads to containers, which have the names of those of the original; then the mark. */
+async function disownCopy(path: string): Promise<void> {
+  // Another process may have done so meanwhile.
+  if ((await readPlace(path))?.path === path) return;
+  using store = openStore({ path: join(path, "state.db") });
+  for (const owner of store.sandboxes.owners()) {
+    for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
+    forgetUnfinished(store, owner);
+  }
+  await removeTree(join(path, "instances"));
+  await writePlace(path, { id: randomUUID(), path });
+}

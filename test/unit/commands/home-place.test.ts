@@ -1,0 +1,64 @@
+/** A home that was moved keeps its sandboxes; a copy beside its original has none of them. */
+
+import { cp, mkdir, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openHome } from "../../../src/commands/home.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import { SANDBOX } from "../../suites/store.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const OWNER = "serve";
+const INSTANCE = join("instances", OWNER);
+
+function sandboxesOf(home: string): string[] {
+  using store = openStore({ path: join(home, "state.db") });
+  return store.sandboxes.ofOwner(OWNER).map(({ sandboxId }) => sandboxId);
+}
+
+async function makeHome(home: string): Promise<void> {
+  await openHome(home);
+  using store = openStore({ path: join(home, "state.db") });
+  store.sandboxes.put({ ...SANDBOX, sandboxId: "i0", owner: OWNER });
+  await mkdir(join(home, INSTANCE, "s/i0"), { recursive: true });
+}
+
+const look = async (home: string) => ({
+  sandboxes: sandboxesOf(home),
+  instances: await readdir(join(home, "instances")).catch(() => []),
+});
+const KEPT = { sandboxes: ["i0"], instances: [OWNER] };
+const FORGOTTEN = { sandboxes: [], instances: [] };
+
+test("a home that was moved keeps its sandboxes", async () => {
+  await using folder = await makeTempFolder();
+  const [home, moved] = [join(folder.path, "home"), join(folder.path, "moved")];
+  await makeHome(home);
+  await rename(home, moved);
+  await openHome(moved);
+  expect(await look(moved)).toEqual(KEPT);
+});
+
+test("a copy beside its original has none of its sandboxes, once and for all", async () => {
+  await using folder = await makeTempFolder();
+  const [home, copy] = [join(folder.path, "home"), join(folder.path, "copy")];
+  await makeHome(home);
+  await cp(home, copy, { recursive: true });
+  await openHome(copy);
+  expect([await look(home), await look(copy)]).toEqual([KEPT, FORGOTTEN]);
+  // What it makes from now on is its own, also while its original is opened again.
+  await makeHome(copy);
+  await openHome(home);
+  await openHome(copy);
+  expect([await look(home), await look(copy)]).toEqual([KEPT, KEPT]);
+});
+
+test("a copy that took the place of its original has its sandboxes", async () => {
+  await using folder = await makeTempFolder();
+  const [home, copy] = [join(folder.path, "home"), join(folder.path, "copy")];
+  await makeHome(home);
+  await cp(home, copy, { recursive: true });
+  await rm(home, { recursive: true });
+  await openHome(copy);
+  expect(await look(copy)).toEqual(KEPT);
+});
