@@ -37,6 +37,7 @@ export type ErrorWord =
   | "sandbox_create_failed"
   | "sandbox_create_refused"
   | "sandbox_snapshot_guest_agent_unresponsive"
+  | "sandbox_memory_not_restorable"
   | "internal_server_error"
   | "idempotency_request_mismatch"
   | "idempotency_in_progress";

@@ -48,6 +48,7 @@ export const STEPS = [
   "store.formatted",
   "store.made",
   "store.mounted",
+  "checkpoint.saved",
   "clone.ahead",
   "clone.frozen",
   "clone.cloned",

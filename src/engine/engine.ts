@@ -100,6 +100,11 @@ export interface ContainerSpec {
   readonly egress: Egress;
   /** A kernel of its own, whatever other containers of the engine have; undefined as they have. */
   readonly isolation?: "gvisor" | undefined;
+  /**
+   * Absolute host path of the memory of programs, which go on; layers, or disk, are those of the same
+   * moment. Of a start alone: a container that boots after a halt begins anew.
+   */
+  readonly memory?: string | undefined;
 }
 
 export interface ContainerExit {
@@ -182,16 +187,21 @@ export interface Container extends AsyncDisposable {
   readUsage(): Promise<Usage>;
   /** Undefined where files take space of the host's disk as they are written. */
   readonly disk?: GrowingDisk | undefined;
+  /** Why no copy of it has the memory of its programs, as words after "because"; undefined: it may. */
+  readonly memoryFault: string | undefined;
   /**
    * Copies the writable layer to `directory` (made by this call) as a layer of its own and syncs
-   * it to disk. The container is frozen meanwhile; a paused one stays paused.
+   * it to disk. The container is frozen meanwhile; a paused one stays paused. With `memory`, a
+   * folder that this call makes, the memory of all programs at that moment is there when the layer
+   * is; the host's connections to the container are cut then.
    */
-  snapshot(directory: string): Promise<Layer>;
+  snapshot(directory: string, memory?: string): Promise<Layer>;
   /**
    * Copies the disk to `directory` (made by this call) by sharing its blocks, durably; the container
-   * is frozen for milliseconds. Undefined where the file system shares none; absent where no engine does.
+   * is frozen for milliseconds, with `memory` as in `snapshot` for as long as that takes. Undefined
+   * where the file system shares none; absent where no engine does.
    */
-  copyDisk?(directory: string): Promise<DiskCopy | undefined>;
+  copyDisk?(directory: string, memory?: string): Promise<DiskCopy | undefined>;
   /**
    * What the guardian does with the container when no service is there any more, until another
    * call; at once, so that it can go before what is answered. Ignored where none needs it.

@@ -272,6 +272,14 @@ export const OPERATIONS: readonly Operation[] = [
   },
 ];
 
+/** Of a snapshot with memory, in the order in which they come; the last one commits it. */
+export const MEMORY_STEPS: readonly StepName[] = [
+  "checkpoint.saved",
+  "copy.copied",
+  "layer.renamed",
+  "snapshot.committed",
+];
+
 /** The same on a home whose file system shares blocks. */
 export const CLONES: readonly Operation[] = [
   {

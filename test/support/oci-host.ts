@@ -37,6 +37,7 @@ export interface CreateOptions {
   readonly limits?: Partial<ContainerLimits>;
   readonly binds?: readonly Bind[];
   readonly disk?: DiskCopy;
+  readonly memory?: string;
   readonly signal?: AbortSignal;
 }
 
@@ -81,13 +82,20 @@ export async function startOciHost(
     directoryOf,
     create: async (options = {}) => {
       const id = `${idPrefix}${randomBytes(4).toString("hex")}`;
-      const { layers = [], binds = [], disk, signal = new AbortController().signal } = options;
+      const {
+        layers = [],
+        binds = [],
+        disk,
+        memory,
+        signal = new AbortController().signal,
+      } = options;
       const limits = { ...LIMITS, ...options.limits };
       const spec = {
         id,
         directory: directoryOf(id),
         layers,
         ...(disk !== undefined && { disk }),
+        ...(memory !== undefined && { memory }),
         binds,
         limits,
         hostname: "sandbox",

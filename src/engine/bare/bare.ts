@@ -14,8 +14,8 @@ import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { killGroup } from "../host/run-program.ts";
 import {
   dialControlSocket,
-  dialPort,
   dialPublicSocket,
+  openPort,
   SOCKET_NAMES,
 } from "../network/container-sockets.ts";
 import { launcherCommand } from "../oci/launcher.ts";
@@ -167,7 +167,8 @@ function createBareContainer(
     network: "host",
     hasLastingEgress: true,
     setEgress: async () => undefined,
-    dial: async (port, signal) => dialPort(spec, port, signal),
+    dial: async (port, signal) =>
+      openPort(async (limit) => dialControlSocket(spec, limit), port, signal),
     dialPublic: async (signal) => dialPublicSocket(spec, signal),
     dialControl: async (signal) => dialControlSocket(spec, signal),
     pause: async () => void run?.child.kill("SIGSTOP"),
@@ -183,6 +184,7 @@ function createBareContainer(
       // Nothing tells the daemon's share from that of the host.
       return { cpuMs: 0, memoryBytes: 0, cacheBytes: 0, ...disk };
     },
+    memoryFault: "programs are those of the host",
     snapshot: async () => {
       throw new SandboxError("unimplemented", "the bare engine has no layers to copy");
     },

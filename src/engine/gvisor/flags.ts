@@ -9,6 +9,10 @@ const WANTED = [
   { name: "allow-suid", value: undefined },
   // One for each: a shared one is a mount in the runtime's folder that outlives the sandbox.
   { name: "gofer-network-namespace", value: "new" },
+  // A link to the outside does not keep memory from being saved; its connections end then.
+  { name: "net-disconnect-ok", value: undefined },
+  // A restored container has ids, a name and a cgroup of its own.
+  { name: "restore-spec-validation", value: "warning" },
 ] as const;
 
 /** Versions list some 120. */

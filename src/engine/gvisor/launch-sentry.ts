@@ -3,10 +3,12 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { allEnded } from "../../common/concurrency.ts";
+import { SandboxError } from "../../common/errors.ts";
 import type { Launch, LaunchContext, Preparation } from "../oci/launch-context.ts";
 import { FOLDER_NAMES } from "../oci/remove-container.ts";
 import { explainFailure } from "../oci/run-runtime.ts";
 import { readSentryLevel, requireLevel } from "../oci/verify-container.ts";
+import { notRestorable, readPlace, requireRestorable } from "./memory-image.ts";
 import { startRelay } from "./relay.ts";
 import { makeNetwork, newSecret, prepareSentry, runSentry } from "./run-sentry.ts";
 
@@ -17,11 +19,16 @@ export function createSentryLaunch(
 ): Launch {
   const { spec, idBase, cgroup } = claim;
   const { directory, id } = spec;
-  const secret = newSecret();
+  let secret = newSecret();
   const run = { ...context, ...claim };
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   return {
     async prepare() {
+      if (spec.memory !== undefined) {
+        const here = await readPlace(context.runtime, basename(context.daemon));
+        // Of the daemon that goes on.
+        secret = (await requireRestorable(spec.memory, here)).secret;
+      }
       await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
       await allEnded([disk, makeNetwork(directory), cgroup.make(spec.limits)]);
       await prepareSentry(run, join(directory, FOLDER_NAMES.config), secret);
@@ -35,7 +42,10 @@ export function createSentryLaunch(
       try {
         await runSentry(run, diskSteps, signal);
       } catch (error) {
-        throw await explainFailure(error, file("log"));
+        const fault = await explainFailure(error, file("log"));
+        const isOwn = fault instanceof SandboxError && fault.code === "unavailable";
+        if (spec.memory === undefined || !isOwn) throw fault;
+        throw notRestorable(fault.message, fault);
       }
       return Number(await readFile(file("pid"), "utf8"));
     },

@@ -16,16 +16,18 @@ import type { Cgroup } from "../oci/process-group.ts";
 import { DISK_NAMES, STACKS } from "../storage/disk.ts";
 import { hasFolder, stageOf, stageSteps } from "../storage/rootfs.ts";
 import type { AbilityTrial } from "./abilities.ts";
+import { STATE } from "./checkpoint.ts";
 import { writeLimits } from "./limits.ts";
+import { MEMORY_IMAGE } from "./memory-image.ts";
 import { createSentryBundle } from "./sentry-bundle.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
+/** Reads gigabytes from a slow disk. */
+const RESTORE_TIMEOUT_MS = 5 * 60_000;
 const SECRET_BYTES = 24;
 /** In the container's folder. */
 const BOOT_ID = "runtime/boot-id";
-/** Where the launcher's mount namespace shows the runtime's state: the name of a socket is short. */
-const STATE = "state";
 
 export interface SentryRun {
   /** Path of the runtime. */
@@ -97,7 +99,11 @@ export async function runSentry(
   const stage = stageOf(directory);
   const file = (name: string) => join(directory, "runtime", name);
   const state = join(stage.directory, STATE);
-  const words = ["run", "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
+  const begin =
+    spec.memory === undefined
+      ? ["run"]
+      : ["restore", "--image-path", join(spec.memory, MEMORY_IMAGE)];
+  const words = [...begin, "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
   const log = ["--log", file("log"), "--log-format", "json"];
   const command = launcherCommand(run.perlDirectory, [
     ...diskSteps,
@@ -126,7 +132,8 @@ export async function runSentry(
     ["null", "2"],
     ["exec", run.runtime, "--root", state, ...log, ...flags, ...words],
   ]);
-  await runProgram(command, { signal, timeoutMs: START_TIMEOUT_MS });
+  const timeoutMs = spec.memory === undefined ? START_TIMEOUT_MS : RESTORE_TIMEOUT_MS;
+  await runProgram(command, { signal, timeoutMs });
 }
 
 /** Every tree: what the runtime finds there already it leaves alone. */

@@ -30,18 +30,18 @@ export async function dialPublicSocket(place: SocketPlace, signal: AbortSignal):
 }
 
 /**
- * A stream to a port of the container that lives in this folder.
+ * A stream to a port of the container whose daemon `dialControl` reaches.
  * @throws SandboxError invalid_argument for no port number, unavailable when nothing answers.
  */
-export async function dialPort(
-  place: SocketPlace,
+export async function openPort(
+  dialControl: (signal: AbortSignal) => Promise<Socket>,
   port: number,
   signal: AbortSignal,
 ): Promise<Socket> {
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT) {
     throw new SandboxError("invalid_argument", `no such port: ${port}`);
   }
-  return openTunnel(await dialControlSocket(place, signal), port, signal);
+  return openTunnel(await dialControl(signal), port, signal);
 }
 
 /** A stream to the daemon's control socket. @throws SandboxError unavailable, canceled */

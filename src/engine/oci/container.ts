@@ -4,15 +4,13 @@ import { renameSync, statfsSync, watch, writeFileSync, type FSWatcher } from "no
 import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
-import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerExit, ContainerSpec, Deadline, Usage } from "../engine.ts";
-import { dialControlSocket, dialPort, dialPublicSocket } from "../network/container-sockets.ts";
+import { createConnections } from "../network/connections.ts";
+import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
-import { copyDisk } from "../storage/disk-copy.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
-import { makeLayer } from "../storage/layers.ts";
-import { copyUpper } from "../storage/snapshot.ts";
+import { createCopies, type MemorySaver } from "./container-copies.ts";
 import {
   readStartTicks,
   withUnsyncedDisk,
@@ -40,6 +38,7 @@ export interface ContainerParts {
   readonly routers: Routers;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
+  readonly memory: MemorySaver;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
@@ -48,12 +47,12 @@ export function openContainer(parts: ContainerParts): Container {
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   let { record } = parts;
   const place = () => ({ directory, secret: record.secret });
+  const connections = createConnections();
+  const dialDaemon = async (signal: AbortSignal) =>
+    connections.open(() => dialControlSocket(place(), signal), signal);
   const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
   let life = watchRun();
-  const source = () => {
-    const { idBase, diskIdBase = idBase } = record;
-    return { directory, idBase: diskIdBase, cgroup, perlDirectory };
-  };
+  const copied = { directory, cgroup, perlDirectory, memory: parts.memory, connections };
   let removal: Promise<void> | undefined;
   return {
     id: record.id,
@@ -64,9 +63,9 @@ export function openContainer(parts: ContainerParts): Container {
     network: outside === undefined ? "loopback" : "routed",
     hasLastingEgress: outside === undefined || routers.outlivesProcess,
     setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
-    dial: async (port, signal) => dialPort(place(), port, signal),
-    dialPublic: async (signal) => dialPublicSocket(place(), signal),
-    dialControl: async (signal) => dialControlSocket(place(), signal),
+    dial: async (port, signal) => openPort(dialDaemon, port, signal),
+    dialPublic: async (signal) => connections.open(() => dialPublicSocket(place(), signal), signal),
+    dialControl: dialDaemon,
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
     get isHalted() {
@@ -91,11 +90,7 @@ export function openContainer(parts: ContainerParts): Container {
     },
     readUsage: async () => readUsage(directory, cgroup),
     disk: openDisk(directory),
-    snapshot: async (target) =>
-      makeLayer(target, async (draft) => {
-        await copyUpper(source(), draft);
-      }),
-    ...(!isRootless() && { copyDisk: async (target: string) => copyDisk(source(), target) }),
+    ...createCopies({ ...copied, record: () => record }),
     setDeadline: (deadline) => {
       if (parts.hasDeadlines) writeDeadline(directory, deadline);
     },

@@ -20,6 +20,8 @@ export interface RuntimeChoice {
   readonly usesDelegation: boolean;
   /** What each call of gVisor's runtime begins with; undefined for one that shares the kernel. */
   readonly flags?: readonly string[] | undefined;
+  /** Whether it was seen to save the memory of programs and to bring it back. */
+  readonly carriesMemory?: boolean | undefined;
 }
 
 export interface LaunchContext extends RuntimeChoice {

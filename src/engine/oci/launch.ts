@@ -6,6 +6,7 @@ import { causeCode, errorText, SandboxError, toSandboxError } from "../../common
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
 import { createSentryLaunch } from "../gvisor/launch-sentry.ts";
+import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { claimIds } from "../host/id-ranges.ts";
 import { resolverFile } from "../network/router-rules.ts";
@@ -13,10 +14,11 @@ import { restoreDisk } from "../storage/disk-copy.ts";
 import { DISK_NAMES, firstDiskSteps, makeDisk, mountDisk, STACKS } from "../storage/disk.ts";
 import { checkBinds, checkLayers, hasUsr } from "../storage/rootfs.ts";
 import { openCgroup } from "./cgroups.ts";
+import type { MemorySaver } from "./container-copies.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
 import { openContainer } from "./container.ts";
-import type { Claim, LaunchContext, Preparation } from "./launch-context.ts";
+import type { Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
 import { createSharedLaunch } from "./launch-shared.ts";
 import type { Cgroup } from "./process-group.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
@@ -31,6 +33,8 @@ export async function startContainer(
   signal: AbortSignal,
 ): Promise<Container> {
   checkSpec(spec);
+  const memory = memoryOf(context);
+  if (spec.memory !== undefined && typeof memory === "string") throw notRestorable(memory);
   await checkLayers(spec.layers);
   await checkBinds(spec.binds ?? [], spec.layers);
   const plain = openCgroup(context.cgroups, spec.id, spec.directory);
@@ -49,12 +53,18 @@ export async function startContainer(
         : await launchRestored(context, { claim, disk }, signal);
     const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
       bootContainer(context, { ...claim, spec: anew }, limit);
-    const shared = { outside, perlDirectory, routers, hasDeadlines };
+    const shared = { outside, perlDirectory, routers, hasDeadlines, memory };
     return openContainer({ directory, record, cgroup, boot, ...shared });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
   }
+}
+
+/** What saves the memory of the containers of a runtime; else why nothing does. */
+export function memoryOf({ runtime, flags, carriesMemory }: RuntimeChoice): MemorySaver {
+  if (flags === undefined) return "the sandbox shares the kernel of its machine";
+  return carriesMemory === true ? { runtime, flags } : "this runsc does not bring memory back";
 }
 
 async function launchEmpty(
@@ -111,7 +121,9 @@ export async function bootContainer(
   const { spec, cgroup } = claim;
   checkSpec(spec);
   try {
-    return await launchWritten(context, claim, signal);
+    // Its files are no longer those of the memory that it began with.
+    const anew = { ...claim, spec: { ...spec, memory: undefined } };
+    return await launchWritten(context, anew, signal);
   } catch (error) {
     await haltContainer(spec.directory, cgroup, context.routers);
     throw toSandboxError(error, "container did not start");

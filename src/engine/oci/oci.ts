@@ -25,7 +25,7 @@ import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
 import type { LaunchContext } from "./launch-context.ts";
-import { bootContainer, startContainer } from "./launch.ts";
+import { bootContainer, memoryOf, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
 import { haltContainer, removeContainer } from "./remove-container.ts";
@@ -172,12 +172,13 @@ async function adoptContainer(
   if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
   const { idBase, diskIdBase } = record;
   const isolation = record.level === "gvisor" ? record.level : undefined;
-  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = await launchContext(isolation);
+  const context = await launchContext(isolation);
+  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = context;
   const plain = openCgroup(cgroups, id, directory);
   const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
   const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
     bootContainer(await launchContext(isolation), { spec, idBase, diskIdBase, cgroup }, signal);
-  const shared = { outside, perlDirectory, routers, hasDeadlines };
+  const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
   const parts = { directory, record, cgroup, boot, ...shared };
   if (record.isHalted) return adoptHalted(parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;

@@ -49,6 +49,7 @@ const cacheSchema = z.object({
     level: levelSchema,
     usesDelegation: z.boolean(),
     flags: z.array(z.string()).optional(),
+    carriesMemory: z.boolean().optional(),
   }),
   report: z.object({
     runtime: z.string(),

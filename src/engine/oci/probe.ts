@@ -29,6 +29,7 @@ import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgrou
 import { findDelegation, type Delegation } from "./delegation.ts";
 import type { LaunchContext, RuntimeChoice } from "./launch-context.ts";
 import { startContainer } from "./launch.ts";
+import { tryMemory } from "./memory-trial.ts";
 import {
   findCandidates,
   probeKey,
@@ -162,7 +163,7 @@ async function tryRuntime(
     if (flags !== undefined && isRootless()) {
       throw new SandboxError("unavailable", "a kernel of its own needs root");
     }
-    const { level, proof, finding } = await runTinyContainer(options.home, {
+    const { level, proof, finding, carriesMemory } = await runTinyContainer(options.home, {
       runtime,
       level: "none",
       usesDelegation,
@@ -176,9 +177,10 @@ async function tryRuntime(
       disksFolder: undefined,
       outside: undefined,
       routers: createRouters(),
-      ...(flags !== undefined && { trial: createTrial() }),
+      ...(flags !== undefined && { trial: createTrial(), carriesMemory: true }),
     });
-    const known = finding === undefined ? "" : `; ${finding.detail}`;
+    const carried = carriesMemory ? "; memory saved and restored" : "; memory is not carried";
+    const known = finding === undefined ? "" : `${carried}; ${finding.detail}`;
     const remedy = finding?.remedy;
     const check = {
       name,
@@ -186,7 +188,8 @@ async function tryRuntime(
       detail: `${version}: ${proof}${known}`,
       ...(remedy !== undefined && { remedy }),
     } as const;
-    return { choice: { runtime, level, usesDelegation, flags }, version, check };
+    const choice = { runtime, level, usesDelegation, flags, carriesMemory };
+    return { choice, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
     if (causeCode(error) === "ENOSPC" || (await isFull(options.home))) {
@@ -214,6 +217,7 @@ interface Proven {
   readonly proof: string;
   /** What a kernel of its own can do. */
   readonly finding: Finding | undefined;
+  readonly carriesMemory: boolean;
 }
 
 /** Makes, limits, asks, freezes, thaws and ends one container; says what was seen. */
@@ -252,7 +256,9 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<P
   const tookMs = Math.round(performance.now() - startedMs);
   const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
   const finding = trial && (await readFinding(spec.directory, trial));
-  return { level: container.level, proof, finding };
+  const carriesMemory =
+    trial !== undefined && (await tryMemory(context, { home, spec, container, ask: askDaemon }));
+  return { level: container.level, proof, finding, carriesMemory };
 }
 
 /** Any HTTP answer on the control socket proves that node runs inside. */

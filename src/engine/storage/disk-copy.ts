@@ -44,6 +44,8 @@ export interface CopySource {
   readonly cgroup: Cgroup;
   /** Where the perl programs lie. */
   readonly perlDirectory: string;
+  /** Called when the container is frozen, before its blocks become shared. */
+  readonly onFrozen?: (() => Promise<void>) | undefined;
 }
 
 /**
@@ -82,7 +84,7 @@ async function cloneImage(source: CopySource, image: string): Promise<void> {
     // One that ends before it has said so has failed.
     await Promise.race([ready.promise, clone]);
     await step("clone.ahead");
-    await whileFrozen(source.cgroup, async () => {
+    await whileFrozen(source, async () => {
       await step("clone.frozen");
       go.resolve(GO);
       await Promise.race([cloned.promise, clone]);

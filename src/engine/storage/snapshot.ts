@@ -32,6 +32,8 @@ export interface SnapshotSource {
   readonly cgroup: Cgroup;
   /** Where the perl programs lie. */
   readonly perlDirectory: string;
+  /** Called when the container is frozen, before the last of it is copied. */
+  readonly onFrozen?: (() => Promise<void>) | undefined;
 }
 
 /** Copies the upper trees of the container's disk into a layer's folder. */
@@ -47,7 +49,7 @@ export async function copyUpper(source: SnapshotSource, target: string): Promise
     // One that ends before it is ready has failed.
     await Promise.race([ready.promise, copy]);
     await step("copy.ahead");
-    await whileFrozen(source.cgroup, async () => {
+    await whileFrozen(source, async () => {
       await step("copy.frozen");
       go.resolve(GO);
       await copy;
@@ -80,10 +82,15 @@ function tooLongFault(cause: unknown): SandboxError {
 }
 
 /** The container is frozen for the work; a paused one stays frozen after it. */
-export async function whileFrozen(cgroup: Cgroup, work: () => Promise<void>): Promise<void> {
+export async function whileFrozen(
+  source: Pick<SnapshotSource, "cgroup" | "onFrozen">,
+  work: () => Promise<void>,
+): Promise<void> {
+  const { cgroup } = source;
   const wasFrozen = await cgroup.isFrozen();
   await cgroup.freeze();
   try {
+    await source.onFrozen?.();
     await work();
   } finally {
     if (!wasFrozen) await cgroup.thaw();

@@ -8,6 +8,7 @@ import { BUILD_STEPS } from "../../support/fault-build.ts";
 import {
   CLONES,
   FIRST_STEPS,
+  MEMORY_STEPS,
   OPERATIONS,
   POOLED,
   RECOVERY,
@@ -38,6 +39,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
     ...operations,
     ...RECOVERY,
     ...FIRST_STEPS,
+    ...MEMORY_STEPS,
     ...BUILD_STEPS,
     ...STORE_STEPS,
     ...pods,

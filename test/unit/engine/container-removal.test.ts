@@ -39,6 +39,7 @@ test("a removal that failed is tried again by the next call", async () => {
     perlDirectory: "/nonexistent",
     routers: { outlivesProcess: false, async setEgress() {}, async disconnect() {} },
     hasDeadlines: false,
+    memory: "none",
   });
   await expect(container[Symbol.asyncDispose]()).rejects.toThrow("processes did not end");
   expect(await container.exit).toEqual({ reason: "killed" });

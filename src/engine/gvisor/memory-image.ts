@@ -1,0 +1,154 @@
+/**
+ * What lies beside the image of a container's memory: what has to be the same where it is restored.
+ * The image itself is the runtime's; it holds every secret that a program had.
+ */
+
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { lstat, open, readdir, stat } from "node:fs/promises";
+import { release } from "node:os";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { SandboxError } from "../../common/errors.ts";
+import { readIfThere, readKernelFile, syncFolder, writeDurably } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
+
+const NAME = "memory.json";
+/** The folder of the runtime's files, beside it. */
+export const MEMORY_IMAGE = "image";
+/** Runtimes write three. */
+const MAX_FILES = 16;
+const MAX_NOTE_BYTES = 64 * 1024;
+const FILE_MODE = 0o600;
+
+const noteSchema = z.object({
+  version: z.literal(1),
+  /** SHA-256 of the runtime's program: its version says nothing. */
+  runtime: z.string(),
+  architecture: z.string(),
+  /** Abilities of the processor, as the kernel names them. */
+  processor: z.array(z.string().max(64)).max(2_048),
+  /** The release of the machine's kernel; told, and not compared. */
+  kernel: z.string(),
+  /** The name of the daemon's folder: its programs are mapped by the image. */
+  daemon: z.string(),
+  /** What connections to the daemon in the image begin with. */
+  secret: z.string(),
+});
+
+export type MemoryNote = z.infer<typeof noteSchema>;
+/** What is compared with the image. */
+export type MemoryPlace = Omit<MemoryNote, "secret" | "version">;
+
+/** What an image made here needs. */
+export async function readPlace(runtime: string, daemon: string): Promise<MemoryPlace> {
+  return {
+    runtime: await digestOf(runtime),
+    architecture: process.arch,
+    processor: readProcessor(readKernelFile("/proc/cpuinfo") ?? ""),
+    kernel: release(),
+    daemon,
+  };
+}
+
+/** The abilities of the first processor in the text of `/proc/cpuinfo`. */
+export function readProcessor(text: string): string[] {
+  const [, words = ""] = /^(?:flags|Features)\s*:\s*(.*)$/m.exec(text) ?? [];
+  return words.split(" ").filter((word) => word !== "");
+}
+
+/**
+ * Ends an image in its draft: one note, private files, all on disk; returns its size in bytes.
+ * @throws SandboxError internal for anything but files, or more than `maxBytes`.
+ */
+export async function sealImage(
+  folder: string,
+  note: Omit<MemoryNote, "version">,
+  maxBytes: number,
+): Promise<number> {
+  const image = join(folder, MEMORY_IMAGE);
+  const names = await readdir(image);
+  if (names.length > MAX_FILES) throw new SandboxError("internal", "too many files in an image");
+  let sizeBytes = 0;
+  for (const name of names) {
+    const entry = await lstat(join(image, name));
+    if (!entry.isFile()) throw new SandboxError("internal", "an image has something but files");
+    sizeBytes += entry.size;
+    await using file = await open(join(image, name), "r");
+    await file.chmod(FILE_MODE);
+    await file.sync();
+  }
+  if (sizeBytes > maxBytes) {
+    throw new SandboxError("resource_exhausted", `memory image has ${sizeBytes} bytes`);
+  }
+  await writeDurably(join(folder, NAME), JSON.stringify({ version: 1, ...note }), FILE_MODE);
+  await syncFolder(image);
+  return sizeBytes;
+}
+
+/**
+ * The note of an image that can be restored here.
+ * @throws SandboxError failed_precondition, sandbox_memory_not_restorable, when it cannot be.
+ */
+export async function requireRestorable(folder: string, here: MemoryPlace): Promise<MemoryNote> {
+  const text = (await readIfThere(join(folder, NAME))) ?? "";
+  const note = parseNote(text);
+  const fault = note === undefined ? "its image is damaged or gone" : findMismatch(note, here);
+  if (note === undefined || fault !== undefined) throw notRestorable(fault ?? "");
+  return note;
+}
+
+function parseNote(text: string): MemoryNote | undefined {
+  if (text.length > MAX_NOTE_BYTES) return undefined;
+  try {
+    return noteSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Why an image cannot be restored here; undefined when it can. */
+export function findMismatch(image: MemoryPlace, here: MemoryPlace): string | undefined {
+  if (image.architecture !== here.architecture) return "it is of another processor architecture";
+  const abilities = new Set(here.processor);
+  const missing = image.processor.filter((name) => !abilities.has(name));
+  if (missing.length > 0) {
+    return `this processor lacks ${missing.slice(0, 3).join(", ")}`;
+  }
+  if (image.runtime !== here.runtime) return "this runsc is another version";
+  if (image.daemon !== here.daemon) return "this service is another version";
+  return undefined;
+}
+
+/** The error of a memory that does not come back, whatever the reason. */
+export function notRestorable(reason: string, cause?: unknown): SandboxError {
+  return new SandboxError("failed_precondition", `memory cannot be restored: ${reason}`, {
+    cause,
+    word: "sandbox_memory_not_restorable",
+    hint: "create with memory: false, which starts new processes on its files",
+  });
+}
+
+interface Digest {
+  readonly key: string;
+  readonly value: Promise<string>;
+}
+const digests = new Map<string, Digest>();
+
+/** Read once: a runtime has tens of megabytes. */
+async function digestOf(path: string): Promise<string> {
+  const { dev, ino, size, mtimeMs } = await stat(path);
+  const key = [dev, ino, size, mtimeMs].join(" ");
+  const known = digests.get(path);
+  if (known?.key === key) return known.value;
+  const value = readDigest(path);
+  digests.set(path, { key, value });
+  value.catch(() => digests.delete(path));
+  return value;
+}
+
+async function readDigest(path: string): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(path), hash);
+  return hash.digest("hex");
+}

@@ -1,0 +1,59 @@
+/** Copies of a container: its files, and with them the memory of its programs where it can be had. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
+import type { Container } from "../engine.ts";
+import { saveMemory, type MemorySource, type OnFrozen } from "../gvisor/checkpoint.ts";
+import type { Connections } from "../network/connections.ts";
+import { copyDisk } from "../storage/disk-copy.ts";
+import { makeLayer } from "../storage/layers.ts";
+import { copyUpper } from "../storage/snapshot.ts";
+import type { ContainerRecord } from "./container-record.ts";
+import type { Cgroup } from "./process-group.ts";
+
+/** What saves the memory of programs; else why nothing does. */
+export type MemorySaver = Pick<MemorySource, "runtime" | "flags"> | string;
+
+export interface CopyParts {
+  readonly directory: string;
+  readonly cgroup: Cgroup;
+  readonly perlDirectory: string;
+  readonly memory: MemorySaver;
+  readonly connections: Connections;
+  /** As it is now. */
+  readonly record: () => ContainerRecord;
+}
+
+export function createCopies(
+  parts: CopyParts,
+): Pick<Container, "memoryFault" | "snapshot" | "copyDisk"> {
+  const { memory } = parts;
+  const source = (onFrozen: OnFrozen | undefined) => {
+    const { directory, cgroup, perlDirectory } = parts;
+    const { idBase, diskIdBase = idBase } = parts.record();
+    return { directory, idBase: diskIdBase, cgroup, perlDirectory, onFrozen };
+  };
+  return {
+    memoryFault: typeof memory === "string" ? memory : undefined,
+    snapshot: async (target, saved) =>
+      withMemory(parts, saved, async (onFrozen) =>
+        makeLayer(target, async (draft) => copyUpper(source(onFrozen), draft)),
+      ),
+    ...(!isRootless() && {
+      copyDisk: async (target: string, saved?: string) =>
+        withMemory(parts, saved, async (onFrozen) => copyDisk(source(onFrozen), target)),
+    }),
+  };
+}
+
+async function withMemory<T>(
+  parts: CopyParts,
+  target: string | undefined,
+  take: (onFrozen?: OnFrozen) => Promise<T>,
+): Promise<T> {
+  if (target === undefined) return take();
+  const { memory, record, ...shared } = parts;
+  if (typeof memory === "string") throw new SandboxError("unimplemented", memory);
+  const { id, daemon, secret = "" } = record();
+  return saveMemory({ ...memory, ...shared, id, daemon, secret }, target, take);
+}

@@ -1,0 +1,44 @@
+/** Whether a runtime carries memory, found by doing it: versions of one runtime differ. */
+
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Container, ContainerSpec } from "../engine.ts";
+import { newProbeId } from "../storage/prune.ts";
+import type { LaunchContext } from "./launch-context.ts";
+import { startContainer } from "./launch.ts";
+import { FOLDER_NAMES } from "./remove-container.ts";
+
+/** A slow machine is not unable. */
+const TIMEOUT_MS = 30_000;
+
+export interface MemoryTrial {
+  readonly home: string;
+  readonly container: Container;
+  readonly spec: ContainerSpec;
+  /** Rejects when the daemon of a container does not answer. */
+  readonly ask: (container: Container) => Promise<void>;
+}
+
+/**
+ * Saves the memory of a container, has another one go on from it, and asks both. A version that
+ * cannot do so fails in some way of its own, which is no fault of the machine.
+ */
+export async function tryMemory(context: LaunchContext, trial: MemoryTrial): Promise<boolean> {
+  const { home, container, spec, ask } = trial;
+  // Removed with the container.
+  const folder = join(spec.directory, FOLDER_NAMES.runtime, "trial");
+  const [files, memory] = [join(folder, "files"), join(folder, "memory")];
+  const id = newProbeId();
+  try {
+    await mkdir(folder, { mode: 0o700 });
+    const layer = await container.snapshot(files, memory);
+    const restored = { ...spec, id, directory: join(home, id), memory };
+    const layers = [...spec.layers, layer];
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    await using copy = await startContainer(context, { ...restored, layers }, signal);
+    await Promise.all([ask(copy), ask(container)]);
+    return true;
+  } catch {
+    return false;
+  }
+}
