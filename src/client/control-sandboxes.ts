@@ -8,9 +8,11 @@ import {
   logsSchema,
   metricSchema,
   sandboxDetailSchema,
+  createdSandboxSchema,
   sandboxSchema,
   type CreateRequest,
   type ForkResultBody,
+  type CreatedSandboxBody,
   type ListedSandboxBody,
   type LogsBody,
   type MetricBody,
@@ -43,7 +45,11 @@ export interface ListPage {
 /** Every operation throws SandboxError with the code that the reply's status stands for. */
 export interface SandboxRoutes {
   /** The service is asked to wait at most so many seconds for a template that it builds. */
-  create(request: CreateRequest, signal: AbortSignal, waitSeconds?: number): Promise<SandboxBody>;
+  create(
+    request: CreateRequest,
+    signal: AbortSignal,
+    waitSeconds?: number,
+  ): Promise<CreatedSandboxBody>;
   list(filter: ListFilter, signal: AbortSignal): Promise<ListPage>;
   get(sandboxId: string, signal: AbortSignal): Promise<SandboxDetailBody>;
   /** Returns whether there was something to end. */
@@ -91,7 +97,7 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
     async create(request, signal, waitSeconds) {
       const subject = `create from ${request.templateID}`;
       const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject, waitSeconds };
-      return parseBody(await sendCreate(call), sandboxSchema, subject);
+      return parseBody(await sendCreate(call), createdSandboxSchema, subject);
     },
 
     async list(filter, signal) {

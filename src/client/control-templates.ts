@@ -7,7 +7,7 @@ import {
   type ListedTemplateBody,
   type TemplateBody,
 } from "../wire/control-templates.ts";
-import { snapshotSchema, type SnapshotBody } from "../wire/control.ts";
+import { newSnapshotSchema, snapshotSchema, type SnapshotBody } from "../wire/control.ts";
 import { parseBody, queryOf, WRITING, type ControlCaller } from "./control-call.ts";
 import { sandboxPath } from "./control-sandboxes.ts";
 
@@ -38,9 +38,18 @@ export interface TemplateRoutes {
   templates(signal: AbortSignal): Promise<readonly ListedTemplateBody[]>;
   /** Returns whether there was something to delete. */
   deleteTemplate(templateId: string, signal: AbortSignal): Promise<boolean>;
-  snapshot(sandboxId: string, name: string | undefined, signal: AbortSignal): Promise<SnapshotBody>;
+  snapshot(
+    sandboxId: string,
+    name: string | undefined,
+    signal: AbortSignal,
+  ): Promise<TakenSnapshotBody>;
   snapshots(filter: SnapshotFilter, signal: AbortSignal): Promise<SnapshotPage>;
 }
+
+/** Other services do not say what a snapshot carries. */
+const takenSchema = newSnapshotSchema.partial({ memory: true });
+
+type TakenSnapshotBody = z.infer<typeof takenSchema>;
 
 export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   const { read, readPage, remove, sendUntilSettled } = caller;
@@ -66,7 +75,7 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
       const path = `${sandboxPath(sandboxId)}/snapshots`;
       const json = name === undefined ? {} : { name };
       const reply = await sendUntilSettled({ ...WRITING, path, json, signal, subject });
-      return parseBody(reply, snapshotSchema, subject);
+      return parseBody(reply, takenSchema, subject);
     },
 
     async snapshots(filter, signal) {

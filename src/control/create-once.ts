@@ -5,7 +5,7 @@ import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import type { CreateOptions } from "../sandboxes/sandbox.ts";
 import { IDEMPOTENCY_KEY_HEADER } from "../wire/headers.ts";
-import { toSandboxBody } from "./reply.ts";
+import { toCreatedBody } from "./reply.ts";
 import type { ControlContext, RouteReply, RouteRequest } from "./route.ts";
 
 /** As the public clients check it. */
@@ -29,7 +29,7 @@ export async function createOnce(
   const key = readKey(request.headers[IDEMPOTENCY_KEY_HEADER]);
   const once = key === undefined ? undefined : { key, fingerprint: fingerprintOf(request) };
   const sandbox = await sandboxes.create({ ...options, once }, request.signal);
-  return { status: 201, body: toSandboxBody(sandbox, domain) };
+  return { status: 201, body: toCreatedBody(sandbox, domain) };
 }
 
 function readKey(value: string | string[] | undefined): string | undefined {

@@ -43,6 +43,7 @@ export function toCreateOptions(body: CreateRequest, defaults: Defaults): Create
     environment: body.envVars ?? {},
     volumeMounts: body.volumeMounts ?? [],
     mcpServers: toServerNames(body.mcp ?? {}),
+    ...(body.memory !== undefined && { restoresMemory: body.memory }),
     ...(body.isolation !== undefined && { isolation: body.isolation }),
   };
 }

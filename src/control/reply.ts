@@ -8,6 +8,7 @@ import {
   type SandboxErrorOptions,
 } from "../common/errors.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
+import type { CarriedMemory } from "../sandboxes/memory.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Tag, Template } from "../sandboxes/templates.ts";
@@ -19,6 +20,7 @@ import type {
   TemplateTagBody,
 } from "../wire/control-templates.ts";
 import type {
+  CreatedSandboxBody,
   ListedSandboxBody,
   LogsBody,
   MetricBody,
@@ -89,7 +91,7 @@ function toTime(atMs: number): string {
   return new Date(atMs).toISOString();
 }
 
-/** Reply of create, connect and resume. */
+/** Reply of connect and resume. */
 export function toSandboxBody(sandbox: StartedSandbox, domain: string | null): SandboxBody {
   return {
     templateID: sandbox.templateId,
@@ -103,6 +105,20 @@ export function toSandboxBody(sandbox: StartedSandbox, domain: string | null): S
     isolation: sandbox.isolation,
     allowInternetAccess: sandbox.allowsInternet ?? null,
   };
+}
+
+/** Reply of create, and one copy of a fork. */
+export function toCreatedBody(sandbox: StartedSandbox, domain: string | null): CreatedSandboxBody {
+  const { memory } = sandbox;
+  return {
+    ...toSandboxBody(sandbox, domain),
+    ...(memory !== undefined && toMemoryFields(memory)),
+  };
+}
+
+/** Whether memory came along; else why not. */
+export function toMemoryFields({ isCarried, reason }: CarriedMemory) {
+  return { memory: isCarried, ...(reason !== undefined && { memoryReason: reason }) };
 }
 
 /** One sandbox of a list. */

@@ -16,6 +16,7 @@ import {
   toLayers,
   unnamedFolders,
 } from "./layer-folders.ts";
+import { findMemoryFault, SAVE_FAILED, SNAPSHOT_MEMORY, toMemory } from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
 /**
@@ -31,6 +32,8 @@ export interface BuildWork<T> {
    * templates can stand on.
    */
   readonly form: "disk" | "layer";
+  /** Whether programs are to go on in what starts from it; undefined for what nothing goes on from. */
+  readonly keepsMemory?: boolean;
   /** Gets the build ready, makes it known and returns what the caller wants. */
   commit(build: BuildRecord): T;
 }
@@ -53,7 +56,7 @@ export async function writeBuild<T>(
   const startedAtMs = clock.now();
   const buildId = randomUUID();
   // What it has of the parent's disk is on its own.
-  const { disk: _disk, ...inherited } = parent;
+  const { disk: _disk, memory: _memory, ...inherited } = parent;
   const intent: BuildRecord = {
     ...inherited,
     buildId,
@@ -67,33 +70,97 @@ export async function writeBuild<T>(
     limits: entry.record.limits,
   };
   store.builds.put(intent);
-  const directory = join(layersDirectory, buildId);
-  const diskDirectory = join(disksDirectory, buildId);
+  const places = {
+    directory: join(layersDirectory, buildId),
+    diskDirectory: join(disksDirectory, buildId),
+    memoryDirectory: join(layersDirectory, SNAPSHOT_MEMORY, buildId),
+  };
   try {
     await step("snapshot.intent");
-    const disk = work.form === "disk" ? await writeDisk(entry, diskDirectory) : undefined;
-    const written = disk ?? { layers: await writeLayers(context, entry, { parent, directory }) };
+    const written = await writeWithMemory(context, entry, { parent, places, work });
     const nowMs = clock.now();
     const build = { ...intent, ...written, updatedAtMs: nowMs, finishedAtMs: nowMs };
     return work.commit({ ...build, status: "ready" });
   } catch (error) {
     const fault = await toDiskFault(error, layersDirectory);
     await cleanUpOrRetry(context, `layer ${buildId}`, async () => {
-      for (const path of [directory, topOf(directory), diskDirectory]) {
-        await removeTree(path);
-      }
+      await removeWritten(places);
       store.builds.remove(buildId);
     });
     throw toSandboxError(fault, "snapshot");
   }
 }
 
+/** Where parts of a build are written; any may be missing. */
+interface Places {
+  readonly directory: string;
+  readonly diskDirectory: string;
+  readonly memoryDirectory: string;
+}
+
+async function removeWritten({ directory, diskDirectory, memoryDirectory }: Places): Promise<void> {
+  for (const path of [directory, topOf(directory), diskDirectory, memoryDirectory]) {
+    await removeTree(path);
+  }
+}
+
+interface WritePlan {
+  readonly parent: BuildRecord;
+  readonly places: Places;
+  readonly work: Pick<BuildWork<unknown>, "form" | "keepsMemory">;
+  /** Where memory goes; undefined for files alone. */
+  readonly memory?: string | undefined;
+}
+
+type Written = Pick<BuildRecord, "memory"> & Partial<Pick<BuildRecord, "disk" | "layers">>;
+
+/** Files with the memory of the same moment; alone where there is none to be had. */
+async function writeWithMemory(
+  context: Services & Tenant & Folders,
+  entry: Pick<SandboxEntry, "container" | "record">,
+  plan: WritePlan,
+): Promise<Written> {
+  const { parent, places, work } = plan;
+  if (work.keepsMemory === undefined) return writeFiles(context, entry, plan);
+  const fault = findMemoryFault(entry, parent, work.keepsMemory);
+  if (fault !== undefined) {
+    return { ...(await writeFiles(context, entry, plan)), memory: { fault } };
+  }
+  const { memoryDirectory } = places;
+  try {
+    // A kernel of its own has the memory of its programs in files in memory, which count as cache.
+    const { memoryBytes, cacheBytes } = await entry.container.readUsage();
+    const bytes = memoryBytes + cacheBytes;
+    const files = await context.copies.during(context.layersDirectory, bytes, () =>
+      writeFiles(context, entry, { ...plan, memory: memoryDirectory }),
+    );
+    return { ...files, memory: toMemory(context, basename(memoryDirectory)) };
+  } catch (error) {
+    // What fails without memory too is told then.
+    const { sandboxId } = entry.record;
+    context.log.warn({ op: "sandbox.checkpoint", sandboxId, err: error }, "memory was not saved");
+    await removeWritten(places);
+    return { ...(await writeFiles(context, entry, plan)), memory: { fault: SAVE_FAILED } };
+  }
+}
+
+async function writeFiles(
+  context: Services & Tenant & Folders,
+  entry: Pick<SandboxEntry, "container" | "record">,
+  { parent, places, work, memory }: WritePlan,
+): Promise<Partial<Pick<BuildRecord, "disk" | "layers">>> {
+  const { directory, diskDirectory } = places;
+  const disk = work.form === "disk" ? await writeDisk(entry, diskDirectory, memory) : undefined;
+  return disk ?? { layers: await writeLayers(context, entry, { parent, directory, memory }) };
+}
+
 /** The layers stay those of the parent: everything above them is on the disk. */
 async function writeDisk(
   { container }: Pick<SandboxEntry, "container">,
   directory: string,
+  memory: string | undefined,
 ): Promise<Pick<BuildRecord, "disk"> | undefined> {
-  const copy = await container.copyDisk?.(directory);
+  const copy = await container.copyDisk?.(directory, memory);
   if (copy === undefined) return undefined;
   const image = join(SNAPSHOT_DISKS, basename(directory), basename(copy.image));
   return { disk: { image, idBase: copy.idBase } };
@@ -104,11 +171,15 @@ function topOf(directory: string): string {
   return `${directory}.top`;
 }
 
+interface LayerPlan extends Pick<WritePlan, "parent" | "memory"> {
+  readonly directory: string;
+}
+
 /** The layers of the parent and a new one in `directory`, or that one alone upon the template. */
 async function writeLayers(
   context: Services & Tenant & Folders,
   { container }: Pick<SandboxEntry, "container">,
-  plan: { readonly parent: BuildRecord; readonly directory: string },
+  plan: LayerPlan,
 ): Promise<BuildRecord["layers"]> {
   const bytes = container.disk?.readGrowth()?.usedBytes ?? 0;
   const { copies, layersDirectory } = context;
@@ -118,13 +189,13 @@ async function writeLayers(
 async function copyLayers(
   context: Services & Tenant & Folders,
   container: Container,
-  { parent, directory }: { readonly parent: BuildRecord; readonly directory: string },
+  { parent, directory, memory }: LayerPlan,
 ): Promise<BuildRecord["layers"]> {
   const toStored = (layer: Layer) => context.templates.toStored(layer);
   if (parent.layers.length < MAX_LAYERS) {
-    return [...parent.layers, toStored(await container.snapshot(directory))];
+    return [...parent.layers, toStored(await container.snapshot(directory, memory))];
   }
-  const top = await container.snapshot(topOf(directory));
+  const top = await container.snapshot(topOf(directory), memory);
   await step("squash.begun");
   const kept = countBuiltIn(parent);
   const layers = [...toLayers(context.layersDirectory, parent), top];
@@ -132,6 +203,17 @@ async function copyLayers(
   await removeTree(topOf(directory));
   await step("squash.done");
   return [...parent.layers.slice(0, kept), toStored(squashed)];
+}
+
+/** Removes the memory of a build from which no further sandbox starts; its files stay. */
+export async function dropMemory(context: Services & Folders, build: BuildRecord): Promise<void> {
+  const { memory, ...files } = build;
+  if (memory === undefined || !("folder" in memory)) return;
+  const { store, layersDirectory } = context;
+  if (store.builds.get(build.buildId) !== undefined) store.builds.put(files);
+  await cleanUpOrRetry(context, `memory of ${build.buildId}`, () =>
+    removeLayers(layersDirectory, [memory.folder]),
+  );
 }
 
 /** Another instance may still be starting the forks of a build this young. */

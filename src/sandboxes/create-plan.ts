@@ -67,6 +67,7 @@ export function toStartingRecord(
     metadata: options.metadata ?? null,
     volumeMounts: plan.mounts,
     mcpServers: [...(options.mcpServers ?? [])],
+    memory: null,
     sealedEnvironment: context.secrets.seal(JSON.stringify(options.environment)),
   };
 }

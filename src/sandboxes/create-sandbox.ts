@@ -17,6 +17,7 @@ import {
 import { keepCreation } from "./creation-record.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
+import { planMemory } from "./memory.ts";
 import type { Pool } from "./pool.ts";
 import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
@@ -94,11 +95,8 @@ async function start(
   terms: StartOptions,
 ): Promise<Sandbox> {
   const { reservation, signal } = terms;
-  const intent = toStartingRecord(context, plan);
-  const { isolation } = plan.options;
-  const shared = toSpec(context, intent, plan.resolved.build);
-  const spec = isolation === undefined ? shared : { ...shared, isolation };
-  const input: CreateInput = { plan, intent, spec };
+  const input = toInput(context, plan);
+  const { intent } = input;
   const started =
     (await startWarm(context, input, signal)) ?? (await startCold(context, input, signal));
   const { container } = started;
@@ -115,6 +113,22 @@ async function start(
   context.rescheduleExpiry();
   await step("create.committed");
   return toSandbox({ record, container }, context.secrets);
+}
+
+function toInput(context: CreateContext, plan: CreatePlan): CreateInput {
+  const { build } = plan.resolved;
+  const { isolation, restoresMemory: keepsMemory = true } = plan.options;
+  const memory = planMemory(context, { build, keepsMemory, mounts: plan.mounts });
+  const intent = { ...toStartingRecord(context, plan), memory: memory?.carried ?? null };
+  const shared = toSpec(context, intent, build);
+  // Memory is that of a kernel of its own.
+  const needed = memory?.folder === undefined ? isolation : "gvisor";
+  const spec = {
+    ...shared,
+    ...(needed !== undefined && { isolation: needed }),
+    ...(memory?.folder !== undefined && { memory: memory.folder }),
+  };
+  return { plan, intent, spec };
 }
 
 /** A container whose daemon answers, and what is on record of it until it is committed. */
@@ -139,7 +153,10 @@ async function startCold(
     await awaitHealth(container, signal);
     await step("create.healthy");
     const { build } = plan.resolved;
-    await startTemplateService(context, { container, record: intent, build }, signal);
+    // In memory it runs already.
+    if (spec.memory === undefined) {
+      await startTemplateService(context, { container, record: intent, build }, signal);
+    }
     signal.throwIfAborted();
     return { container, intent };
   } catch (error) {
@@ -225,7 +242,7 @@ async function undoStart(
 /** What the engine finds wrong with our own request is no fault of the client, but for mount paths. */
 function toStartFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox start");
-  if (isBindFault(fault)) return fault;
+  if (isBindFault(fault) || fault.word === "sandbox_memory_not_restorable") return fault;
   const word = START_WORDS[fault.code];
   if (!OWN_FAULTS.has(fault.code)) return word === undefined ? fault : withWord(fault, word);
   const options = { cause: fault, word: "sandbox_create_failed" } as const;

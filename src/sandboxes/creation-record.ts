@@ -36,7 +36,8 @@ export function keepCreation(
   once: CreationKey,
   { record, isolation }: { readonly record: SandboxRecord; readonly isolation: IsolationLevel },
 ): void {
-  const { sandboxId, templateId, alias, isSecured, isPrivate, allowsInternet, team } = record;
+  const { sandboxId, templateId, alias, isSecured, isPrivate, allowsInternet, team, memory } =
+    record;
   const nowMs = clock.now();
   const isNew = store.creations.add(
     {
@@ -51,6 +52,7 @@ export function keepCreation(
         isSecured,
         isPrivate,
         allowsInternet,
+        memory,
       },
     },
     { sinceMs: nowMs - KEPT_MS, most: MAX_KEPT },
@@ -69,6 +71,7 @@ function toStarted({ secrets }: Services, { sandbox }: CreationRecord): StartedS
     accessToken: isSecured ? secrets.accessToken(sandboxId) : undefined,
     trafficToken: isPrivate ? secrets.trafficToken(sandboxId) : undefined,
     allowsInternet: sandbox.allowsInternet ?? undefined,
+    memory: sandbox.memory ?? undefined,
   };
 }
 

@@ -1,4 +1,4 @@
-/** Forks: new sandboxes that begin with the files of a running one, which goes on. */
+/** Forks: new sandboxes that begin with the files, and memory, of a running one, which goes on. */
 
 import { createGate } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
@@ -13,7 +13,7 @@ import {
   sandboxMissing,
   sandboxPausedFork,
 } from "../wire/messages.ts";
-import { releaseForkBuild, writeBuild } from "./builds.ts";
+import { dropMemory, releaseForkBuild, writeBuild } from "./builds.ts";
 import type {
   SandboxContext,
   SandboxEntry,
@@ -46,9 +46,9 @@ export interface ForkOptions {
 export type ForkResult = { readonly sandbox: Sandbox } | { readonly error: unknown };
 
 /**
- * Copies the files of a running sandbox once and starts `count` sandboxes on the copy. They have
- * identities, tokens and lives of their own, and everything else as the source; they do not have
- * its memory. Durable when it resolves.
+ * Copies a running sandbox once and starts `count` sandboxes on the copy. They have identities,
+ * tokens and lives of their own, and everything else as the source; its memory where the copy can
+ * have that. Durable when it resolves.
  * @throws SandboxError invalid_argument for a bad count, not_found, failed_precondition unless it
  * runs and rests; canceled when the signal fired.
  */
@@ -94,6 +94,7 @@ export async function forkSandbox(
     return [...outcomes, ...refusals];
   } finally {
     context.activeForkBuilds.delete(buildId);
+    await dropMemory(context, build);
     await releaseForkBuild(context, buildId);
     await step("fork.released");
   }
@@ -167,6 +168,7 @@ async function copyFiles(context: SandboxContext, entry: SandboxEntry): Promise<
       // No template has this identifier: the build is the forks' alone.
       templateId: randomId(),
       form: "disk",
+      keepsMemory: true,
       commit(ready) {
         context.activeForkBuilds.add(ready.buildId);
         context.store.builds.put(ready);

@@ -22,13 +22,15 @@ export function toDisk(layersDirectory: string, { disk }: BuildRecord): DiskCopy
 /** Where the disk of a snapshot is from the folder of layers; its folder is named for the build. */
 export const SNAPSHOT_DISKS = "../store/snapshots";
 
-/** The folders of a build below the folder of layers, and that of its disk beside it. */
-export function layerFolders({ layers, disk }: BuildRecord): string[] {
+/** The folders of a build below the folder of layers, and those of its disk and memory beside it. */
+export function layerFolders({ layers, disk, memory }: BuildRecord): string[] {
   const folders = layers
     .flatMap(({ root, usr }) => (usr === undefined ? [root] : [root, usr]))
     .filter((path) => !isAbsolute(path))
     .flatMap((path) => path.split(sep).slice(0, 1));
-  return disk === undefined ? folders : [...folders, dirname(disk.image)];
+  const disks = disk === undefined ? [] : [dirname(disk.image)];
+  const memories = memory !== undefined && "folder" in memory ? [memory.folder] : [];
+  return [...folders, ...disks, ...memories];
 }
 
 /** How many layers, from the bottom, are those of a built-in template and not of snapshots. */
@@ -58,6 +60,22 @@ export function findUnusedImages(
 export function findOrphans(folders: readonly string[], builds: readonly BuildRecord[]): string[] {
   const named = new Set(builds.flatMap(layerFolders));
   for (const { buildId, status } of builds) if (status === "building") named.add(buildId);
+  return folders.filter((folder) => {
+    const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
+    return id !== undefined && !named.has(id);
+  });
+}
+
+/** The same of the folders of memory, which only the build of that name has. */
+export function findOrphanMemory(
+  folders: readonly string[],
+  builds: readonly BuildRecord[],
+): string[] {
+  const named = new Set(
+    builds.flatMap(({ buildId, status, memory }) =>
+      status === "building" || (memory !== undefined && "folder" in memory) ? [buildId] : [],
+    ),
+  );
   return folders.filter((folder) => {
     const id = SNAPSHOT_PATTERN.exec(folder)?.[1];
     return id !== undefined && !named.has(id);

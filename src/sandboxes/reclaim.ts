@@ -14,7 +14,8 @@ import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
-import { findOrphanDisks, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
+import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
+import { SNAPSHOT_MEMORY } from "./memory.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
 import { failUnfinished } from "./template-builds/end-build.ts";
 
@@ -191,7 +192,8 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const orphans = findOrphans(folders, store.builds.all());
   const remove = async (name: string) => removeTree(join(directory, name));
   const layers = await cleanUp({ kind: "layer", names: orphans, remove }, onFailure);
-  layers.push(...(await removeOrphanDisks(options)));
+  layers.push(...(await removeBeside(options, SNAPSHOT_DISKS, findOrphanDisks)));
+  layers.push(...(await removeBeside(options, SNAPSHOT_MEMORY, findOrphanMemory)));
   layers.push(...(await removeDeadLayers(home, onFailure)));
   layers.push(...(await pruneImages(options)));
   return [
@@ -200,10 +202,14 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   ];
 }
 
-async function removeOrphanDisks({ store, home, onFailure }: ReclaimOptions): Promise<string[]> {
-  const directory = join(home, "layers", SNAPSHOT_DISKS);
+async function removeBeside(
+  { store, home, onFailure }: ReclaimOptions,
+  place: string,
+  find: typeof findOrphanDisks,
+): Promise<string[]> {
+  const directory = join(home, "layers", place);
   const folders = await listFolder(directory);
-  const names = findOrphanDisks(folders, store.builds.all());
+  const names = find(folders, store.builds.all());
   const remove = async (name: string) => removeTree(join(directory, name));
   return cleanUp({ kind: "layer", names, remove }, onFailure);
 }

@@ -3,6 +3,7 @@
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
+import type { CarriedMemory } from "./memory.ts";
 import type { Secrets } from "./secrets.ts";
 import type { MountRequest } from "./volumes.ts";
 
@@ -37,6 +38,8 @@ export interface Sandbox {
   readonly volumeMounts: readonly MountRequest[];
   /** What it cannot do, by words of its clients; undefined where it lacks nothing. */
   readonly missingAbilities?: readonly string[];
+  /** Of one that began from a snapshot: whether programs went on, else why not. */
+  readonly memory?: CarriedMemory | undefined;
 }
 
 /** What the reply of a start says, which a later one may have to say again. */
@@ -49,6 +52,7 @@ export type StartedSandbox = Pick<
   | "accessToken"
   | "trafficToken"
   | "allowsInternet"
+  | "memory"
 >;
 
 export interface CreateOptions {
@@ -72,6 +76,8 @@ export interface CreateOptions {
   readonly once?: CreationKey | undefined;
   /** Names only: what they are told goes to the sandbox, not to us. */
   readonly mcpServers?: readonly string[];
+  /** False: of a snapshot with memory the files alone. */
+  readonly restoresMemory?: boolean | undefined;
   /** A kernel of its own; undefined as other sandboxes have. */
   readonly isolation?: "gvisor" | undefined;
 }
@@ -111,5 +117,6 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     network: record.network === null ? undefined : networkSchema.parse(record.network),
     metadata: record.metadata ?? undefined,
     volumeMounts: record.volumeMounts.map(({ name, path }) => ({ name, path })),
+    memory: record.memory ?? undefined,
   };
 }

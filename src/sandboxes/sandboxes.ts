@@ -46,7 +46,13 @@ import {
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
 import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
-import { createSnapshot, listSnapshots, type Snapshot, type SnapshotQuery } from "./snapshots.ts";
+import {
+  createSnapshot,
+  listSnapshots,
+  type NewSnapshot,
+  type Snapshot,
+  type SnapshotQuery,
+} from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
 import type { BuildsContext } from "./template-builds/end-build.ts";
 import { openBuilding } from "./template-builds/open-building.ts";
@@ -132,7 +138,11 @@ export interface TeamSandboxes {
   resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
   /** Where the daemon is required, one that does not answer is `unavailable`. */
   pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<void>;
-  snapshot(sandboxId: string, name: string | undefined): Promise<Snapshot>;
+  snapshot(
+    sandboxId: string,
+    name: string | undefined,
+    keepsMemory?: boolean,
+  ): Promise<NewSnapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
   /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
@@ -274,7 +284,8 @@ function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
     resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
     pause: (sandboxId, keepsMemory, requiresDaemon = false) =>
       track(pauseSandbox(context, sandboxId, { keepsMemory, requiresDaemon })),
-    snapshot: (sandboxId, name) => track(createSnapshot(context, sandboxId, name)),
+    snapshot: (sandboxId, name, keepsMemory) =>
+      track(createSnapshot(context, sandboxId, { name, keepsMemory })),
     fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
     createVolume: (name) => track(createVolume(context, name)),

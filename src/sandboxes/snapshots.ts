@@ -8,6 +8,7 @@ import { foreignNamespace, sandboxCannotBe, sandboxMissing } from "../wire/messa
 import { writeBuild } from "./builds.ts";
 import { DEFAULT_TAG } from "./built-ins.ts";
 import type { SandboxContext, SandboxEntry, Services, Tenant, Folders } from "./context.ts";
+import { memoryOf, type CarriedMemory } from "./memory.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { changeState, findEntry } from "./registry.ts";
 import { requireTagPlace } from "./template-tags.ts";
@@ -19,10 +20,21 @@ export interface Snapshot {
   readonly names: readonly string[];
 }
 
+/** One that was just taken. */
+export interface NewSnapshot extends Snapshot {
+  readonly memory: CarriedMemory;
+}
+
 export interface SnapshotQuery {
   readonly sandboxId: string | undefined;
   readonly name: string | undefined;
   readonly page: PageRequest;
+}
+
+export interface SnapshotRequest {
+  readonly name: string | undefined;
+  /** False: files alone. */
+  readonly keepsMemory?: boolean | undefined;
 }
 
 interface SnapshotName {
@@ -31,15 +43,16 @@ interface SnapshotName {
 }
 
 /**
- * Takes a snapshot of a running sandbox, which goes on running. Durable when it resolves.
+ * Takes a snapshot of a running sandbox, which goes on running; with the memory of its programs where
+ * it can have that, and `keepsMemory` is set. Durable when it resolves.
  * @throws SandboxError invalid_argument for a bad name, not_found when unknown or paused,
  * failed_precondition during another change.
  */
 export async function createSnapshot(
   context: SandboxContext,
   sandboxId: string,
-  name: string | undefined,
-): Promise<Snapshot> {
+  { name, keepsMemory = true }: SnapshotRequest,
+): Promise<NewSnapshot> {
   const parsed = parseName(context, name);
   const entry = findEntry(context, sandboxId);
   if (entry === undefined || entry.phase === "paused") {
@@ -50,9 +63,9 @@ export async function createSnapshot(
     throw new SandboxError("failed_precondition", sandboxCannotBe("snapshotted", sandboxId, state));
   }
   context.logBook.note(entry.record, "Checkpointing sandbox");
-  const { promise, resolve } = Promise.withResolvers<Snapshot>();
+  const { promise, resolve } = Promise.withResolvers<NewSnapshot>();
   await changeState(context, { entry, during: "snapshotting" }, async () => {
-    resolve(await take(context, entry, parsed));
+    resolve(await take(context, entry, { ...parsed, keepsMemory }));
     return "running";
   });
   await step("snapshot.committed");
@@ -63,15 +76,16 @@ export async function createSnapshot(
 async function take(
   context: Services & Tenant & Folders,
   entry: SandboxEntry,
-  name: SnapshotName,
-): Promise<Snapshot> {
+  name: SnapshotName & { readonly keepsMemory: boolean },
+): Promise<NewSnapshot> {
   const known = ownTemplate(context, name);
   // Before anything is copied, and again when it becomes known.
   if (known !== undefined) requireTagPlace(context, known.templateId, [name.tag]);
   return writeBuild(context, entry, {
     templateId: known?.templateId ?? randomId(),
     form: "disk",
-    commit: (build) => commit(context, build, name),
+    keepsMemory: name.keepsMemory,
+    commit: (build) => ({ ...commit(context, build, name), memory: memoryOf(build) }),
   });
 }
 

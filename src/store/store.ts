@@ -32,6 +32,12 @@ const DEFAULT_TIMEOUT_SECONDS = 300;
 
 const team = z.string().default(DEFAULT_TEAM);
 
+/** Whether memory came along with files, else why not. */
+const carriedMemorySchema = z.object({
+  isCarried: z.boolean(),
+  reason: z.string().optional(),
+});
+
 /**
  * A sandbox as it must be found again after a crash. `pooled`, `starting` and `ending` are intents:
  * a row in such a state whose owner is gone is removed together with whatever carries its name.
@@ -79,6 +85,8 @@ export const sandboxRecordSchema = z.object({
   mcpServers: z.array(z.string()).default([]),
   /** The environment given at creation, sealed under the seed of the home. */
   sealedEnvironment: z.string().nullable(),
+  /** Of one that began from a snapshot: whether programs went on, else why not. */
+  memory: carriedMemorySchema.nullable().default(null),
 });
 
 export type SandboxRecord = z.infer<typeof sandboxRecordSchema>;
@@ -115,6 +123,13 @@ export const buildRecordSchema = z.object({
   layers: z.array(z.object({ root: z.string(), usr: z.string().optional() })),
   /** What its sandboxes' disks begin with, upon the layers; a path as those are. Absent for empty ones. */
   disk: z.object({ image: z.string(), idBase: z.int().positive() }).optional(),
+  /**
+   * Of a snapshot: the folder of the memory of its programs, a path as those are, or why there is
+   * none. Absent in those of older versions and of templates.
+   */
+  memory: z
+    .union([z.object({ folder: z.string(), team }), z.object({ fault: z.string() })])
+    .optional(),
   defaultUser: z.string(),
   defaultWorkdir: z.string(),
   /** Absent in records of older versions and of templates that need none. */
@@ -162,6 +177,7 @@ export const creationRecordSchema = z.object({
       isSecured: true,
       isPrivate: true,
       allowsInternet: true,
+      memory: true,
     })
     .extend({ isolation: z.enum(["gvisor", "userns-container", "container", "none"]) }),
 });

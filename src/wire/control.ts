@@ -81,6 +81,8 @@ export const createRequestSchema = z.object({
   volumeMounts: z.array(volumeMountRequestSchema).max(MAX_MOUNTS).optional(),
   /** Ours alone: a kernel of its own for this sandbox, beside others that share the machine's. */
   isolation: z.literal("gvisor").optional(),
+  /** Ours alone. False: of a snapshot with memory the files alone. */
+  memory: z.boolean().optional(),
 });
 
 export type CreateRequest = z.infer<typeof createRequestSchema>;
@@ -101,6 +103,15 @@ export const sandboxSchema = z.object({
 });
 
 export type SandboxBody = z.infer<typeof sandboxSchema>;
+
+/** Reply of create and of a fork. */
+export const createdSandboxSchema = sandboxSchema.extend({
+  /** Ours alone, of one that began from a snapshot: whether its programs went on, else why not. */
+  memory: z.boolean().optional(),
+  memoryReason: z.string().optional(),
+});
+
+export type CreatedSandboxBody = z.infer<typeof createdSandboxSchema>;
 
 /** One sandbox of a list. */
 export const listedSandboxSchema = z.object({
@@ -163,7 +174,7 @@ export const forkRequestSchema = z.object({
 });
 export const snapshotRequestSchema = z.object({
   name: reference.optional(),
-  /** Files alone are kept, whatever is asked for; the reply says so. */
+  /** False: files alone. Else memory is kept where it can be; the reply says whether it was. */
   memory: z.boolean().optional(),
 });
 
@@ -173,7 +184,11 @@ export const snapshotSchema = z.object({ snapshotID: z.string(), names: z.array(
 export type SnapshotBody = z.infer<typeof snapshotSchema>;
 
 /** Reply of snapshot creation, with what it carries: ours alone. */
-export const newSnapshotSchema = snapshotSchema.extend({ memory: z.boolean() });
+export const newSnapshotSchema = snapshotSchema.extend({
+  memory: z.boolean(),
+  /** Why files alone were kept. */
+  memoryReason: z.string().optional(),
+});
 
 /** Reply of `GET /sandboxes/{sandboxID}/logs`: the same records twice, raw and taken apart. */
 export const logsSchema = z.object({
@@ -192,7 +207,7 @@ export type LogsBody = z.infer<typeof logsSchema>;
 
 /** One copy of a fork: the new sandbox, or why there is none. */
 export const forkResultSchema = z.object({
-  sandbox: sandboxSchema.optional(),
+  sandbox: createdSandboxSchema.optional(),
   error: errorBodySchema.optional(),
 });
 

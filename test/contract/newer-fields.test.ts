@@ -82,12 +82,21 @@ test("a daemon that restarts at the pause is asked again, and counts as one that
   expect((await service.call(connect)).status).toBe(201);
 });
 
-test("a snapshot says that it has no memory", async () => {
+test("a snapshot says that it has no memory, and so does a sandbox from it", async () => {
+  const files = { memory: false, memoryReason: "programs are those of the host" };
   const reply = await post("snapshots", { name: "files", memory: true });
   expect([reply.status, reply.body]).toEqual([
     201,
-    { snapshotID: "local/files:default", names: ["local/files"], memory: false },
+    { snapshotID: "local/files:default", names: ["local/files"], ...files },
   ]);
+  const asked = await post("snapshots", { name: "asked", memory: false });
+  expect(asked.body).toMatchObject({ memoryReason: "files alone were asked for" });
+  const created = await service.call({
+    method: "POST",
+    path: "/sandboxes",
+    body: { templateID: "files" },
+  });
+  expect([created.status, created.body]).toEqual([201, expect.objectContaining(files)]);
 });
 
 test("name servers are kept, checked and replaced; null traffic is the default", async () => {

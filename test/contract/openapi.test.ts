@@ -222,7 +222,7 @@ const often: Row = async () => {
 
 const ROWS: Readonly<Record<string, Rows>> = {
   "POST /sandboxes": {
-    201: call("/sandboxes", RICH),
+    201: [call("/sandboxes", RICH), call("/sandboxes", { templateID: "kept", memory: true })],
     400: REFUSED.map((body) => call("/sandboxes", body)),
     403: call("/sandboxes", PROXIED),
     404: call("/sandboxes", { templateID: "none" }),
@@ -232,7 +232,7 @@ const ROWS: Readonly<Record<string, Rows>> = {
     503: [building("/sandboxes"), failing("/sandboxes")],
   },
   "POST /v2/sandboxes": {
-    201: call("/v2/sandboxes", RICH),
+    201: [call("/v2/sandboxes", RICH), call("/v2/sandboxes", { templateID: "kept", memory: true })],
     400: REFUSED.map((body) => call("/v2/sandboxes", body)),
     403: call("/v2/sandboxes", PROXIED),
     404: call("/v2/sandboxes", { templateID: "none" }),

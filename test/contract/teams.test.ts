@@ -210,6 +210,7 @@ test("two teams have the same names for things of their own", async () => {
     snapshotID: "others/mine:default",
     names: ["others/mine"],
     memory: false,
+    memoryReason: "programs are those of the host",
   });
   const refused = {
     method: "POST",

@@ -34,6 +34,7 @@ export const SANDBOX: SandboxRecord = {
   network: { denyOut: ["0.0.0.0/0"] },
   metadata: { user: "ä" },
   sealedEnvironment: null,
+  memory: null,
 };
 
 const TEMPLATE: TemplateRecord = {

@@ -11,7 +11,7 @@ import {
   sandboxSchema,
   timeoutRequestSchema,
 } from "../../wire/control.ts";
-import { toFault, toSandboxBody } from "../reply.ts";
+import { toFault, toCreatedBody, toSandboxBody } from "../reply.ts";
 import {
   DEFAULT_TIMEOUT_SECONDS,
   DEFAULT_TIMEOUT_V2_SECONDS,
@@ -128,7 +128,7 @@ export const lifecycleRoutes: readonly Route[] = [
       return {
         status: 201,
         body: results.map((result) => {
-          if ("sandbox" in result) return { sandbox: toSandboxBody(result.sandbox, domain) };
+          if ("sandbox" in result) return { sandbox: toCreatedBody(result.sandbox, domain) };
           return { error: toFault(result.error).body };
         }),
       };

@@ -5,7 +5,7 @@ import {
   createRequestSchema,
   networkUpdateSchema,
   sandboxDetailSchema,
-  sandboxSchema,
+  createdSandboxSchema,
 } from "../../wire/control.ts";
 import { CREATE_HEADERS, createOnce } from "../create-once.ts";
 import { toCreateOptions } from "../create-options.ts";
@@ -29,7 +29,7 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     headers: CREATE_HEADERS,
     body: createRequestSchema,
-    replies: { 201: sandboxSchema },
+    replies: { 201: createdSandboxSchema },
     faults: [400, 403, 404, 409, 422, 429, 503],
     worded: [409, 422, 429, 503],
     async handle(request, context) {
@@ -49,7 +49,7 @@ export const sandboxRoutes: readonly Route[] = [
     creates: () => 1,
     headers: CREATE_HEADERS,
     body: createRequestSchema.extend({ secure: z.unknown().optional() }),
-    replies: { 201: sandboxSchema },
+    replies: { 201: createdSandboxSchema },
     faults: [400, 403, 404, 409, 422, 429, 503],
     worded: [409, 422, 429, 503],
     async handle(request, context) {

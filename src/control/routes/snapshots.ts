@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { newSnapshotSchema, snapshotRequestSchema, snapshotSchema } from "../../wire/control.ts";
-import { toSnapshotBody } from "../reply.ts";
+import { toMemoryFields, toSnapshotBody } from "../reply.ts";
 import {
   defineRoute,
   nextPageHeader,
@@ -21,8 +21,12 @@ export const snapshotRoutes: readonly Route[] = [
     replies: { 201: newSnapshotSchema },
     faults: [400, 404, 409],
     async handle({ params, body }, { sandboxes }) {
-      const snapshot = await sandboxes.snapshot(readSandboxId(params), body.name);
-      return { status: 201, body: { ...toSnapshotBody(snapshot), memory: false } };
+      const { name, memory } = body;
+      const snapshot = await sandboxes.snapshot(readSandboxId(params), name, memory);
+      return {
+        status: 201,
+        body: { ...toSnapshotBody(snapshot), ...toMemoryFields(snapshot.memory) },
+      };
     },
   }),
   // Newest first, one entry for each snapshot template.

@@ -76,6 +76,7 @@ test("the record says of a disk whether it is durable, from halt to boot and aga
     },
     outside: undefined,
     perlDirectory: "/nonexistent",
+    memory: "none",
     routers: { outlivesProcess: false, async setEgress() {}, async disconnect() {} },
     hasDeadlines: false,
   });

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import {
   findOrphanDisks,
+  findOrphanMemory,
   findOrphans,
   layerFolders,
   toDisk,
@@ -74,4 +75,18 @@ test("the disk of a snapshot stays while a build names it or is being made", () 
     ".share-1",
     ".share-1.copy",
   ]);
+});
+
+test("the memory of a snapshot goes with its build, whatever stands on its layer", () => {
+  const memory = { folder: `../memory/${PARENT}`, team: "t" };
+  const parent = build(PARENT, { layers: [{ root: `${PARENT}/root` }], memory });
+  expect(layerFolders(parent)).toEqual([PARENT, `../memory/${PARENT}`]);
+  const child = build(CHILD, {
+    layers: [{ root: `${GONE}/root` }],
+    memory: { fault: "the memory could not be saved" },
+  });
+  expect(layerFolders(child)).toEqual([GONE]);
+  const builds = [parent, child, build(UNFINISHED, { status: "building" })];
+  const folders = [PARENT, `${UNFINISHED}.0011aabb.part`, CHILD, GONE, `${GONE}.part`, "notes"];
+  expect(findOrphanMemory(folders, builds)).toEqual([CHILD, GONE, `${GONE}.part`]);
 });

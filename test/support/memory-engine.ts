@@ -1,0 +1,62 @@
+/** The engine with empty layers, whose snapshots have memory too: a folder with one file. */
+
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "../../src/common/errors.ts";
+import type { ContainerSpec, Engine } from "../../src/engine/engine.ts";
+import { notRestorable } from "../../src/engine/gvisor/memory-image.ts";
+import { createLayerEngine } from "./layer-engine.ts";
+
+export interface MemoryEngine {
+  readonly engine: Engine;
+  /** What containers were started with, oldest first. */
+  readonly specs: readonly ContainerSpec[];
+  /** Makes the next save fail, half way. */
+  failSave(): void;
+  /** Makes the next restore fail as on another machine. */
+  failRestore(): void;
+}
+
+const PAGES = "pages.img";
+
+export function createMemoryEngine(): MemoryEngine {
+  const layered = createLayerEngine();
+  const specs: ContainerSpec[] = [];
+  const failing = { save: false, restore: false };
+  return {
+    engine: {
+      ...layered,
+      async create(spec, signal) {
+        specs.push(spec);
+        if (spec.memory !== undefined) await readFile(join(spec.memory, PAGES));
+        if (spec.memory !== undefined && failing.restore) {
+          failing.restore = false;
+          throw notRestorable("this runsc is another version");
+        }
+        const container = await layered.create(spec, signal);
+        const snapshot = container.snapshot.bind(container);
+        return Object.assign(container, {
+          memoryFault: undefined,
+          async snapshot(directory: string, memory?: string) {
+            const layer = await snapshot(directory);
+            if (memory === undefined) return layer;
+            await mkdir(memory, { recursive: true });
+            if (failing.save) {
+              failing.save = false;
+              throw new SandboxError("unavailable", "memory was not saved");
+            }
+            await writeFile(join(memory, PAGES), "pages");
+            return layer;
+          },
+        });
+      },
+    },
+    specs,
+    failSave() {
+      failing.save = true;
+    },
+    failRestore() {
+      failing.restore = true;
+    },
+  };
+}
