@@ -1,5 +1,6 @@
 /** The facts that a reply states about a sandbox and its processes. */
 
+import { cutText, oneLine } from "../common/untrusted-text.ts";
 import type { ProcessState, ProcessView } from "../output/capture.ts";
 import type { Excerpt } from "../output/excerpt.ts";
 import { logUri } from "../output/logs.ts";
@@ -8,6 +9,8 @@ import { formatBytes } from "../output/text.ts";
 import type { ToolContext } from "./tool.ts";
 
 type ExpirySource = Pick<ToolContext, "service" | "clock">;
+
+const MAX_REASON_CHARACTERS = 300;
 
 /** With less time left every reply says so. */
 const SHORT_LIFE_MS = 120_000;
@@ -44,6 +47,19 @@ export function sizeFields(detail: {
   readonly diskSizeMB: number;
 }) {
   return { cpus: detail.cpuCount, memory_mb: detail.memoryMB, disk_mb: detail.diskSizeMB };
+}
+
+/** Whether processes came along with files; undefined fields where the service does not say. */
+export function processesField(carried: {
+  readonly memory?: boolean | undefined;
+  readonly memoryReason?: string | undefined;
+}): { readonly processes?: string } {
+  const { memory, memoryReason } = carried;
+  if (memory === undefined) return {};
+  if (memory) return { processes: "go on running" };
+  if (memoryReason === undefined) return { processes: "files only" };
+  const reason = cutText(oneLine(memoryReason), MAX_REASON_CHARACTERS);
+  return { processes: `files only, because ${reason}` };
 }
 
 /** What its programs can reach, in one word. */

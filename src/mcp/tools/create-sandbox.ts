@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
-import type { SandboxBody, SandboxDetailBody } from "../../wire/control.ts";
+import type { CreatedSandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { findBuilding } from "../../wire/messages.ts";
 import { freeHint, withHints } from "../error-hints.ts";
-import { expiryField, lifeField, networkWord, sizeFields } from "../facts.ts";
+import { expiryField, lifeField, networkWord, processesField, sizeFields } from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -48,6 +48,10 @@ const input = z.strictObject({
     .enum(["gvisor"])
     .optional()
     .describe("A kernel of its own, for code that you distrust; slower. Default: the machine's."),
+  keep_memory: z
+    .boolean()
+    .default(true)
+    .describe("Whether processes of a snapshot go on, where it has them."),
   public_traffic: z.boolean().default(true).describe("Whether its ports are open without token."),
 });
 
@@ -62,6 +66,7 @@ const output = z.object({
   disk_mb: z.number().optional(),
   network: z.enum(["internet", "filtered", "none"]).optional(),
   isolation: z.string().optional(),
+  processes: z.string().optional(),
   port_host: z.string().optional(),
   log: z.string(),
   note: z.string().optional(),
@@ -108,6 +113,7 @@ export const createSandbox = defineTool({
       ...(detail !== undefined && sizeFields(detail)),
       network: networkWord(isAllowed, detail?.network),
       ...(body.isolation !== undefined && { isolation: body.isolation }),
+      ...processesField(body),
       ...(host !== undefined && { port_host: host }),
       log: logUri(sandboxId),
       ...(notes.length > 0 && { note: notes.join("; ") }),
@@ -140,7 +146,7 @@ const GO_ON = "Call create_sandbox again: it goes on waiting, nothing is lost.";
 async function createWhenBuilt(
   params: z.output<typeof input>,
   context: ToolContext,
-): Promise<SandboxBody> {
+): Promise<CreatedSandboxBody> {
   const endAtMs = context.clock.now() + MAX_BUILD_WAIT_MS;
   for (let count = 1; ; count += 1) {
     try {
@@ -163,7 +169,10 @@ function buildingOf(error: unknown): string | undefined {
 }
 
 /** Kills a sandbox whose call was cancelled before the reply: the caller has no id of it. */
-async function create(params: z.output<typeof input>, context: ToolContext): Promise<SandboxBody> {
+async function create(
+  params: z.output<typeof input>,
+  context: ToolContext,
+): Promise<CreatedSandboxBody> {
   const { service, state, signal } = context;
   signal.throwIfAborted();
   const giveUp = new AbortController();
@@ -188,7 +197,7 @@ const LAST_CHANCE_MS = 1_000;
 const KILL_TIMEOUT_MS = 1_000;
 
 async function abandon(
-  creating: Promise<SandboxBody>,
+  creating: Promise<CreatedSandboxBody>,
   giveUp: AbortController,
   context: ToolContext,
 ): Promise<void> {
@@ -222,5 +231,6 @@ function toRequest(params: z.output<typeof input>) {
     metadata: toRecord(params.metadata),
     envVars: toRecord(params.env),
     ...(params.isolation !== undefined && { isolation: params.isolation }),
+    ...(!params.keep_memory && { memory: false }),
   };
 }

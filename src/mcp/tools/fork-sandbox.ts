@@ -3,6 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
 import { onOptionalRoute } from "../error-hints.ts";
+import { processesField } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool } from "../tool.ts";
@@ -15,9 +16,10 @@ export const forkSandbox = defineTool({
   title: "Fork a sandbox",
   description:
     "Makes copies of a running sandbox, each a sandbox of its own with its own expiry; the " +
-    "source runs on. All files are copied; whether running processes are copied depends on the " +
-    "service. Use it to try several approaches from one state; to keep a state for later use " +
-    "snapshot. Returns one line for each copy: its sandbox_id, or the reason for its failure.",
+    "source runs on. All files are copied; the reply says whether running processes are too, as " +
+    "with isolation gvisor. Use it to try several approaches from one state; to keep a state for " +
+    "later use snapshot. Returns one line for each copy: its sandbox_id, or the reason for its " +
+    "failure.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),
@@ -32,6 +34,7 @@ export const forkSandbox = defineTool({
   output: z.object({
     source: z.string(),
     copies: z.array(z.object({ sandbox_id: z.string().optional(), error: z.string().optional() })),
+    processes: z.string().optional(),
     expires_at: z.string(),
   }),
   annotations: ADDITIVE,
@@ -44,6 +47,7 @@ export const forkSandbox = defineTool({
       () => service.control.get(sandboxId, signal),
     );
     for (const { sandbox } of results) if (sandbox !== undefined) state.adopt(sandbox.sandboxID);
+    const [started] = results.flatMap(({ sandbox }) => sandbox ?? []);
     return recordReply({
       source: sandboxId,
       copies: results.map(({ sandbox, error }) =>
@@ -51,6 +55,7 @@ export const forkSandbox = defineTool({
           ? { error: cutText(oneLine(error?.message ?? "no reason given"), MAX_REASON_CHARACTERS) }
           : { sandbox_id: sandbox.sandboxID },
       ),
+      ...(started !== undefined && processesField(started)),
       expires_at: new Date(clock.now() + timeout * 1_000).toISOString(),
     });
   },

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
+import { expiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool } from "../tool.ts";
@@ -12,9 +12,10 @@ export const snapshot = defineTool({
   title: "Snapshot a sandbox",
   description:
     "Saves the state of a running sandbox and returns a snapshot_id, from which create_sandbox " +
-    "starts any number of new sandboxes. All files come along; whether running processes do " +
-    "depends on the service, so start programs again. Environment, metadata and network come " +
-    "from the new call. The sandbox itself runs on. A name that exists gets a new version.",
+    "starts any number of new sandboxes. All files come along; the reply says whether running " +
+    "processes do, as with isolation gvisor, else start programs again. Environment, metadata " +
+    "and network come from the new call. The sandbox itself runs on. A name that exists gets a " +
+    "new version.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),
@@ -28,6 +29,7 @@ export const snapshot = defineTool({
   output: z.object({
     snapshot_id: z.string(),
     names: z.array(z.string()),
+    processes: z.string().optional(),
     next: z.string(),
     expires_at: z.string().optional(),
   }),
@@ -43,6 +45,7 @@ export const snapshot = defineTool({
     return recordReply({
       snapshot_id: body.snapshotID,
       names: body.names,
+      ...processesField(body),
       next: `create_sandbox(template="${body.snapshotID}") starts a sandbox from it`,
       ...expiryField(context, sandboxId),
     });
