@@ -9,6 +9,8 @@ import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts
 import { NO_POOL } from "../../support/fault-stage.ts";
 import { openCutDisk, type ImageDisk } from "../../support/image-disk.ts";
 
+/** A disk is copied, twice with the base template, on a machine that does other work. */
+const LIMIT_MS = 300_000;
 const FILE = "/file?path=/made/below/kept.txt&force=true";
 const volumeSchema = z.object({ volumeID: z.string(), token: z.string() });
 const sandboxSchema = z.object({ sandboxID: z.string() });
@@ -40,36 +42,40 @@ async function makePaused(home: FaultHome): Promise<string> {
   return id;
 }
 
-test("a file of a volume, a snapshot and a paused disk outlive a power cut", async () => {
-  let disk: ImageDisk | undefined;
-  await using home = await openFaultHome(NO_POOL, async () => (disk = await openCutDisk()));
-  if (disk === undefined) throw new Error("no disk");
-  await home.start();
-  const source = await make(home);
-  await home.enter(source, KEPT.path, KEPT.text);
-  const shot = await home.call("POST", `/sandboxes/${source}/snapshots`, { name: "shot" });
-  expect(shot).toMatchObject({ status: 201 });
-  await home.call("DELETE", `/sandboxes/${source}`);
-  const [sandbox, torn] = [await makePaused(home), await makePaused(home)];
-  const made = await home.call("POST", "/volumes", { name: "kept" });
-  const volume = volumeSchema.parse(made?.body);
-  const written = await askVolume(home, volume, { method: "PUT", body: KEPT.text });
-  expect(written).toMatchObject({ status: 201 });
+test(
+  "a file, a snapshot and a paused disk outlive a power cut",
+  { timeout: LIMIT_MS },
+  async () => {
+    let disk: ImageDisk | undefined;
+    await using home = await openFaultHome(NO_POOL, async () => (disk = await openCutDisk()));
+    if (disk === undefined) throw new Error("no disk");
+    await home.start();
+    const source = await make(home);
+    await home.enter(source, KEPT.path, KEPT.text);
+    const shot = await home.call("POST", `/sandboxes/${source}/snapshots`, { name: "shot" });
+    expect(shot).toMatchObject({ status: 201 });
+    await home.call("DELETE", `/sandboxes/${source}`);
+    const [sandbox, torn] = [await makePaused(home), await makePaused(home)];
+    const made = await home.call("POST", "/volumes", { name: "kept" });
+    const volume = volumeSchema.parse(made?.body);
+    const written = await askVolume(home, volume, { method: "PUT", body: KEPT.text });
+    expect(written).toMatchObject({ status: 201 });
 
-  await cutPower(home, disk);
-  // Other file systems than this one may leave such a record.
-  const record = join("instances/serve/s", torn, "container.json");
-  await truncate(join(home.path, record));
-  await home.start();
+    await cutPower(home, disk);
+    // Other file systems than this one may leave such a record.
+    const record = join("instances/serve/s", torn, "container.json");
+    await truncate(join(home.path, record));
+    await home.start();
 
-  expect(await fateOf(home, torn)).toBe("gone");
-  expect(await askVolume(home, volume, {})).toEqual({ status: 200, text: KEPT.text });
-  const connect = await home.call("POST", `/sandboxes/${sandbox}/connect`, { timeout: 3600 });
-  expect(connect).toMatchObject({ status: 201 });
-  const wish = { templateID: "shot", timeout: 3600, secure: false };
-  const answer = await home.call("POST", "/sandboxes", wish);
-  expect(answer).toMatchObject({ status: 201 });
-  for (const id of [sandbox, sandboxSchema.parse(answer?.body).sandboxID]) {
-    expect(await home.enter(id, KEPT.path)).toMatchObject({ body: KEPT.text });
-  }
-});
+    expect(await fateOf(home, torn)).toBe("gone");
+    expect(await askVolume(home, volume, {})).toEqual({ status: 200, text: KEPT.text });
+    const connect = await home.call("POST", `/sandboxes/${sandbox}/connect`, { timeout: 3600 });
+    expect(connect).toMatchObject({ status: 201 });
+    const wish = { templateID: "shot", timeout: 3600, secure: false };
+    const answer = await home.call("POST", "/sandboxes", wish);
+    expect(answer).toMatchObject({ status: 201 });
+    for (const id of [sandbox, sandboxSchema.parse(answer?.body).sandboxID]) {
+      expect(await home.enter(id, KEPT.path)).toMatchObject({ body: KEPT.text });
+    }
+  },
+);
