@@ -38,6 +38,7 @@ export interface CreateOptions {
   readonly binds?: readonly Bind[];
   readonly disk?: DiskCopy;
   readonly memory?: string;
+  readonly isolation?: "gvisor" | undefined;
   readonly signal?: AbortSignal;
 }
 
@@ -87,6 +88,7 @@ export async function startOciHost(
         binds = [],
         disk,
         memory,
+        isolation,
         signal = new AbortController().signal,
       } = options;
       const limits = { ...LIMITS, ...options.limits };
@@ -96,6 +98,7 @@ export async function startOciHost(
         layers,
         ...(disk !== undefined && { disk }),
         ...(memory !== undefined && { memory }),
+        isolation,
         binds,
         limits,
         hostname: "sandbox",

@@ -6,6 +6,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
+import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { findProgram } from "../host/find-program.ts";
 import { holdIds } from "../host/id-ranges.ts";
@@ -89,7 +90,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     },
     create: async (spec, signal) =>
       guards.around(spec.id, async () =>
-        startContainer(await launchContext(spec.isolation), spec, signal),
+        startContainer(await contextFor(launchContext, spec), spec, signal),
       ),
     guard: async (wanted) => guards.start(await readCgroupHost(), wanted),
     adopt: async (id, directory) =>
@@ -152,6 +153,19 @@ function refuseSentry(cause: SandboxError): SandboxError {
     cause,
     hint: `${cause.message}; ${gvisorCommand()}`,
   });
+}
+
+/** Memory needs the kernel that it is of: to wait for one does not help. */
+async function contextFor(
+  launchContext: (isolation: ContainerSpec["isolation"]) => Promise<LaunchContext>,
+  { isolation, memory }: ContainerSpec,
+): Promise<LaunchContext> {
+  try {
+    return await launchContext(isolation);
+  } catch (error) {
+    const isMissing = error instanceof SandboxError && error.code === "unavailable";
+    throw memory !== undefined && isMissing ? notRestorable(error.message, error) : error;
+  }
 }
 
 function refusal(

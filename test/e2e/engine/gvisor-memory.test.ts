@@ -29,10 +29,11 @@ function describeAbsence(): void {
     await expect(container.snapshot(place.files, place.memory)).rejects.toMatchObject({
       code: "unimplemented",
     });
-    await expect(host.create({ memory: place.memory })).rejects.toMatchObject({
-      code: "failed_precondition",
-      word: "sandbox_memory_not_restorable",
-    });
+    const refused = { code: "failed_precondition", word: "sandbox_memory_not_restorable" };
+    for (const isolation of [undefined, "gvisor"] as const) {
+      const created = host.create({ memory: place.memory, isolation });
+      await expect(created).rejects.toMatchObject(refused);
+    }
     expect(await readdir(host.home)).not.toContain("memory");
   });
 }
