@@ -64,8 +64,8 @@ async function buildOne(
 
 /**
  * Has the entry load nothing of the program before it has looked at the version of Node and begun
- * to keep what is compiled. The chunk of the command line carries the bundler's own functions, so
- * the bundler has every chunk load it, also those that use none of them.
+ * to keep what is compiled. The bundler's own functions are in a chunk of their own or in that of the
+ * command line, and the bundler has every chunk load it, also those that use none of them.
  */
 function lateProgram(): Plugin {
   return {
@@ -73,7 +73,10 @@ function lateProgram(): Plugin {
     generateBundle(_options, bundle) {
       for (const output of Object.values(bundle)) {
         if (output.type !== "chunk") continue;
-        output.code = output.code.replaceAll(/^require\("\.\/cli-[^"]+"\);\n/gm, "");
+        output.code = output.code.replaceAll(
+          /^require\("\.\/(?:cli|rolldown-runtime)-[^"]+"\);\n/gm,
+          "",
+        );
       }
     },
   };

@@ -2,6 +2,7 @@
 
 import { statfs } from "node:fs/promises";
 import { causeCode } from "../../common/errors.ts";
+import { isRootless } from "../../common/privilege.ts";
 
 /**
  * Those that no kernel so far mounts so, by the magic number of statfs(2). Others are found out by
@@ -25,4 +26,12 @@ export async function fileSystemWithoutIdMaps(path: string): Promise<string | un
     if (causeCode(error) === "ENOENT") return undefined;
     throw error;
   }
+}
+
+/**
+ * Whether sandboxes can use this machine's `/usr`: its files can be shown with their ids by root alone,
+ * and not where it lies on an overlay, as in a container.
+ */
+export async function canShareUsr(): Promise<boolean> {
+  return !isRootless() && (await fileSystemWithoutIdMaps("/usr")) === undefined;
 }

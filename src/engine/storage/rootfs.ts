@@ -3,6 +3,7 @@
  * writable disk above them, joined by one overlay for `/` and, where layers ask for it, one for `/usr`.
  */
 
+import { existsSync } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
@@ -26,14 +27,16 @@ export interface Stage {
 }
 
 /**
- * Folders that every system has and a container's root may pass, for who may not make one of his
- * own; the first in which the home does not lie is hidden by the stage.
+ * Folders that systems have and a container's root may pass, for who may not make one of his own; the
+ * first that is there, and in which the home does not lie, is hidden by the stage.
  */
 const BORROWED = ["/mnt", "/media", "/srv"] as const;
 
 /** The stage of the container of this folder. */
 export function stageOf(container: string): Stage {
-  const borrowed = BORROWED.find((folder) => !container.startsWith(`${folder}/`));
+  const borrowed = BORROWED.find(
+    (folder) => !container.startsWith(`${folder}/`) && existsSync(folder),
+  );
   const directory = isRootless() && borrowed !== undefined ? borrowed : RUN_DIRECTORY;
   return {
     directory,

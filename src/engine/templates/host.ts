@@ -9,10 +9,8 @@ import { chmod, cp, lstat, mkdir, readdir, readlink, symlink, writeFile } from "
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
-import { isRootless } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import { fileSystemWithoutIdMaps } from "../host/id-maps.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
@@ -118,14 +116,6 @@ const OVER = "over";
 
 /** The last thing that each step writes, and the trees that are mounted. */
 const PARTS = ["root/usr", "root/etc/passwd", `${OVER}/root`, `${OVER}/usr/local/src`] as const;
-
-/**
- * Whether sandboxes can use this machine's `/usr`: its files can be shown with their ids by root alone,
- * and not where it lies on an overlay, as in a container.
- */
-export async function canShareUsr(): Promise<boolean> {
-  return !isRootless() && (await fileSystemWithoutIdMaps("/usr")) === undefined;
-}
 
 /**
  * Makes the skeleton; takes a second or two. The layers use this machine's `/usr` as it is.

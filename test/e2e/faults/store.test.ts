@@ -6,7 +6,7 @@
 
 import { spawn } from "node:child_process";
 import { readlink } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
 import { CLONES, KEPT, STORE_STEPS } from "../../support/fault-cases.ts";
@@ -50,7 +50,8 @@ test("a killed service leaves the store mounted, and the next one goes on with i
   const id = await make(home);
   await home.enter(id, KEPT.path, KEPT.text);
   const image = join(home.path, "instances/serve/s", id, "disk.img");
-  expect(await readlink(image)).toBe(join(home.path, "store/disks", id, "disk.img"));
+  const placed = resolve(dirname(image), await readlink(image));
+  expect(placed).toBe(join(home.path, "store/disks", id, "disk.img"));
   await home.stop("SIGKILL");
   expect(await isMounted(home.path)).toBe(true);
   await home.start();
