@@ -1,7 +1,7 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
 import { readFileSync } from "node:fs";
-import { lstat, open, readFile, rename, rmdir, writeFile } from "node:fs/promises";
+import { lstat, open, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode } from "./errors.ts";
 
@@ -86,4 +86,15 @@ export async function hasParts(directory: string, parts: readonly string[]): Pro
     }
   }
   return true;
+}
+
+/** Whether the path leads to something. */
+export async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
 }

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
-import type { TeamSandboxes } from "../sandboxes/sandboxes.ts";
+import type { TeamSandboxes } from "../sandboxes/team-sandboxes.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { NEXT_TOKEN_HEADER } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";

@@ -2,76 +2,36 @@
 
 import { dirname } from "node:path";
 import type { Clock } from "../common/clock.ts";
-import { createTrack, type Track } from "../common/concurrency.ts";
+import { createTrack } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, Engine } from "../engine/engine.ts";
 import type { Trust } from "../engine/templates/trust.ts";
-import type { LogLine } from "../store/log-records.ts";
 import { DEFAULT_TEAM, type Store } from "../store/store.ts";
 import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { closeEntries } from "./close-entries.ts";
 import type { SandboxEntry } from "./context.ts";
-import { createOnce } from "./create-once.ts";
-import type { CreateContext } from "./create-sandbox.ts";
 import { createCopyLedger } from "./disk-space.ts";
 import { startDiskWatch } from "./disk-watch.ts";
-import type { EgressRequest } from "./egress.ts";
-import { expireDue, nextExpiry, killSandbox } from "./end-sandbox.ts";
+import { expireDue, nextExpiry } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
 import { makeFolders } from "./folders.ts";
-import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
-import {
-  countByTeam,
-  countSandboxes,
-  type SandboxCount,
-  describeEntry,
-  listSandboxes,
-  type ListQuery,
-  type SandboxList,
-} from "./list-sandboxes.ts";
-import { startLogBook, type LogQuery } from "./log-book.ts";
-import type { Page } from "./paging.ts";
-import { pauseSandbox } from "./pause-sandbox.ts";
+import { countByTeam, countSandboxes, type SandboxCount } from "./list-sandboxes.ts";
+import { startLogBook } from "./log-book.ts";
 import { startPool, type PoolShare } from "./pool.ts";
 import { reclaimAtStart } from "./reclaim-at-start.ts";
 import { forgetUnfinished } from "./reclaim.ts";
-import { findEntry, requireEntry } from "./registry.ts";
-import {
-  connectSandbox,
-  resumeSandbox,
-  type Connected,
-  type ResumeOptions,
-} from "./resume-sandbox.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
-import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
-import {
-  createSnapshot,
-  listSnapshots,
-  type NewSnapshot,
-  type Snapshot,
-  type SnapshotQuery,
-} from "./snapshots.ts";
 import { createTeamQuota } from "./team-quota.ts";
-import type { BuildsContext } from "./template-builds/end-build.ts";
+import { toOperations, type RegistryContext, type TeamSandboxes } from "./team-sandboxes.ts";
 import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
-import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
 import type { Uploads } from "./template-builds/uploads.ts";
-import { createTemplates, registerBuiltIns, type Templates } from "./templates.ts";
-import { refresh, setTimeoutOf } from "./timeout.ts";
-import { updateNetwork } from "./update-network.ts";
-import { startUsageMeter, type Sample, type SampleRange } from "./usage-meter.ts";
+import { createTemplates, registerBuiltIns } from "./templates.ts";
+import { startUsageMeter } from "./usage-meter.ts";
 import { openVolume, type VolumeFiles } from "./volume-files.ts";
-import {
-  createVolume,
-  finishVolumes,
-  getVolume,
-  listVolumes,
-  removeVolume,
-  type Volume,
-} from "./volumes.ts";
+import { finishVolumes } from "./volumes.ts";
 import {
   endpoints,
   locate,
@@ -118,52 +78,6 @@ interface SandboxesOptions {
 
 /** What the service of a machine passes on as it is. */
 export type PassedOptions = Pick<SandboxesOptions, "poolShares" | "images" | "buildNetwork">;
-
-type RegistryContext = CreateContext & BuildsContext;
-
-/** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
-export interface TeamSandboxes {
-  readonly templates: Templates;
-  readonly builds: TemplateBuilds;
-  create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
-  /** @throws SandboxError not_found. */
-  get(sandboxId: string): Sandbox;
-  /** Where other services change the same sandboxes: what follows sees the newest record. */
-  refreshRecord?(sandboxId: string): Promise<void>;
-  list(query: ListQuery): SandboxList;
-  kill(sandboxId: string): Promise<void>;
-  setTimeout(sandboxId: string, seconds: number): Promise<void>;
-  refresh(sandboxId: string, seconds: number): Promise<void>;
-  connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
-  resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
-  /** Where the daemon is required, one that does not answer is `unavailable`. */
-  pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<void>;
-  snapshot(
-    sandboxId: string,
-    name: string | undefined,
-    keepsMemory?: boolean,
-  ): Promise<NewSnapshot>;
-  fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
-  updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
-  /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
-  createVolume(name: string): Promise<Volume>;
-  listVolumes(): Volume[];
-  /** @throws SandboxError invalid_argument for no identifier, not_found. */
-  getVolume(volumeId: string): Volume;
-  /** @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it. */
-  removeVolume(volumeId: string): Promise<void>;
-  listSnapshots(query: SnapshotQuery): Page<Snapshot>;
-  /** Also of a sandbox that is gone, while its log is kept. */
-  logs(query: Omit<LogQuery, "team">): LogLine[];
-  /**
-   * Oldest first; empty for a sandbox that is gone.
-   * @throws SandboxError not_found for one that never was.
-   */
-  metrics(sandboxId: string, range: SampleRange): Sample[];
-  latestMetric(sandboxId: string): Sample | undefined;
-  /** A sample of this moment, which is not kept; undefined for a sandbox that does not run. */
-  measure(sandboxId: string): Promise<Sample | undefined>;
-}
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
@@ -267,38 +181,4 @@ function asTeam(
   team: string,
 ): RegistryContext {
   return { ...context, team, templates: createTemplates({ ...options, team }) };
-}
-
-function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
-  const { team } = context;
-  return {
-    templates: context.templates,
-    builds: createTemplateBuilds(context),
-    create: (request, signal) => track(createOnce(context, request, signal)),
-    get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
-    list: (query) => listSandboxes(context, query),
-    kill: (sandboxId) => killSandbox(context, sandboxId),
-    setTimeout: (sandboxId, seconds) => setTimeoutOf(context, sandboxId, seconds),
-    refresh: (sandboxId, seconds) => refresh(context, sandboxId, seconds),
-    connect: (sandboxId, request) => track(connectSandbox(context, sandboxId, request)),
-    resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
-    pause: (sandboxId, keepsMemory, requiresDaemon = false) =>
-      track(pauseSandbox(context, sandboxId, { keepsMemory, requiresDaemon })),
-    snapshot: (sandboxId, name, keepsMemory) =>
-      track(createSnapshot(context, sandboxId, { name, keepsMemory })),
-    fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
-    updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
-    createVolume: (name) => track(createVolume(context, name)),
-    listVolumes: () => listVolumes(context),
-    getVolume: (volumeId) => getVolume(context, volumeId),
-    removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
-    listSnapshots: (query) => listSnapshots(context, query),
-    logs: (query) => context.logBook.read({ ...query, team }),
-    metrics(sandboxId, range) {
-      context.logBook.requireKnown({ sandboxId, team });
-      return context.meter.read(sandboxId, range);
-    },
-    latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
-    measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
-  };
 }

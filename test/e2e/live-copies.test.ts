@@ -12,6 +12,7 @@ import { z } from "../../src/common/schema.ts";
 import { takeCensus, type Census } from "../support/census.ts";
 import { MEMORY_STEPS } from "../support/fault-cases.ts";
 import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { COUNTER } from "../support/memory-counter.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
 
@@ -91,24 +92,6 @@ function describeAbsence(): void {
     await source.kill();
   });
 }
-
-/** Counts in memory alone; its word tells it from a program that was started anew. */
-const COUNTER = `
-import http.server, os, threading, time
-n, word = 0, os.urandom(8).hex()
-def count():
-    global n
-    while True:
-        n += 1
-        time.sleep(0.01)
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers()
-        self.wfile.write(f"{n} {word}".encode())
-    def log_message(self, *a): pass
-threading.Thread(target=count, daemon=True).start()
-http.server.HTTPServer(("127.0.0.1", 8123), Answer).serve_forever()
-`;
 
 async function ask(sandbox: Sandbox) {
   const { stdout } = await sandbox.commands.run("curl -s --max-time 20 127.0.0.1:8123");

@@ -5,9 +5,10 @@
  */
 
 import { randomInt } from "node:crypto";
-import { lstat, mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
+import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isThere } from "../../common/files.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 
 /** What the engine shares between all its processes on this machine; gone after a restart of it. */
@@ -108,16 +109,6 @@ async function ownerOf(path: string): Promise<string | undefined> {
     return await readlink(path);
   } catch (error) {
     if (causeCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await lstat(path);
-    return true;
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
     throw error;
   }
 }

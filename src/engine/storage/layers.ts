@@ -3,11 +3,11 @@
  * name, so that a layer that can be seen is whole, whatever ends this process or the machine.
  */
 
-import { access, mkdir, readdir, rename } from "node:fs/promises";
+import { mkdir, readdir, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TellFailure } from "../../common/clean-up.ts";
 import { causeCode, SandboxError, toSandboxError } from "../../common/errors.ts";
-import { syncFolder } from "../../common/files.ts";
+import { isThere, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { Layer } from "../engine.ts";
@@ -92,16 +92,6 @@ async function openLayer(target: string): Promise<Layer> {
   const names = await readdir(target);
   const root = join(target, TREES.root);
   return names.includes(TREES.usr) ? { root, usr: join(target, TREES.usr) } : { root };
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await access(path);
-    return true;
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
-    throw error;
-  }
 }
 
 /**

@@ -10,7 +10,7 @@ import { mkdir, open, opendir, realpath, rename, rm, stat, statfs } from "node:f
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
-import { draftOf, syncFolder } from "../../common/files.ts";
+import { draftOf, isThere, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import { installCommand } from "../host/install-command.ts";
@@ -164,16 +164,6 @@ async function leave(home: string): Promise<void> {
 async function isMounted(home: string): Promise<boolean> {
   const target = join(await realpath(home), STORE_NAMES.mount);
   return (await readMounts()).some((mount) => mount.target === target);
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await stat(path);
-    return true;
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
-    throw error;
-  }
 }
 
 function storeFault(what: string, cause: unknown, hint: string): SandboxError {

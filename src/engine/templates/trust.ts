@@ -9,6 +9,7 @@ import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { isThere } from "../../common/files.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -205,14 +206,4 @@ function parsePem(text: string): Map<string, string> {
 
 function withNewline(pem: string): string {
   return `${pem.trim()}\n`;
-}
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await stat(path);
-    return true;
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
-    throw error;
-  }
 }

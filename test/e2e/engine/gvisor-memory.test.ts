@@ -10,6 +10,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
 import { baseLayers } from "../../support/base-layer.ts";
+import { COUNTER } from "../../support/memory-counter.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { gvisorRuntime } from "../../support/runtimes.ts";
@@ -38,23 +39,6 @@ function describeAbsence(): void {
   });
 }
 
-/** Counts in memory alone, and answers on a port what it counted and what it was started with. */
-const COUNTER = `
-import http.server, os, threading, time
-n, word = 0, os.urandom(8).hex()
-def count():
-    global n
-    while True:
-        n += 1
-        time.sleep(0.01)
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers()
-        self.wfile.write(f"{n} {word}".encode())
-    def log_message(self, *a): pass
-threading.Thread(target=count, daemon=True).start()
-http.server.HTTPServer(("127.0.0.1", 8123), Answer).serve_forever()
-`;
 const ASK = "curl -s --max-time 20 http://127.0.0.1:8123/";
 
 interface Counted {

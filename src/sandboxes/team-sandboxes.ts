@@ -1,0 +1,122 @@
+/** What one team may do with the sandboxes of a service, and ask of them. */
+
+import type { Track } from "../common/concurrency.ts";
+import type { LogLine } from "../store/log-records.ts";
+import { createOnce } from "./create-once.ts";
+import type { CreateContext } from "./create-sandbox.ts";
+import type { EgressRequest } from "./egress.ts";
+import { killSandbox } from "./end-sandbox.ts";
+import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
+import {
+  describeEntry,
+  listSandboxes,
+  type ListQuery,
+  type SandboxList,
+} from "./list-sandboxes.ts";
+import type { LogQuery } from "./log-book.ts";
+import type { Page } from "./paging.ts";
+import { pauseSandbox } from "./pause-sandbox.ts";
+import { findEntry, requireEntry } from "./registry.ts";
+import {
+  connectSandbox,
+  resumeSandbox,
+  type Connected,
+  type ResumeOptions,
+} from "./resume-sandbox.ts";
+import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
+import {
+  createSnapshot,
+  listSnapshots,
+  type NewSnapshot,
+  type Snapshot,
+  type SnapshotQuery,
+} from "./snapshots.ts";
+import type { BuildsContext } from "./template-builds/end-build.ts";
+import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
+import type { Templates } from "./templates.ts";
+import { refresh, setTimeoutOf } from "./timeout.ts";
+import { updateNetwork } from "./update-network.ts";
+import type { Sample, SampleRange } from "./usage-meter.ts";
+import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
+
+/** What the operations of a team need. */
+export type RegistryContext = CreateContext & BuildsContext;
+
+/** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */
+export interface TeamSandboxes {
+  readonly templates: Templates;
+  readonly builds: TemplateBuilds;
+  create(options: CreateOptions, signal: AbortSignal): Promise<StartedSandbox>;
+  /** @throws SandboxError not_found. */
+  get(sandboxId: string): Sandbox;
+  /** Where other services change the same sandboxes: what follows sees the newest record. */
+  refreshRecord?(sandboxId: string): Promise<void>;
+  list(query: ListQuery): SandboxList;
+  kill(sandboxId: string): Promise<void>;
+  setTimeout(sandboxId: string, seconds: number): Promise<void>;
+  refresh(sandboxId: string, seconds: number): Promise<void>;
+  connect(sandboxId: string, options: ResumeOptions): Promise<Connected>;
+  resume(sandboxId: string, options: ResumeOptions): Promise<Sandbox>;
+  /** Where the daemon is required, one that does not answer is `unavailable`. */
+  pause(sandboxId: string, keepsMemory: boolean, requiresDaemon?: boolean): Promise<void>;
+  snapshot(
+    sandboxId: string,
+    name: string | undefined,
+    keepsMemory?: boolean,
+  ): Promise<NewSnapshot>;
+  fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
+  updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
+  /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
+  createVolume(name: string): Promise<Volume>;
+  listVolumes(): Volume[];
+  /** @throws SandboxError invalid_argument for no identifier, not_found. */
+  getVolume(volumeId: string): Volume;
+  /** @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it. */
+  removeVolume(volumeId: string): Promise<void>;
+  listSnapshots(query: SnapshotQuery): Page<Snapshot>;
+  /** Also of a sandbox that is gone, while its log is kept. */
+  logs(query: Omit<LogQuery, "team">): LogLine[];
+  /**
+   * Oldest first; empty for a sandbox that is gone.
+   * @throws SandboxError not_found for one that never was.
+   */
+  metrics(sandboxId: string, range: SampleRange): Sample[];
+  latestMetric(sandboxId: string): Sample | undefined;
+  /** A sample of this moment, which is not kept; undefined for a sandbox that does not run. */
+  measure(sandboxId: string): Promise<Sample | undefined>;
+}
+
+/** The operations on behalf of the team of the context. */
+export function toOperations(context: RegistryContext, track: Track): TeamSandboxes {
+  const { team } = context;
+  return {
+    templates: context.templates,
+    builds: createTemplateBuilds(context),
+    create: (request, signal) => track(createOnce(context, request, signal)),
+    get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
+    list: (query) => listSandboxes(context, query),
+    kill: (sandboxId) => killSandbox(context, sandboxId),
+    setTimeout: (sandboxId, seconds) => setTimeoutOf(context, sandboxId, seconds),
+    refresh: (sandboxId, seconds) => refresh(context, sandboxId, seconds),
+    connect: (sandboxId, request) => track(connectSandbox(context, sandboxId, request)),
+    resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
+    pause: (sandboxId, keepsMemory, requiresDaemon = false) =>
+      track(pauseSandbox(context, sandboxId, { keepsMemory, requiresDaemon })),
+    snapshot: (sandboxId, name, keepsMemory) =>
+      track(createSnapshot(context, sandboxId, { name, keepsMemory })),
+    fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
+    updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
+    createVolume: (name) => track(createVolume(context, name)),
+    listVolumes: () => listVolumes(context),
+    getVolume: (volumeId) => getVolume(context, volumeId),
+    removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
+    listSnapshots: (query) => listSnapshots(context, query),
+    logs: (query) => context.logBook.read({ ...query, team }),
+    metrics(sandboxId, range) {
+      context.logBook.requireKnown({ sandboxId, team });
+      return context.meter.read(sandboxId, range);
+    },
+    latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
+    measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
+  };
+}
