@@ -7,17 +7,9 @@ import { readRecord, RECORD_NAME, writeRecord } from "../../../src/engine/oci/co
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { createOciEngine } from "../../../src/engine/oci/oci.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
+import { HALTED } from "../../support/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const HALTED = {
-  id: "i0",
-  pid: 1,
-  startTicks: "0",
-  idBase: 100_000,
-  isHalted: true,
-  level: "userns-container",
-  daemon: "",
-} as const;
 const OTHER_BOOT = "00000000-0000-4000-8000-000000000000";
 
 /** Nothing of it may be needed: what is not found again is told apart before the machine is looked at. */

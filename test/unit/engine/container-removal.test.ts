@@ -6,17 +6,8 @@ import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { openContainer } from "../../../src/engine/oci/container.ts";
 import { openProcessGroup, type Cgroup } from "../../../src/engine/oci/process-group.ts";
+import { HALTED } from "../../support/halted-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
-
-const record = {
-  id: "i0",
-  pid: 1,
-  startTicks: "0",
-  idBase: 100_000,
-  isHalted: true,
-  level: "userns-container",
-  daemon: "",
-} as const;
 
 test("a removal that failed is tried again by the next call", async () => {
   await using folder = await makeTempFolder();
@@ -32,9 +23,9 @@ test("a removal that failed is tried again by the next call", async () => {
   };
   const container = openContainer({
     directory,
-    record,
+    record: HALTED,
     cgroup,
-    boot: async () => record,
+    boot: async () => HALTED,
     outside: undefined,
     perlDirectory: "/nonexistent",
     routers: { outlivesProcess: false, async setEgress() {}, async disconnect() {} },
