@@ -31,7 +31,9 @@ test("doctor says that a home on an overlay cannot be one, and where it can be",
   );
   expect([code, stdout]).toEqual([
     69,
-    expect.stringMatching(/^missing +home: .*: overlay cannot be mounted .* → use --home .*ext4/m),
+    expect.stringMatching(
+      /^missing +home: .*: an overlay cannot be mounted .* → use --home .*ext4/m,
+    ),
   ]);
 });
 

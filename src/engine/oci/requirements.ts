@@ -5,7 +5,7 @@ import { causeCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
-import { fileSystemWithoutIdMaps } from "../host/id-maps.ts";
+import { isOnOverlay } from "../host/id-maps.ts";
 import { installCommand } from "../host/install-command.ts";
 import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
@@ -70,9 +70,9 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
  * ordinary user's sandboxes all have the same ids.
  */
 async function checkHome(home: string): Promise<EngineCheck> {
-  const type = isRootless() ? undefined : await fileSystemWithoutIdMaps(home);
-  if (type === undefined) return check("home", home, true);
-  return check("home", `${home}: ${type} cannot be mounted with the ids of sandboxes`, HOME_REMEDY);
+  if (isRootless() || !(await isOnOverlay(home))) return check("home", home, true);
+  const detail = `${home}: an overlay cannot be mounted with the ids of sandboxes`;
+  return check("home", detail, HOME_REMEDY);
 }
 
 /** What helps where the files of a home cannot have the ids of sandboxes. */
