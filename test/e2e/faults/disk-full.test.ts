@@ -29,6 +29,14 @@ afterEach(async () => {
 
 afterAll(() => stage[Symbol.asyncDispose]());
 
+/** The last that the service said of its disk. */
+function lastWord(): string | undefined {
+  return stage.home
+    .stderr()
+    .match(/disk (?:is nearly full|has room again)/g)
+    ?.at(-1);
+}
+
 async function makeLarge(): Promise<string> {
   const id = await make(stage.home);
   await stage.home.enter(id, KEPT.path, KEPT.text);
@@ -43,11 +51,14 @@ const COPIES: readonly { readonly path: string; readonly body: unknown }[] = [
 
 test.for(COPIES)("no space for the copy of $path", async ({ path, body }) => {
   const { home } = stage;
+  await expect.poll(lastWord).not.toBe("disk is nearly full");
   const id = await makeLarge();
   await home.plan({ step: "layer.begun", action: "hold" });
   const copy = home.call("POST", `/sandboxes/${id}${path}`, body);
   await home.hit();
   await disk.fill(LEFT_BYTES);
+  // What the sandbox wrote before must not be taken for writing on a full disk: that would pause it.
+  await expect.poll(lastWord).toBe("disk is nearly full");
   await home.release();
   expect(await copy).toMatchObject({ status: DISK_FULL });
   expect(await home.enter(id, KEPT.path)).toMatchObject({ body: KEPT.text });
