@@ -30,6 +30,8 @@ export interface Round {
 
 /** The first start of a slow machine takes longer than this; then it is killed in its first half. */
 const MAX_KILL_MS = 4_000;
+/** A clean-up ends sandboxes before it removes drafts, and waits for that of every other start. */
+const CLEAN_UP_LIMIT_MS = 60_000;
 
 /** Any round, by chance. */
 export function randomRound(random: Random): Round {
@@ -97,7 +99,8 @@ export async function runRound(
     const again = start(round.kind, false);
     await use(again, 2).catch((error: unknown) => faults.push(`after the kill: ${String(error)}`));
     const drafts = async () => (await listDrafts(person.home)).join(" ");
-    if (faults.length === 0) await expect.poll(drafts, { message: "drafts" }).toBe("");
+    const limit = { message: "drafts", timeout: CLEAN_UP_LIMIT_MS };
+    if (faults.length === 0) await expect.poll(drafts, limit).toBe("");
     others.push(again);
   } else if (first !== undefined) others.push(first);
   for (const server of others.toReversed()) await server.end();

@@ -16,6 +16,8 @@ import { type LockName, tryLock, withLock } from "./lock.ts";
 
 const DRAFT_BYTES = 4;
 const DRAFT_END = draftOf("");
+/** Who only looks whether the thing is there holds the lock no longer than this. */
+const LOOK_SECONDS = 2;
 
 /** Each maker has a draft of its own: two of them could not tell their files apart. */
 export function newDraft(target: string): string {
@@ -55,13 +57,13 @@ export interface Drafts {
   readonly lock: LockName;
 }
 
-/** The same without the lock: nothing is removed while a maker lives. */
+/** The same without the lock: nothing is removed while a maker is at work. */
 export async function removeDeadDrafts(
   { home, folder, prefix, lock: name }: Drafts,
   tell: TellFailure,
 ): Promise<string[]> {
   if ((await listDrafts(folder, prefix)).length === 0) return [];
-  await using lock = await tryLock(home, name);
+  await using lock = await tryLock(home, name, LOOK_SECONDS);
   return lock === undefined ? [] : await removeDrafts(folder, prefix, tell);
 }
 

@@ -80,10 +80,14 @@ export async function withLock<T>(
   }
 }
 
-/** Takes a lock of the home that is free; undefined when it is held. */
-export async function tryLock(home: string, name: LockName): Promise<AsyncDisposable | undefined> {
+/** Takes a lock of the home that is free, or becomes so in that many seconds; undefined when it is held. */
+export async function tryLock(
+  home: string,
+  name: LockName,
+  waitSeconds = 0,
+): Promise<AsyncDisposable | undefined> {
   const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
-  return takeLock(lockPath(home, name), [EXCLUSIVE, "--nonblock"], limit);
+  return takeLock(lockPath(home, name), [EXCLUSIVE, "--timeout", String(waitSeconds)], limit);
 }
 
 /**

@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
+import { draftOf } from "../../../src/common/files.ts";
 import { createOnce, removeDeadDrafts } from "../../../src/engine/host/drafts.ts";
 import { holdLock, tryLock, withLock } from "../../../src/engine/host/lock.ts";
 import { findMade, MADE, MADE_FILES } from "../../support/once-maker.ts";
@@ -72,6 +73,15 @@ test("E58 the draft of a dead maker goes, whoever looks", async () => {
   const drafts = { home: home.path, folder: home.path, prefix: MADE, lock: "host" } as const;
   expect(await removeDeadDrafts(drafts, () => expect.unreachable())).toHaveLength(1);
   expect(await readdir(home.path)).toEqual(["host.lock"]);
+});
+
+test("E58 the draft of a dead maker goes although another only looks", async () => {
+  await using home = await makeTempFolder();
+  await mkdir(join(home.path, draftOf(MADE)));
+  const looking = await holdLock(home.path, "host");
+  setTimeout(() => void looking[Symbol.asyncDispose](), 300);
+  const drafts = { home: home.path, folder: home.path, prefix: MADE, lock: "host" } as const;
+  expect(await removeDeadDrafts(drafts, () => expect.unreachable())).toEqual([draftOf(MADE)]);
 });
 
 test("E58 five processes and one of them killed: one maker at a time, all find the same", async () => {
