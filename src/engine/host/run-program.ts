@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import type { Writable } from "node:stream";
-import { errorText, SandboxError } from "../../common/errors.ts";
+import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 
@@ -127,10 +127,14 @@ function describeFailure(end: {
 
 /** Ends a whole process group; one that is gone already is no fault. */
 export function killGroup(pid: number | undefined): void {
-  if (pid === undefined) return;
+  if (pid !== undefined) signalProcess(-pid, "SIGKILL");
+}
+
+/** Signals a process, or by a negative number its group; one that is gone already is no fault. */
+export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(-pid, "SIGKILL");
+    process.kill(pid, signal);
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "ESRCH")) throw error;
+    if (causeCode(error) !== "ESRCH") throw error;
   }
 }

@@ -9,6 +9,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import type { Usage } from "../engine.ts";
+import { signalProcess } from "../host/run-program.ts";
 import type { Cgroup } from "./process-group.ts";
 
 /** Freezing waits for tasks that are inside the kernel, for instance writing to a slow disk. */
@@ -156,18 +157,10 @@ function legacyStates(folder: string | undefined): States {
       if (readKernelFile(stateFile) === undefined) return;
       // A process list that was taken while frozen is complete: no process can fork meanwhile.
       await writeControl(stateFile, "FROZEN");
-      for (const pid of await processes()) signalProcess(Number(pid));
+      for (const pid of await processes()) signalProcess(Number(pid), "SIGKILL");
       await writeControl(stateFile, "THAWED");
     },
   };
-}
-
-function signalProcess(pid: number): void {
-  try {
-    process.kill(pid, "SIGKILL");
-  } catch (error) {
-    if (causeCode(error) !== "ESRCH") throw error;
-  }
 }
 
 async function writeControl(path: string, value: string): Promise<void> {

@@ -21,7 +21,7 @@ import { openContainer } from "./container.ts";
 import type { Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
 import { createSharedLaunch } from "./launch-shared.ts";
 import type { Cgroup } from "./process-group.ts";
-import { haltContainer, removeContainer } from "./remove-container.ts";
+import { haltBrokenStart, removeContainer } from "./remove-container.ts";
 
 /**
  * Starts a container. On any failure nothing is left behind.
@@ -125,7 +125,7 @@ export async function bootContainer(
     const anew = { ...claim, spec: { ...spec, memory: undefined } };
     return await launchWritten(context, anew, signal);
   } catch (error) {
-    await haltContainer(spec.directory, cgroup, context.routers);
+    await haltBrokenStart(spec.directory, cgroup, context.routers);
     throw toSandboxError(error, "container did not start");
   }
 }

@@ -29,7 +29,7 @@ import type { LaunchContext } from "./launch-context.ts";
 import { bootContainer, memoryOf, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
-import { haltContainer, removeContainer } from "./remove-container.ts";
+import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
@@ -202,12 +202,13 @@ async function adoptContainer(
   return openContainer(parts);
 }
 
-/** Finishes the halt, should the process that began it have died; keeps its ids after a restart. */
+/** Finishes a halt, or ends a start, of a process that died; keeps its ids after a restart. */
 async function adoptHalted(parts: ContainerParts): Promise<Container | undefined> {
   const { directory, record, cgroup, routers } = parts;
   if (!(await holdIds(directory, record.idBase))) return undefined;
-  await haltContainer(directory, cgroup, routers);
   const { unsyncedSince, ...synced } = record;
+  const halt = unsyncedSince === undefined ? haltContainer : haltBrokenStart;
+  await halt(directory, cgroup, routers);
   if (unsyncedSince !== undefined) await writeRecord(directory, synced);
   return openContainer({ ...parts, record: synced });
 }

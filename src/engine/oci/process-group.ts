@@ -10,7 +10,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile } from "../../common/files.ts";
 import type { ContainerLimits, Usage } from "../engine.ts";
+import { signalProcess } from "../host/run-program.ts";
 import { readRecord, readStat } from "./container-record.ts";
+import { findProcesses } from "./runtime-processes.ts";
 
 /** The cgroups of one container, one in each tree. */
 export interface Cgroup {
@@ -67,7 +69,7 @@ export function openProcessGroup(id: string, directory: string): Cgroup {
       const pid = await first();
       if (pid === undefined) return;
       // With its first process the kernel ends all of a namespace.
-      signal(pid, "SIGKILL");
+      signalProcess(pid, "SIGKILL");
       await waitUntil(async () => (await first()) !== pid, "processes did not end");
     },
     readMemoryLimit: async () => undefined,
@@ -96,10 +98,9 @@ async function findFirst(id: string, directory: string): Promise<number | undefi
  * the runtime or that of the container, and the id stands last in both.
  */
 async function findUntold(id: string): Promise<number | undefined> {
-  for (const name of (await readdir("/proc")).filter((entry) => /^\d+$/.test(entry))) {
-    if (!readKernelFile(`/proc/${name}/cmdline`)?.endsWith(`\0${id}\0`)) continue;
-    const isFirst = /^NSpid:.*\s1$/m.test(readKernelFile(`/proc/${name}/status`) ?? "");
-    if (isFirst && (await isInside(Number(name)))) return Number(name);
+  for (const pid of findProcesses((words) => words.endsWith(`\0${id}\0`))) {
+    const isFirst = /^NSpid:.*\s1$/m.test(readKernelFile(`/proc/${pid}/status`) ?? "");
+    if (isFirst && (await isInside(pid))) return pid;
   }
   return undefined;
 }
@@ -138,7 +139,7 @@ async function stopAll(first: number | undefined): Promise<void> {
   // One that is not stopped yet may have started another meanwhile.
   await waitUntil(async () => {
     const running = await listRunning(first);
-    for (const pid of running) signal(pid, "SIGSTOP");
+    for (const pid of running) signalProcess(pid, "SIGSTOP");
     return running.length === 0;
   }, "a process does not stop");
 }
@@ -160,7 +161,7 @@ function isForking(pid: number): boolean {
 /** Children first: a shell that ran before them would take them for stopped by a person. */
 async function continueAll(first: number | undefined): Promise<void> {
   if (first === undefined) throw new SandboxError("unavailable", "container is gone");
-  for (const pid of (await listProcesses(first)).toReversed()) signal(pid, "SIGCONT");
+  for (const pid of (await listProcesses(first)).toReversed()) signalProcess(pid, "SIGCONT");
 }
 
 /** One that has ended does not run either. */
@@ -184,14 +185,6 @@ async function readUsage(
     memoryBytes += (resident - shared) * PAGE_BYTES;
   }
   return { cpuMs: (ticks * MS_PER_S) / TICKS_PER_S, memoryBytes, cacheBytes: 0 };
-}
-
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch (error) {
-    if (causeCode(error) !== "ESRCH") throw error;
-  }
 }
 
 async function waitUntil(isDone: () => Promise<boolean>, complaint: string): Promise<void> {

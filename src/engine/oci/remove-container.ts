@@ -9,8 +9,9 @@ import { releaseIds } from "../host/id-ranges.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import type { Routers } from "../network/router.ts";
 import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
-import { PROCESS_NAME, RECORD_NAME } from "./container-record.ts";
+import { PROCESS_NAME, readRecord, RECORD_NAME } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
+import { endRuntimeProcesses } from "./runtime-processes.ts";
 import { GROUP_NAME } from "./user-cgroup.ts";
 
 /** What the engine keeps in a container's folder, besides sockets, record and disk. */
@@ -65,6 +66,16 @@ export async function haltContainer(
   }
 }
 
+/** The same for a start on that disk which was broken off: a runtime may still go on with it. */
+export async function haltBrokenStart(
+  directory: string,
+  cgroup: Cgroup,
+  routers: Routers,
+): Promise<void> {
+  await endRuntimeProcesses(directory);
+  await haltContainer(directory, cgroup, routers);
+}
+
 /**
  * Ends the container's processes, then removes its mounts, cgroups, id range and folder. Idempotent.
  * A file that is not the engine's stays, and its folder with it.
@@ -76,6 +87,7 @@ export async function removeContainer(
   routers: Routers,
 ): Promise<void> {
   try {
+    if ((await readRecord(directory)) === undefined) await endRuntimeProcesses(directory);
     await cgroup.kill();
     await step("removal.killed");
     // After the last process, and before the number of its ids is free for another container.
