@@ -1,5 +1,7 @@
 /** The one error class that crosses modules. Its codes are Connect's code names on every edge. */
 
+import { shortageOf } from "./shortage.ts";
+
 /** Every reason for which an operation can fail. */
 export const ERROR_CODES = [
   "invalid_argument",
@@ -112,8 +114,8 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Any failure of a connection as ours: a broken or refused one is `unavailable`, an abort
- * `canceled`, a time limit `deadline_exceeded`, anything else `internal`.
+ * Any failure of a connection or of the system as ours: a broken or refused one and a shortage are
+ * `unavailable`, an abort `canceled`, a time limit `deadline_exceeded`, anything else `internal`.
  */
 export function toSandboxError(error: unknown, subject: string): SandboxError {
   if (error instanceof SandboxError) return error;
@@ -123,6 +125,11 @@ export function toSandboxError(error: unknown, subject: string): SandboxError {
   if (name === "TimeoutError")
     return new SandboxError("deadline_exceeded", message, { cause: error });
   if (name === "AbortError") return new SandboxError("canceled", message, { cause: error });
+  const shortage = shortageOf(error);
+  if (shortage !== undefined) {
+    const options = { cause: error, hint: shortage.hint };
+    return new SandboxError("unavailable", `${subject}: ${shortage.message}`, options);
+  }
   const code = causeCode(error);
   if (code !== undefined && UNAVAILABLE_CODES.has(code)) {
     return new SandboxError("unavailable", message, { cause: error });

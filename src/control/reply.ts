@@ -7,6 +7,7 @@ import {
   SandboxError,
   type SandboxErrorOptions,
 } from "../common/errors.ts";
+import { shortageOf } from "../common/shortage.ts";
 import type { LogRecord } from "../sandboxes/log-book.ts";
 import type { CarriedMemory } from "../sandboxes/memory.ts";
 import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
@@ -50,6 +51,11 @@ export function toFault(error: unknown): Fault {
     return toReply(DISK_FULL_STATUS, "no space left on the disk of the service", { word });
   }
   if (!(error instanceof SandboxError) || error.code === "internal") {
+    const shortage = shortageOf(error);
+    if (shortage !== undefined) {
+      const text = `${shortage.message} (${shortage.hint})`;
+      return toReply(CONTROL_STATUS.unavailable, text, { word, retryAfterSeconds });
+    }
     return toReply(CONTROL_STATUS.internal, INTERNAL_TEXT, { word: "internal_server_error" });
   }
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;

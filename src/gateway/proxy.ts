@@ -10,6 +10,7 @@ import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { shortageOf } from "../common/shortage.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import {
@@ -19,7 +20,14 @@ import {
   type Passage,
   type ReplyRules,
 } from "./headers.ts";
-import { notRunning, portClosed, sendRefusal, silent, type Refusal } from "./refusal.ts";
+import {
+  notRunning,
+  outOfResources,
+  portClosed,
+  sendRefusal,
+  silent,
+  type Refusal,
+} from "./refusal.ts";
 
 /** A client that still sends this long after the answer is cut off. */
 const MAX_DRAIN_MS = 5000;
@@ -137,6 +145,8 @@ export function refuseUnlessBegun({ response, passage, log }: Exchange, error: u
 function toRefusal({ endpoint, port }: Passage, error: unknown): Refusal {
   const { sandboxId, ended } = endpoint;
   if (ended.aborted) return notRunning(sandboxId);
+  const shortage = shortageOf(error);
+  if (shortage !== undefined) return outOfResources({ sandboxId, port }, shortage);
   const isSilent = error instanceof SandboxError && error.code === "deadline_exceeded";
   return isSilent ? silent({ sandboxId, port }) : portClosed({ sandboxId, port });
 }

@@ -2,6 +2,7 @@
 
 import type { ServerResponse, IncomingHttpHeaders } from "node:http";
 import { sendJson } from "../common/http.ts";
+import type { Shortage } from "../common/shortage.ts";
 import type { SandboxAddress } from "../wire/address.ts";
 import { MESSAGES, tooManyConnections } from "../wire/messages.ts";
 import { retryHeaders } from "../wire/retry.ts";
@@ -10,7 +11,7 @@ const CHANGING_STATUS = 409;
 const CHANGING_RETRY_S = 1;
 
 export interface Refusal {
-  readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 504;
+  readonly status: 400 | 401 | 403 | 404 | 409 | 429 | 502 | 503 | 504;
   readonly body: Readonly<Record<string, string | number>>;
   readonly retryAfterSeconds?: number;
 }
@@ -44,6 +45,11 @@ export function notRunning(sandboxId: string): Refusal {
 
 export function portClosed({ sandboxId, port }: SandboxAddress): Refusal {
   return refuse(502, { sandboxId, message: MESSAGES.portClosed, port });
+}
+
+/** Whether something listens on the port is not known. */
+export function outOfResources(address: SandboxAddress, shortage: Shortage): Refusal {
+  return refuse(503, { ...address, message: `${shortage.message} (${shortage.hint})` });
 }
 
 /** The daemon was silent for too long, or for longer than the call's own time limit. */

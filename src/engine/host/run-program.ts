@@ -5,6 +5,7 @@ import type { Writable } from "node:stream";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
+import { whenStarted } from "./when-started.ts";
 
 /**
  * A program ends with this process: a mount that it made later would have no owner. The launcher
@@ -41,13 +42,15 @@ export async function runProgram(
   const stop = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   if (stop.aborted) throw new SandboxError("canceled", `${file} was not run`);
   const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];
-  const child = spawn(program, words, {
-    cwd: options.cwd,
-    env: PROGRAM_ENVIRONMENT,
-    stdio: ["pipe", "pipe", "pipe"],
-    // A group of its own: at the deadline its helpers end with it.
-    detached: true,
-  });
+  const child = await whenStarted(file, () =>
+    spawn(program, words, {
+      cwd: options.cwd,
+      env: PROGRAM_ENVIRONMENT,
+      stdio: ["pipe", "pipe", "pipe"],
+      // A group of its own: at the deadline its helpers end with it.
+      detached: true,
+    }),
+  );
   const stdout = createTail();
   const stderr = createTail();
   child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
@@ -59,6 +62,8 @@ export async function runProgram(
   const end = endOf(child);
   const kill = () => killGroup(child.pid);
   stop.addEventListener("abort", kill, { once: true });
+  // It may have come while the program was started.
+  if (stop.aborted) kill();
   try {
     const failure = await end;
     if (failure === undefined) return stdout.text();

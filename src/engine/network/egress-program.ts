@@ -13,6 +13,7 @@ import { withDeadline } from "../../common/clock.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import type { ControlMessage, Settings } from "../../egress/control-messages.ts";
 import { PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { whenStarted } from "../host/when-started.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { BLOCKED_NETWORKS } from "./egress.ts";
 import { PROXY_PORTS, gatewayAddress } from "./router-rules.ts";
@@ -134,11 +135,13 @@ async function startRun(options: EgressProgramOptions): Promise<Run> {
     ["become", String(user)],
     ["run", "sandbox-mcp-egress", ...words],
   ]);
-  const child = spawn(file, args, {
-    env: PROGRAM_ENVIRONMENT,
-    stdio: ["pipe", "pipe", "ignore"],
-    detached: true,
-  });
+  const child = await whenStarted("the program for hostnames", () =>
+    spawn(file, args, {
+      env: PROGRAM_ENVIRONMENT,
+      stdio: ["pipe", "pipe", "ignore"],
+      detached: true,
+    }),
+  );
   const send = createLink(child);
   try {
     const never = [...BLOCKED_NETWORKS, ...hosts];

@@ -13,6 +13,7 @@ import { createBackoff } from "../../common/backoff.ts";
 import { errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
+import { whenStarted } from "../host/when-started.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { changeLinks } from "./namespace.ts";
 import { USER_UPLINK, userUplinkLinks } from "./router-rules.ts";
@@ -78,7 +79,7 @@ export async function openUserUplink(options: UserUplinkOptions): Promise<AsyncD
 
 /** The program with its link, addresses and route. */
 async function startLink(options: UserUplinkOptions): Promise<ChildProcess> {
-  const child = spawnProgram(options);
+  const child = await whenStarted(UPLINK_PROGRAM, () => spawnProgram(options));
   try {
     await untilReady(child);
     await changeLinks(options.network, userUplinkLinks());

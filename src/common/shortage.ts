@@ -1,0 +1,52 @@
+/** What this process or its machine has run out of, other than space on a disk. */
+
+export interface Shortage {
+  readonly message: string;
+  /** What its operator can do about it. */
+  readonly hint: string;
+}
+
+const SHORTAGES: Readonly<Record<string, Shortage>> = {
+  EMFILE: {
+    message: "the service has too many open files",
+    hint: "close connections and streams, or start the service with a higher limit of open files: ulimit -n, LimitNOFILE of systemd",
+  },
+  ENFILE: {
+    message: "the machine of the service has too many open files",
+    hint: "end programs there, or raise fs.file-max",
+  },
+  ENOMEM: {
+    message: "the machine of the service has no memory left for it",
+    hint: "kill sandboxes, end programs there, or raise the memory limit of the service",
+  },
+};
+
+/** fork(2); of a socket the same code means that its peer is slow. */
+const NO_PROCESS: Shortage = {
+  message: "the service cannot start any more processes",
+  hint: "kill sandboxes, or raise its limit of processes: ulimit -u, TasksMax of systemd",
+};
+const SPAWN = "spawn";
+
+/** Errors that are looked at: a cause and its causes, and those of an AggregateError. */
+const MAX_ERRORS = 16;
+
+/** The shortage that an error or one of its causes reports; it passes when others use less. */
+export function shortageOf(error: unknown): Shortage | undefined {
+  const waiting = [error];
+  for (let looks = 0; looks < MAX_ERRORS; looks += 1) {
+    const next = waiting.shift();
+    if (!(next instanceof Error)) continue;
+    const found = ofOne(next);
+    if (found !== undefined) return found;
+    waiting.push(next.cause, ...(next instanceof AggregateError ? next.errors : []));
+  }
+  return undefined;
+}
+
+function ofOne(error: Error): Shortage | undefined {
+  if (!("code" in error) || typeof error.code !== "string") return undefined;
+  const isSpawn = "syscall" in error && String(error.syscall).startsWith(SPAWN);
+  if (error.code === "EAGAIN" && isSpawn) return NO_PROCESS;
+  return SHORTAGES[error.code];
+}
