@@ -4,6 +4,7 @@ import { closeSync, openSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { openBuildLines, openTemplateBuilds } from "./build-tables.ts";
+import { watchFile } from "./database-file.ts";
 import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
 import {
@@ -15,13 +16,11 @@ import {
   openValues,
   openVolumes,
 } from "./state-tables.ts";
-import { inTransaction, isBusy, translate } from "./statement.ts";
+import { BUSY_TIMEOUT_MS, hintFor, inTransaction, isBusy, translate } from "./statement.ts";
 import type { Store } from "./store.ts";
 
 const MEMORY = ":memory:";
 
-/** How long a statement waits for another process that writes. */
-const BUSY_TIMEOUT_MS = 5000;
 const BUSY_PAUSE_MS = 10;
 
 /**
@@ -77,9 +76,11 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
   } catch (error) {
     throw new SandboxError("unavailable", `database ${path} cannot be opened`, {
       cause: error,
-      hint: "check that the home is on a local file system, writable and not full",
+      hint:
+        hintFor(error) ?? "check that the home is on a local file system, writable and not full",
     });
   }
+  if (path !== MEMORY) watchFile(database, path);
   takeSteps(database, path, options.steps);
   return database;
 }

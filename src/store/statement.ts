@@ -2,6 +2,7 @@
 
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { diskFullError, SandboxError } from "../common/errors.ts";
+import { requireOpenFile } from "./database-file.ts";
 
 export type Row = Readonly<Record<string, SQLOutputValue>>;
 
@@ -18,7 +19,7 @@ export function prepare(database: DatabaseSync, sql: string): Statement {
   return {
     get: (...values) => translate(() => statement.get(...values)),
     all: (...values) => translate(() => statement.all(...values)),
-    run: (...values) => Number(translate(() => statement.run(...values)).changes),
+    run: (...values) => Number(write(database, () => statement.run(...values)).changes),
   };
 }
 
@@ -27,18 +28,51 @@ const SQLITE_BUSY = 5;
 const SQLITE_FULL = 13;
 const PRIMARY_CODE_MASK = 0xff;
 
-/** @throws SandboxError resource_exhausted for a full disk, unavailable for a busy file, internal. */
+interface DatabaseFault {
+  readonly message: string;
+  readonly hint: string;
+}
+
+const DAMAGED: DatabaseFault = {
+  message: "database is damaged",
+  hint: "restore it from a backup, or use another --home",
+};
+
+/** Faults of the file, by result code; an operator can do something about each. */
+const FAULTS: Readonly<Record<number, DatabaseFault>> = {
+  [SQLITE_BUSY]: {
+    message: "database is busy",
+    hint: "another program has locked it: end that program, then repeat the request",
+  },
+  8: { message: "database is read-only", hint: "make the home writable" },
+  10: { message: "database cannot be read or written", hint: "check the disk of the home" },
+  11: DAMAGED,
+  14: {
+    message: "database cannot be opened",
+    hint: "check that the home is on a local file system, writable and not full",
+  },
+  26: DAMAGED,
+};
+
+/** @throws SandboxError resource_exhausted for a full disk, unavailable for its file, internal. */
 export function translate<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
     if (error instanceof SandboxError) throw error;
-    if (primaryCode(error) === SQLITE_FULL) throw diskFullError("database", error);
-    if (isBusy(error)) {
-      throw new SandboxError("unavailable", "database is busy", { cause: error });
-    }
-    throw new SandboxError("internal", "database failed", { cause: error });
+    const code = primaryCode(error);
+    if (code === SQLITE_FULL) throw diskFullError("database", error);
+    const fault = code === undefined ? undefined : FAULTS[code];
+    if (fault === undefined)
+      throw new SandboxError("internal", "database failed", { cause: error });
+    throw new SandboxError("unavailable", fault.message, { cause: error, hint: fault.hint });
   }
+}
+
+/** What to do about a file that cannot be opened. */
+export function hintFor(error: unknown): string | undefined {
+  const code = primaryCode(error);
+  return code === undefined ? undefined : FAULTS[code]?.hint;
 }
 
 /** Whether another process has the database locked. */
@@ -53,7 +87,7 @@ function primaryCode(error: unknown): number | undefined {
 
 /** Runs the work as one transaction that begins by taking the right to write. */
 export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
-  translate(() => database.exec("BEGIN IMMEDIATE"));
+  write(database, () => database.exec("BEGIN IMMEDIATE"));
   try {
     const result = work();
     translate(() => database.exec("COMMIT"));
@@ -62,4 +96,29 @@ export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
     if (database.isTransaction) database.exec("ROLLBACK");
     throw error;
   }
+}
+
+/** How long a statement waits for another process that writes. This process does nothing else then. */
+export const BUSY_TIMEOUT_MS = 5000;
+/** The same after a statement that waited in vain, until one has succeeded. */
+const SHORT_TIMEOUT_MS = 50;
+const impatient = new WeakSet<DatabaseSync>();
+
+function write<T>(database: DatabaseSync, work: () => T): T {
+  requireOpenFile(database);
+  try {
+    const result = translate(work);
+    if (impatient.delete(database)) setBusyTimeout(database, BUSY_TIMEOUT_MS);
+    return result;
+  } catch (error) {
+    if (error instanceof SandboxError && isBusy(error.cause) && !impatient.has(database)) {
+      impatient.add(database);
+      setBusyTimeout(database, SHORT_TIMEOUT_MS);
+    }
+    throw error;
+  }
+}
+
+function setBusyTimeout(database: DatabaseSync, ms: number): void {
+  database.exec(`PRAGMA busy_timeout = ${ms}`);
 }
