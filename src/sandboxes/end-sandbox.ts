@@ -24,10 +24,24 @@ export async function killSandbox(context: SandboxContext, sandboxId: string): P
   await endEntry(context, entry, "request");
 }
 
+/** A pause at the timeout that fails is tried again, so that a passing fault costs no sandbox. */
+const PAUSE_RETRY_MS = 1_000;
+/** A sandbox that cannot be paused outlives its time by so many of them. */
+const MAX_PAUSE_RETRIES = 30;
+
+interface FailedPause {
+  /** The timeout at which it failed; a later one begins anew. */
+  readonly endAtMs: number;
+  readonly retries: number;
+  readonly retryAtMs: number;
+}
+
+const failedPauses = new WeakMap<SandboxEntry, FailedPause>();
+
 /** The nearest expiry; undefined when nothing expires. */
 export function nextExpiry(context: Registry): number | undefined {
   return expiringEntries(context).reduce<number | undefined>(
-    (nearest, { record }) => Math.min(nearest ?? Infinity, record.endAtMs),
+    (nearest, entry) => Math.min(nearest ?? Infinity, dueAtMs(entry)),
     undefined,
   );
 }
@@ -37,8 +51,17 @@ export function expireDue(context: Services & Folders & History & Registry): voi
   const nowMs = context.clock.now();
   for (const entry of expiringEntries(context)) {
     // Its faults are logged inside.
-    if (entry.record.endAtMs <= nowMs) void expireEntry(context, entry);
+    if (dueAtMs(entry) <= nowMs) void expireEntry(context, entry);
   }
+}
+
+function dueAtMs(entry: SandboxEntry): number {
+  return failedPauseOf(entry)?.retryAtMs ?? entry.record.endAtMs;
+}
+
+function failedPauseOf(entry: SandboxEntry): FailedPause | undefined {
+  const failed = failedPauses.get(entry);
+  return failed?.endAtMs === entry.record.endAtMs ? failed : undefined;
 }
 
 /** Running entries: those that have an expiry which is not being acted on already. */
@@ -58,9 +81,19 @@ async function expireEntry(
     else await endEntry(context, entry, "timeout");
   } catch (error) {
     context.log.error({ op: "sandbox.expire", sandboxId, err: error }, "expiry failed");
-    // A sandbox that cannot be paused must not outlive its time.
-    if (pausesAtTimeout) await endAfterFault(context, entry);
+    if (!pausesAtTimeout || entry.ending !== undefined) return;
+    if (!retryPause(context, entry)) await endAfterFault(context, entry);
   }
+}
+
+/** Whether there will be another attempt. */
+function retryPause(context: Services & Registry, entry: SandboxEntry): boolean {
+  const retries = (failedPauseOf(entry)?.retries ?? 0) + 1;
+  if (retries > MAX_PAUSE_RETRIES) return false;
+  const retryAtMs = context.clock.now() + PAUSE_RETRY_MS;
+  failedPauses.set(entry, { endAtMs: entry.record.endAtMs, retries, retryAtMs });
+  context.rescheduleExpiry();
+  return true;
 }
 
 async function endAfterFault(
