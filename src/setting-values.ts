@@ -1,6 +1,7 @@
 /** Schemas of the values of settings, which come as text. */
 
 import { z } from "./common/schema.ts";
+import { toNamePattern } from "./egress/host-names.ts";
 
 /** A row of the table of settings. */
 export interface Setting {
@@ -45,6 +46,28 @@ export const poolShares = text
   .pipe(z.array(poolShare).max(MAX_POOL_SHARES));
 
 export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
+
+const MAX_BUILD_HOSTS = 100;
+const SWITCHES: ReadonlySet<string> = new Set(["on", "off"]);
+const networks = z.union([z.ipv4(), z.cidrv4()]);
+
+/** Empty for nothing, `on` alone for everything. */
+export const buildHosts = text
+  .transform((list) => (list === "off" ? [] : list.split(",")))
+  .pipe(z.array(z.string()).max(MAX_BUILD_HOSTS))
+  // A list in which `on` stands would open what its author wanted shut.
+  .refine(
+    (hosts) => hosts.length === 1 || !hosts.some((host) => SWITCHES.has(host)),
+    "on and off stand alone",
+  )
+  .refine(
+    (hosts) => hosts.every((host) => networks.safeParse(host).success || isName(host)),
+    "expected on, off, or hostnames and IPv4 networks joined by commas",
+  );
+
+function isName(host: string): boolean {
+  return toNamePattern(host) !== undefined;
+}
 
 const MAX_POD_IMAGES = 100;
 

@@ -5,6 +5,7 @@ import { z } from "./common/schema.ts";
 import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
 import {
   addresses,
+  buildHosts,
   flag,
   integer,
   MAX_POOL,
@@ -21,7 +22,6 @@ const MIN_STORE_GB = 8;
 const MAX_STORE_GB = 1_048_576;
 const MAX_PIDS = 1_000_000;
 const MAX_SANDBOXES = 100_000;
-const MAX_BUILD_HOSTS = 100;
 const MAX_PORT = 65_535;
 
 const SETTINGS = {
@@ -152,9 +152,7 @@ const SETTINGS = {
   buildEgress: {
     flag: "build-egress",
     environment: "SANDBOX_MCP_BUILD_EGRESS",
-    schema: text
-      .transform((list) => (list === "off" ? [] : list.split(",")))
-      .pipe(z.array(z.string().regex(/^[\w.*:/-]{1,256}$/)).max(MAX_BUILD_HOSTS)),
+    schema: buildHosts,
     help: "what template builds may reach: on, off, or names and networks A,B; by default as sandboxes",
   },
   egress: {

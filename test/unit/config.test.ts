@@ -169,7 +169,33 @@ test("what builds may reach: on, off or a list", () => {
     "a.test",
     "10.0.0.0/8",
   ]);
-  expect(loadConfig({}, ["--build-egress", "a b"])).toMatchObject({ exitCode: 64 });
+  expect(configOf({}, ["--build-egress", "*.a.test,192.0.2.7,b"]).buildEgress).toEqual([
+    "*.a.test",
+    "192.0.2.7",
+    "b",
+  ]);
+});
+
+test.for([
+  "a b",
+  "",
+  "a.test,",
+  "on,a.test",
+  "a.test,off",
+  "off,on",
+  "10.0.0.0/33",
+  "10.0.0.0/8/8",
+  "10.0.0.256",
+  "0x7f000001",
+  "fd00::/8",
+  "https://a.test",
+  "a.test:443",
+  "a.*.test",
+  "-a.test",
+  `${"a.".repeat(127)}test`,
+  Array.from({ length: 101 }, (_, index) => `h${index}.test`).join(","),
+])("builds cannot reach %o: it is refused at the start", (list) => {
+  expect(loadConfig({}, ["--build-egress", list])).toMatchObject({ exitCode: 64 });
 });
 
 test("-f is the Dockerfile of a build", () => {

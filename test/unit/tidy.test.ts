@@ -48,7 +48,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
     "gateway",
     "listener",
   ],
-  "setting-values.ts": ["common"],
+  "setting-values.ts": ["common", "egress"],
   "kubernetes-settings.ts": ["common", "setting-values.ts"],
   "settings.ts": ["common", "kubernetes-settings.ts", "setting-values.ts"],
   "flags.ts": ["settings.ts"],
