@@ -73,6 +73,8 @@ export interface Config {
   };
   /** Undefined: no store is made, and one that is there is used. */
   readonly storeGb: number | undefined;
+  /** Undefined: the memory of paused sandboxes stays in their processes. */
+  readonly pauseToDisk: Given["pauseToDisk"];
   /** Undefined: sandboxes have loopback alone. */
   readonly egress: EgressConfig | undefined;
   readonly tools: {
@@ -199,6 +201,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
       pids: given.pids ?? 512,
     },
     storeGb: given.storeGb,
+    pauseToDisk: given.pauseToDisk,
     egress: toEgressConfig(given),
     tools: {
       toolset: given.toolset ?? "core",

@@ -45,6 +45,23 @@ export const poolShares = text
   .transform((list) => list.split(","))
   .pipe(z.array(poolShare).max(MAX_POOL_SHARES));
 
+/** Who waits longer than a month keeps memory in the process. */
+const MAX_MOVE_SECONDS = 2_592_000;
+
+/** When the memory of paused sandboxes is moved to disk: seconds after the pause, and at the end. */
+export const pauseToDisk = z
+  .string()
+  .regex(/^(?:(?:after=)?[0-9]{1,9}(?:,exit)?|exit)$/, "expected after=N, exit or after=N,exit")
+  .transform((value) => {
+    const digits = /[0-9]+/.exec(value)?.[0];
+    const afterSeconds = digits === undefined ? undefined : Number(digits);
+    return { afterSeconds, isAtExit: value.endsWith("exit") };
+  })
+  .refine(
+    ({ afterSeconds = 0 }) => afterSeconds <= MAX_MOVE_SECONDS,
+    `expected at most ${MAX_MOVE_SECONDS} seconds`,
+  );
+
 export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
 
 const MAX_BUILD_HOSTS = 100;

@@ -9,6 +9,7 @@ import {
   flag,
   integer,
   MAX_POOL,
+  pauseToDisk,
   poolShares,
   text,
   type Setting,
@@ -197,6 +198,12 @@ const SETTINGS = {
     environment: "SANDBOX_MCP_ON_EXIT",
     schema: z.enum(["kill", "leave"]),
     help: "kill or leave: what happens at the end of stdio to the sandboxes that it made",
+  },
+  pauseToDisk: {
+    flag: "pause-to-disk",
+    environment: "SANDBOX_MCP_PAUSE_TO_DISK",
+    schema: pauseToDisk,
+    help: "serve: after=N, exit or after=N,exit: when the memory of paused gVisor sandboxes moves to disk",
   },
   allowHostTemplate: {
     flag: "allow-host-template",

@@ -130,6 +130,7 @@ export type LocalOptions = Pick<
   | "onExit"
   | "allowHostTemplate"
   | "poolSize"
+  | "pauseToDisk"
   | "startMcp"
   | "graceMs"
   | "hasMetrics"

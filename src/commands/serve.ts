@@ -56,6 +56,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
     graceMs: GRACE_MS,
     hasMetrics: config.hasMetrics,
     poolSize: config.pool ?? DEFAULT_POOL,
+    pauseToDisk: config.pauseToDisk,
     allowHostTemplate: config.allowHostTemplate ?? false,
     showBuild: showProgressOn(process.stderr, "building the base template"),
     startMcp: (listener, keys, [chosen]) => {

@@ -161,6 +161,8 @@ export function toDetailBody(sandbox: Sandbox, domain: string | null): SandboxDe
     },
     ...(sandbox.state === "paused" && { pauseMode: sandbox.hasMemory ? "full" : "filesystem" }),
     ...(sandbox.state === "paused" &&
+      sandbox.hasMemory && { pausedMemory: sandbox.isOnDisk === true ? "disk" : "process" }),
+    ...(sandbox.state === "paused" &&
       sandbox.pauseReason !== null && { pauseReason: sandbox.pauseReason }),
     ...(sandbox.missingAbilities !== undefined && {
       missingAbilities: [...sandbox.missingAbilities],

@@ -102,7 +102,7 @@ export interface ContainerSpec {
   readonly isolation?: "gvisor" | undefined;
   /**
    * Absolute host path of the memory of programs, which go on; layers, or disk, are those of the same
-   * moment. Of a start alone: a container that boots after a halt begins anew.
+   * moment. At a boot only `savedMemory` of the container counts: without it programs begin anew.
    */
   readonly memory?: string | undefined;
 }
@@ -178,9 +178,21 @@ export interface Container extends AsyncDisposable {
    * says whether it was begun, and then has to be gone through with.
    */
   halt(): Promise<void>;
+  /** Whether a halt was begun that is still to be gone through with. */
+  readonly owesHalt: boolean;
+  /** Where the memory of a halted container is whose programs can go on. */
+  readonly savedMemory: string | undefined;
   /**
-   * Starts a halted container anew on its disk; layers and limits are those of its creation.
-   * @throws SandboxError unavailable when it does not start; it stays halted then.
+   * Halts a paused container and keeps the memory of its programs beside its disk, durably. After a
+   * fault it is paused as before, or `isHalted`, and then `halt` goes through with it.
+   * @throws SandboxError unavailable when the memory was not saved, unimplemented where none can be.
+   */
+  haltWithMemory(): Promise<void>;
+  /**
+   * Starts a halted container anew on its disk; layers and limits are those of its creation. With
+   * `spec.memory`, its programs go on; without, their memory is removed.
+   * @throws SandboxError unavailable when it does not start; it stays halted then. Its memory stays
+   * too, unless programs may have run since: then it is no longer that of the files.
    */
   boot(spec: ContainerSpec, signal: AbortSignal): Promise<void>;
   /** @throws SandboxError unavailable when it does not run. */

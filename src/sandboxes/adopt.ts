@@ -63,8 +63,9 @@ async function settle(
   record: SandboxRecord,
 ): Promise<SandboxRecord> {
   if (container.isHalted) {
-    if (record.state === "paused" && !record.hasMemory) return record;
-    const paused = { ...record, state: "paused" as const, hasMemory: false };
+    const hasMemory = container.savedMemory !== undefined;
+    if (record.state === "paused" && record.hasMemory === hasMemory) return record;
+    const paused = { ...record, state: "paused" as const, hasMemory };
     const found = { ...paused, endAtMs: Math.min(record.endAtMs, context.clock.now()) };
     context.store.sandboxes.put(found);
     return found;

@@ -40,7 +40,8 @@ export async function pauseSandbox(
 ): Promise<void> {
   const entry = findEntry(context, sandboxId);
   if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
-  const isJoining = entry.phase === "pausing";
+  // The memory of one that was paused before may be on its way to the disk.
+  const isJoining = entry.phase === "pausing" && entry.record.state !== "paused";
   await whenIdle(entry, async () => {
     if (entry.ending !== undefined) {
       throw new SandboxError(

@@ -87,7 +87,8 @@ export async function changeState(
     // Its time may have come meanwhile, also where the change failed. In a later turn, because who
     // began the change may end the sandbox after its fault.
     setImmediate(() => {
-      if (entry.phase === "running" && entry.ending === undefined) context.rescheduleExpiry();
+      const isAtRest = entry.phase === "running" || entry.phase === "paused";
+      if (isAtRest && entry.ending === undefined) context.rescheduleExpiry();
     });
   }
 }

@@ -16,6 +16,7 @@ import type {
   Registry,
   Limits,
 } from "./context.ts";
+import { requireDiskSpace } from "./disk-space.ts";
 import {
   changeState,
   openRun,
@@ -23,9 +24,11 @@ import {
   requireEntry,
   inTransition,
   whenIdle,
+  noteRecord,
   updateRecord,
   followEntry,
   requireBuild,
+  setDeadline,
 } from "./registry.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { startTemplateService } from "./start-command.ts";
@@ -115,8 +118,10 @@ export async function resumeEntry(
   requireQuota(context);
   requireResponsive(entry, options);
   await changeState(context, { entry, during: "resuming" }, async () => {
-    if (entry.record.hasMemory && options.keepsMemory) await thaw(context, entry, options);
-    else await bootEntry(context, entry, options);
+    const goesOn = entry.record.hasMemory && options.keepsMemory;
+    if (!goesOn) await bootEntry(context, entry, options);
+    else if (entry.container.isHalted) await restoreEntry(context, entry, options);
+    else await thaw(context, entry, options);
     entry.run = openRun(context, entry.container, entry.record);
     return "running";
   });
@@ -153,7 +158,7 @@ async function thaw(
 
 /** A fresh start on the files; should it fail, the files are still there. */
 async function bootEntry(
-  context: Services & Folders & History,
+  context: Services & Folders & History & Registry,
   entry: SandboxEntry,
   options: ResumeOptions,
 ): Promise<void> {
@@ -182,9 +187,58 @@ async function bootEntry(
     });
   } catch (error) {
     await container.halt();
+    noteLostMemory(context, entry);
     throw toBootFault(error);
   }
   followEntry(context, entry, { isInitialized: true });
+}
+
+/** Programs go on from the memory beside the disk; where that cannot be restored it stays there. */
+async function restoreEntry(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  const { container, record } = entry;
+  await requireDiskSpace(context.directory);
+  const spec = toSpec(context, record, requireBuild(context, record));
+  const running = toRunning(context, entry, options);
+  // Without a service the guardian leaves it alone: a kernel that is starting cannot be paused.
+  setDeadline(container, { ...record, ...running });
+  try {
+    // It is not ended half way with the service: what programs did by then would not be known.
+    const signal = new AbortController().signal;
+    await container.boot({ ...spec, memory: container.savedMemory }, signal);
+  } catch (error) {
+    setDeadline(container, record);
+    noteLostMemory(context, entry);
+    throw toRestoreFault(error);
+  }
+  await step("restore.started");
+  try {
+    updateRecord(context, entry, running);
+  } catch (error) {
+    await container.pause();
+    throw error;
+  }
+  // The daemon has its token; it is told the time.
+  followEntry(context, entry, { isInitialized: false });
+}
+
+/** Programs may have run on the files since: from the next start on they begin anew. */
+function noteLostMemory(context: Services & History & Registry, entry: SandboxEntry): void {
+  const { container, record } = entry;
+  if (!container.isHalted || container.savedMemory !== undefined || !record.hasMemory) return;
+  context.logBook.note(record, "Memory is lost, files are kept");
+  noteRecord(context, entry, { hasMemory: false });
+}
+
+function toRestoreFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox restore");
+  if (fault.word !== "sandbox_memory_not_restorable") return fault;
+  const { code, message, word } = fault;
+  const hint = "connect with memory: false, which starts new processes on its files";
+  return new SandboxError(code, message, { word, hint, cause: fault });
 }
 
 /** What its programs made of its files is the reason, not what the client asked for. */

@@ -1,6 +1,6 @@
 /** The description of a sandbox, and the options of a create. */
 
-import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
+import type { Container, ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { CarriedMemory } from "./memory.ts";
@@ -15,6 +15,8 @@ export interface Sandbox {
   readonly state: "running" | "paused";
   /** Of a paused one: whether its processes go on when it is resumed. */
   readonly hasMemory: boolean;
+  /** Of a paused one with memory: whether that is on disk and no process of it is left. */
+  readonly isOnDisk?: boolean | undefined;
   /** Of a paused one with memory: whether only a start from its files is possible. */
   readonly isDaemonUnresponsive: boolean;
   /** Of a paused one, where it is known. */
@@ -91,7 +93,7 @@ export interface CreationKey {
 /** The parts of an entry that its description needs. */
 export interface DescribedEntry {
   readonly record: SandboxRecord;
-  readonly container: { readonly level: IsolationLevel };
+  readonly container: Pick<Container, "level"> & Partial<Pick<Container, "isHalted" | "owesHalt">>;
 }
 
 /** The public description of a sandbox. */
@@ -103,6 +105,7 @@ export function toSandbox({ record, container }: DescribedEntry, secrets: Secret
     alias: record.alias ?? undefined,
     state: record.state === "paused" ? "paused" : "running",
     hasMemory: record.hasMemory,
+    isOnDisk: record.hasMemory && container.isHalted === true && container.owesHalt !== true,
     isDaemonUnresponsive: record.isDaemonUnresponsive,
     pauseReason: record.pauseReason,
     startedAtMs: record.startedAtMs,

@@ -18,6 +18,7 @@ import { startExpiry } from "./expiry.ts";
 import { makeFolders } from "./folders.ts";
 import { countByTeam, countSandboxes, type SandboxCount } from "./list-sandboxes.ts";
 import { startLogBook } from "./log-book.ts";
+import { startDiskMoves, type PauseToDisk } from "./pause-to-disk.ts";
 import { startPool, type PoolShare } from "./pool.ts";
 import { reclaimAtStart } from "./reclaim-at-start.ts";
 import { forgetUnfinished } from "./reclaim.ts";
@@ -61,6 +62,8 @@ interface SandboxesOptions {
   readonly poolSize: number;
   /** The same of other templates. */
   readonly poolShares?: readonly PoolShare[] | undefined;
+  /** When the memory of paused sandboxes moves to disk; undefined for never. */
+  readonly pauseToDisk?: PauseToDisk | undefined;
   /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
   readonly trust?: Trust | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
@@ -77,7 +80,10 @@ interface SandboxesOptions {
 }
 
 /** What the service of a machine passes on as it is. */
-export type PassedOptions = Pick<SandboxesOptions, "poolShares" | "images" | "buildNetwork">;
+export type PassedOptions = Pick<
+  SandboxesOptions,
+  "poolShares" | "images" | "buildNetwork" | "pauseToDisk"
+>;
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
 export interface Sandboxes extends TeamSandboxes, AsyncDisposable {
@@ -126,7 +132,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     copies: createCopyLedger(),
     entries,
     closing: closing.signal,
-    rescheduleExpiry: () => noteAll([expiry, diskWatch]),
+    rescheduleExpiry: () => noteAll([expiry, diskWatch, moves]),
     pool: { take: (input) => pool.take(input) },
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
@@ -143,6 +149,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
   const pool = startPool(context, shares);
   const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });
+  const moves = startDiskMoves(context, options.pauseToDisk);
   // Its faults are logged inside; it is tracked, so closing waits for it.
   void track(reclaimAtStart(context, home));
 
@@ -160,9 +167,11 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
       closing.abort();
       await expiry[Symbol.asyncDispose]();
       await diskWatch[Symbol.asyncDispose]();
+      await moves[Symbol.asyncDispose]();
       await context.meter[Symbol.asyncDispose]();
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();
+      if (options.onExit === "leave") await moves.moveAll();
       await closeEntries(context, options.onExit);
       await guard?.[Symbol.asyncDispose]();
       context.logBook[Symbol.dispose]();

@@ -144,6 +144,8 @@ export const sandboxDetailSchema = listedSandboxSchema.extend({
     .object({ autoResume: z.boolean(), onTimeout: z.enum(["kill", "pause"]).optional() })
     .optional(),
   pauseMode: z.enum(["full", "filesystem"]).optional(),
+  /** Ours alone, of a paused one with memory: on disk, it outlives the service and the machine's restart. */
+  pausedMemory: z.enum(["process", "disk"]).optional(),
   /** Ours alone, of a paused one. `disk_full`: the service resumes it when its disk has space. */
   pauseReason: z.enum(["request", "timeout", "disk_full"]).optional(),
   /** Ours alone: what this kind of sandbox cannot do, where it lacks something. */

@@ -28,10 +28,12 @@ async function detail() {
 test("a paused sandbox tells what its pause kept, a running one nothing", async () => {
   expect(await detail()).not.toHaveProperty("pauseMode");
   expect((await post("pause", { requireHealthyGuest: true })).status).toBe(204);
-  expect(await detail()).toMatchObject({ state: "paused", pauseMode: "full" });
+  const inProcess = { state: "paused", pauseMode: "full", pausedMemory: "process" };
+  expect(await detail()).toMatchObject(inProcess);
   expect((await post("resume", { timeout: 600 })).status).toBe(201);
   await post("pause", { memory: false });
   expect(await detail()).toMatchObject({ state: "paused", pauseMode: "filesystem" });
+  expect(await detail()).not.toHaveProperty("pausedMemory");
   expect((await post("resume", { timeout: 600 })).status).toBe(201);
   expect(await detail()).not.toHaveProperty("pauseMode");
 });

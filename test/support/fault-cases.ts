@@ -280,6 +280,31 @@ export const MEMORY_STEPS: readonly StepName[] = [
   "snapshot.committed",
 ];
 
+/** Of a move of memory to disk, in the order in which they come; `halt.recorded` commits it. */
+export const MOVE_STEPS: readonly StepName[] = [
+  "layer.begun",
+  "checkpoint.saved",
+  "layer.renamed",
+  "move.saved",
+  "halt.recorded",
+  "halt.killed",
+  "halt.unmounted",
+  "halt.synced",
+  "halt.cleared",
+  "move.committed",
+];
+
+/** Of the start that goes on from it. */
+export const RESTORE_STEPS: readonly StepName[] = [
+  "boot.mounted",
+  "launch.prepared",
+  "restore.begun",
+  "launch.running",
+  "launch.recorded",
+  "restore.started",
+  "resume.committed",
+];
+
 /** The same on a home whose file system shares blocks. */
 export const CLONES: readonly Operation[] = [
   {

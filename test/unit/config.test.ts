@@ -205,6 +205,25 @@ test("-f is the Dockerfile of a build", () => {
   });
 });
 
+test.for([
+  { value: "0", pauseToDisk: { afterSeconds: 0, isAtExit: false } },
+  { value: "after=60", pauseToDisk: { afterSeconds: 60, isAtExit: false } },
+  { value: "exit", pauseToDisk: { afterSeconds: undefined, isAtExit: true } },
+  { value: "after=600,exit", pauseToDisk: { afterSeconds: 600, isAtExit: true } },
+])("--pause-to-disk $value", ({ value, pauseToDisk }) => {
+  expect(configOf({}, ["--pause-to-disk", value]).pauseToDisk).toEqual(pauseToDisk);
+  expect(configOf({ SANDBOX_MCP_PAUSE_TO_DISK: value }, []).pauseToDisk).toEqual(pauseToDisk);
+});
+
+test.for(["", "off", "after=", "after=-1", "1.5", "60,", "exit,60", "2592001", "after=60s"])(
+  "--pause-to-disk %s is a fault",
+  (value) => {
+    const loaded = loadConfig({}, ["--pause-to-disk", value]);
+    expect(loaded).toMatchObject({ exitCode: 64 });
+    expect(JSON.stringify(loaded)).toMatch(/--pause-to-disk: expected (?:after=N, exit|at most)/);
+  },
+);
+
 test.for(["api", "api=", "=1", "api=101", "a=1,,b=1"])("--pool-template %s is a fault", (value) => {
   const loaded = loadConfig({}, ["--pool-template", value]);
   expect(loaded).toMatchObject({ exitCode: 64 });

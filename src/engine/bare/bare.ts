@@ -177,6 +177,11 @@ function createBareContainer(
       return run === undefined;
     },
     halt: leave,
+    owesHalt: false,
+    savedMemory: undefined,
+    haltWithMemory: async () => {
+      throw new SandboxError("unimplemented", "the bare engine saves no memory");
+    },
     boot: async (_spec, signal) => enter(await startRun(options, spec, signal)),
     readUsage: async () => {
       const { blocks, bavail, bsize } = await statfs(spec.directory);

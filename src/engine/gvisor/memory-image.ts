@@ -91,11 +91,15 @@ export async function sealImage(
  * @throws SandboxError failed_precondition, sandbox_memory_not_restorable, when it cannot be.
  */
 export async function requireRestorable(folder: string, here: MemoryPlace): Promise<MemoryNote> {
-  const text = (await readIfThere(join(folder, NAME))) ?? "";
-  const note = parseNote(text);
+  const note = await readNote(folder);
   const fault = note === undefined ? "its image is damaged or gone" : findMismatch(note, here);
   if (note === undefined || fault !== undefined) throw notRestorable(fault ?? "");
   return note;
+}
+
+/** Undefined where there is none, or a part of one. */
+export async function readNote(folder: string): Promise<MemoryNote | undefined> {
+  return parseNote((await readIfThere(join(folder, NAME))) ?? "");
 }
 
 function parseNote(text: string): MemoryNote | undefined {

@@ -6,6 +6,7 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { isListening } from "../../common/listening.ts";
 import { INSIDE_PORTS } from "../daemon/daemon-command.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -15,7 +16,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 
 /** In the container's folder. */
-const ORDERS = "runtime/orders.sock";
+export const ORDERS = "runtime/orders.sock";
 /** The number of the program, for the guardian. */
 const RELAY_NAME = "runtime/relay";
 const MAX_ANSWER_BYTES = 64;
@@ -52,6 +53,11 @@ export async function startRelay(options: RelayOptions, signal: AbortSignal): Pr
     ["exec", ...perlCommand(perlDirectory, "sentry-relay", words)],
   ]);
   await runProgram(command, { signal, input: `${secret}\n` });
+}
+
+/** Whether the program of a container listens. */
+export async function isRelayed(directory: string): Promise<boolean> {
+  return isListening(join(directory, ORDERS));
 }
 
 type Order = "pause" | "resume" | "state";

@@ -7,7 +7,7 @@ import { saveMemory, type MemorySource, type OnFrozen } from "../gvisor/checkpoi
 import type { Connections } from "../network/connections.ts";
 import { copyDisk } from "../storage/disk-copy.ts";
 import { makeLayer } from "../storage/layers.ts";
-import { copyUpper } from "../storage/snapshot.ts";
+import { copyUpper, whileFrozen } from "../storage/snapshot.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
 
@@ -44,6 +44,14 @@ export function createCopies(
         withMemory(parts, saved, async (onFrozen) => copyDisk(source(onFrozen), target)),
     }),
   };
+}
+
+/** Makes the folder `target` with the memory alone, durably; a paused container stays paused. */
+export async function copyMemory(parts: CopyParts, target: string): Promise<void> {
+  await withMemory(parts, target, async (onFrozen) => {
+    await whileFrozen({ cgroup: parts.cgroup, onFrozen }, async () => undefined);
+    return true;
+  });
 }
 
 async function withMemory<T>(

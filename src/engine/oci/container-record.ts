@@ -21,6 +21,11 @@ const recordSchema = z.object({
   diskIdBase: z.int().positive().optional(),
   /** Whether it was halted on purpose: then its folder with its disk is all there is. */
   isHalted: z.boolean().default(false),
+  /**
+   * Of a halted one whose memory is beside its disk. `begun`: programs may have gone on from it, and
+   * then it is no longer that of the files.
+   */
+  memory: z.enum(["saved", "begun"]).optional(),
   /** The boot of the machine whose memory may have a part of a halted container's disk. */
   unsyncedSince: z.string().optional(),
   level: z.enum(ISOLATION_LEVELS),

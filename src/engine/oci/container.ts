@@ -4,98 +4,78 @@ import { renameSync, statfsSync, watch, writeFileSync, type FSWatcher } from "no
 import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
-import { step } from "../../common/steps.ts";
-import type { Container, ContainerExit, ContainerSpec, Deadline, Usage } from "../engine.ts";
+import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
 import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
-import type { HostNetwork, Routers } from "../network/router.ts";
+import type { HostNetwork } from "../network/router.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
-import { createCopies, type MemorySaver } from "./container-copies.ts";
-import {
-  readStartTicks,
-  withUnsyncedDisk,
-  writeRecord,
-  type ContainerRecord,
-} from "./container-record.ts";
+import { createCopies } from "./container-copies.ts";
+import { readStartTicks } from "./container-record.ts";
+import { createRuns, type RunParts } from "./container-runs.ts";
 import type { Cgroup } from "./process-group.ts";
-import { DEADLINE_NAME, haltContainer, removeContainer } from "./remove-container.ts";
+import { DEADLINE_NAME, removeContainer } from "./remove-container.ts";
+import { savedMemoryOf } from "./saved-memory.ts";
 
 /** The kernel tells of the end at once where it can, and then this is for what it did not tell. */
 const WATCH_INTERVAL_MS = { told: 30_000, untold: 1_000 } as const;
 
 const ENDED = "init ended";
 
-export interface ContainerParts {
-  readonly directory: string;
-  readonly record: ContainerRecord;
-  readonly cgroup: Cgroup;
-  /** Starts the container anew on the disk in its folder; the record of the new run. */
-  boot(spec: ContainerSpec, signal: AbortSignal): Promise<ContainerRecord>;
+export interface ContainerParts extends RunParts {
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
-  /** Where the perl programs lie. */
-  readonly perlDirectory: string;
-  readonly routers: Routers;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
-  readonly memory: MemorySaver;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, outside, perlDirectory, routers } = parts;
+  const { directory, cgroup, outside, routers } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
-  let { record } = parts;
-  const place = () => ({ directory, secret: record.secret });
   const connections = createConnections();
+  const runs = createRuns(parts, {
+    connections,
+    watch: (record) => watchLife({ record, cgroup }, resolve),
+  });
+  const place = () => ({ directory, secret: runs.record.secret });
   const dialDaemon = async (signal: AbortSignal) =>
     connections.open(() => dialControlSocket(place(), signal), signal);
-  const watchRun = () => (record.isHalted ? undefined : watchLife({ record, cgroup }, resolve));
-  let life = watchRun();
-  const copied = { directory, cgroup, perlDirectory, memory: parts.memory, connections };
   let removal: Promise<void> | undefined;
   return {
-    id: record.id,
+    id: parts.record.id,
     exit,
     get level() {
-      return record.level;
+      return runs.record.level;
     },
     network: outside === undefined ? "loopback" : "routed",
     hasLastingEgress: outside === undefined || routers.outlivesProcess,
-    setEgress: async (egress) => routers.setEgress({ directory, record, outside }, egress),
+    setEgress: async (egress) =>
+      routers.setEgress({ directory, record: runs.record, outside }, egress),
     dial: async (port, signal) => openPort(dialDaemon, port, signal),
     dialPublic: async (signal) => connections.open(() => dialPublicSocket(place(), signal), signal),
     dialControl: dialDaemon,
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),
     get isHalted() {
-      return record.isHalted;
+      return runs.record.isHalted;
     },
-    async halt() {
-      const halted = { ...record, isHalted: true };
-      // First the record: a process that finds the folder after a crash finishes the halt.
-      await writeRecord(directory, withUnsyncedDisk(halted));
-      record = halted;
-      life?.[Symbol.dispose]();
-      life = undefined;
-      await step("halt.recorded");
-      await haltContainer(directory, cgroup, routers);
-      await writeRecord(directory, halted);
+    get owesHalt() {
+      return runs.owesHalt;
     },
-    async boot(spec, signal) {
-      // The record of the new run may not outlive a power cut; that of the halted one would.
-      await writeRecord(directory, withUnsyncedDisk(record));
-      record = await parts.boot(spec, signal);
-      life = watchRun();
+    get savedMemory() {
+      return runs.record.memory === "saved" ? savedMemoryOf(directory) : undefined;
     },
+    halt: runs.halt,
+    haltWithMemory: runs.haltWithMemory,
+    boot: runs.boot,
     readUsage: async () => readUsage(directory, cgroup),
     disk: openDisk(directory),
-    ...createCopies({ ...copied, record: () => record }),
+    ...createCopies({ ...parts, connections, record: () => runs.record }),
     setDeadline: (deadline) => {
       if (parts.hasDeadlines) writeDeadline(directory, deadline);
     },
     [Symbol.asyncDispose]: async () => {
-      life?.[Symbol.dispose]();
+      runs[Symbol.dispose]();
       removal ??= removeContainer(directory, cgroup, routers);
       try {
         await removal;
@@ -133,13 +113,11 @@ function writeDeadline(directory: string, { atMs, action }: Deadline): void {
 
 const MS_PER_S = 1_000;
 
-interface RunParts {
-  readonly record: ContainerRecord;
-  readonly cgroup: Cgroup;
-}
-
 /** Tells when PID 1 is gone: the kernel ends every other process of the container with it. */
-function watchLife({ record, cgroup }: RunParts, onEnd: (exit: ContainerExit) => void): Disposable {
+function watchLife(
+  { record, cgroup }: Pick<RunParts, "record" | "cgroup">,
+  onEnd: (exit: ContainerExit) => void,
+): Disposable {
   let isOver = false;
   const watcher = watchEvents(cgroup, () => check());
   const intervalMs = watcher === undefined ? WATCH_INTERVAL_MS.untold : WATCH_INTERVAL_MS.told;

@@ -43,6 +43,16 @@ export interface LaunchContext extends RuntimeChoice {
   readonly trial?: AbilityTrial | undefined;
 }
 
+/** What is on record of a container's memory while it starts on a disk that it had. */
+export interface LaunchProgress {
+  /** Called before programs can run. */
+  begun(): Promise<void>;
+  /** Called when programs run. */
+  ran(): void;
+  /** Called before what is left of the start is removed. */
+  failed(error: unknown): Promise<void>;
+}
+
 /** A container that is being started, and what it has already. */
 export interface Claim {
   readonly spec: ContainerSpec;
@@ -50,7 +60,11 @@ export interface Claim {
   /** The first id of the files on its disk, where that began as the copy of another one. */
   readonly diskIdBase: number | undefined;
   readonly cgroup: Cgroup;
+  readonly progress?: LaunchProgress | undefined;
 }
+
+/** How a halted container starts. */
+export type Boot = Required<Pick<Claim, "spec" | "progress">>;
 
 export interface Preparation {
   readonly claim: Claim;

@@ -18,7 +18,7 @@ import type { MemorySaver } from "./container-copies.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
 import { openContainer } from "./container.ts";
-import type { Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
+import type { Boot, Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
 import { createSharedLaunch } from "./launch-shared.ts";
 import type { Cgroup } from "./process-group.ts";
 import { haltBrokenStart, removeContainer } from "./remove-container.ts";
@@ -51,8 +51,8 @@ export async function startContainer(
       disk === undefined
         ? await launchEmpty(context, claim, signal)
         : await launchRestored(context, { claim, disk }, signal);
-    const boot = async (anew: ContainerSpec, limit: AbortSignal) =>
-      bootContainer(context, { ...claim, spec: anew }, limit);
+    const boot = async (anew: Boot, limit: AbortSignal) =>
+      bootContainer(context, { ...claim, ...anew }, limit);
     const shared = { outside, perlDirectory, routers, hasDeadlines, memory };
     return openContainer({ directory, record, cgroup, boot, ...shared });
   } catch (error) {
@@ -110,7 +110,7 @@ async function launchWritten(
 }
 
 /**
- * Starts a halted container anew on the disk in its folder. On any failure it is halted again.
+ * Starts a halted container on the disk in its folder. On any failure it is halted again.
  * @throws SandboxError invalid_argument, unavailable, canceled, deadline_exceeded
  */
 export async function bootContainer(
@@ -118,14 +118,18 @@ export async function bootContainer(
   claim: Claim,
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
-  const { spec, cgroup } = claim;
+  const { spec, cgroup, progress } = claim;
   checkSpec(spec);
+  const memory = memoryOf(context);
+  if (spec.memory !== undefined && typeof memory === "string") throw notRestorable(memory);
   try {
-    // Its files are no longer those of the memory that it began with.
-    const anew = { ...claim, spec: { ...spec, memory: undefined } };
-    return await launchWritten(context, anew, signal);
+    return await launchWritten(context, claim, signal);
   } catch (error) {
-    await haltBrokenStart(spec.directory, cgroup, context.routers);
+    try {
+      await progress?.failed(error);
+    } finally {
+      await haltBrokenStart(spec.directory, cgroup, context.routers);
+    }
     throw toSandboxError(error, "container did not start");
   }
 }
@@ -136,7 +140,7 @@ async function launch(
   preparation: Preparation,
   signal: AbortSignal,
 ): Promise<ContainerRecord> {
-  const { spec, idBase, diskIdBase } = preparation.claim;
+  const { spec, idBase, diskIdBase, progress } = preparation.claim;
   const { flags } = context;
   const steps =
     flags === undefined
@@ -144,7 +148,9 @@ async function launch(
       : createSentryLaunch({ ...context, flags }, preparation, signal);
   await steps.prepare();
   await step("launch.prepared");
+  await progress?.begun();
   const pid = await steps.run();
+  progress?.ran();
   await step("launch.running");
   const startTicks = readStartTicks(pid);
   if (startTicks === undefined) throw new SandboxError("unavailable", "container ended at once");

@@ -6,6 +6,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
 import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
+import { findRestored } from "../gvisor/find-restored.ts";
 import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { findProgram } from "../host/find-program.ts";
@@ -20,16 +21,23 @@ import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
-import { isDiskLost, readRecord, readStartTicks, writeRecord } from "./container-record.ts";
+import {
+  isDiskLost,
+  readRecord,
+  readStartTicks,
+  writeRecord,
+  type ContainerRecord,
+} from "./container-record.ts";
 import { checkId, checkPlace } from "./container-spec.ts";
 import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
-import type { LaunchContext } from "./launch-context.ts";
+import type { Boot, LaunchContext } from "./launch-context.ts";
 import { bootContainer, memoryOf, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
 import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
+import { removeSaved, savedMemoryOf } from "./saved-memory.ts";
 import { createSeccompCache } from "./seccomp.ts";
 
 export interface OciEngineOptions extends ProbeOptions {
@@ -190,25 +198,59 @@ async function adoptContainer(
   const { cgroups, outside, perlDirectory, routers, hasDeadlines } = context;
   const plain = openCgroup(cgroups, id, directory);
   const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
-  const boot = async (spec: ContainerSpec, signal: AbortSignal) =>
-    bootContainer(await launchContext(isolation), { spec, idBase, diskIdBase, cgroup }, signal);
+  const boot = async (anew: Boot, signal: AbortSignal) => {
+    const found = await contextFor(launchContext, { ...anew.spec, isolation });
+    return bootContainer(found, { ...anew, idBase, diskIdBase, cgroup }, signal);
+  };
   const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
   const parts = { directory, record, cgroup, boot, ...shared };
-  if (record.isHalted) return adoptHalted(parts);
+  if (record.isHalted) return adoptHalted(context, parts);
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   if (!(await cgroup.isPopulated())) return undefined;
+  // A copy of its memory that was not finished, or from which it went on.
+  await removeSaved(directory);
   // Its processes have the ids; the claim names the folder, which may have been moved.
   await holdIds(directory, idBase);
   return openContainer(parts);
 }
 
 /** Finishes a halt, or ends a start, of a process that died; keeps its ids after a restart. */
-async function adoptHalted(parts: ContainerParts): Promise<Container | undefined> {
-  const { directory, record, cgroup, routers } = parts;
-  if (!(await holdIds(directory, record.idBase))) return undefined;
+async function adoptHalted(
+  context: LaunchContext,
+  parts: ContainerParts,
+): Promise<Container | undefined> {
+  const { directory, cgroup, routers } = parts;
+  if (!(await holdIds(directory, parts.record.idBase))) return undefined;
+  const record = await settleMemory(context, parts);
+  if (!record.isHalted) {
+    await removeSaved(directory);
+    return openContainer({ ...parts, record });
+  }
   const { unsyncedSince, ...synced } = record;
   const halt = unsyncedSince === undefined ? haltContainer : haltBrokenStart;
   await halt(directory, cgroup, routers);
   if (unsyncedSince !== undefined) await writeRecord(directory, synced);
+  // Drafts, and memory that is no longer that of the files.
+  if (synced.memory === undefined) await removeSaved(directory);
   return openContainer({ ...parts, record: synced });
+}
+
+/** On record: whether programs go on, can go on, or not; the process that knew has died. */
+async function settleMemory(
+  context: LaunchContext,
+  { directory, record, cgroup }: ContainerParts,
+): Promise<ContainerRecord> {
+  if (record.memory !== "begun") return record;
+  const { id } = record;
+  const memory = savedMemoryOf(directory);
+  const found = await findRestored({ ...context, id, directory, record, cgroup, memory });
+  const { memory: _memory, ...files } = record;
+  const settled =
+    found === "unused"
+      ? { ...files, memory: "saved" as const }
+      : found === "unknown"
+        ? files
+        : found;
+  await writeRecord(directory, settled);
+  return settled;
 }

@@ -5,7 +5,6 @@
 
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { withDeadline } from "../../common/clock.ts";
 import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
@@ -22,6 +21,7 @@ import { pausedByKernel } from "../gvisor/relay.ts";
 import { installCommand } from "../host/install-command.ts";
 import { holdLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
+import { askDaemon } from "../network/ask-daemon.ts";
 import { createRouters } from "../network/router.ts";
 import { createBlankDisks } from "../storage/disk.ts";
 import { newProbeId } from "../storage/prune.ts";
@@ -251,31 +251,13 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<P
   await container.pause();
   if (!(await cgroup.isFrozen())) throw new SandboxError("unavailable", "pause has no effect");
   await container.resume();
-  await askDaemon(container);
+  const ask = async (one: Container) => askDaemon(one.dialControl.bind(one), ANSWER_TIMEOUT_MS);
+  await ask(container);
   const limited = isLimited ? "limited, " : "";
   const tookMs = Math.round(performance.now() - startedMs);
   const proof = `started, ${limited}paused and resumed in ${tookMs} ms`;
   const finding = trial && (await readFinding(spec.directory, trial));
   const carriesMemory =
-    trial !== undefined && (await tryMemory(context, { home, spec, container, ask: askDaemon }));
+    trial !== undefined && (await tryMemory(context, { home, spec, container, ask }));
   return { level: container.level, proof, finding, carriesMemory };
-}
-
-/** Any HTTP answer on the control socket proves that node runs inside. */
-async function askDaemon(container: Container): Promise<void> {
-  const socket = await container.dialControl(AbortSignal.timeout(ANSWER_TIMEOUT_MS));
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  socket.once("data", (chunk: Buffer) => resolve(chunk.toString("latin1")));
-  socket.once("error", reject);
-  socket.write("GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  try {
-    const answer = await withDeadline(promise, ANSWER_TIMEOUT_MS, silentDaemon);
-    if (!answer.startsWith("HTTP/1.1 ")) throw new SandboxError("unavailable", "no HTTP answer");
-  } finally {
-    socket.destroy();
-  }
-}
-
-function silentDaemon(): SandboxError {
-  return new SandboxError("deadline_exceeded", "the daemon does not answer");
 }

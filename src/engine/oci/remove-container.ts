@@ -21,6 +21,9 @@ export const FOLDER_NAMES = {
   runtime: "runtime",
 } as const;
 
+/** The memory of a halted container is in a folder of this name, whole or as a draft. */
+export const SAVED_NAME = "saved";
+
 /** For the guardian: Unix seconds, then `end` or `freeze`. */
 export const DEADLINE_NAME = "expiry";
 
@@ -34,6 +37,7 @@ const OF_A_RUN = [
 ];
 const REMOVABLE = [
   ...OF_A_RUN,
+  SAVED_NAME,
   draftOf(PROCESS_NAME),
   RECORD_NAME,
   draftOf(RECORD_NAME),

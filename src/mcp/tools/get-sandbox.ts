@@ -47,7 +47,9 @@ export const getSandbox = defineTool({
     return recordReply({
       sandbox_id: detail.sandboxID,
       state: detail.state,
-      ...(detail.pauseReason !== undefined && { paused_because: REASONS[detail.pauseReason] }),
+      ...(detail.pauseReason !== undefined && {
+        paused_because: reasonOf(detail.pauseReason, detail.pausedMemory),
+      }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
       expires_at: detail.endAt,
@@ -73,6 +75,11 @@ const REASONS = {
     "the disk of the service is nearly full; the service resumes it when there is space: " +
     "delete snapshots or sandboxes that are not needed",
 } as const;
+
+function reasonOf(reason: keyof typeof REASONS, memory: string | undefined): string {
+  const suffix = memory === "disk" ? "; its programs wait on disk and go on then" : "";
+  return `${REASONS[reason]}${suffix}`;
+}
 
 function toPairs(record: Readonly<Record<string, string>>) {
   return Object.entries(record).map(([name, value]) => ({ name, value }));

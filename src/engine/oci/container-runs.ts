@@ -1,0 +1,93 @@
+/** The runs of one container: each ends by a halt, with or without the memory of its programs. */
+
+import { step } from "../../common/steps.ts";
+import type { Container } from "../engine.ts";
+import type { Connections } from "../network/connections.ts";
+import type { Routers } from "../network/router.ts";
+import { copyMemory, type CopyParts } from "./container-copies.ts";
+import { withUnsyncedDisk, writeRecord, type ContainerRecord } from "./container-record.ts";
+import type { Boot } from "./launch-context.ts";
+import { haltContainer } from "./remove-container.ts";
+import { recordBoot, removeSaved, savedMemoryOf } from "./saved-memory.ts";
+
+export interface RunParts extends Omit<CopyParts, "connections" | "record"> {
+  readonly record: ContainerRecord;
+  readonly routers: Routers;
+  /** Starts the container on the disk in its folder; the record of the new run. */
+  boot(boot: Boot, signal: AbortSignal): Promise<ContainerRecord>;
+}
+
+export interface Runs
+  extends Pick<Container, "owesHalt" | "halt" | "haltWithMemory" | "boot">, Disposable {
+  /** As it is now. */
+  readonly record: ContainerRecord;
+}
+
+export interface RunWatch {
+  readonly connections: Connections;
+  /** Watches for the end of a run that no halt brought about. */
+  readonly watch: (record: ContainerRecord) => Disposable;
+}
+
+export function createRuns(parts: RunParts, { connections, watch }: RunWatch): Runs {
+  const { directory, cgroup, routers } = parts;
+  let { record } = parts;
+  let life = record.isHalted ? undefined : watch(record);
+  let owesHalt = false;
+
+  const stop = () => {
+    life?.[Symbol.dispose]();
+    life = undefined;
+  };
+
+  async function end(halted: ContainerRecord): Promise<void> {
+    // First the record: a process that finds the folder after a crash finishes the halt.
+    await writeRecord(directory, withUnsyncedDisk(halted));
+    record = halted;
+    owesHalt = true;
+    stop();
+    await step("halt.recorded");
+    await haltContainer(directory, cgroup, routers);
+    await writeRecord(directory, halted);
+    owesHalt = false;
+  }
+
+  return {
+    get record() {
+      return record;
+    },
+    get owesHalt() {
+      return owesHalt;
+    },
+    halt: async () => end({ ...record, isHalted: true }),
+    async haltWithMemory() {
+      await removeSaved(directory);
+      try {
+        const source = { ...parts, connections, record: () => record };
+        await copyMemory(source, savedMemoryOf(directory));
+        await step("move.saved");
+        await end({ ...record, isHalted: true, memory: "saved" });
+      } catch (error) {
+        if (!record.isHalted) await removeSaved(directory);
+        throw error;
+      }
+    },
+    async boot(spec, signal) {
+      if (owesHalt) await end(record);
+      // The record of the new run may not outlive a power cut; that of the halted one would.
+      await writeRecord(directory, withUnsyncedDisk(record));
+      const memory = record.memory === undefined ? undefined : spec.memory;
+      const progress = recordBoot(directory, record, { isRestore: memory !== undefined });
+      try {
+        record = await parts.boot({ spec: { ...spec, memory }, progress }, signal);
+      } catch (error) {
+        record = progress.record;
+        throw error;
+      }
+      life = watch(record);
+      // The programs run: what is left of their memory goes with the container at the latest.
+      await removeSaved(directory).catch(() => undefined);
+    },
+    [Symbol.dispose]: stop,
+  };
+}

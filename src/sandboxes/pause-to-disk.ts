@@ -1,0 +1,148 @@
+/**
+ * Moves the memory of paused sandboxes from their processes to disk: some time after their pause, and
+ * at the end of the service. A move that fails leaves the sandbox paused as it was and is tried again.
+ */
+
+import { createBackoff, type Backoff } from "../common/backoff.ts";
+import { createGate } from "../common/concurrency.ts";
+import { step } from "../common/steps.ts";
+import type { SandboxContext, SandboxEntry } from "./context.ts";
+import { startExpiry } from "./expiry.ts";
+import { findMemoryFault } from "./memory.ts";
+import { changeState, whenIdle } from "./registry.ts";
+
+/** Each writes at the speed of the disk. */
+const MOVES_AT_ONCE = 2;
+const FIRST_RETRY_MS = 1_000;
+/** What prevents a move may stay for as long as the sandbox is paused. */
+const MAX_RETRY_MS = 60_000;
+const MS_PER_S = 1_000;
+
+export interface PauseToDisk {
+  /** Seconds after the pause; undefined for never while the service runs. */
+  readonly afterSeconds: number | undefined;
+  /** Whether the service moves what is paused when it ends. */
+  readonly isAtExit: boolean;
+}
+
+export interface DiskMoves extends AsyncDisposable {
+  /** Looks again: a sandbox may have been paused. */
+  note(): void;
+  /** At the end of the service, after all changes: moves what can be moved, once. */
+  moveAll(): Promise<void>;
+}
+
+interface Retry {
+  readonly backoff: Backoff;
+  atMs: number;
+}
+
+/** Moves until it is disposed of, which waits for moves under way. */
+export function startDiskMoves(
+  context: SandboxContext,
+  rules: PauseToDisk = { afterSeconds: undefined, isAtExit: false },
+): DiskMoves {
+  const { clock, closing, entries, log } = context;
+  const retries = new WeakMap<SandboxEntry, Retry>();
+  const gate = createGate(MOVES_AT_ONCE);
+  const moves = new Map<SandboxEntry, Promise<void>>();
+
+  const dueOf = (entry: SandboxEntry, afterSeconds: number) =>
+    Math.max(entry.record.endAtMs + afterSeconds * MS_PER_S, retries.get(entry)?.atMs ?? 0);
+
+  function waiting(): SandboxEntry[] {
+    return [...entries.values()].filter((entry) => !moves.has(entry) && isMovable(context, entry));
+  }
+
+  function next(): number | undefined {
+    const { afterSeconds } = rules;
+    if (afterSeconds === undefined || closing.aborted) return undefined;
+    const times = waiting().map((entry) => dueOf(entry, afterSeconds));
+    return times.length === 0 ? undefined : Math.min(...times);
+  }
+
+  function moveDue(): void {
+    const { afterSeconds } = rules;
+    if (afterSeconds === undefined) return;
+    const nowMs = clock.now();
+    for (const entry of waiting()) {
+      if (dueOf(entry, afterSeconds) > nowMs) continue;
+      const isWanted = () => !closing.aborted && dueOf(entry, afterSeconds) <= clock.now();
+      const moving = gate.run(() => attempt(entry, isWanted));
+      moves.set(entry, moving);
+      void moving.finally(() => {
+        moves.delete(entry);
+        timer.note();
+      });
+    }
+  }
+
+  /** It never rejects. */
+  async function attempt(entry: SandboxEntry, isWanted: () => boolean): Promise<void> {
+    const { sandboxId } = entry.record;
+    try {
+      await whenIdle(entry, async () => {
+        if (isWanted() && isMovable(context, entry)) await move(context, entry);
+      });
+      retries.delete(entry);
+    } catch (error) {
+      const backoff = retries.get(entry)?.backoff ?? createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+      retries.set(entry, { backoff, atMs: clock.now() + backoff.next() });
+      log.warn({ op: "sandbox.move", sandboxId, err: error }, "memory stays in the process");
+      context.logBook.note(entry.record, "Memory could not be moved to disk");
+    }
+  }
+
+  const timer = startExpiry({ clock, log, next, expire: moveDue });
+  return {
+    note: () => timer.note(),
+    async moveAll() {
+      if (!rules.isAtExit) return;
+      await Promise.all(waiting().map((entry) => gate.run(() => attempt(entry, () => true))));
+    },
+    async [Symbol.asyncDispose]() {
+      await timer[Symbol.asyncDispose]();
+      await Promise.all(moves.values());
+    },
+  };
+}
+
+/**
+ * Whether its memory is in its process and can be moved. One that waits for space on the disk takes
+ * none; a daemon that did not answer would not answer after the move.
+ */
+function isMovable(context: SandboxContext, entry: SandboxEntry): boolean {
+  const { change, container, ending, phase, record } = entry;
+  if (change !== undefined || ending !== undefined || phase !== "paused") return false;
+  if (!record.hasMemory || record.isDaemonUnresponsive || record.pauseReason === "disk_full") {
+    return false;
+  }
+  // A halt that was begun is gone through with.
+  if (container.isHalted) return container.owesHalt;
+  const build = context.store.builds.get(record.buildId);
+  return build !== undefined && findMemoryFault(entry, build, true) === undefined;
+}
+
+/** Only for callers that found no change under way. */
+async function move(context: SandboxContext, entry: SandboxEntry): Promise<void> {
+  const { container } = entry;
+  const { sandboxId } = entry.record;
+  await changeState(context, { entry, during: "pausing" }, async () => {
+    entry.follower?.[Symbol.dispose]();
+    entry.follower = undefined;
+    if (container.isHalted) await container.halt();
+    else await save(context, entry);
+    await step("move.committed");
+    return "paused";
+  });
+  context.logBook.note(entry.record, "Memory moved to disk");
+  context.log.info({ op: "sandbox.move", sandboxId, outcome: "ok" }, "sandbox.move ok");
+}
+
+async function save(context: SandboxContext, { container }: SandboxEntry): Promise<void> {
+  // A kernel of its own has the memory of its programs in files in memory, which count as cache.
+  const { memoryBytes, cacheBytes } = await container.readUsage();
+  await context.copies.during(context.directory, memoryBytes + cacheBytes, () =>
+    container.haltWithMemory(),
+  );
+}
