@@ -2,10 +2,11 @@
 
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { glob, lstat, readdir, readFile, readlink } from "node:fs/promises";
+import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join, posix, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
-import { SandboxError } from "../../common/errors.ts";
+import { causeCode, SandboxError } from "../../common/errors.ts";
+import { findSources } from "./find-sources.ts";
 import { readIgnoreFile, type IsIgnored } from "./ignore-file.ts";
 import { tarEnd, tarHead, tarPadding } from "./tar.ts";
 
@@ -29,16 +30,21 @@ export interface FileSet {
   open(): Readable;
 }
 
+/** @throws SandboxError for a file that is there and cannot be used: it may keep secrets out. */
 export async function readIgnore(folder: string): Promise<IsIgnored> {
+  const path = join(folder, ".dockerignore");
+  let text: string;
   try {
-    return readIgnoreFile(await readFile(join(folder, ".dockerignore"), "utf8"));
-  } catch {
-    return () => false;
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return () => false;
+    throw new SandboxError("failed_precondition", `${path} cannot be read`, { cause: error });
   }
+  return readIgnoreFile(text);
 }
 
 /**
- * @throws SandboxError invalid_argument for a source outside the folder, not_found for one that
+ * @throws SandboxError invalid_argument for a source outside the folder, also by a link, not_found for one that
  * matches nothing.
  */
 export async function collectFiles(
@@ -54,7 +60,7 @@ export async function collectFiles(
   }
   const found = new Map<string, ContextFile>();
   const state = { folder, isIgnored, found };
-  for await (const name of glob(source, { cwd: folder })) await add(state, name);
+  for await (const name of findSources(folder, source)) await add(state, name);
   if (found.size === 0) {
     throw new SandboxError("not_found", `${given} matches no file that is not ignored`);
   }
@@ -79,7 +85,7 @@ async function add(walk: Walk, name: string): Promise<void> {
   const { folder, isIgnored, found } = walk;
   const full = resolve(folder, name);
   const path = relative(folder, full).split(sep).join("/");
-  if (path.startsWith("../") || found.size > MAX_FILES) {
+  if (path === ".." || path.startsWith("../") || found.size > MAX_FILES) {
     throw new SandboxError("invalid_argument", `${name}: too many files, or one outside`);
   }
   const stats = await lstat(full);

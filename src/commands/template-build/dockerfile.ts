@@ -1,7 +1,8 @@
 /** From a Dockerfile to the steps of a build; what has no place in a build is refused by its line. */
 
-import { DockerfileParser, type Instruction, type PropertyInstruction } from "dockerfile-ast";
+import { DockerfileParser, type Instruction } from "dockerfile-ast";
 import { SandboxError } from "../../common/errors.ts";
+import { readEnvWords } from "./env-words.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -18,6 +19,8 @@ export interface DockerfilePlan {
 /** They describe an image and change nothing in a sandbox. */
 const IGNORED: ReadonlySet<string> = new Set(["EXPOSE", "LABEL", "MAINTAINER"]);
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
+const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
+const MODE_PATTERN = /^[0-7]{3,5}$/;
 const ARCHIVE_PATTERN = /\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/i;
 
 /**
@@ -41,8 +44,8 @@ export function readDockerfile(text: string, name: string): DockerfilePlan {
 
 function createReader(lines: readonly string[], name: string) {
   let base: string | undefined;
-  let entrypoint: string | undefined;
-  let command: string | undefined;
+  let entrypoint: Command | undefined;
+  let command: Command | undefined;
   const steps: DockerfileStep[] = [
     { type: "USER", args: ["root"], line: 0 },
     { type: "WORKDIR", args: ["/"], line: 0 },
@@ -75,17 +78,18 @@ function createReader(lines: readonly string[], name: string) {
       case "ENV":
       case "ARG":
         // One before FROM is for the image alone.
-        if (base !== undefined) add("ENV", readPairs(instruction, refuse));
+        if (base !== undefined) add("ENV", readEnvWords(keyword, content, { refuse }));
         return;
       case "WORKDIR":
       case "USER":
+        if (content.includes("$")) refuse("with variables is not supported");
         add(keyword, [unquote(content) || refuse("has no value")]);
         return;
       case "CMD":
-        command = toShell(content);
+        command = toCommand(content);
         return;
       case "ENTRYPOINT":
-        entrypoint = toShell(content);
+        entrypoint = toCommand(content);
         return;
       default:
         if (!IGNORED.has(keyword)) refuse("is not supported");
@@ -97,20 +101,41 @@ function createReader(lines: readonly string[], name: string) {
     const has = (type: string) => steps.some((step) => step.type === type && step.line > 0);
     if (!has("USER")) steps.push({ type: "USER", args: ["user"], line: 0 });
     if (!has("WORKDIR")) steps.push({ type: "WORKDIR", args: ["/home/user"], line: 0 });
-    const start = [entrypoint, command].filter((part) => part !== undefined).join(" ");
-    return { base, steps, startCommand: start === "" ? undefined : start };
+    return { base, steps, startCommand: toStart(entrypoint, command) };
   }
 
   return { take, end };
 }
 
+interface Command {
+  readonly text: string;
+  /** Whether it was a list of words: the other form is a text for a shell. */
+  readonly isList: boolean;
+}
+
+function toCommand(content: string): Command | undefined {
+  const text = toShell(content);
+  return text === "" ? undefined : { text, isList: readList(content) !== undefined };
+}
+
+/** As docker joins them: a command is the arguments of an entry point that is a list. */
+function toStart(entrypoint: Command | undefined, command: Command | undefined) {
+  if (entrypoint === undefined) return command?.text;
+  if (command === undefined || !entrypoint.isList) return entrypoint.text;
+  const words = command.isList ? command.text : `/bin/sh -c ${quote(command.text)}`;
+  return `${entrypoint.text} ${words}`;
+}
+
 type Refuse = (fault: string) => never;
 
-/** What stands behind the keyword, without comments between its lines, in one line of a shell. */
+/**
+ * What stands behind the keyword, in one line of a shell: comments and empty lines between its lines
+ * do not end it.
+ */
 function contentOf(lines: readonly string[], instruction: Instruction): string {
   const { start, end } = instruction.getRange();
   const [first = "", ...others] = lines.slice(start.line, end.line + 1);
-  const kept = [first, ...others.filter((line) => !/^\s*#/.test(line))];
+  const kept = [first, ...others.filter((line) => !/^\s*(?:#|$)/.test(line))];
   const whole = kept.join("\n").replaceAll(/\\[ \t]*\n/g, "");
   return whole.trim().replace(/^\w+\s*/, "");
 }
@@ -150,8 +175,12 @@ function readCopy(keyword: string, content: string, refuse: Refuse): string[][] 
   while (words[0]?.startsWith("--")) {
     const [name = "", value = ""] = (words.shift() ?? "").slice(2).split("=");
     if (!COPY_FLAGS.has(name)) refuse(`with --${name} is not supported`);
+    if (value.includes("$")) refuse(`with variables in --${name} is not supported`);
     flags.set(name, value);
   }
+  const { chown, chmod } = Object.fromEntries(flags);
+  if (chown !== undefined && !OWNER_PATTERN.test(chown)) refuse("with --chown needs USER[:GROUP]");
+  if (chmod !== undefined && !MODE_PATTERN.test(chmod)) refuse("with --chmod needs an octal mode");
   const paths = readList(words.join(" ")) ?? words.map(unquote);
   const target = paths.pop() ?? "";
   if (paths.length === 0) refuse("needs a source and a target");
@@ -164,14 +193,6 @@ function readCopy(keyword: string, content: string, refuse: Refuse): string[][] 
     }
     return [source, target, flags.get("chown") ?? "", flags.get("chmod") ?? ""];
   });
-}
-
-function readPairs(instruction: Instruction, refuse: Refuse): string[] {
-  // The parser makes such an object for these two keywords.
-  const { getProperties } = instruction as Partial<PropertyInstruction>;
-  const properties = getProperties?.call(instruction) ?? [];
-  if (properties.length === 0) refuse("needs a name and a value");
-  return properties.flatMap((property) => [property.getName(), property.getValue() ?? ""]);
 }
 
 function unquote(text: string): string {

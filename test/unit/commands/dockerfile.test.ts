@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { readDockerfile } from "../../../src/commands/template-build/dockerfile.ts";
 import { readIgnoreFile } from "../../../src/commands/template-build/ignore-file.ts";
 import { tarHead } from "../../../src/commands/template-build/tar.ts";
+import { expandVariables } from "../../../src/sandboxes/template-builds/expand.ts";
 
 test("every instruction that a build has", () => {
   const text = [
@@ -58,10 +59,72 @@ test.for([
   ["FROM a\n\nHEALTHCHECK CMD true", "Dockerfile:3: HEALTHCHECK is not supported"],
   ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
   ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL is not supported"],
+  ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR with variables"],
+  ["FROM a\nUSER ${WHO}", "Dockerfile:2: USER with variables"],
+  ["FROM a\nCOPY $A b", "Dockerfile:2: COPY with variables"],
+  ["FROM a\nCOPY --chown=$U a b", "Dockerfile:2: COPY with variables in --chown"],
+  ["FROM a\nCOPY --chown=a:b:c a b", "Dockerfile:2: COPY with --chown needs"],
+  ["FROM a\nCOPY --chown a b", "Dockerfile:2: COPY with --chown needs"],
+  ["FROM a\nCOPY --chmod=u+x a b", "Dockerfile:2: COPY with --chmod needs"],
+  ["FROM a\nENV", "Dockerfile:2: ENV needs a name"],
+  ["FROM a\nENV A", "Dockerfile:2: ENV needs a name"],
+  ["FROM a\nENV A=1 B", "Dockerfile:2: ENV needs a value"],
+  ["FROM a\nENV =x", "Dockerfile:2: ENV has a name"],
+  ["FROM a\nENV A-B=x", "Dockerfile:2: ENV has a name"],
+  ["FROM a\nENV $A=x", "Dockerfile:2: ENV has a name"],
+  ["FROM a\nENV __proto__=x", "Dockerfile:2: ENV has a name"],
+  ["FROM a\nARG 1A", "Dockerfile:2: ARG has a name"],
+  ['FROM a\nENV A="x', 'Dockerfile:2: ENV has a " that does not end'],
+  ["FROM a\nENV A='x", "Dockerfile:2: ENV has a ' that does not end"],
+  ["FROM a\nENV A=${B#x}", "Dockerfile:2: ENV has a variable in a form"],
+  ["FROM a\nENV A=${B:-${C}}", "Dockerfile:2: ENV has a variable in a form"],
+  ["FROM a\nENV A=\\\\$B", "Dockerfile:2: ENV has a backslash before a variable"],
   ["# escape=`\nFROM a", "another escape character"],
   ["", "FROM is missing"],
 ])("%j is refused", ([text = "", message = ""]) => {
   expect(() => readDockerfile(text, "Dockerfile")).toThrow(message);
+});
+
+test.for([
+  ["ENV A='$HOME'", ["A", String.raw`\$HOME`]],
+  ['ENV A="$HOME"', ["A", "$HOME"]],
+  [String.raw`ENV A=\$HOME B="\$HOME"`, ["A", String.raw`\$HOME`, "B", String.raw`\$HOME`]],
+  [`ENV A='it'"'"'s' B=a\\ b`, ["A", "it's", "B", "a b"]],
+  [String.raw`ENV A="x\"y\z" B='\'`, ["A", String.raw`x"y\z`, "B", "\\"]],
+  ["ENV A=$PATH:/x B=${C:-d} D=", ["A", "$PATH:/x", "B", "${C:-d}", "D", ""]],
+  ["ENV A some  'value' $B", ["A", "some  value $B"]],
+  ["ENV A=1 \\\n  # between\n\n  B=2", ["A", "1", "B", "2"]],
+  ["ARG A B=2", ["A", "", "B", "2"]],
+] as const)("%j has the pairs %j", ([line, args]) => {
+  const { steps } = readDockerfile(`FROM a\n${line}`, "Dockerfile");
+  expect(steps.find(({ type }) => type === "ENV")?.args).toEqual([...args]);
+});
+
+test("what is quoted in a Dockerfile is what the service makes of the step", () => {
+  const values = ["$HOME", "it's $X", String.raw`a\b`, '"', "$(id)", "${A:-b}", "plain"];
+  for (const value of values) {
+    const quoted = `'${value.replaceAll("'", `'"'"'`)}'`;
+    const { steps } = readDockerfile(`FROM a\nENV A=${quoted}`, "Dockerfile");
+    const [, given = ""] = steps.find(({ type }) => type === "ENV")?.args ?? [];
+    expect(expandVariables(given, { HOME: "/root", X: "y", A: "z" })).toBe(value);
+  }
+});
+
+test("an empty line between lines that are continued does not end a command", () => {
+  const { steps } = readDockerfile("FROM a\nRUN one \\\n  two \\\n\n  three", "Dockerfile");
+  expect(steps.filter(({ line }) => line > 0)).toEqual([
+    { type: "RUN", args: ["one   two   three"], line: 2 },
+  ]);
+});
+
+test.for([
+  ["ENTRYPOINT run me\nCMD arg", "run me"],
+  ['ENTRYPOINT ["run"]\nCMD echo $X', "run /bin/sh -c 'echo $X'"],
+  ['ENTRYPOINT ["run"]\nCMD ["a b"]', "run 'a b'"],
+  ['ENTRYPOINT []\nCMD ["x"]', "x"],
+  ["CMD []", undefined],
+] as const)("%j starts as docker starts it", ([lines, startCommand]) => {
+  expect(readDockerfile(`FROM a\n${lines}`, "Dockerfile").startCommand).toBe(startCommand);
 });
 
 test("an ignore file: parts, depth, exceptions, the last one counts", () => {

@@ -1,0 +1,134 @@
+/** The files of a COPY step: which ones a source names, and that none is outside of its folder. */
+
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import { expect, test } from "vitest";
+import { collectFiles, readIgnore } from "../../../src/commands/template-build/context-files.ts";
+import { findSources } from "../../../src/commands/template-build/find-sources.ts";
+import { toMatcher } from "../../../src/commands/template-build/wildcard.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const SECRET = "outside of the folder";
+const OUTSIDE = "leads out of the folder by a link";
+
+/** A folder with links, some of which lead out of it. */
+async function makeContext() {
+  const place = await makeTempFolder();
+  const folder = join(place.path, "context");
+  await mkdir(join(folder, "app/in"), { recursive: true });
+  await mkdir(join(place.path, "out/deep"), { recursive: true });
+  await writeFile(join(place.path, "out/secret"), SECRET);
+  await writeFile(join(place.path, "out/deep/secret"), SECRET);
+  for (const name of ["a.txt", ".hidden", "{a,b}", "app/b.txt", "app/in/c.txt", "app/x1"]) {
+    await writeFile(join(folder, name), name);
+  }
+  await symlink("app", join(folder, "near"));
+  await symlink("../out", join(folder, "far"));
+  await symlink("/etc", join(folder, "app/system"));
+  await symlink("nowhere", join(folder, "broken"));
+  return { folder, [Symbol.asyncDispose]: () => place[Symbol.asyncDispose]() };
+}
+
+async function find(folder: string, source: string): Promise<string[]> {
+  return (await Array.fromAsync(findSources(folder, source))).toSorted();
+}
+
+test.for([
+  ["a.txt", ["a.txt"]],
+  [".", [""]],
+  ["app/./in//c.txt", ["app/in/c.txt"]],
+  ["*", [".hidden", "a.txt", "app", "broken", "far", "near", "{a,b}"]],
+  ["*.txt", ["a.txt"]],
+  ["app/?1", ["app/x1"]],
+  ["app/[a-c].*", ["app/b.txt"]],
+  ["app/[^a-c][0-9]", ["app/x1"]],
+  ["{a,b}", ["{a,b}"]],
+  ["**/c.txt", ["app/in/c.txt"]],
+  ["app/**", ["app", "app/in"]],
+  ["near/b.txt", ["near/b.txt"]],
+  ["far", ["far"]],
+  ["broken", ["broken"]],
+  ["broken/x", []],
+  ["a.txt/x", []],
+  ["none", []],
+] as const)("%s names %j", async ([source, names]) => {
+  await using context = await makeContext();
+  expect(await find(context.folder, source)).toEqual([...names]);
+});
+
+test.for(["far/secret", "far/*", "far/deep/secret", "*/secret", "app/system/passwd", "app/*/*"])(
+  "%s leads out of the folder and is refused",
+  async (source) => {
+    await using context = await makeContext();
+    await expect(collectFiles(context.folder, [source, "/x"], () => false)).rejects.toThrow(
+      OUTSIDE,
+    );
+  },
+);
+
+test.for(["..", "../out/secret", "app/../../out/secret", "/../out/secret"])(
+  "%s is outside of the folder and refused",
+  async (source) => {
+    await using context = await makeContext();
+    await expect(collectFiles(context.folder, [source, "/x"], () => false)).rejects.toThrow(
+      /is outside of the folder|matches no file/,
+    );
+  },
+);
+
+test("an archive of the whole folder has its links as links, and nothing behind them", async () => {
+  await using context = await makeContext();
+  const files = await collectFiles(context.folder, [".", "/x"], () => false);
+  const archive = await buffer(files.open());
+  expect(archive).toHaveLength(files.bytes);
+  expect(archive.includes(SECRET)).toBe(false);
+  expect(archive.includes("../out")).toBe(true);
+});
+
+test("an ignore file that cannot be used stops the build: it may keep secrets out", async () => {
+  await using context = await makeContext();
+  const { folder } = context;
+  expect((await readIgnore(folder))("a.txt")).toBe(false);
+  const path = join(folder, ".dockerignore");
+  await mkdir(path);
+  await expect(readIgnore(folder)).rejects.toThrow("cannot be read");
+  await using other = await makeContext();
+  const text = join(other.folder, ".dockerignore");
+  await writeFile(text, "secret\n[z-a]\n");
+  await expect(readIgnore(other.folder)).rejects.toThrow("not a pattern of paths: [z-a]");
+  await writeFile(text, "x\n".repeat(1_001));
+  await expect(readIgnore(other.folder)).rejects.toThrow("at most 1000 patterns");
+});
+
+test.for([
+  ["*", "a", true],
+  ["*", "a/b", false],
+  ["**", "a/b", true],
+  ["**/b", "b", true],
+  ["**/b", "a/b", true],
+  ["**/b", "ab", false],
+  ["a/**/b", "a/b", true],
+  ["a/**/b", "a/x/y/b", true],
+  ["a**b", "a/x/b", true],
+  ["?", "/", false],
+  ["[^a]", "/", false],
+  ["[a-c\\]]", "]", true],
+  ["[\\^a]", "^", true],
+  [String.raw`\*`, "*", true],
+  [String.raw`\*`, "a", false],
+  ["(a+)+$", "aa", false],
+  ["", "", true],
+] as const)("%s and %s: %s", ([pattern, text, fits]) => {
+  expect(toMatcher(pattern)(text)).toBe(fits);
+});
+
+test.for(["[", "a[", "[]", "[z-a]", "[^]", "\\"])("%s is no pattern", (pattern) => {
+  expect(() => toMatcher(pattern)).toThrow("not a pattern of paths");
+});
+
+test("no pattern takes long", () => {
+  expect(toMatcher("**/".repeat(200) + "z")("a/".repeat(200) + "y")).toBe(false);
+  expect(toMatcher("*a".repeat(200) + "b")("a".repeat(255))).toBe(false);
+  expect(toMatcher("**a".repeat(200) + "b")("a".repeat(2_000))).toBe(false);
+});
