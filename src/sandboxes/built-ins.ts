@@ -52,6 +52,8 @@ export interface TemplatesOptions extends CleanupRetries {
   readonly fallbacks: Readonly<Record<string, string>>;
   /** Built-ins that another service of this home may offer, but neither they nor their snapshots here. */
   readonly withheld: readonly string[];
+  /** Ends those that run or wait. */
+  cancelBuilds(templateId: string): void;
 }
 
 export type StoredLayer = BuildRecord["layers"][number];

@@ -118,9 +118,10 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const { pending, track } = createTrack();
   const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
-  const templateOptions = { ...options, ...cleanUps, layersDirectory, team: DEFAULT_TEAM };
-  await registerBuiltIns(templateOptions);
   const building = await openBuilding(options, { track, closing: closing.signal });
+  const scope = { layersDirectory, team: DEFAULT_TEAM };
+  const templateOptions = { ...options, ...cleanUps, ...building, ...scope };
+  await registerBuiltIns(templateOptions);
   const context: RegistryContext = {
     ...options,
     team: DEFAULT_TEAM,

@@ -58,7 +58,8 @@ export interface Templates {
   /** Built-in templates that are offered here, oldest first, each with its newest build. */
   list(): readonly { readonly template: TemplateRecord; readonly builds: readonly BuildRecord[] }[];
   /**
-   * Removes it with all builds and tags, and every layer that nothing else stands on.
+   * Removes it with all builds and tags, and every layer that nothing else stands on; builds that
+   * this instance runs end.
    * @throws SandboxError not_found, permission_denied for a built-in or a public one of another
    * team, invalid_argument while in use.
    */
@@ -123,6 +124,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
       const folders = eraseTemplate(store, templateId);
+      options.cancelBuilds(templateId);
       // Nothing names them any more: a client that waited for files would only wait for the disk.
       options.cleanUpLater(`layers of ${templateId}`, async (signal) => {
         await step("template.erased");

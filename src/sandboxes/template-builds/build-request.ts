@@ -10,7 +10,8 @@ const MAX_ARGUMENT_BYTES = 98_304;
 const MAX_ARGUMENTS = 1_000;
 /** SHA-256 is 64 digits. */
 const HASH_PATTERN = /^[0-9a-f]{1,128}$/;
-const VARIABLE_PATTERN = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
+/** The name that objects treat in a way of their own is none. */
+const VARIABLE_PATTERN = /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_]{0,255}$/;
 export const STEP_TYPES = ["COPY", "RUN", "ENV", "WORKDIR", "USER"] as const;
 
 export type StepType = (typeof STEP_TYPES)[number];

@@ -96,11 +96,14 @@ function fail(
   const cause = error instanceof StepFailure ? error.cause : error;
   const isClosing = context.closing.aborted;
   const message = isClosing ? SERVICE_ENDED : reasonOf(signal.aborted ? signal.reason : cause);
-  log.note(failed, message, "error");
   const nowMs = clock.now();
   store.transaction(() => {
-    // A template that was removed takes its builds with it.
-    if (store.templateBuilds.get(record.buildId) === undefined) return;
+    // A template that was removed takes its builds with it, and what they said since.
+    if (store.templateBuilds.get(record.buildId) === undefined) {
+      store.buildLines.remove(record.buildId);
+      return;
+    }
+    log.note(failed, message, "error");
     store.templateBuilds.put({
       ...record,
       status: "error",

@@ -31,5 +31,11 @@ export async function openBuilding(
   const layerSizes = createLayerSizes(join(home, LAYERS));
   const runner = createBuildRunner({ uploads, layerSizes, track, closing });
   const network = { allowsInternet: undefined, network: undefined };
-  return { secrets, runner, buildNetwork: buildNetwork ?? network };
+  return {
+    secrets,
+    runner,
+    buildNetwork: buildNetwork ?? network,
+    cancelBuilds: (templateId: string) =>
+      runner.cancel(templateId, "cancelled: the template was removed"),
+  };
 }

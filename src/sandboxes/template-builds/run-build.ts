@@ -54,7 +54,11 @@ interface Stage {
 /** A build that is ready, and is not yet recorded so. @throws StepFailure */
 export async function runBuild(context: StepContext, job: BuildJob): Promise<BuildRecord> {
   const { plan, log } = job;
-  const base = await named("base", () => job.resolveBase(job));
+  const base = await named("base", async () => {
+    // One that was cancelled while it waited for its turn has none.
+    job.signal.throwIfAborted();
+    return job.resolveBase(job);
+  });
   const first = firstStage(context, base);
   hold(context, job, first.build);
   await step("build.based");

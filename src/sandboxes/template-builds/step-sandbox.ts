@@ -18,6 +18,7 @@ import { requireDiskSpace } from "../disk-space.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { openDaemon } from "../start-command.ts";
+import { cacheTemplateId } from "./cache.ts";
 
 export type StepContext = Services & Tenant & Folders & Limits & BuildRules;
 
@@ -57,13 +58,16 @@ export async function startStepSandbox(
     mounts: [],
     options: { ...OPTIONS, ...context.buildNetwork, template: resolved.template.templateId },
   };
-  const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
+  const started = toStartingRecord(context, plan);
+  // It holds up no removal of its template, which ends the build.
+  const templateId = cacheTemplateId(context);
+  const record: SandboxRecord = { ...started, templateId, state: "pooled" };
   context.store.sandboxes.put(record);
   await using stack = new AsyncDisposableStack();
   let container: Container | undefined;
   stack.defer(() => remove(context, record, container));
   container = await context.engine.create(toSpec(context, record, resolved.build), signal);
-  await initDaemon(container, toInit(context, record, resolved.build), signal);
+  await initDaemon(container, toInit(context, started, resolved.build), signal);
   await awaitHealth(container, signal);
   const daemon = stack.use(openDaemon(context, container, record));
   await step("build.started");

@@ -192,12 +192,13 @@ async function startBuild(
   plan: BuildPlan,
 ): Promise<void> {
   const { store, clock, runner, owner } = context;
-  const waiting = requireBuild(context, reference, buildId);
+  requireBuild(context, reference, buildId);
   checkPlan(plan);
   await requireLayerSpace(context, runner.layerSizes);
   const template = requireTemplate(context, reference);
   const record = store.transaction((): TemplateBuild => {
-    const current = store.templateBuilds.get(buildId) ?? waiting;
+    // Its template may have been removed meanwhile, and another one have its name.
+    const current = requireBuild(context, reference, buildId);
     if (current.status !== "waiting") {
       throw new SandboxError(
         "invalid_argument",
