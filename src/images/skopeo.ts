@@ -101,14 +101,15 @@ async function runSkopeo(task: SkopeoTask, words: Words): Promise<string> {
 const FAULTS: readonly (readonly [RegExp, "not_found" | "permission_denied", string])[] = [
   [/manifest unknown|name unknown|not found|no such file/i, "not_found", "there is no such image"],
   [
-    /unauthorized|authentication required|denied|401|403/i,
+    // Ports and digests have such numbers in them, too.
+    /unauthorized|authentication required|denied|status\D{0,24}40[13]\b/i,
     "permission_denied",
     "the registry refuses this login",
   ],
   [/no image found in .*for architecture/i, "not_found", "it has nothing for this machine"],
 ];
 
-function toPullFault(error: unknown): unknown {
+export function toPullFault(error: unknown): unknown {
   if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
   const [, code, reason] = FAULTS.find(([pattern]) => pattern.test(error.message)) ?? [];
   if (code === undefined) return error;

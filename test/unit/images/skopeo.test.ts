@@ -1,7 +1,8 @@
 /** Which logins skopeo uses: those that it is given, and never those that it finds. */
 
 import { expect, test } from "vitest";
-import { accessOptions } from "../../../src/images/skopeo.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
+import { accessOptions, toPullFault } from "../../../src/images/skopeo.ts";
 
 test.for([
   {
@@ -21,4 +22,20 @@ test.for([
   },
 ])("$name", ({ given, words }) => {
   expect(accessOptions(given, given.path)).toEqual(words);
+});
+
+const digest = `sha256:${"0".repeat(30)}401${"0".repeat(28)}403`;
+
+test.for([
+  ["reading manifest 1 in 127.0.0.1:5000/a/b: manifest unknown", "not_found"],
+  ["unauthorized: authentication required", "permission_denied"],
+  ["invalid status code from registry 403 (Forbidden)", "permission_denied"],
+  ["received unexpected HTTP status: 401 Unauthorized", "permission_denied"],
+  ["StatusCode: 403, <html>", "permission_denied"],
+  ["pinging container registry 127.0.0.1:40103: connection refused", "unavailable"],
+  ["pinging container registry 127.0.0.1:401: connection refused", "unavailable"],
+  [`Digest did not match, expected ${digest}, got ${digest}`, "unavailable"],
+  ["received unexpected HTTP status: 500 Internal Server Error", "unavailable"],
+] as const)("of a fetch that failed, %s means %s", ([said, code]) => {
+  expect(toPullFault(new SandboxError("unavailable", `skopeo: ${said}`))).toMatchObject({ code });
 });
