@@ -13,7 +13,8 @@ import { startRegistry } from "../test/support/registry.ts";
 import { tar } from "../test/support/tar-writer.ts";
 import type { BenchContext } from "./context.ts";
 import { compare, timed, type Contestant, type MissingPeer, type Row } from "./figure.ts";
-import type { Found } from "./peers.ts";
+import type { Peers } from "./peers.ts";
+import { openPodman } from "./podman.ts";
 import { startService, type BenchService } from "./service.ts";
 
 const PROGRAM = resolve(import.meta.dirname, "../dist/main.js");
@@ -29,7 +30,7 @@ const FILL_MS = 2_500;
 const run = promisify(execFile);
 
 export async function measureImages({ peers }: BenchContext): Promise<Row[]> {
-  return [await measurePull(peers.debian.umoci), await measureBuild(), ...(await measureServer())];
+  return [await measurePull(peers), await measureBuild(), ...(await measureServer())];
 }
 
 /** Half of each file does not compress; five layers and a shell. */
@@ -45,7 +46,8 @@ async function writeImage(layout: string): Promise<void> {
 }
 
 /** Ours ends with the layer on the disk; the others do not wait for the disk. */
-async function measurePull(umoci: Found): Promise<Row> {
+async function measurePull(peers: Peers): Promise<Row> {
+  const { umoci } = peers.debian;
   const place = await mkdtemp(join(tmpdir(), "smcp-bench-"));
   try {
     await writeImage(join(place, "image"));
@@ -76,6 +78,13 @@ async function measurePull(umoci: Found): Promise<Row> {
                 await run(umoci.path, ["unpack", "--image", `${folder}/i:1`, `${folder}/bundle`]);
               }),
           };
+    const podman: Contestant | MissingPeer =
+      "missing" in peers.debian.podman
+        ? { name: "podman pull", ...peers.debian.podman }
+        : {
+            name: "podman pull, overlay",
+            run: () => fresh(async (folder) => (await openPodman(peers, folder)).pull(image)),
+          };
     return await compare({
       ...PULLS,
       id: "image-pull",
@@ -85,7 +94,7 @@ async function measurePull(umoci: Found): Promise<Row> {
           run(process.execPath, [PROGRAM, "template", "pull", image, "--home", join(folder, "h")]),
         ),
       floor: fetchOnly,
-      peers: [unpack, { name: "podman pull", missing: "not installed" }],
+      peers: [unpack, podman],
     });
   } finally {
     await rm(place, { recursive: true, force: true });

@@ -31,6 +31,18 @@ const ARCHIVES = {
     program: "usr/bin/inotifywait",
   },
   umoci: { packages: ["umoci"], program: "usr/bin/umoci" },
+  podman: {
+    packages: [
+      "podman",
+      "conmon",
+      "libassuan0",
+      "libdevmapper1.02.1",
+      "libglib2.0-0",
+      "libgpgme11",
+      "libsubid4",
+    ],
+    program: "usr/bin/podman",
+  },
   runsc: { packages: ["runsc"], program: "usr/bin/runsc" },
   // What sandbox-runtime asks for besides.
   ripgrep: { packages: ["ripgrep"], program: "usr/bin/rg" },
@@ -58,6 +70,7 @@ export async function installPeers(): Promise<Peers> {
     inotifywait: await installArchive("inotifywait"),
     runsc: await installArchive("runsc"),
     umoci: await installArchive("umoci"),
+    podman: await installArchive("podman"),
     ripgrep: await installArchive("ripgrep"),
     socat: await installArchive("socat"),
   };
