@@ -23,6 +23,7 @@ const DOMAIN = "sandbox.localhost";
 /** Those of clients; the others speak the wire themselves, or play with the domain. */
 const SUITES = (
   "cli commands files git metadata pty python sandbox signing template-build template-clients " +
+  "template-images " +
   "volumes watch"
 ).split(" ");
 /** In node_modules. */

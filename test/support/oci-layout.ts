@@ -7,6 +7,7 @@ import { gzipSync, zstdCompressSync } from "node:zlib";
 import { tar, type TarItem } from "./tar-writer.ts";
 
 const SHELL = "/bin/sh";
+const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
 const OWN_ARCHITECTURE: string = ARCHITECTURES[process.arch] ?? process.arch;
@@ -51,12 +52,29 @@ export async function writeLayout(layout: string, options: LayoutOptions): Promi
   const configBlob = await putBlob(layout, Buffer.from(JSON.stringify(facts)));
   const manifest = {
     schemaVersion: 2,
-    mediaType: "application/vnd.oci.image.manifest.v1+json",
+    mediaType: MANIFEST_TYPE,
     config: { ...configBlob, mediaType: "application/vnd.oci.image.config.v1+json" },
     layers: layers.map((layer) => ({ ...layer, mediaType: typeOf(options.form) })),
   };
   const top = await putBlob(layout, Buffer.from(JSON.stringify(manifest)));
   await writeIndex(layout, [{ ...top, mediaType: manifest.mediaType }]);
+  return { layout, digest: top.digest };
+}
+
+/** An index of two platforms, of which this machine's is not the first; its variable says `own`. */
+export async function writePlatforms(layout: string, layer: Buffer): Promise<WrittenImage> {
+  const write = async (architecture: string, config: Readonly<Record<string, unknown>>) => {
+    const { digest } = await writeLayout(layout, { layers: [layer], architecture, config });
+    const manifest = await readFile(join(layout, "blobs/sha256", digest.slice("sha256:".length)));
+    const platform = { os: "linux", architecture };
+    return { ...(await putBlob(layout, manifest)), platform, mediaType: MANIFEST_TYPE };
+  };
+  const own = await write(OWN_ARCHITECTURE, { Env: ["PLATFORM=own"] });
+  const foreign = await write("s390x", {});
+  const mediaType = "application/vnd.oci.image.index.v1+json";
+  const index = { schemaVersion: 2, mediaType, manifests: [foreign, own] };
+  const top = await putBlob(layout, Buffer.from(JSON.stringify(index)));
+  await writeIndex(layout, [{ ...top, mediaType }]);
   return { layout, digest: top.digest };
 }
 

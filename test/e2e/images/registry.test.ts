@@ -2,7 +2,7 @@
 
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { pullImage } from "../../../src/images/pull.ts";
-import { putBlob, writeIndex, writeLayout, type WrittenImage } from "../../support/oci-layout.ts";
+import { writeLayout, writePlatforms, type WrittenImage } from "../../support/oci-layout.ts";
 import { listeningUrl, PROGRAM, startProgram, type TestProgram } from "../../support/program.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
 import { PLAN_VARIABLE, type StepPlan } from "../../support/step-listener.ts";
@@ -40,32 +40,6 @@ async function push(name: string, host: string, login: readonly string[] = []): 
 
 async function makeImage(name: string, layer: Buffer, config: Record<string, unknown> = {}) {
   images[name] = await writeLayout(join(folder.path, name), { layers: [layer], config });
-}
-
-/** An index of three platforms, of which this machine's is not the first. */
-async function makeIndex(layer: Buffer): Promise<void> {
-  const layout = join(folder.path, "many");
-  const own = await writeLayout(layout, { layers: [layer], config: { Env: ["PLATFORM=own"] } });
-  const manifest = await readFile(join(layout, "blobs/sha256", own.digest.slice(7)));
-  const ownEntry = {
-    ...(await putBlob(layout, manifest)),
-    platform: { os: "linux", architecture: process.arch === "x64" ? "amd64" : "arm64" },
-  };
-  const foreign = await writeLayout(layout, { layers: [layer], architecture: "s390x" });
-  const other = await readFile(join(layout, "blobs/sha256", foreign.digest.slice(7)));
-  const foreignEntry = {
-    ...(await putBlob(layout, other)),
-    platform: { os: "linux", architecture: "s390x" },
-  };
-  const mediaType = "application/vnd.oci.image.manifest.v1+json";
-  const index = {
-    schemaVersion: 2,
-    mediaType: "application/vnd.oci.image.index.v1+json",
-    manifests: [foreignEntry, ownEntry].map((entry) => ({ ...entry, mediaType })),
-  };
-  const top = await putBlob(layout, Buffer.from(JSON.stringify(index)));
-  await writeIndex(layout, [{ ...top, mediaType: index.mediaType }]);
-  images["many"] = { layout, digest: top.digest };
 }
 
 /** Runs `template` with these words in the home of the service. */
@@ -103,7 +77,7 @@ beforeAll(async () => {
   });
   await makeImage("debian", await debianLayer(), { User: "1000:1000" });
   await makeImage("killed", alpine, { Env: ["KILLED=yes"] });
-  await makeIndex(alpine);
+  images["many"] = await writePlatforms(join(folder.path, "many"), alpine);
   for (const name of ["alpine", "debian", "many"]) await push(name, open.host);
   await push("debian", closed.host, ["--dest-creds", "tester:secret"]);
   const home = await mkdtemp(join(tmpdir(), "smcp-"));
