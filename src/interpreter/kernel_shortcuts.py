@@ -3,14 +3,8 @@
 import functools
 
 
-def take_shortcuts(kernel):
-    # A look at the control channel before each request, by another thread: the server sends nothing there.
-    kernel._flush_control_queue = nothing
+def take_shortcuts():
     flush_what_is_there()
-    # The dates of a request are only sent back.
-    import jupyter_client.session
-
-    jupyter_client.session.extract_dates = lambda message: message
     # Whether a function takes an argument, asked anew for each cell.
     import ipykernel.ipkernel
     import ipykernel.kernelbase
@@ -18,10 +12,6 @@ def take_shortcuts(kernel):
     for module in (ipykernel.ipkernel, ipykernel.kernelbase):
         if hasattr(module, "_accepts_cell_id"):
             module._accepts_cell_id = functools.lru_cache(module._accepts_cell_id)
-
-
-async def nothing():
-    return None
 
 
 def flush_what_is_there():

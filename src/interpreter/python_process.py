@@ -1,48 +1,45 @@
 """The process of a Python kernel: ipykernel with forms for charts and data frames.
 
-Arguments: the connection file, the process that this one ends with, and a descriptor on which it
-says "ready" once its sockets are there. Variables come in the metadata of a cell's request.
+Arguments: the connection file, the process that this one ends with, and the descriptor of the
+connection to the server, which says "ready" once cells can come. Variables come with each cell.
 """
 
 import os
 import sys
 
-# Messages kept for a server that is busy, beyond which ipykernel drops them.
-OUTPUT_MESSAGES = 200_000
 # What data work imports anyway; imported before a caller waits for it.
 EARLY_MODULES = ("numpy", "pandas", "matplotlib.pyplot")
 
 
 def main():
-    connection_file, parent, ready = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    connection_file, parent, descriptor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     if os.getppid() != parent:
         raise SystemExit("the server is gone")
     folder = os.path.dirname(os.path.abspath(__file__))
     # The caller's modules are found in the working directory, not beside this file.
+    import cell_channel
     import forms
     import kernel_shortcuts
 
     # A caller may have modules of these names.
-    for name in ("charts", "forms", "kernel", "kernel_shortcuts", "output", "results"):
+    for name in ("cell_channel", "charts", "forms", "frames", "kernel_shortcuts"):
         sys.modules.pop(name, None)
     sys.path[:] = [""] + [path for path in sys.path if path != folder]
     sys.argv[1:] = []
-    os.set_inheritable(ready, False)
-    start(connection_file, ready, forms.register, kernel_shortcuts.take_shortcuts)
+    kernel_shortcuts.take_shortcuts()
+    start(connection_file, cell_channel.CellChannel(descriptor), forms.register)
 
 
-def start(connection_file, ready, register, take_shortcuts):
+def start(connection_file, channel, register):
     from ipykernel.kernelapp import IPKernelApp
+    from tornado.ioloop import IOLoop
 
     # The server reads the output of programs itself, and knows its end.
     app = IPKernelApp.instance(connection_file=connection_file, capture_fd_output=False)
     options = ["--HistoryManager.enabled=False", "--colors=Linux", "--log-level=CRITICAL"]
     # The server waits for the last output of a cell, so the kernel need not wait after each.
     app.initialize([*options, "--Kernel._execute_sleep=0"])
-    take_shortcuts(app.kernel)
-    handlers = app.kernel.shell_handlers
-    handlers["execute_request"] = with_variables(handlers["execute_request"])
-    app.iopub_thread.socket.sndhwm = OUTPUT_MESSAGES
+    channel.replace(app.session, app.iopub_thread)
     register(app.shell.display_formatter)
     for name in EARLY_MODULES:
         try:
@@ -50,24 +47,34 @@ def start(connection_file, ready, register, take_shortcuts):
         except ImportError:
             # A template of somebody's own may lack it.
             continue
-    os.write(ready, b"ready\n")
-    os.close(ready)
+    channel.start(IOLoop.current().asyncio_loop, cell_runner(app.kernel, channel))
+    channel.tell("ready")
     app.start()
 
 
-def with_variables(execute):
+def cell_runner(kernel, channel):
     """Runs the cell of a request with its variables. Those of one call are taken back after it."""
+    execute = kernel.shell_handlers["execute_request"]
 
-    async def execute_request(stream, identity, request):
-        metadata = request.get("metadata") or {}
-        set_variables(metadata.get("sandbox_variables") or {})
-        saved = set_variables(metadata.get("call_variables") or {})
+    async def run(request):
+        set_variables(request["sandbox_variables"])
+        saved = set_variables(request["call_variables"])
+        message = kernel.session.msg("execute_request", request["content"])
+        kernel.set_parent([], message)
+        channel.cell = message["header"]["msg_id"]
+        kernel.pre_handler_hook()
         try:
-            await execute(stream, identity, request)
+            try:
+                await execute(None, [], message)
+            finally:
+                kernel.post_handler_hook()
+        except KeyboardInterrupt:
+            # It came before or after the cell; from here on another one is ignored.
+            kernel.post_handler_hook()
         finally:
             set_variables(saved)
 
-    return execute_request
+    return run
 
 
 def set_variables(variables):

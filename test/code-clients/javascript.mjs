@@ -148,6 +148,34 @@ test("a timeout leaves and interrupts", async () => {
   );
   assert.equal(await text("keep"), "5");
 });
+test("a cell that awaits is interrupted at once, again and again", async () => {
+  const code = "import asyncio\nkept = 6\nawait asyncio.sleep(100)";
+  for (let turn = 0; turn < 3; turn += 1) {
+    await assert.rejects(sandbox.runCode(code, { timeoutMs: 1_000 }), /timed out/i);
+  }
+  assert.equal(await text("kept"), "6");
+});
+test("output: in its order, of forks, of half a character, none of an earlier cell", async () => {
+  const many = await sandbox.runCode("for i in range(2_000): display(i)", LIMIT);
+  assert.deepEqual(
+    many.results.map((result) => result.text),
+    Array.from({ length: 2_000 }, (_, index) => String(index)),
+  );
+  const fork = `import os
+child = os.fork()
+print("of the fork" if child == 0 else "of the cell")
+if child: os.waitpid(child, 0); import time; time.sleep(0.5)`;
+  const printed = (await sandbox.runCode(fork, LIMIT)).logs.stdout.join("");
+  assert.ok(printed.includes("of the fork\n") && printed.includes("of the cell\n"), printed);
+  const half = await sandbox.runCode("print('\\ud83d')", LIMIT);
+  assert.deepEqual([half.logs.stderr, half.logs.stdout.join("").length], [[], 2]);
+  await sandbox.runCode(
+    "import threading, time\ndef late(): time.sleep(0.3); print('late')\nthreading.Thread(target=late).start()",
+    LIMIT,
+  );
+  await new Promise((done) => setTimeout(done, 1_000));
+  assert.deepEqual((await sandbox.runCode("1", LIMIT)).logs.stdout, []);
+});
 test("a data frame by its values", async () => {
   const { results } = await sandbox.runCode(
     "import pandas as pd\npd.DataFrame({'n': [1, 2], 's': ['a', None], 't': pd.to_datetime(['2024-01-02', None]), 'f': [0.5, float('nan')]})",

@@ -1,0 +1,128 @@
+"""The end of a Python kernel of the connection to its server: cells come in, messages go out.
+
+Messages take this way instead of Jupyter's sockets, where each wakes three threads.
+"""
+
+import json
+import os
+import queue
+import socket
+import threading
+import time
+
+from frames import Frames, frame_of
+
+# A cell that is ahead of its reader by so many messages waits.
+MAX_UNSENT = 64
+UNSENT_PAUSE_S = 0.001
+READ_BYTES = 262_144
+NO_SERVER = 70
+DELIMITER = b"<IDS|MSG>"
+# What becomes lines of a reply.
+KINDS = ("execute_input", "stream", "display_data", "execute_result", "update_display_data", "error")
+
+
+class CellChannel:
+    """Runs cells by `run(request)`, one after the other, and sends what ipykernel says of them."""
+
+    def __init__(self, descriptor):
+        self.socket = socket.socket(fileno=descriptor)
+        os.set_inheritable(descriptor, False)
+        # What a fork inherits would hide the end of this process.
+        os.register_at_fork(after_in_child=self.socket.close)
+        self.process = os.getpid()
+        self.frames = Frames()
+        self.unsent = queue.SimpleQueue()
+        # The identifier of the running cell.
+        self.cell = None
+        # What ipykernel's session does with messages.
+        self.send_whole = None
+        self.pack = None
+
+    def start(self, loop, run):
+        # A thread that no interrupt reaches: none cuts a message in two.
+        threading.Thread(target=self._send_all, daemon=True).start()
+        loop.add_reader(self.socket, self._read, loop, run)
+
+    def tell(self, kind, content=b""):
+        """Sends a message in its turn."""
+        while self.unsent.qsize() > MAX_UNSENT:
+            time.sleep(UNSENT_PAUSE_S)
+        self.unsent.put(frame_of(kind, content))
+
+    def _send_all(self):
+        while True:
+            parts = [self.unsent.get()]
+            while not self.unsent.empty():
+                parts.append(self.unsent.get())
+            try:
+                self.socket.sendall(b"".join(parts))
+            except OSError:
+                # Closed by a cell, or the server is gone.
+                os._exit(NO_SERVER)
+
+    def _read(self, loop, run):
+        try:
+            data = self.socket.recv(READ_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data == b"":
+            os._exit(NO_SERVER)
+        for kind, content in self.frames.take(data):
+            if kind == "cell":
+                loop.create_task(self._run(run, json.loads(content)))
+
+    async def _run(self, run, request):
+        try:
+            await run(request)
+        finally:
+            if os.getpid() != self.process:
+                # A fork that has left its cell is no second kernel.
+                os._exit(0)
+            self.cell = None
+            self.tell("done")
+
+    def replace(self, session, thread):
+        """Takes the messages of ipykernel's session, and those that forked processes hand to its thread."""
+        self.send_whole, self.pack = session.send, session.pack
+        session.send = self._send
+        relay = thread._really_send
+
+        def really_send(frames, *args, **options):
+            if os.getpid() == self.process:
+                self._relay(frames)
+            else:
+                relay(frames, *args, **options)
+
+        thread._really_send = really_send
+
+    def _send(self, stream, message, content=None, parent=None, *args, **options):
+        if os.getpid() != self.process:
+            return self.send_whole(stream, message, content, parent, *args, **options)
+        if isinstance(message, dict):
+            kind, content, parent = message["header"]["msg_type"], message["content"], message["parent_header"]
+        else:
+            kind = message
+        parent = parent or {}
+        if self._is_wanted(kind, parent.get("header", parent)):
+            self.tell(kind, self._packed(content))
+        return {"content": content}
+
+    def _packed(self, content):
+        try:
+            return self.pack(content)
+        except UnicodeEncodeError:
+            # Half of a pair of surrogates has no form in UTF-8.
+            return json.dumps(content).encode("ascii")
+
+    def _relay(self, frames):
+        header, parent, _, content = frames[frames.index(DELIMITER) + 2 :][:4]
+        kind = json.loads(header)["msg_type"]
+        if self._is_wanted(kind, json.loads(parent)):
+            self.tell(kind, content)
+
+    def _is_wanted(self, kind, parent):
+        """Late output of an earlier cell is no part of a later one."""
+        return kind in KINDS and self.cell is not None and parent.get("msg_id") == self.cell

@@ -1,0 +1,133 @@
+/** Frames between a Python kernel and its server, and the kernel's end of their connection. */
+
+import { execFile } from "node:child_process";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+
+const run = promisify(execFile);
+const PROGRAMS = resolve(import.meta.dirname, "../../../src/interpreter");
+
+/** What a program prints as JSON that imports the interpreter's modules. */
+async function evaluate(program: string): Promise<unknown> {
+  const whole = `import json, sys\nsys.path.insert(0, ${JSON.stringify(PROGRAMS)})\n${program}`;
+  const { stdout } = await run("python3", ["-B", "-c", whole], { timeout: 30_000 });
+  return JSON.parse(stdout);
+}
+
+/** A channel with a loop, whose cells are `run`; `ours` is the end of the server. */
+const CHANNEL = `
+import asyncio, os, socket
+from cell_channel import CellChannel
+from frames import Frames, frame_of
+
+class Session:
+    def send(self, *words, **options): return "whole"
+    def pack(self, content): return json.dumps(content, ensure_ascii=False).encode()
+class Thread:
+    def _really_send(self, frames): pass
+
+ours, theirs = socket.socketpair()
+session, thread = Session(), Thread()
+channel = CellChannel(theirs.detach())
+channel.replace(session, thread)
+loop = asyncio.new_event_loop()
+
+def say(kind, content, parent="one"):
+    session.send(None, kind, content, {"header": {"msg_id": parent}})
+
+def lines_until_done(run, count=1):
+    """The messages of that many cells."""
+    channel.start(loop, run)
+    for number in range(count):
+        ours.sendall(frame_of("cell", json.dumps({"number": number}).encode()))
+    frames, seen = Frames(), []
+    def read():
+        for kind, content in frames.take(ours.recv(65536)):
+            seen.append([kind, json.loads(content or b"null")])
+        if sum(kind == "done" for kind, _ in seen) == count: loop.stop()
+    loop.add_reader(ours, read)
+    loop.run_forever()
+    return seen
+`;
+
+test("frames that come in parts of any size are whole again", async () => {
+  const program = `
+from frames import Frames, frame_of
+sent = [("stream", b"a\\nb"), ("done", b""), ("error", bytes(range(256)) * 300)]
+data = b"".join(frame_of(*frame) for frame in sent)
+def take(size):
+    frames = Frames()
+    parts = (data[at : at + size] for at in range(0, len(data), size))
+    return [frame for part in parts for frame in frames.take(part)]
+print(json.dumps([take(size) == sent for size in (1, 3, 7, 1000, len(data))]))`;
+  expect(await evaluate(program)).toEqual([true, true, true, true, true]);
+});
+
+test("a frame that is too large is refused by its length alone", async () => {
+  const program = `
+from frames import MAX_FRAME_BYTES, Frames
+def outcome(size):
+    try: return list(Frames().take(size.to_bytes(4, "big")))
+    except ValueError as error: return str(error)
+print(json.dumps([outcome(MAX_FRAME_BYTES), outcome(MAX_FRAME_BYTES + 1)]))`;
+  expect(await evaluate(program)).toEqual([[], "a message is larger than 100663296 bytes"]);
+});
+
+test("messages of the running cell are sent in their order, no other ones, and then its end", async () => {
+  const program = `${CHANNEL}
+async def run(request):
+    say("stream", {"text": "before"})
+    channel.cell = "one"
+    for number in range(200): say("stream", number)
+    say("stream", {"text": "of an earlier cell"}, "zero")
+    say("status", {"execution_state": "busy"})
+    header, parent = json.dumps({"msg_type": "stream"}), json.dumps({"msg_id": "one"})
+    frames = [b"topic", b"<IDS|MSG>", b"signature", header.encode(), parent.encode(), b"{}", b'"of a fork"']
+    thread._really_send(frames)
+    say("stream", "\\ud83d")
+print(json.dumps(lines_until_done(run)))`;
+  const numbers = [...Array(200).keys()].map((number) => ["stream", number]);
+  expect(await evaluate(program)).toEqual([
+    ...numbers,
+    ["stream", "of a fork"],
+    ["stream", "\ud83d"],
+    ["done", null],
+  ]);
+});
+
+test("a fork that leaves its cell ends, and answers no later one", async () => {
+  const program = `${CHANNEL}
+forks = []
+async def run(request):
+    channel.cell = "one"
+    fork = os.fork()
+    if fork == 0: say("stream", "of the fork")
+    else: forks.append(fork)
+    say("stream", request["number"])
+seen = lines_until_done(run, 2)
+print(json.dumps([seen, [os.waitpid(fork, 0)[1] for fork in forks]]))`;
+  expect(await evaluate(program)).toEqual([
+    [
+      ["stream", 0],
+      ["done", null],
+      ["stream", 1],
+      ["done", null],
+    ],
+    [0, 0],
+  ]);
+});
+
+test("a kernel whose connection is closed ends", async () => {
+  const program = `${CHANNEL}
+fork = os.fork()
+if fork == 0:
+    # As the kernel: forks of this process have no connection any more.
+    ours, theirs = socket.socketpair()
+    channel = CellChannel(theirs.detach())
+    channel.start(loop, None)
+    ours.close()
+    loop.run_forever()
+print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])))`;
+  expect(await evaluate(program)).toBe(70);
+});
