@@ -1,4 +1,4 @@
-/** Connections into a sandbox: one for each request, so that none is ever stale or shared. */
+/** Connections into a sandbox: one for each request, so that none is ever shared. */
 
 import { type Socket, isIP } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";

@@ -13,6 +13,7 @@ import { proxy, refuseUnlessBegun, type Exchange } from "./proxy.ts";
 import { crowded, secretInTarget, sendRefusal, type Refusal } from "./refusal.ts";
 import type { PlatformKeys } from "./secret-finder.ts";
 import { createSignatureAttempts } from "./signed-file-url.ts";
+import { createSpareConnections } from "./spare-connections.ts";
 import { proxyUpgrade, type Connection } from "./upgrade.ts";
 
 /** More than the pools of one client; beyond it one sandbox would starve the others of files. */
@@ -42,6 +43,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const connections = new WeakMap<Endpoint, number>();
   const { sandboxes } = options;
   const attempts = createSignatureAttempts(options.clock);
+  const spares = createSpareConnections();
 
   /** Counts the exchange while it lasts. */
   async function counted(endpoint: Endpoint, work: () => Promise<void>): Promise<void> {
@@ -85,8 +87,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     }
     const exchange = toExchange(arrival, admission);
     await counted(admission.endpoint, async () => {
-      const socket = await dial(exchange, admission);
-      if (socket !== undefined) await forward(exchange, socket);
+      const spare = spares.take(admission.endpoint, admission.port);
+      const socket = spare ?? (await dial(exchange, admission));
+      if (socket === undefined) return;
+      await forward(exchange, socket);
+      spares.prepare(admission.endpoint, admission.port);
     });
   }
 
