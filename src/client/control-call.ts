@@ -105,12 +105,12 @@ export function createControlCaller(options: ControlOptions): ControlCaller {
       return true;
     },
     async sendUntilSettled(call, { isFinal, send: sendOnce = send } = {}) {
-      const deadlineMs = clock.now() + MAX_TRANSITION_MS;
+      const deadlineMs = clock.elapsed() + MAX_TRANSITION_MS;
       const backoff = createBackoff(TRANSITION_RETRY_MS.first, TRANSITION_RETRY_MS.longest);
       for (;;) {
         const reply = await sendOnce(call);
         if (reply.status !== CONFLICT || (await isFinal?.()) === true) return reply;
-        if (clock.now() >= deadlineMs) throw transitionError(call.subject, reply);
+        if (clock.elapsed() >= deadlineMs) throw transitionError(call.subject, reply);
         await pause(clock, backoff.next(), call);
       }
     },

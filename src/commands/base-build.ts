@@ -76,17 +76,17 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
   let failed: { readonly error: SandboxError; readonly atMs: number } | undefined;
 
   async function run(progress: BuildProgress, finish: (lastLine?: string) => void): Promise<void> {
-    const startedAtMs = clock.now();
+    const startedAtMs = clock.elapsed();
     try {
       const onProgress = (line: string) => progress.note(line);
       await target.build({ home, signal: closing.signal, ifMissing: true, onProgress });
-      const seconds = Math.round((clock.now() - startedAtMs) / 1_000);
+      const seconds = Math.round((clock.elapsed() - startedAtMs) / 1_000);
       log.info({ op: "template.build", template: name, seconds }, "template was built");
       failed = undefined;
       finish(`the ${name} template is built (${seconds} s)`);
     } catch (error) {
       const cause = toSandboxError(error, "build");
-      failed = { error: toFailure(name, cause), atMs: clock.now() };
+      failed = { error: toFailure(name, cause), atMs: clock.elapsed() };
       finish();
       if (closing.signal.aborted) return;
       log.warn({ op: "template.build", template: name, err: error }, "template was not built");
@@ -118,7 +118,7 @@ export function createBaseBuild(options: BaseBuildOptions): BaseBuild {
     },
     async wait(signal, waitMs) {
       if (!options.isAllowed) return undefined;
-      const isFresh = failed !== undefined && clock.now() - failed.atMs < RETRY_MS;
+      const isFresh = failed !== undefined && clock.elapsed() - failed.atMs < RETRY_MS;
       if (running === undefined && failed !== undefined && isFresh) throw failed.error;
       if (running === undefined) await start();
       if (running !== undefined) await waitFor(running, { signal, waitMs, clock });

@@ -5,6 +5,8 @@ import { setTimeout as delay } from "node:timers/promises";
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
+  /** Milliseconds since some moment, for durations: who sets the wall clock does not change them. */
+  elapsed(): number;
   /** Resolves after `ms`; rejects with AbortError when the signal fires first. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;
 }
@@ -13,6 +15,7 @@ export interface Clock {
 export function createSystemClock(): Clock {
   return {
     now: () => Date.now(),
+    elapsed: () => performance.now(),
     sleep: (ms, signal) => delay(ms, undefined, { signal, ref: false }),
   };
 }

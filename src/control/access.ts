@@ -47,9 +47,9 @@ export function createRateLimit(clock: Clock): RateLimit {
   const buckets = new Map<string, Bucket>();
   return {
     take(team, amount) {
-      const nowMs = clock.now();
+      const nowMs = clock.elapsed();
       const { left, atMs } = buckets.get(team) ?? { left: RATE_LIMIT_BURST, atMs: nowMs };
-      const gained = (Math.max(nowMs - atMs, 0) / 1000) * PER_SECOND;
+      const gained = ((nowMs - atMs) / 1000) * PER_SECOND;
       const present = Math.min(left + gained, RATE_LIMIT_BURST);
       const isEnough = present >= amount;
       buckets.set(team, { left: isEnough ? present - amount : present, atMs: nowMs });

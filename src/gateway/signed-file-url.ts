@@ -116,7 +116,7 @@ export function createSignatureAttempts(clock: Clock): SignatureAttempts {
 
   function leftOf(network: string): number {
     const { left, atMs } = counts.get(network) ?? { left: MAX_BURST, atMs: 0 };
-    return Math.min(left + (Math.max(clock.now() - atMs, 0) / 1000) * PER_SECOND, MAX_BURST);
+    return Math.min(left + ((clock.elapsed() - atMs) / 1000) * PER_SECOND, MAX_BURST);
   }
 
   function turnOf(signature: string): number {
@@ -126,7 +126,7 @@ export function createSignatureAttempts(clock: Clock): SignatureAttempts {
   return {
     waitSeconds(address, signature) {
       if (address === undefined || leftOf(toNetwork(address)) >= 1) return 0;
-      const nowMs = clock.now();
+      const nowMs = clock.elapsed();
       const turn = Math.floor(nowMs / TURN_MS);
       const turnsAhead = (turnOf(signature) - (turn % TURNS) + TURNS) % TURNS;
       return turnsAhead === 0 ? 0 : Math.ceil(((turn + turnsAhead) * TURN_MS - nowMs) / 1000);
@@ -136,7 +136,7 @@ export function createSignatureAttempts(clock: Clock): SignatureAttempts {
       const network = toNetwork(address);
       const left = Math.max(leftOf(network) - 1, 0);
       counts.delete(network);
-      counts.set(network, { left, atMs: clock.now() });
+      counts.set(network, { left, atMs: clock.elapsed() });
       const [oldest] = counts.keys();
       if (counts.size > MAX_ADDRESSES && oldest !== undefined) counts.delete(oldest);
     },

@@ -53,9 +53,9 @@ export class ChangeNotifier implements AsyncDisposable {
   #notify(key: string, intervalMs: number, call: (observer: LogObserver) => void): void {
     if (this.#pending.has(key) || this.#observers.size === 0) return;
     const last = this.#notifiedAtMs.get(key) ?? Number.NEGATIVE_INFINITY;
-    const delayMs = last + intervalMs - this.#clock.now();
+    const delayMs = last + intervalMs - this.#clock.elapsed();
     const work = this.#callAfter(delayMs, () => {
-      this.#notifiedAtMs.set(key, this.#clock.now());
+      this.#notifiedAtMs.set(key, this.#clock.elapsed());
       for (const observer of this.#observers) call(observer);
     });
     this.#pending.set(key, work);

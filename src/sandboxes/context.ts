@@ -66,7 +66,7 @@ export interface Registry {
   readonly entries: Map<string, SandboxEntry>;
   /** Tells that an expiry may now be nearer than before. */
   rescheduleExpiry(): void;
-  /** When a request last looked up a running sandbox, in Unix milliseconds. */
+  /** When a request last looked up a running sandbox, by `clock.elapsed()`. */
   readonly lastUse: { atMs: number };
   /** Creates under way that have an idempotency key: team and key, and the fingerprint. */
   readonly activeCreates: Map<string, string>;

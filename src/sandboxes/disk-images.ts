@@ -65,9 +65,9 @@ export async function openDiskImages(context: Services & Registry): Promise<Disk
     const watched = known.get(name) ?? toWatched(disk, bytes, returning.has(name));
     known.set(name, watched);
     const hasGrown = bytes >= watched.baseBytes + GROWTH_BYTES;
-    if (hasGrown) watched.grewAtMs = clock.now();
+    if (hasGrown) watched.grewAtMs = clock.elapsed();
     if (hasGrown || bytes < watched.baseBytes) watched.baseBytes = bytes;
-    const isGrowing = clock.now() - watched.grewAtMs < WRITING_MS;
+    const isGrowing = clock.elapsed() - watched.grewAtMs < WRITING_MS;
     return { entry, hasGrown, image: { ...growth, name, isGrowing } };
   }
 

@@ -117,13 +117,13 @@ function createChanges(context: SandboxContext) {
   /** Of those whose change failed: one that fails again and again must not hold up the others. */
   const retryAtMs = new WeakMap<SandboxEntry, number>();
   const retryOf = (entry: SandboxEntry) => retryAtMs.get(entry) ?? 0;
-  const isDue = (entry: SandboxEntry) => clock.now() >= retryOf(entry);
+  const isDue = (entry: SandboxEntry) => clock.elapsed() >= retryOf(entry);
 
   async function attempt(entry: SandboxEntry, work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      retryAtMs.set(entry, clock.now() + RETRY_MS);
+      retryAtMs.set(entry, clock.elapsed() + RETRY_MS);
       const { sandboxId } = entry.record;
       log.warn({ op: "disk.watch", sandboxId, err: error }, "change is tried again");
     }

@@ -111,12 +111,11 @@ function createBudget(clock: Clock, { lines, bytes, connections }: LogRates): Bu
 /** The level may become negative: the next caller waits until it is above zero again. */
 function createBucket(clock: Clock, { perSecond, burst }: LogRate) {
   let level = burst;
-  let filledAtMs = clock.now();
+  let filledAtMs = clock.elapsed();
 
   function fill(): void {
-    const nowMs = clock.now();
-    // A clock that was set back fills nothing.
-    const passedMs = Math.max(0, nowMs - filledAtMs);
+    const nowMs = clock.elapsed();
+    const passedMs = nowMs - filledAtMs;
     filledAtMs = nowMs;
     level = Math.min(burst, level + (passedMs * perSecond) / MS_PER_SECOND);
   }

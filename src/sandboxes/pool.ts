@@ -76,15 +76,15 @@ function startShare(context: SandboxContext, { template, size }: PoolShare, gate
 
   async function fill(): Promise<void> {
     let pauseMs = QUIET_MS;
-    let patientUntilMs = context.clock.now() + MAX_PATIENCE_MS;
+    let patientUntilMs = context.clock.elapsed() + MAX_PATIENCE_MS;
     while (waiting.size < size && (await wait(context, pauseMs))) {
       pauseMs = QUIET_MS;
-      const nowMs = context.clock.now();
+      const nowMs = context.clock.elapsed();
       const isQuiet = nowMs - context.lastUse.atMs >= QUIET_MS;
       if (context.quota.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
       try {
         admit(await gate.run(() => asChange("pool.fill", () => startOne(context, template))));
-        patientUntilMs = context.clock.now() + MAX_PATIENCE_MS;
+        patientUntilMs = context.clock.elapsed() + MAX_PATIENCE_MS;
       } catch (error) {
         if (context.closing.aborted) break;
         context.log.warn(

@@ -30,6 +30,7 @@ import { openBuilding } from "./template-builds/open-building.ts";
 import type { BuildRules } from "./template-builds/step-sandbox.ts";
 import type { Uploads } from "./template-builds/uploads.ts";
 import { createTemplates, registerBuiltIns } from "./templates.ts";
+import { rebaseRuns } from "./timeout.ts";
 import { startUsageMeter } from "./usage-meter.ts";
 import { openVolume, type VolumeFiles } from "./volume-files.ts";
 import { finishVolumes } from "./volumes.ts";
@@ -137,7 +138,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     pool: { take: (input) => pool.take(input) },
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
-    lastUse: { atMs: 0 },
+    lastUse: { atMs: -Infinity },
     activeCreates: new Map(),
     activeForkBuilds: new Set(),
   };
@@ -146,7 +147,11 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   await adoptSandboxes(context);
   await finishVolumes(context);
   const expire = () => expireDue(context);
-  const expiry = startExpiry({ clock, log, next: () => nextExpiry(context), expire });
+  const next = () => {
+    rebaseRuns(context);
+    return nextExpiry(context);
+  };
+  const expiry = startExpiry({ clock, log, next, expire });
   const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
   const pool = startPool(context, shares);
   const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });

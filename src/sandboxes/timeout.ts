@@ -3,7 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES, sandboxMissing, timeoutTooLong } from "../wire/messages.ts";
 import type { Services, Tenant, Registry } from "./context.ts";
-import { inTransition, requireNotEnding, whenIdle, updateRecord } from "./registry.ts";
+import { inTransition, noteRecord, requireNotEnding, updateRecord, whenIdle } from "./registry.ts";
 
 const SECONDS_PER_HOUR = 3600;
 
@@ -60,6 +60,25 @@ export async function refresh(
     const wanted = Math.max(seconds, MIN_REFRESH_SECONDS);
     return Math.max(endAtMs, expiryAfter(context, wanted, startedAtMs));
   });
+}
+
+/** More than a machine's clock is corrected by while it is right. */
+const MAX_CORRECTION_MS = 5_000;
+
+/**
+ * Runs that begin in the future, because the clock was set back, begin now instead: as they are,
+ * they would live longer by as much, which may be years.
+ */
+export function rebaseRuns(context: Services & Registry): void {
+  const nowMs = context.clock.now();
+  for (const entry of context.entries.values()) {
+    const { sandboxId, startedAtMs, endAtMs } = entry.record;
+    const aheadMs = startedAtMs - nowMs;
+    if (entry.phase !== "running" || entry.ending !== undefined) continue;
+    if (aheadMs <= MAX_CORRECTION_MS) continue;
+    context.log.warn({ op: "sandbox.expire", sandboxId, aheadMs }, "the clock was set back");
+    noteRecord(context, entry, { startedAtMs: nowMs, endAtMs: endAtMs - aheadMs });
+  }
 }
 
 async function moveExpiry(

@@ -204,7 +204,7 @@ function add({ recent, old }: History, sample: Sample): void {
   if (recent.length <= MAX_RECENT) return;
   const leaving = recent.shift();
   const newestMs = old.at(-1)?.atMs ?? -Infinity;
-  if (leaving === undefined || leaving.atMs - newestMs < OLD_STEP_MS) return;
+  if (leaving === undefined || Math.abs(leaving.atMs - newestMs) < OLD_STEP_MS) return;
   old.push(leaving);
   if (old.length > MAX_OLD) old.shift();
 }

@@ -12,7 +12,7 @@ import { MAX_RUN_SECONDS } from "./timeout.ts";
 
 /** Undefined unless it runs here and now. */
 export function locate(context: Services & Registry, sandboxId: string): Endpoint | undefined {
-  context.lastUse.atMs = context.clock.now();
+  context.lastUse.atMs = context.clock.elapsed();
   const entry = context.entries.get(sandboxId);
   return entry === undefined ? undefined : openRunOf(entry)?.endpoint;
 }

@@ -8,6 +8,8 @@ interface Sleeper {
 }
 
 export interface FakeClock extends Clock {
+  /** Sets the wall clock; no time passes. */
+  set(nowMs: number): void;
   /** Moves time on and lets everything that was due run. */
   advance(ms: number): Promise<void>;
   /** Whether somebody sleeps for exactly so long from now. */
@@ -23,11 +25,17 @@ async function settle(): Promise<void> {
 
 /** A clock that starts at an arbitrary moment. */
 export function createFakeClock(startMs = 1_000_000): FakeClock {
-  let nowMs = startMs;
+  /** What the wall clock shows beyond the time that has passed since the start. */
+  let offsetMs = startMs;
+  let nowMs = 0;
   let sleepers: readonly Sleeper[] = [];
 
   return {
-    now: () => nowMs,
+    now: () => offsetMs + nowMs,
+    elapsed: () => nowMs,
+    set(wantedMs) {
+      offsetMs = wantedMs - nowMs;
+    },
     async sleep(ms, signal) {
       signal.throwIfAborted();
       const { promise, resolve, reject } = Promise.withResolvers<void>();

@@ -44,6 +44,7 @@ function createWatchedClock(): WatchedClock {
   let slept = Promise.withResolvers<void>();
   const watched: Clock = {
     now: () => clock.now(),
+    elapsed: () => clock.elapsed(),
     async sleep(ms, signal) {
       const sleeper = Symbol("sleeper");
       sleeping.add(sleeper);

@@ -4,6 +4,15 @@ import { expect, test } from "vitest";
 import { createRateLimit } from "../../../src/control/access.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
+test("who sets the clock changes no rate", async () => {
+  const clock = createFakeClock();
+  const limit = createRateLimit(clock);
+  expect(limit.take("a", 200)).toBe(0);
+  clock.set(clock.now() - 3_600_000);
+  await clock.advance(1_000);
+  expect([limit.take("a", 20), limit.take("a", 1)]).toEqual([0, 1]);
+});
+
 test("a burst passes, then as many as time gives back", async () => {
   const clock = createFakeClock();
   const limit = createRateLimit(clock);

@@ -7,6 +7,8 @@ import { startSpools } from "../../../src/spool/spools.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { withoutMark } from "../../support/marks.ts";
 
+const HOUR_MS = 3_600_000;
+
 function startLogs() {
   const clock = createFakeClock();
   const log = createSilentLog();
@@ -61,6 +63,18 @@ test("changes are told at once and then once a second", async () => {
   }
   await clock.advance(5_000);
   expect(told).toEqual(["list", logUri("i1"), logUri("i1"), logUri("i1")]);
+});
+
+test("a wall clock that is set back delays no change", async () => {
+  const { clock, logs, told, out } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  out("a");
+  await clock.advance(0);
+  clock.set(clock.now() - HOUR_MS);
+  out("b");
+  await clock.advance(1_000);
+  expect(told).toEqual(["list", logUri("i1"), logUri("i1")]);
 });
 
 test("changes of the list come together", async () => {

@@ -1,0 +1,35 @@
+/** The wall clock is set back by a year while sandboxes run: none of them lives a year longer. */
+
+import { expect, test } from "vitest";
+import { createFakeClock } from "../support/fake-clock.ts";
+import { startTestService } from "../support/service.ts";
+
+const LIFE_MS = 60_000;
+const YEAR_MS = 365 * 86_400_000;
+/** A step of the clock is noticed within this time. */
+const LOOK_MS = 30_000;
+
+test("a run lives no longer than it was asked to, from the moment that is noticed", async () => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using service = await startTestService({ clock });
+  const { sandboxID } = await service.create({ timeout: LIFE_MS / 1_000 });
+  const look = () => service.call({ path: `/sandboxes/${sandboxID}` });
+  clock.set(clock.now() - YEAR_MS);
+  await clock.advance(LOOK_MS);
+  const startedAt = new Date(clock.now()).toISOString();
+  const endAt = new Date(clock.now() + LIFE_MS).toISOString();
+  expect(await look()).toMatchObject({ status: 200, body: { startedAt, endAt } });
+  await clock.advance(LIFE_MS);
+  await expect.poll(look).toMatchObject({ status: 404 });
+});
+
+test("a small correction moves nothing", async () => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using service = await startTestService({ clock });
+  const { sandboxID } = await service.create({ timeout: LIFE_MS / 1_000 });
+  const look = async () => (await service.call({ path: `/sandboxes/${sandboxID}` })).body;
+  const before = await look();
+  clock.set(clock.now() - LOOK_MS - 1_000);
+  await clock.advance(LOOK_MS);
+  expect(await look()).toEqual(before);
+});
