@@ -165,7 +165,27 @@ async function freeze(
   }
 }
 
-/** Once begun there is no way back: should it fail half way, the sandbox ends. */
+/** A halt that failed half way has no way back, and is safe to repeat: it may still come about. */
+const HALT_RETRY_MS = 1_000;
+/** A request for the pause waits as long. */
+const MAX_HALT_RETRIES = 20;
+
+/** @throws what the last attempt failed with, or that the service ends: its next start finishes it. */
+async function haltContainer(context: Services, { container, record }: SandboxEntry) {
+  for (let retries = 0; ; retries += 1) {
+    try {
+      await container.halt();
+      return;
+    } catch (error) {
+      if (!container.isHalted || retries >= MAX_HALT_RETRIES) throw error;
+      const { sandboxId } = record;
+      context.log.warn({ op: "sandbox.pause", sandboxId, err: error }, "halt is tried again");
+      await context.clock.sleep(HALT_RETRY_MS, context.closing);
+    }
+  }
+}
+
+/** Should its container be halted in part for good, the sandbox ends. */
 async function halt(
   context: Services & Folders & History & Registry,
   entry: SandboxEntry,
@@ -174,7 +194,7 @@ async function halt(
   entry.follower?.[Symbol.dispose]();
   entry.follower = undefined;
   try {
-    await entry.container.halt();
+    await haltContainer(context, entry);
     await step("pause.halted");
   } catch (error) {
     if (!entry.container.isHalted) {
@@ -182,6 +202,7 @@ async function halt(
       followEntry(context, entry, { isInitialized: true });
       throw error;
     }
+    if (context.closing.aborted) throw error;
     // It waits for this change to be over.
     void endEntry(context, entry, "pause failed").catch((fault: unknown) => {
       const { sandboxId } = entry.record;

@@ -6,7 +6,7 @@ import { SandboxError } from "../../src/common/errors.ts";
 import type { Engine } from "../../src/engine/engine.ts";
 import { createLayerEngine } from "./layer-engine.ts";
 
-type Operation = "pause" | "snapshot" | "end";
+type Operation = "pause" | "halt" | "snapshot" | "end";
 
 /** An operation that stands still. */
 export interface Hold extends Disposable {
@@ -63,6 +63,7 @@ export function createHeldEngine(): HeldEngine {
         }
         const container = await layered.create(spec, signal);
         const pause = container.pause.bind(container);
+        const halt = container.halt.bind(container);
         const snapshot = container.snapshot.bind(container);
         const readUsage = container.readUsage.bind(container);
         const end = container[Symbol.asyncDispose].bind(container);
@@ -70,6 +71,8 @@ export function createHeldEngine(): HeldEngine {
         return Object.assign(container, {
           dialPublic: async (limit: AbortSignal) => answer(limit, async () => dialPublic(limit)),
           pause: async () => pass("pause").then(() => pause()),
+          // Half way: its programs have ended.
+          halt: async () => halt().then(() => pass("halt")),
           snapshot: async (directory: string) => pass("snapshot").then(() => snapshot(directory)),
           // As an engine with cgroups counts.
           readUsage: async () => ({ ...(await readUsage()), outOfMemoryKills: 0 }),
