@@ -35,8 +35,28 @@ export function createMemoryEngine(): MemoryEngine {
         }
         const container = await layered.create(spec, signal);
         const snapshot = container.snapshot.bind(container);
+        const boot = container.boot.bind(container);
+        let saved: string | undefined;
+        Object.defineProperty(container, "savedMemory", { get: () => saved });
         return Object.assign(container, {
           memoryFault: undefined,
+          async haltWithMemory() {
+            if (failing.save) {
+              failing.save = false;
+              throw new SandboxError("unavailable", "memory was not saved");
+            }
+            await container.halt();
+            saved = join(spec.directory, "saved");
+          },
+          async boot(anew: ContainerSpec, limit: AbortSignal) {
+            specs.push(anew);
+            if (anew.memory !== undefined && failing.restore) {
+              failing.restore = false;
+              throw notRestorable("this runsc is another version");
+            }
+            await boot(anew, limit);
+            saved = undefined;
+          },
           async snapshot(directory: string, memory?: string) {
             const layer = await snapshot(directory);
             if (memory === undefined) return layer;
