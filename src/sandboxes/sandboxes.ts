@@ -146,12 +146,11 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const guard = await engine.guard?.({ directory: dirname(directory), rule: options.onExit });
   await adoptSandboxes(context);
   await finishVolumes(context);
-  const expire = () => expireDue(context);
   const next = () => {
     rebaseRuns(context);
     return nextExpiry(context);
   };
-  const expiry = startExpiry({ clock, log, next, expire });
+  const expiry = startExpiry({ clock, log, next, expire: () => expireDue(context) });
   const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
   const pool = startPool(context, shares);
   const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });
@@ -171,10 +170,9 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {
       closing.abort();
-      await expiry[Symbol.asyncDispose]();
-      await diskWatch[Symbol.asyncDispose]();
-      await moves[Symbol.asyncDispose]();
-      await context.meter[Symbol.asyncDispose]();
+      for (const task of [expiry, diskWatch, moves, context.meter]) {
+        await task[Symbol.asyncDispose]();
+      }
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();
       if (options.onExit === "leave") await moves.moveAll();
