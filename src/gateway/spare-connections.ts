@@ -55,7 +55,10 @@ export function createSpareConnections(): SpareConnections {
   };
 }
 
-/** Neither closed by the service nor written to before a request. */
+/**
+ * Neither closed by the service nor written to before a request. The end of a service takes some
+ * milliseconds to arrive: a request meanwhile fails, and is not repeated, since it may have run.
+ */
 function isUnused(socket: Socket): boolean {
   return !socket.destroyed && socket.readable && socket.writable && socket.readableLength === 0;
 }

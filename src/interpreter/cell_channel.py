@@ -53,7 +53,7 @@ class CellChannel:
     def _send_all(self):
         while True:
             parts = [self.unsent.get()]
-            while not self.unsent.empty():
+            while len(parts) < MAX_UNSENT and not self.unsent.empty():
                 parts.append(self.unsent.get())
             try:
                 self.socket.sendall(b"".join(parts))
