@@ -3,7 +3,8 @@
 import { chmod, rm } from "node:fs/promises";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
-import { SandboxError } from "../common/errors.ts";
+import { causeCode, SandboxError } from "../common/errors.ts";
+import { shortageOf } from "../common/shortage.ts";
 import { openSocketPath } from "../common/socket-path.ts";
 import type { TlsIdentity } from "./tls.ts";
 
@@ -60,8 +61,23 @@ async function listen(server: Server, options: ListenOptions, name: string): Pro
   await promise;
 }
 
+/** By code of the system; of a socket of the home only a shortage is likely. */
+const HINTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "another program listens there: end it, or choose another port, 0 for any free one",
+  EADDRNOTAVAIL: "this machine has no such address: choose another one",
+  EACCES:
+    "choose a port from 1024 on, or allow this one: sysctl net.ipv4.ip_unprivileged_port_start",
+};
+
 function cannotListen(name: string, cause: unknown): SandboxError {
-  return new SandboxError("unavailable", `cannot listen on ${name}`, { cause });
+  const message = `cannot listen on ${name}`;
+  const shortage = shortageOf(cause);
+  if (shortage !== undefined) {
+    const options = { cause, hint: shortage.hint };
+    return new SandboxError("unavailable", `${message}: ${shortage.message}`, options);
+  }
+  const hint = HINTS[causeCode(cause) ?? ""];
+  return new SandboxError("unavailable", message, { cause, ...(hint !== undefined && { hint }) });
 }
 
 /** Also one that never listened. */

@@ -1,0 +1,32 @@
+/** An address that cannot be opened: why, and what to do about it. */
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { expect, test } from "vitest";
+import { openServer } from "../../../src/listener/open-server.ts";
+
+test("a port that another program has", async () => {
+  await using other = createServer();
+  other.listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const address = other.address();
+  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+  await expect(
+    openServer(createServer(), { kind: "tcp", host: "127.0.0.1", port }),
+  ).rejects.toMatchObject({
+    code: "unavailable",
+    message: `cannot listen on 127.0.0.1:${port}`,
+    hint: "another program listens there: end it, or choose another port, 0 for any free one",
+  });
+});
+
+test("an address that this machine does not have", async () => {
+  await expect(
+    // Of TEST-NET-1, which no machine has.
+    openServer(createServer(), { kind: "tcp", host: "192.0.2.1", port: 0 }),
+  ).rejects.toMatchObject({
+    code: "unavailable",
+    message: "cannot listen on 192.0.2.1:0",
+    hint: "this machine has no such address: choose another one",
+  });
+});
