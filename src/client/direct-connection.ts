@@ -7,6 +7,7 @@
 import type { Socket } from "node:net";
 import { Pool, type Dispatcher } from "undici";
 import { SandboxError } from "../common/errors.ts";
+import { shortageOf } from "../common/shortage.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
@@ -107,9 +108,17 @@ async function dial(run: DirectRun, callback: Connected): Promise<void> {
   try {
     socket = await run.dial(ENVD_PORT, run.ended);
   } catch (cause) {
-    const reason = run.ended.aborted ? MESSAGES.sandboxUnreachable : MESSAGES.portClosed;
-    callback(new SandboxError("unavailable", reason, { cause }), null);
+    callback(toDialError(run, cause), null);
     return;
   }
   callback(null, socket);
+}
+
+function toDialError(run: DirectRun, cause: unknown): SandboxError {
+  const shortage = shortageOf(cause);
+  if (run.ended.aborted)
+    return new SandboxError("unavailable", MESSAGES.sandboxUnreachable, { cause });
+  if (shortage === undefined)
+    return new SandboxError("unavailable", MESSAGES.portClosed, { cause });
+  return new SandboxError("unavailable", shortage.message, { cause, hint: shortage.hint });
 }
