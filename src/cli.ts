@@ -6,7 +6,7 @@ import { VERSION, type CommandRun } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
-import { createLog } from "./common/log.ts";
+import { createLog, type Logger } from "./common/log.ts";
 import { loadProcessConfig, type Config } from "./config.ts";
 
 const EXIT_OK = 0;
@@ -56,12 +56,13 @@ async function runCommand(
   config: Config,
   words: readonly string[],
 ): Promise<number> {
-  const log = createLog(config.log);
+  let log: Logger | undefined;
   try {
+    log = createLog(config.log);
     return await run({ config, words, log });
   } catch (error) {
     if (!(error instanceof SandboxError))
-      log.error({ op: "program", err: error }, "unexpected failure");
+      log?.error({ op: "program", err: error }, "unexpected failure");
     const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;

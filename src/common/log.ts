@@ -3,8 +3,9 @@
  * type, code, message, hint, causes and stack: bounded, escaped and without keys.
  */
 
-import { type Logger as PinoLogger, pino } from "pino";
-import { SandboxError } from "./errors.ts";
+import { fstatSync, type Stats } from "node:fs";
+import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
+import { errorText, SandboxError } from "./errors.ts";
 import { quoteUntrusted } from "./untrusted-text.ts";
 
 export type Logger = PinoLogger;
@@ -22,9 +23,12 @@ export interface LogOptions {
 /** Header and field names whose values never reach a log line. */
 const REDACTED = ["apiKey", "token", "*.apiKey", "*.token", "headers", "*.headers"];
 
-/** A logger that writes JSON lines to stderr and, if named, to a file. */
+/**
+ * A logger that writes JSON lines to stderr and, if named, to a file.
+ * @throws SandboxError invalid_argument when the file cannot be opened
+ */
 export function createLog(options: LogOptions): Logger {
-  const stderr = openDestination({ fd: 2, sync: true });
+  const stderr = openStderr();
   const settings = {
     level: options.level,
     redact: REDACTED,
@@ -33,9 +37,50 @@ export function createLog(options: LogOptions): Logger {
     serializers: { err: describeError },
   };
   if (options.file === undefined) return pino(settings, stderr);
-  const file = openDestination({ dest: options.file, sync: true, mode: 0o600 });
+  const file = openFile(options.file);
   const streams = [stderr, file].map((stream) => ({ stream, level: options.level }));
   return pino(settings, pino.multistream(streams));
+}
+
+const STDERR = 2;
+/** Lines that wait for the reader of a pipe; beyond it they are lost. */
+const MAX_WAITING_BYTES = 256 * 1024;
+
+/** A synchronous write to a full pipe would stop this process for as long as nobody reads it. */
+function openStderr(): DestinationStream {
+  if (!isPipe(STDERR)) return openDestination({ fd: STDERR, sync: true });
+  const { stderr } = process;
+  stderr.off("error", ignoreError).on("error", ignoreError);
+  return {
+    write(line) {
+      if (stderr.writableLength < MAX_WAITING_BYTES) stderr.write(line);
+    },
+  };
+}
+
+function isPipe(descriptor: number): boolean {
+  let entry: Stats;
+  try {
+    entry = fstatSync(descriptor);
+  } catch {
+    // It is closed.
+    return false;
+  }
+  return entry.isFIFO() || entry.isSocket();
+}
+
+/** Its reader is gone. */
+function ignoreError(): void {}
+
+function openFile(path: string): DestinationStream {
+  try {
+    return openDestination({ dest: path, sync: true, mode: 0o600 });
+  } catch (error) {
+    throw new SandboxError("invalid_argument", `log file ${path}: ${errorText(error)}`, {
+      cause: error,
+      hint: "name a file in a directory that exists and is writable with --log-file",
+    });
+  }
 }
 
 /** A line that cannot be written, as on a full disk, is lost and fails nothing. */

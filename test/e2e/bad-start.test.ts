@@ -21,6 +21,12 @@ test.for([
   { name: "an unknown flag", words: ["serve", "--dance"], code: 64, says: /--dance/ },
   { name: "a port out of range", words: ["serve", "--port", "99999"], code: 64, says: /--port/ },
   {
+    name: "a log file in a directory that is not there",
+    words: ["stdio", "--log-file", "/nonexistent/log"],
+    code: 64,
+    says: /^sandbox-mcp: log file \/nonexistent\/log: .*--log-file$/m,
+  },
+  {
     name: "a runtime that is not there",
     words: ["stdio", "--runtime", "/nonexistent/runc"],
     code: 69,

@@ -1,0 +1,56 @@
+/** A log on a pipe that its reader does not empty, as some hosts of a stdio server leave it. */
+
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { expect, onTestFinished, test } from "vitest";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const LOG = resolve(import.meta.dirname, "../../../src/common/log.ts");
+
+/** Logs far more than a pipe holds, says so, and logs once more for each line that it reads. */
+const SCRIPT = `
+import { createInterface } from "node:readline";
+import { createLog } from ${JSON.stringify(LOG)};
+const log = createLog({ level: "info" });
+for (let index = 0; index < 20_000; index += 1) log.info({ index, text: "x".repeat(200) }, "flood");
+console.log("flooded");
+createInterface({ input: process.stdin }).on("line", (line) => {
+  log.info({ line }, "heard");
+});
+`;
+
+test.for([{ kind: "pipe" }, { kind: "socket" }] as const)(
+  "a $kind that nobody reads stops nothing, and once it is read later lines arrive",
+  async ({ kind }) => {
+    await using folder = await makeTempFolder();
+    const path = join(folder.path, "pipe");
+    await promisify(execFile)("mkfifo", [path]);
+    // Without a reader a named pipe cannot be opened for writing alone.
+    await using pipe = await open(path, "r+");
+    const stderr = kind === "pipe" ? pipe.fd : "pipe";
+    const node = ["--input-type=module", "--eval", SCRIPT];
+    const child = spawn(process.execPath, node, { stdio: ["pipe", "pipe", stderr] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    const [stdin, stdout, socket] = child.stdio;
+    assert(stdin !== null && stdout !== null);
+    const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
+    expect(await lines.next()).toEqual({ done: false, value: "flooded" });
+    const log = createInterface({ input: socket ?? createReadStream(path) });
+    let isHeard = false;
+    log.on("line", (line) => {
+      isHeard ||= line.includes('"msg":"heard"');
+    });
+    // While much of the flood still waits for the reader, lines are lost.
+    const say = () => void stdin.write("a line\n");
+    await expect.poll(() => (say(), isHeard)).toBe(true);
+    stdin.end();
+    await once(child, "exit");
+    log.close();
+  },
+);
