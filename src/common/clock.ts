@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds since some moment, for durations: who sets the wall clock does not change them. */
+  /** Milliseconds since some moment, for durations: a change of the wall clock does not move them. */
   elapsed(): number;
   /** Resolves after `ms`; rejects with AbortError when the signal fires first. */
   sleep(ms: number, signal: AbortSignal): Promise<void>;

@@ -46,7 +46,7 @@ const STDERR = 2;
 /** Lines that wait for the reader of a pipe; beyond it they are lost. */
 const MAX_WAITING_BYTES = 256 * 1024;
 
-/** A synchronous write to a full pipe would stop this process for as long as nobody reads it. */
+/** A synchronous write to a full pipe would stop this process until its reader goes on. */
 function openStderr(): DestinationStream {
   if (!isPipe(STDERR)) return openDestination({ fd: STDERR, sync: true });
   const { stderr } = process;

@@ -26,7 +26,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 `;
 
 test.for([{ kind: "pipe" }, { kind: "socket" }] as const)(
-  "a $kind that nobody reads stops nothing, and once it is read later lines arrive",
+  "a $kind that is not read stops nothing, and once it is read later lines arrive",
   async ({ kind }) => {
     await using folder = await makeTempFolder();
     const path = join(folder.path, "pipe");

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { createRateLimit } from "../../../src/control/access.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 
-test("who sets the clock changes no rate", async () => {
+test("a change of the wall clock changes no rate", async () => {
   const clock = createFakeClock();
   const limit = createRateLimit(clock);
   expect(limit.take("a", 200)).toBe(0);
