@@ -1,7 +1,7 @@
 /** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
-import { diskFullError, type ErrorWord } from "../common/errors.ts";
+import { causeCode, diskFullError, SandboxError, type ErrorWord } from "../common/errors.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 
@@ -25,12 +25,21 @@ export interface CopyLedger {
  * its reserve: what is written to the store takes space of both.
  */
 export async function readSpace(path: string): Promise<HostSpace> {
-  const { bavail, blocks, bsize } = await statfs(path);
+  const { bavail, blocks, bsize } = await statfs(path).catch(toHomeFault);
   const own = { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
   const store = await readStoreSpace(path);
   if (store === undefined) return own;
   const left = { ...own, freeBytes: Math.max(own.freeBytes - store.unwrittenBytes, 0) };
   return aboveReserve(store) < aboveReserve(left) ? store : left;
+}
+
+/** The service made these folders at its start. */
+function toHomeFault(error: unknown): never {
+  if (causeCode(error) !== "ENOENT") throw error;
+  throw new SandboxError("unavailable", "the home of the service was removed or renamed", {
+    cause: error,
+    hint: "put it back as it was, or restart the service",
+  });
 }
 
 function aboveReserve({ freeBytes, totalBytes }: HostSpace): number {
