@@ -1,12 +1,12 @@
 /** The launch of a container with a kernel of its own, by runsc. */
 
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { allEnded } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
 import type { Launch, LaunchContext, Preparation } from "../oci/launch-context.ts";
 import { FOLDER_NAMES } from "../oci/remove-container.ts";
-import { explainFailure } from "../oci/run-runtime.ts";
+import { explainFailure, readFirstProcess } from "../oci/run-runtime.ts";
 import { readSentryLevel, requireLevel } from "../oci/verify-container.ts";
 import { notRestorable, readPlace, requireRestorable } from "./memory-image.ts";
 import { startRelay } from "./relay.ts";
@@ -47,7 +47,7 @@ export function createSentryLaunch(
         if (spec.memory === undefined || !isOwn) throw fault;
         throw notRestorable(fault.message, fault);
       }
-      return Number(await readFile(file("pid"), "utf8"));
+      return readFirstProcess(file("pid"));
     },
     async prove(pid) {
       const level = readSentryLevel({ pid, idBase }, context.runtime);

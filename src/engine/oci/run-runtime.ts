@@ -1,6 +1,6 @@
 /** Writes the configuration of a container and runs its runtime through the launcher. */
 
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
@@ -19,6 +19,9 @@ import { FOLDER_NAMES } from "./remove-container.ts";
 
 /** What the launcher says when a folder on the way to a bind is a link or a file. */
 const BIND_STEP = "launcher: bind path:";
+/** The program of the launcher, which becomes the runtime. */
+const LAUNCHER_PREFIX = /^perl: /;
+const DOCTOR = "run `sandbox-mcp doctor` on the machine of the service, which tries the runtime";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
 
@@ -92,20 +95,34 @@ export async function runRuntime(
   } catch (error) {
     throw await explainFailure(error, file("log"));
   }
-  return Number(await readFile(file("pid"), "utf8"));
+  return readFirstProcess(file("pid"));
+}
+
+/** The number of the first process, from the file of a runtime that reported success. */
+export async function readFirstProcess(path: string): Promise<number> {
+  const text = await readIfThere(path);
+  if (text !== undefined) return Number(text);
+  throw new SandboxError("unavailable", "runtime failed: it started no process", { hint: DOCTOR });
 }
 
 /** The runtime writes its complaint to its log; its standard error is not ours any more by then. */
 export async function explainFailure(error: unknown, log: string): Promise<unknown> {
-  if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
+  if (!(error instanceof SandboxError)) return error;
+  if (error.code === "deadline_exceeded") {
+    const options = { cause: error, hint: DOCTOR };
+    return new SandboxError(error.code, "the runtime did not end in time", options);
+  }
+  // With a hint it is no failure of the runtime.
+  if (error.code !== "unavailable" || error.hint !== undefined) return error;
   if (error.message.includes(BIND_STEP)) {
     return bindFault("nothing can be mounted at the path of a volume: it is not a real folder");
   }
   const text = (await readIfThere(log)) ?? "";
   const messages = [...text.matchAll(/"msg":("(?:[^"\\]|\\.)*")/g)].map((match) => match[1] ?? "");
   // Without a word in its log it did not even understand the call.
-  const reason = messages.at(-1) ?? error.message;
+  const reason = messages.at(-1) ?? error.message.replace(LAUNCHER_PREFIX, "");
   return new SandboxError("unavailable", `runtime failed: ${quoteUntrusted(reason)}`, {
     cause: error,
+    hint: DOCTOR,
   });
 }
