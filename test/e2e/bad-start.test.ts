@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startProgram } from "../support/program.ts";
+import { PROGRAM, startProgram } from "../support/program.ts";
 
 let home: string;
 
@@ -84,4 +84,16 @@ test.for([
   expect(await program.exited()).toBe(code);
   expect(program.stderr()).toMatch(says);
   expect(program.stderr().trimEnd().split("\n")).toHaveLength(1);
+});
+
+test("a /run that cannot be written to", async () => {
+  const mounts = 'mount -t tmpfs -o ro none /run && exec "$@"';
+  const inside = ["unshare", "-m", "--propagation", "private", "sh", "-c", mounts, "sh"] as const;
+  const command = [...inside, process.execPath, PROGRAM] as const;
+  const words = ["serve", "--home", home, "--port", "0"];
+  await using program = startProgram(words, {}, command);
+  expect(await program.exited()).toBe(69);
+  expect(program.stderr()).toBe(
+    "sandbox-mcp: this machine cannot isolate: run directory: /run/sandbox-mcp: mount -t tmpfs tmpfs /run\n",
+  );
 });
