@@ -86,9 +86,11 @@ export function startDiskMoves(
       });
       retries.delete(entry);
     } catch (error) {
-      const backoff = retries.get(entry)?.backoff ?? createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+      const known = retries.get(entry);
+      const { backoff } = known ?? { backoff: createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS) };
       retries.set(entry, { backoff, atMs: clock.now() + backoff.next() });
       log.warn({ op: "sandbox.move", sandboxId, err: error }, "memory stays in the process");
+      if (known !== undefined) return;
       context.logBook.note(entry.record, "Memory could not be moved to disk");
     }
   }

@@ -3,7 +3,7 @@
  * where it outlives the service and every process; without such a runtime nothing is moved.
  */
 
-import { appendFile, cp, readdir, stat, truncate } from "node:fs/promises";
+import { appendFile, cp, readdir, readFile, stat, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -19,7 +19,7 @@ import {
   toLedger,
   untilOnDisk,
 } from "../support/ledger.ts";
-import { gvisorRuntime } from "../support/runtimes.ts";
+import { gvisorRuntime, runtimePath } from "../support/runtimes.ts";
 import { rebootHome } from "../support/sandbox-reboot.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -126,6 +126,11 @@ function describePresence(path: string): void {
           ]);
           await untilOnDisk(home, sandboxId);
           expect(await readdir(image)).not.toEqual([]);
+          const record = await readFile(
+            join(containerOf(home, sandboxId), "container.json"),
+            "utf8",
+          );
+          expect([round, record]).toEqual([round, expect.not.stringContaining("unsyncedSince")]);
         }
         const booted = await home.call("POST", connect, { timeout: 300, memory: false });
         expect(booted).toMatchObject({ status: 201 });
@@ -191,5 +196,33 @@ function describePresence(path: string): void {
       await home.start();
       await (await expectGoesOn(home, sandboxId, before)).kill();
     });
+
+    test.skipIf(runtimePath("runsc") !== undefined)(
+      "a service without the runtime finds it and starts it with the runtime alone",
+      { timeout: LIMIT_MS },
+      async () => {
+        const own = gvisorFlags(path, "exit");
+        const flags = [...own];
+        await using home = await openFaultHome(flags);
+        await home.start();
+        const sandbox = await startLedger(home);
+        const { sandboxId } = sandbox;
+        const before = await readLedger(sandbox);
+        await sandbox.pause();
+        await home.stop("SIGTERM");
+        flags.splice(0, flags.length, "--pool", "0");
+        await home.start();
+        await untilOnDisk(home, sandboxId);
+        const connect = `/sandboxes/${sandboxId}/connect`;
+        expect(await home.call("POST", connect, { timeout: 300 })).toMatchObject(REFUSAL);
+        const files = await home.call("POST", connect, { timeout: 300, memory: false });
+        expect(files).toMatchObject({ status: 503 });
+        await untilOnDisk(home, sandboxId);
+        await home.stop("SIGTERM");
+        flags.splice(0, flags.length, ...own);
+        await home.start();
+        await (await expectGoesOn(home, sandboxId, before)).kill();
+      },
+    );
   });
 }

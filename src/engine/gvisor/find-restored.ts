@@ -5,18 +5,27 @@
 
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
+import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
+import { z } from "../../common/schema.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
-import { dialControlSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
+import { dialControlSocket, dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 import { readSentryLevel } from "../oci/verify-container.ts";
+import { STATE } from "./checkpoint.ts";
 import { readNote } from "./memory-image.ts";
 import { isRelayed, ORDERS, startRelay, type RelayOptions } from "./relay.ts";
 
-/** Reads a gigabyte from a slow disk; a kernel that was not told of any restore waits for ever. */
+/** Reads a gigabyte from a slow disk. */
 const LOAD_LIMIT_MS = 60_000;
+/** A kernel that was not told of any restore waits for ever: it has no processes and does nothing. */
+const LOOK_MS = 1_000;
+const IDLE_LOOKS = 3;
+const IDLE_CPU_MS = 50;
+const MAX_ANSWER_BYTES = 1024 * 1024;
 const ASK_LIMIT_MS = 2_000;
 const POLL_MS = 100;
 
@@ -47,11 +56,62 @@ export async function findRestored(
     const level = readSentryLevel({ pid, idBase: record.idBase }, runtime);
     const secret = (await readNote(place.memory))?.secret;
     if (level !== "gvisor" || secret === undefined) return "unknown";
+    if (!(await awaitRestore(place))) return "unused";
     await awaitPrograms({ ...place, secret });
     const { memory: _memory, unsyncedSince: _since, ...known } = record;
     return { ...known, pid, startTicks, level, secret, isHalted: false };
   } catch {
     return "unknown";
+  }
+}
+
+/** Whether there are programs; false when no restore was begun. */
+async function awaitRestore({ cgroup, directory, record }: RestoredPlace): Promise<boolean> {
+  const endMs = performance.now() + LOAD_LIMIT_MS;
+  let idle = 0;
+  let before = -Infinity;
+  while (idle < IDLE_LOOKS) {
+    const count = await countProcesses(directory, record.id).catch(() => undefined);
+    if (count !== undefined && count > 0) return true;
+    const { cpuMs } = await cgroup.readUsage();
+    idle = count === 0 && cpuMs - before < IDLE_CPU_MS ? idle + 1 : 0;
+    before = cpuMs;
+    if (performance.now() > endMs) throw new SandboxError("deadline_exceeded", "no restore ended");
+    await sleep(LOOK_MS);
+  }
+  return false;
+}
+
+/** How many processes the kernel inside has. */
+async function countProcesses(directory: string, id: string): Promise<number> {
+  const signal = AbortSignal.timeout(ASK_LIMIT_MS);
+  const socket = await dialSocket(join(directory, "runtime", STATE, `runsc-${id}.sock`), signal);
+  try {
+    socket.write(JSON.stringify({ method: "containerManager.Processes", arg: id }));
+    let text = "";
+    for await (const chunk of addAbortSignal(signal, socket)) {
+      text += String(chunk);
+      const answer = parseProcesses(text);
+      if (answer !== undefined) return answer;
+      if (text.length > MAX_ANSWER_BYTES) break;
+    }
+    throw new SandboxError("unavailable", "the kernel did not answer");
+  } finally {
+    socket.destroy();
+  }
+}
+
+const processesSchema = z.object({
+  success: z.literal(true),
+  result: z.array(z.unknown()).nullable(),
+});
+
+/** Undefined as long as a part is missing. */
+function parseProcesses(text: string): number | undefined {
+  try {
+    return processesSchema.parse(JSON.parse(text)).result?.length ?? 0;
+  } catch {
+    return undefined;
   }
 }
 

@@ -82,6 +82,10 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
         record = await parts.boot({ spec: { ...spec, memory }, progress }, signal);
       } catch (error) {
         record = progress.record;
+        // On record is a disk that is being written to, which a power cut would take away.
+        await end(record).catch(() => {
+          owesHalt = true;
+        });
         throw error;
       }
       life = watch(record);

@@ -194,7 +194,7 @@ async function adoptContainer(
   if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
   const { idBase, diskIdBase } = record;
   const isolation = record.level === "gvisor" ? record.level : undefined;
-  const context = await launchContext(isolation);
+  const context = await contextToAdopt(launchContext, record);
   const { cgroups, outside, perlDirectory, routers, hasDeadlines } = context;
   const plain = openCgroup(cgroups, id, directory);
   const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
@@ -212,6 +212,20 @@ async function adoptContainer(
   // Its processes have the ids; the claim names the folder, which may have been moved.
   await holdIds(directory, idBase);
   return openContainer(parts);
+}
+
+/** A halted container needs its runtime at its next boot only: without one it is found all the same. */
+async function contextToAdopt(
+  launchContext: (isolation: ContainerSpec["isolation"]) => Promise<LaunchContext>,
+  { level, isHalted, memory }: ContainerRecord,
+): Promise<LaunchContext> {
+  const isolation = level === "gvisor" ? level : undefined;
+  try {
+    return await launchContext(isolation);
+  } catch (error) {
+    if (isolation === undefined || !isHalted || memory === "begun") throw error;
+    return launchContext(undefined);
+  }
 }
 
 /** Finishes a halt, or ends a start, of a process that died; keeps its ids after a restart. */
