@@ -3,6 +3,7 @@
 import type { SandboxRecord } from "../store/store.ts";
 import { findSizeFault, METADATA_BOUNDS } from "../wire/bounds.ts";
 import type { SandboxEntry, Services, Tenant, Registry, Limits } from "./context.ts";
+import { findMemoryFault } from "./memory.ts";
 import { paginate, type Page, type PageRequest } from "./paging.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 
@@ -78,9 +79,20 @@ function isListed(metadata: Readonly<Record<string, string>>): boolean {
 }
 
 /** What is told of a entry. */
-export function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
+function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
   return { ...toSandbox(entry, context.secrets), state: stateOf(entry) };
 }
+
+/** The same with what a sandbox of its kind cannot do. */
+export function detailEntry(context: Services, entry: SandboxEntry): Sandbox {
+  const sandbox = describeEntry(context, entry);
+  const build = context.store.builds.get(entry.record.buildId);
+  const canCarry = build !== undefined && findMemoryFault(entry, build, true) === undefined;
+  return canCarry ? sandbox : { ...sandbox, missingAbilities: [LACKS_MEMORY] };
+}
+
+/** Why, the reply of each snapshot tells. */
+const LACKS_MEMORY = "memory in snapshots";
 
 /** One that is being paused counts as paused. */
 function stateOf({ phase, record }: ListedEntry): Sandbox["state"] {

@@ -7,12 +7,7 @@ import type { CreateContext } from "./create-sandbox.ts";
 import type { EgressRequest } from "./egress.ts";
 import { killSandbox } from "./end-sandbox.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./fork-sandbox.ts";
-import {
-  describeEntry,
-  listSandboxes,
-  type ListQuery,
-  type SandboxList,
-} from "./list-sandboxes.ts";
+import { detailEntry, listSandboxes, type ListQuery, type SandboxList } from "./list-sandboxes.ts";
 import type { LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
@@ -93,7 +88,7 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
     templates: context.templates,
     builds: createTemplateBuilds(context),
     create: (request, signal) => track(createOnce(context, request, signal)),
-    get: (sandboxId) => describeEntry(context, requireEntry(context, sandboxId)),
+    get: (sandboxId) => detailEntry(context, requireEntry(context, sandboxId)),
     list: (query) => listSandboxes(context, query),
     kill: (sandboxId) => killSandbox(context, sandboxId),
     setTimeout: (sandboxId, seconds) => setTimeoutOf(context, sandboxId, seconds),

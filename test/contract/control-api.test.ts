@@ -272,6 +272,7 @@ test("a sandbox of the second generation is secured, and described in full", asy
     domain: null,
     network: { allowPublicTraffic: false, denyOut: ["0.0.0.0/0"] },
     lifecycle: { autoResume: true, onTimeout: "pause" },
+    missingAbilities: ["memory in snapshots"],
   });
   const path = "/v2/sandboxes?metadata=k%2525201%3Dv&state=running,paused&template=base";
   const list = await service.call({ path });
