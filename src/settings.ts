@@ -15,15 +15,10 @@ import {
   type Setting,
 } from "./setting-values.ts";
 
-const MAX_MEMORY_MB = 1_048_576;
-const MAX_CPUS = 1024;
-const MAX_DISK_MB = 16_777_216;
+const MAX = { memoryMb: 1_048_576, cpus: 1024, diskMb: 16_777_216, pids: 1_000_000, port: 65_535 };
 /** With less, its reserve is a large part of it. */
-const MIN_STORE_GB = 8;
-const MAX_STORE_GB = 1_048_576;
-const MAX_PIDS = 1_000_000;
+const STORE_GB = { min: 8, max: 1_048_576 };
 const MAX_SANDBOXES = 100_000;
-const MAX_PORT = 65_535;
 
 const SETTINGS = {
   engine: {
@@ -63,7 +58,7 @@ const SETTINGS = {
   port: {
     flag: "port",
     environment: "SANDBOX_MCP_PORT",
-    schema: integer(0, MAX_PORT),
+    schema: integer(0, MAX.port),
     help: "port that serve listens on; 0 for any",
   },
   tlsCert: {
@@ -123,31 +118,31 @@ const SETTINGS = {
   memoryMb: {
     flag: "memory-mb",
     environment: "SANDBOX_MCP_MEMORY_MB",
-    schema: integer(128, MAX_MEMORY_MB),
+    schema: integer(128, MAX.memoryMb),
     help: "memory of each sandbox in MiB",
   },
   cpus: {
     flag: "cpus",
     environment: "SANDBOX_MCP_CPUS",
-    schema: integer(1, MAX_CPUS),
+    schema: integer(1, MAX.cpus),
     help: "processors of each sandbox",
   },
   diskMb: {
     flag: "disk-mb",
     environment: "SANDBOX_MCP_DISK_MB",
-    schema: integer(64, MAX_DISK_MB),
+    schema: integer(64, MAX.diskMb),
     help: "writable disk of each sandbox in MiB",
   },
   storeGb: {
     flag: "store-gb",
     environment: "SANDBOX_MCP_STORE_GB",
-    schema: integer(MIN_STORE_GB, MAX_STORE_GB),
+    schema: integer(STORE_GB.min, STORE_GB.max),
     help: "keep disks in a file of so many GiB that shares blocks, for homes that cannot",
   },
   pids: {
     flag: "pids",
     environment: "SANDBOX_MCP_PIDS",
-    schema: integer(32, MAX_PIDS),
+    schema: integer(32, MAX.pids),
     help: "processes of each sandbox",
   },
   buildEgress: {
