@@ -8,6 +8,8 @@ import { promisify } from "node:util";
 import { causeCode } from "../../src/common/errors.ts";
 import { baseLayers } from "./base-layer.ts";
 
+const run = promisify(execFile);
+
 export interface TestHome extends AsyncDisposable {
   readonly path: string;
 }
@@ -15,14 +17,21 @@ export interface TestHome extends AsyncDisposable {
 /** As a long account name makes it: no address of a unix socket holds what lies below it. */
 export const DEEP_FOLDER = `.local/share/${"long name, ".repeat(12)}für 'it'`;
 
-/** Makes the home with the base template in it, in a folder below if one is named. */
-export async function openTestHome(below = ""): Promise<TestHome> {
+/**
+ * Makes the home with the base template in it, in a folder below if one is named. Other homes come
+ * and go with links to the same files, which changes their times, unless the base is a copy.
+ */
+export async function openTestHome(
+  below = "",
+  base: "linked" | "copied" = "linked",
+): Promise<TestHome> {
   const folder = await mkdtemp(join(tmpdir(), "smcp-"));
   const path = join(folder, below);
   const [layer] = await baseLayers();
-  const base = dirname(layer?.root ?? "");
-  await mkdir(join(path, "layers"), { recursive: true });
-  await shareTree(base, join(path, "layers", basename(base)));
+  const source = dirname(layer?.root ?? "");
+  const target = join(path, "layers", basename(source));
+  await mkdir(dirname(target), { recursive: true });
+  await (base === "copied" ? copyTree(source, target) : shareTree(source, target));
   return {
     path,
     async [Symbol.asyncDispose]() {
@@ -33,7 +42,6 @@ export async function openTestHome(below = ""): Promise<TestHome> {
 
 /** Hard links do where they can, which the read-only use of a layer allows. */
 async function shareTree(source: string, target: string): Promise<void> {
-  const run = promisify(execFile);
   try {
     // Two folders on one file system can still be two mounts: one file tells.
     const probe = `${target}.probe`;
@@ -42,6 +50,10 @@ async function shareTree(source: string, target: string): Promise<void> {
     await run("cp", ["-al", source, target]);
   } catch (error) {
     if (causeCode(error) !== "EXDEV") throw error;
-    await run("cp", ["-a", source, target]);
+    await copyTree(source, target);
   }
+}
+
+async function copyTree(source: string, target: string): Promise<void> {
+  await run("cp", ["-a", source, target]);
 }

@@ -20,15 +20,17 @@ export interface ServeOrigin {
   /** The command that is `sandbox-mcp`, where it is not the built program as it is. */
   readonly command?: readonly [string, ...string[]];
   readonly environment?: Readonly<Record<string, string>>;
+  /** Of a home of its own; default `linked`. */
+  readonly base?: "linked" | "copied";
 }
 
 /** Starts `serve` on a free port and waits for the line that names it. */
 export async function startServe(
   flags: readonly string[] = [],
-  { earlier, account, command, environment }: ServeOrigin = {},
+  { earlier, account, command, environment, base }: ServeOrigin = {},
 ): Promise<TestServe> {
   const borrowed = earlier?.home ?? account?.data;
-  const home = borrowed === undefined ? await openTestHome() : borrowHome(borrowed);
+  const home = borrowed === undefined ? await openTestHome("", base) : borrowHome(borrowed);
   const apiKey = earlier?.apiKey ?? `e2b_${randomBytes(20).toString("hex")}`;
   const port = earlier === undefined ? "0" : new URL(earlier.url).port;
   const program = startProgram(

@@ -66,7 +66,7 @@ describe.each(attackPlaces())("on $name", (place) => {
     stack = new AsyncDisposableStack();
     const account = place.isRootless ? stack.use(await openOrdinaryUser({ ids: true })) : undefined;
     const flags = ["--runtime", place.runtime, "--pool", "0"];
-    const serve = stack.use(await startServe(flags, { account }));
+    const serve = stack.use(await startServe(flags, { account, base: "copied" }));
     const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
     const volume = await Volume.create("shared", options);
     const create = async () =>

@@ -77,7 +77,7 @@ describe.each(attackPlaces())("on $name", (place) => {
     stack = new AsyncDisposableStack();
     const account = place.isRootless ? stack.use(await openOrdinaryUser({ ids: true })) : undefined;
     const serve = stack.use(
-      await startServe(["--runtime", place.runtime, "--pool", "0"], { account }),
+      await startServe(["--runtime", place.runtime, "--pool", "0"], { account, base: "copied" }),
     );
     options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
     const volume = await Volume.create("shared", options);
