@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { PROGRAM, startProgram } from "../support/program.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
 
 let home: string;
 
@@ -90,7 +91,9 @@ test("a /run that cannot be written to", async () => {
   const mounts = 'mount -t tmpfs -o ro none /run && exec "$@"';
   const inside = ["unshare", "-m", "--propagation", "private", "sh", "-c", mounts, "sh"] as const;
   const command = [...inside, process.execPath, PROGRAM] as const;
-  const words = ["serve", "--home", home, "--port", "0"];
+  // What was found of the machine is remembered in a home.
+  await using folder = await makeTempFolder();
+  const words = ["serve", "--home", folder.path, "--port", "0"];
   await using program = startProgram(words, {}, command);
   expect(await program.exited()).toBe(69);
   expect(program.stderr()).toBe(

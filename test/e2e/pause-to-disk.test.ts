@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findMarked } from "../support/census.ts";
-import { openFaultHome, type FaultHome } from "../support/fault-home.ts";
+import { make, openFaultHome, type FaultHome } from "../support/fault-home.ts";
 import {
   containerOf,
   expectGoesOn,
@@ -49,13 +49,13 @@ function describeAbsence(): void {
   test("gVisor is not installed: the memory of a paused sandbox stays in its processes", async () => {
     await using home = await openFaultHome(["--pool", "0", "--pause-to-disk", "after=0,exit"]);
     await home.start();
-    const sandbox = await Sandbox.create("base", home.client());
-    await sandbox.pause();
+    const id = await make(home);
+    await home.call("POST", `/sandboxes/${id}/pause`);
     await home.stop("SIGTERM");
     await home.start();
     const inProcess = { state: "paused", pauseMode: "full", pausedMemory: "process" };
-    expect(await pauseOf(home, sandbox.sandboxId)).toEqual(inProcess);
-    await sandbox.kill();
+    expect(await pauseOf(home, id)).toEqual(inProcess);
+    expect((await home.call("DELETE", `/sandboxes/${id}`))?.status).toBe(204);
   });
 }
 
