@@ -134,12 +134,15 @@ async function measureServer(): Promise<Row[]> {
     "--disk-mb",
     "1024",
   ]);
-  const template = Template()
-    .fromTemplate("base")
-    .setStartCmd(`exec python3 -m http.server ${PORT}`, waitForURL(`http://localhost:${PORT}/`));
-  await Template.build(template, "served", clientOf(service));
-  // Another one, of which none waits.
-  await Template.build(template, "cold", clientOf(service));
+  const build = async (name: string, flags: string) => {
+    const command = `exec python3 -m http.server ${flags} ${PORT}`;
+    const url = waitForURL(`http://localhost:${PORT}/`);
+    const template = Template().fromTemplate("base").setStartCmd(command, url);
+    await Template.build(template, name, clientOf(service));
+  };
+  await build("served", "");
+  // Another one, of which none waits; one of the same steps and command would be the same build.
+  await build("cold", "--bind 0.0.0.0");
   const create = (name: string, isServed: boolean): Contestant => ({
     name,
     async run() {
