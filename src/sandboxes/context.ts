@@ -85,7 +85,15 @@ export interface Limits {
 
 export type SandboxContext = Services & Tenant & Folders & History & Registry & Limits;
 
-/** A sandbox of this instance. Its fields change only inside `changeState` and `endMember`. */
+/** A pause at the timeout that failed, and when it is tried again. */
+export interface FailedPause {
+  /** The timeout at which it failed; a later one begins anew. */
+  readonly endAtMs: number;
+  readonly retries: number;
+  readonly retryAtMs: number;
+}
+
+/** A sandbox of this instance. Its fields change only inside `changeState` and `endEntry`. */
 export interface SandboxEntry {
   readonly container: Container;
   record: SandboxRecord;
@@ -97,4 +105,6 @@ export interface SandboxEntry {
   run: Run | undefined;
   /** Reads the daemon's log; undefined until it was first needed. */
   follower: Disposable | undefined;
+  /** Changed by the expiry alone. */
+  failedPause?: FailedPause;
 }

@@ -3,6 +3,7 @@
 import { SandboxError } from "../common/errors.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type {
+  FailedPause,
   SandboxContext,
   SandboxEntry,
   Registry,
@@ -29,15 +30,6 @@ const PAUSE_RETRY_MS = 1_000;
 /** A sandbox that cannot be paused outlives its time by so many of them. */
 const MAX_PAUSE_RETRIES = 30;
 
-interface FailedPause {
-  /** The timeout at which it failed; a later one begins anew. */
-  readonly endAtMs: number;
-  readonly retries: number;
-  readonly retryAtMs: number;
-}
-
-const failedPauses = new WeakMap<SandboxEntry, FailedPause>();
-
 /** The nearest expiry; undefined when nothing expires. */
 export function nextExpiry(context: Registry): number | undefined {
   return expiringEntries(context).reduce<number | undefined>(
@@ -59,9 +51,8 @@ function dueAtMs(entry: SandboxEntry): number {
   return failedPauseOf(entry)?.retryAtMs ?? entry.record.endAtMs;
 }
 
-function failedPauseOf(entry: SandboxEntry): FailedPause | undefined {
-  const failed = failedPauses.get(entry);
-  return failed?.endAtMs === entry.record.endAtMs ? failed : undefined;
+function failedPauseOf({ failedPause, record }: SandboxEntry): FailedPause | undefined {
+  return failedPause?.endAtMs === record.endAtMs ? failedPause : undefined;
 }
 
 /** Running entries: those that have an expiry which is not being acted on already. */
@@ -91,7 +82,7 @@ function retryPause(context: Services & Registry, entry: SandboxEntry): boolean 
   const retries = (failedPauseOf(entry)?.retries ?? 0) + 1;
   if (retries > MAX_PAUSE_RETRIES) return false;
   const retryAtMs = context.clock.now() + PAUSE_RETRY_MS;
-  failedPauses.set(entry, { endAtMs: entry.record.endAtMs, retries, retryAtMs });
+  entry.failedPause = { endAtMs: entry.record.endAtMs, retries, retryAtMs };
   context.rescheduleExpiry();
   return true;
 }

@@ -171,7 +171,7 @@ const HALT_RETRY_MS = 1_000;
 const MAX_HALT_RETRIES = 20;
 
 /** @throws what the last attempt failed with, or that the service ends: its next start finishes it. */
-async function haltContainer(context: Services, { container, record }: SandboxEntry) {
+async function haltPatiently(context: Services, { container, record }: SandboxEntry) {
   for (let retries = 0; ; retries += 1) {
     try {
       await container.halt();
@@ -194,7 +194,7 @@ async function halt(
   entry.follower?.[Symbol.dispose]();
   entry.follower = undefined;
   try {
-    await haltContainer(context, entry);
+    await haltPatiently(context, entry);
     await step("pause.halted");
   } catch (error) {
     if (!entry.container.isHalted) {

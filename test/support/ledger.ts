@@ -8,9 +8,10 @@ import { Sandbox, type SandboxOpts } from "e2b";
 import { expect, vi } from "vitest";
 import { z } from "../../src/common/schema.ts";
 import type { FaultHome } from "./fault-home.ts";
+import { ANSWER, COUNTER_PORT } from "./memory-counter.ts";
 
 const LIMIT_MS = 60_000;
-export const LEDGER_PORT = 8123;
+export const LEDGER_PORT = COUNTER_PORT;
 
 /** Counts in memory and in a file that it keeps open; says `broken` once they differ. */
 const PROGRAM = `
@@ -27,14 +28,7 @@ def count():
         n += 1
         os.pwrite(fd, b"%012d" % n, 0)
         time.sleep(0.005)
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200); self.end_headers()
-        self.wfile.write(f"{n} {word}".encode())
-    def log_message(self, *a): pass
-threading.Thread(target=count, daemon=True).start()
-http.server.HTTPServer(("127.0.0.1", ${LEDGER_PORT}), Answer).serve_forever()
-`;
+${ANSWER}`;
 
 export interface Ledger {
   readonly count: number;
