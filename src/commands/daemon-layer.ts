@@ -9,6 +9,7 @@ import type { Layer } from "../engine/engine.ts";
 import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { daemonSources } from "./engine.ts";
+import { findProgramFiles } from "./program-files.ts";
 
 export interface DaemonLayer extends AsyncDisposable {
   readonly layer: Layer;
@@ -16,7 +17,7 @@ export interface DaemonLayer extends AsyncDisposable {
 
 /** A copy that lasts until it is disposed. */
 export async function openDaemonLayer(home: string): Promise<DaemonLayer> {
-  const source = await prepareDaemon(home, daemonSources());
+  const source = await prepareDaemon(home, daemonSources(findProgramFiles()));
   const directory = newDraft(join(home, LAYERS, "daemon"));
   const root = join(directory, "root");
   const target = join(root, DAEMON_DIRECTORY);

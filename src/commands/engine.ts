@@ -1,7 +1,5 @@
 /** The engine that the configuration names: its options, its privileges and whether it works here. */
 
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import type { Config } from "../config.ts";
 import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -10,11 +8,15 @@ import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.
 import { canBuildBase } from "../engine/templates/base.ts";
 import type { Command } from "./command.ts";
 import { findBase } from "./home.ts";
+import { findProgramFiles, type ProgramFiles } from "./program-files.ts";
 import { warmUpRequests } from "./warm-up-requests.ts";
 
-/** Starts nothing and looks at nothing before the engine is used. */
-export async function createEngine(config: Config): Promise<Engine> {
-  return rowOf(config).create(toOptions(config));
+/**
+ * Starts nothing and looks at nothing before the engine is used.
+ * @param files those that it uses; default the installed ones.
+ */
+export async function createEngine(config: Config, files?: ProgramFiles): Promise<Engine> {
+  return rowOf(config).create(toOptions(config, files));
 }
 
 /** The operating system that the engine needs, if this is another one. */
@@ -45,7 +47,10 @@ export async function withPrivileges(command: Command, config: Config): Promise<
   if (!isNeeded || config.namespaceFault !== undefined) return config;
   return {
     ...config,
-    namespaceFault: await rowOf(config).gainPrivileges(config.home, findPerlDirectory()),
+    namespaceFault: await rowOf(config).gainPrivileges(
+      config.home,
+      findProgramFiles().perlDirectory,
+    ),
   };
 }
 
@@ -54,50 +59,21 @@ function rowOf({ engine }: Config): EngineRow {
   return ENGINES[engine === "remote" || engine === "kubernetes" ? "local" : engine];
 }
 
-function toOptions(config: Config): EngineOptions {
+function toOptions(config: Config, files: ProgramFiles = findProgramFiles()): EngineOptions {
   return {
     home: config.home,
     runtime: config.runtime,
     namespaceFault: config.namespaceFault,
-    daemon: daemonSources(),
+    daemon: daemonSources(files),
     requireLevel: config.requireIsolation,
-    guardian: findGuardian(),
-    egress: config.egress && { ...config.egress, program: findBundle("egress.mjs") },
+    guardian: files.guardian,
+    egress: config.egress && { ...config.egress, program: files.egress },
   };
 }
 
 /** What the daemon of a sandbox consists of on this machine. */
-export function daemonSources(): DaemonSources {
-  return {
-    node: process.execPath,
-    bundle: findBundle("envd.cjs"),
-    starter: findBundle("envd-starter.cjs"),
-    perlDirectory: findPerlDirectory(),
-    interpreterDirectory: findInterpreterDirectory(),
-    warmUp: warmUpRequests,
-  };
-}
-
-/** Other bundles lie beside the program's own; a program run from source finds them built. */
-function findBundle(name: string): string {
-  const beside = join(import.meta.dirname, name);
-  return existsSync(beside) ? beside : join(import.meta.dirname, "../../dist", name);
-}
-
-/** The shell program of the guardian, found in the same way. */
-function findGuardian(): string {
-  const beside = join(import.meta.dirname, "guardian.sh");
-  return existsSync(beside) ? beside : join(import.meta.dirname, "../shell/guardian.sh");
-}
-
-/** The Perl programs lie beside the program too; one run from source has them as they are. */
-export function findPerlDirectory(): string {
-  const beside = import.meta.dirname;
-  return existsSync(join(beside, "syscalls.pl")) ? beside : join(beside, "../perl");
-}
-
-/** The code interpreter lies beside the program or, run from source, in its own directory. */
-function findInterpreterDirectory(): string {
-  const beside = join(import.meta.dirname, "interpreter");
-  return existsSync(beside) ? beside : join(import.meta.dirname, "../interpreter");
+export function daemonSources(files: ProgramFiles): DaemonSources {
+  const { bundle, starter, perlDirectory, interpreterDirectory } = files;
+  const node = process.execPath;
+  return { node, bundle, starter, perlDirectory, interpreterDirectory, warmUp: warmUpRequests };
 }

@@ -9,8 +9,9 @@ import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
-import { createEngine, findPerlDirectory } from "./engine.ts";
+import { createEngine } from "./engine.ts";
 import { openHome, spoolHome } from "./home.ts";
+import { findProgramFiles, removeDeadCopies } from "./program-files.ts";
 
 const EXIT_OK = 0;
 /** Something is left that could not be removed now; all else was done. */
@@ -19,7 +20,9 @@ const EXIT_LEFT = 75;
 export async function runGc({ config, log }: CommandContext): Promise<number> {
   await openHome(config.home);
   await using stack = new AsyncDisposableStack();
-  stack.use(await openStoreImage({ home: config.home, perlDirectory: findPerlDirectory() }));
+  stack.use(
+    await openStoreImage({ home: config.home, perlDirectory: findProgramFiles().perlDirectory }),
+  );
   using store = openStore({ path: join(config.home, "state.db") });
   const engine = await createEngine(config);
   const { home } = config;
@@ -47,6 +50,7 @@ export async function runGc({ config, log }: CommandContext): Promise<number> {
       const prune = async () => pruneBuiltIns(home, store, onFailure);
       return withKind("layer", await withLock({ home, name: "reclaim" }, prune));
     },
+    programs: async () => withKind("programs", await removeDeadCopies(home, onFailure)),
     outputs: async () =>
       withKind("output", await collectHome(spoolHome(home), Date.now(), onFailure)),
   };

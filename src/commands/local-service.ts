@@ -24,9 +24,10 @@ import {
   type EmbeddedServiceOptions,
   startEmbeddedService,
 } from "./embedded-service.ts";
-import { createEngine, findPerlDirectory, missingPlatform } from "./engine.ts";
+import { createEngine, missingPlatform } from "./engine.ts";
 import { findBase, openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
+import { holdProgramFiles } from "./program-files.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 
@@ -152,9 +153,10 @@ export async function startLocal(
   await openHome(config.home);
   await using stack = new AsyncDisposableStack();
   const { home, buildsBase, storeGb } = config;
-  const store = { home, perlDirectory: findPerlDirectory(), sizeGb: storeGb };
-  stack.use(await openStoreImage(store));
-  const engine = await createEngine(config);
+  const files = stack.use(await holdProgramFiles(home, log));
+  const { perlDirectory } = files;
+  stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
+  const engine = await createEngine(config, files);
   await requireUsable(engine, config);
   const allowHostTemplate = options.allowHostTemplate && (await canShareUsr());
   if (!allowHostTemplate) await requireBase(config);
@@ -177,15 +179,13 @@ export async function startLocal(
       poolShares: config.poolTemplates,
       buildNetwork: toBuildNetwork(config),
       images: {
-        perlDirectory: findPerlDirectory(),
+        perlDirectory,
         mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
         authFiles: config.registryLogins,
       },
       maxSandboxesPerTeam: config.maxSandboxesPerTeam,
       builtIns: [
-        ...builtInTemplates(home, findPerlDirectory(), (signal, waitMs) =>
-          build.wait(signal, waitMs),
-        ),
+        ...builtInTemplates(home, perlDirectory, (signal, waitMs) => build.wait(signal, waitMs)),
         interpreterTemplate(home, (signal, waitMs) => interpreter.wait(signal, waitMs)),
       ],
       domain: config.domain,

@@ -14,8 +14,8 @@ import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { openDaemonLayer } from "./daemon-layer.ts";
-import { findPerlDirectory } from "./engine.ts";
 import { listenForStopSignals } from "./process-end.ts";
+import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
 
 const EXIT_OK = 0;
@@ -33,7 +33,7 @@ export async function exportTemplate(
     });
   }
   using stops = listenForStopSignals();
-  const perlDirectory = findPerlDirectory();
+  const perlDirectory = findProgramFiles().perlDirectory;
   await using stack = new AsyncDisposableStack();
   stack.use(await openStoreImage({ home: config.home, perlDirectory }));
   using store = openStore({ path: join(config.home, "state.db") });
@@ -79,7 +79,9 @@ export async function exportTemplate(
 
 /** A base that was built and that no service has used yet has no record. */
 async function registerBase({ home, limits }: Config, store: Store): Promise<void> {
-  const base = builtInTemplates(home, findPerlDirectory()).find(({ name }) => name === "base");
+  const base = builtInTemplates(home, findProgramFiles().perlDirectory).find(
+    ({ name }) => name === "base",
+  );
   const layers = await base?.find();
   if (base === undefined || layers === undefined) return;
   const clock = createSystemClock();

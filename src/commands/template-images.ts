@@ -12,8 +12,8 @@ import { registerImage } from "../sandboxes/image-templates.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
-import { findPerlDirectory } from "./engine.ts";
 import { listenForStopSignals } from "./process-end.ts";
+import { findProgramFiles } from "./program-files.ts";
 import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
 
@@ -108,7 +108,7 @@ function toOptions(config: Config, signal: AbortSignal, shown: ShownCommand): Ad
     authFiles: config.registryLogins,
     mirrors: config.registryMirror === undefined ? [] : parseMirrors(config.registryMirror),
     allowsFiles: true,
-    perlDirectory: findPerlDirectory(),
+    perlDirectory: findProgramFiles().perlDirectory,
     signal,
     onProgress: shown.line.bind(shown),
   };

@@ -83,9 +83,10 @@ export function probeKey(
     const { size, mtimeMs } = statSync(path);
     return [path, size, mtimeMs];
   });
-  // These and no others: an engine's further options change nothing about the probe.
-  const { home, runtime, namespaceFault, daemon, requireLevel } = options;
-  const asked = { home, runtime, namespaceFault, daemon, requireLevel, delegation };
+  // These and no others: an engine's further options change nothing about the probe. A service has
+  // copies of the daemon's files, at other paths each time.
+  const { home, runtime, namespaceFault, requireLevel } = options;
+  const asked = { home, runtime, namespaceFault, requireLevel, delegation };
   return JSON.stringify([PROBE_VERSION, release(), boot, asked, programs]);
 }
 

@@ -1,0 +1,72 @@
+/** An update removes or replaces the files of the program while a service runs. */
+
+import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { Sandbox } from "e2b";
+import { expect, test } from "vitest";
+import { PROGRAM } from "../support/program.ts";
+import { startServe } from "../support/serve.ts";
+
+const DIST = dirname(PROGRAM);
+const FLAGS = ["--pool", "0", "--on-exit", "kill"];
+
+/** The built program at a place of its own. */
+async function installCopy() {
+  const directory = await mkdtemp(join(tmpdir(), "installed-"));
+  await symlink(join(DIST, "../node_modules"), join(directory, "node_modules"));
+  await cp(join(DIST, "../package.json"), join(directory, "package.json"));
+  const dist = join(directory, "dist");
+  await cp(DIST, dist, { recursive: true });
+  return {
+    dist,
+    program: join(dist, "main.js"),
+    [Symbol.asyncDispose]: async () => rm(directory, { recursive: true, force: true }),
+  };
+}
+
+/** As an update to a version whose programs take other arguments. */
+async function breakPrograms(dist: string): Promise<void> {
+  for (const name of await readdir(dist)) {
+    if (/\.(?:pl|sh|mjs|cjs)$/.test(name)) await writeFile(join(dist, name), "exit 1;\n");
+  }
+}
+
+test.each([
+  ["removed", async (dist: string) => rm(dist, { recursive: true })],
+  ["replaced", breakPrograms],
+])("a service goes on while its installed files are %s", async (_change, update) => {
+  await using installed = await installCopy();
+  await using serve = await startServe(FLAGS, {
+    command: [process.execPath, installed.program],
+  });
+  const options = { apiKey: serve.apiKey, apiUrl: serve.url, sandboxUrl: serve.url };
+  const source = await Sandbox.create("base", options);
+  await source.files.write("kept.txt", "kept");
+
+  await update(installed.dist);
+
+  const { snapshotId } = await source.createSnapshot();
+  const copy = await Sandbox.create(snapshotId, options);
+  expect(await copy.files.read("kept.txt")).toBe("kept");
+  await source.pause({ keepMemory: false });
+  await source.connect();
+  expect(await source.files.read("kept.txt")).toBe("kept");
+  expect(await readdir(join(serve.home, "programs"))).toHaveLength(1);
+  serve.program.child.kill("SIGTERM");
+  await serve.program.exited();
+  expect(await readdir(join(serve.home, "programs"))).toEqual([]);
+});
+
+test("what a killed service copied of its program is removed by the next start", async () => {
+  await using first = await startServe(FLAGS);
+  const copies = join(first.home, "programs");
+  const [left] = await readdir(copies);
+  first.program.child.kill("SIGKILL");
+  await first.program.exited();
+  expect(await readdir(copies)).toEqual([left]);
+  await using second = await startServe(FLAGS, { earlier: first });
+  const names = await readdir(join(second.home, "programs"));
+  expect(names).toHaveLength(1);
+  expect(names).not.toContain(left);
+});
