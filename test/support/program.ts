@@ -76,5 +76,7 @@ export async function listeningUrl(program: TestProgram): Promise<string> {
     const url = /^listening on (http\S+)$/.exec(line)?.[1];
     if (url !== undefined) return url;
   }
+  // Its output ends before it does: a caller may ask whether it still runs.
+  await program.exited();
   throw new Error(`serve ended before it listened:\n${program.stderr()}`);
 }
