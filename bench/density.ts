@@ -1,12 +1,17 @@
-/** What a sandbox costs when there are many: create, exec, list, memory and idle time, from 1 to 500. */
+/**
+ * What a sandbox costs when there are many: create, exec, list, memory and idle time, from 1 to 500;
+ * of a template, or of a snapshot whose disk is cloned for each of them.
+ */
 
+import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
 import { createGate } from "../src/common/concurrency.ts";
 import { median, quantile, timed, type Row } from "./figure.ts";
 import { writtenMib } from "./memory.ts";
-import { startService, type BenchService } from "./service.ts";
+import { startService, textOf, type BenchService } from "./service.ts";
 
 const AT_ONCE = 2;
 const ENDS_AT_ONCE = 8;
@@ -41,23 +46,34 @@ export interface Density {
   readonly counts: readonly number[];
   /** By `performance.now()`: after it no further count is begun. */
   readonly deadlineMs: number;
+  /** What they begin with. */
+  readonly from: "template" | "clone";
 }
+
+const CLONE = { id: "clone-density", where: ", clones in a store", flags: ["--store-gb", "64"] };
+const TEMPLATE = { id: "density", where: "", flags: [] };
+const CLONED_MB = 8;
 
 /** Fills the machine up to each of the counts; everything is gone when it resolves. */
 export async function measureDensity({
   counts,
   deadlineMs,
+  from,
 }: Density): Promise<{ readonly rows: Row[]; readonly curve: Point[] }> {
-  const most = Math.max(...counts);
-  await using service = await startService(["--pool", "0", "--max-sandboxes", String(most + 10)]);
+  const kind = from === "clone" ? CLONE : TEMPLATE;
+  const flags = ["--pool", "0", "--max-sandboxes", String(Math.max(...counts) + 10), ...kind.flags];
+  await using service = await startService(flags);
   const ids: string[] = [];
   const curve: Point[] = [];
   // The first one fills caches that all others share.
-  await service.kill(await service.create());
+  const first = await service.create();
+  const template = from === "clone" ? await snapshotOf(service, first) : "base";
+  await service.kill(first);
+  const before = await countKernel();
   let silent = 0;
   for (const count of counts) {
     if (performance.now() > deadlineMs) break;
-    const createMs = await grow(service, ids, count);
+    const createMs = await grow(service, { ids, count, template });
     silent += await countSilent(service, ids);
     await delay(SETTLE_MS);
     const sampled = ids.filter((_id, index) => index % Math.ceil(ids.length / SIZES) === 0);
@@ -76,18 +92,41 @@ export async function measureDensity({
     const execMs = median(execs);
     curve.push({ sandboxes: count, createMs, execMs, listP99Ms, memoryMib, idlePercent });
   }
+  const after = await countKernel();
   const gate = createGate(ENDS_AT_ONCE);
   await Promise.all(ids.map(async (id) => gate.run(async () => service.kill(id))));
-  return { rows: toRows(curve, silent), curve };
+  const each = (what: keyof typeof after) => (after[what] - before[what]) / ids.length;
+  const counted = (["mounts", "loopDevices"] as const).map((what) => ({ what, each: each(what) }));
+  return { rows: toRows(curve, { ...kind, silent, counted }), curve };
+}
+
+/** The sandbox has bytes of its own, which its clones share. */
+async function snapshotOf(service: BenchService, sandbox: string): Promise<string> {
+  const fill = `head -c ${CLONED_MB}000000 /dev/urandom > /root/shared`;
+  await service.run(sandbox, ["sh", "-c", fill]);
+  return textOf(await service.call("POST", `/sandboxes/${sandbox}/snapshots`, {}), "snapshotID");
+}
+
+/** What the kernel holds of the machine. */
+async function countKernel() {
+  const mounts = (await readFile("/proc/self/mountinfo", "utf8")).split("\n").length;
+  const { stdout } = await promisify(execFile)("losetup", ["--list", "--noheadings"]);
+  return { mounts, loopDevices: stdout.split("\n").length };
+}
+
+interface Growth {
+  readonly ids: string[];
+  readonly count: number;
+  readonly template: string;
 }
 
 /** Creates up to a count; the median of what each took. */
-async function grow(service: BenchService, ids: string[], count: number): Promise<number> {
+async function grow(service: BenchService, { ids, count, template }: Growth): Promise<number> {
   const gate = createGate(AT_ONCE);
   const taken: number[] = [];
   const wanted = Array.from({ length: count - ids.length }, async () =>
     gate.run(async () => {
-      taken.push(await timed(async () => void ids.push(await service.create())));
+      taken.push(await timed(async () => void ids.push(await service.create(template))));
     }),
   );
   await Promise.all(wanted);
@@ -125,7 +164,14 @@ async function spentMs(service: number): Promise<number> {
   return own + Number(/^usage_usec (\d+)$/m.exec(unified)?.[1] ?? 0) / 1_000;
 }
 
-function toRows(curve: readonly Point[], silent: number): Row[] {
+interface Facts {
+  readonly id: string;
+  readonly where: string;
+  readonly silent: number;
+  readonly counted: readonly { readonly what: string; readonly each: number }[];
+}
+
+function toRows(curve: readonly Point[], { id, where, silent, counted }: Facts): Row[] {
   const last = curve.at(-1);
   const many = curve.find(({ sandboxes }) => sandboxes >= 10);
   if (last === undefined || many === undefined) return [];
@@ -139,8 +185,8 @@ function toRows(curve: readonly Point[], silent: number): Row[] {
   return [
     ...costs.map(([name, field, unit]) => ({
       ...base,
-      id: `density-${name}`,
-      name: `${name} at ${sandboxes} sandboxes`,
+      id: `${id}-${name}`,
+      name: `${name} at ${sandboxes} sandboxes${where}`,
       unit,
       ours: last[field],
       floor: many[field],
@@ -149,8 +195,8 @@ function toRows(curve: readonly Point[], silent: number): Row[] {
     })),
     {
       ...base,
-      id: "density-list",
-      name: `p99 of list at ${sandboxes} sandboxes`,
+      id: `${id}-list`,
+      name: `p99 of list at ${sandboxes} sandboxes${where}`,
       unit: "ms" as const,
       ours: listP99Ms,
       samples: LISTS,
@@ -161,12 +207,20 @@ function toRows(curve: readonly Point[], silent: number): Row[] {
     },
     {
       ...base,
-      id: "density-idle",
-      name: `processors used by ${sandboxes} idle sandboxes`,
+      id: `${id}-idle`,
+      name: `processors used by ${sandboxes} idle sandboxes${where}`,
       unit: "%" as const,
       ours: idlePercent,
       verdicts: [{ goal: `< ${MAX_IDLE_PERCENT}`, isMet: idlePercent < MAX_IDLE_PERCENT }],
     },
+    ...counted.map(({ what, each }) => ({
+      ...base,
+      id: `${id}-${what}`,
+      name: `${what === "mounts" ? "mounts" : "loop devices"} of each of ${sandboxes} sandboxes${where}`,
+      unit: "" as const,
+      ours: each,
+      verdicts: [],
+    })),
   ];
 }
 

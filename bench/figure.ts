@@ -19,7 +19,8 @@ export interface Row {
   /** Names the row in the baseline. */
   readonly id: string;
   readonly name: string;
-  readonly unit: "ms" | "MB/s" | "MiB" | "%";
+  /** Empty for a count. */
+  readonly unit: "ms" | "MB/s" | "MiB" | "%" | "";
   readonly ours: number;
   /** Of rows in milliseconds with samples enough. */
   readonly p95?: number;

@@ -2,7 +2,8 @@
  * `npm run bench`: takes every figure in one run, prints the table, and writes JSON, plot and the
  * table of docs/performance.md. `-- --check` compares with the committed run instead of writing it;
  * `-- soak` looks for what many cycles and many sandboxes leave; `-- daemon-phases` shows where the
- * start of a daemon spends its time. Names of parts take only those.
+ * start of a daemon spends its time; `-- first-create` measures the first sandbox of an empty home,
+ * with the build of its template. Names of parts take only those.
  */
 
 import { execFile } from "node:child_process";
@@ -18,6 +19,7 @@ import { measureCrowd } from "./crowd.ts";
 import { runDaemonPhases } from "./daemon-phases.ts";
 import { measureDensity, type Point } from "./density.ts";
 import type { Row } from "./figure.ts";
+import { runFirstCreate } from "./first-create.ts";
 import { measureFlood } from "./flood.ts";
 import { measureImages } from "./images.ts";
 import { measureInterpreter } from "./interpreter.ts";
@@ -27,6 +29,7 @@ import { installPeers } from "./peers.ts";
 import { measureProcesses } from "./process.ts";
 import { publish, readBaseline, toText, type Report } from "./report.ts";
 import { openRuntime } from "./runtime.ts";
+import { measureSmallFiles } from "./small-files.ts";
 import { runSoak } from "./soak.ts";
 import { measureCalls, measureStart } from "./start.ts";
 import { measureWatch } from "./watch.ts";
@@ -38,6 +41,15 @@ const DENSITY_UNTIL_MS = 8.5 * 60_000;
 /** One slow moment of the machine is no regression: what looks like one is measured again. */
 const CHECK_ROUNDS = 3;
 
+/** Measured only where it is named. */
+const LONG_PARTS: Readonly<Record<string, () => Promise<Row[]>>> = {
+  async "clone-density"() {
+    const deadlineMs = Number.POSITIVE_INFINITY;
+    const measured = await measureDensity({ counts: DENSITIES, deadlineMs, from: "clone" });
+    return measured.rows;
+  },
+};
+
 /** Each is measured by itself; one that fails leaves the others alone. */
 const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>> = {
   start: measureStart,
@@ -47,6 +59,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
   crowd: measureCrowd,
   life: measureLife,
   clones: measureClones,
+  "small-files": measureSmallFiles,
   memory: measureMemory,
   wire: measureWire,
   watch: measureWatch,
@@ -56,6 +69,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
 const words = process.argv.slice(2).filter((word) => !word.startsWith("--"));
 if (words[0] === "soak") process.exitCode = await runSoak();
 else if (words[0] === "daemon-phases") process.exitCode = await runDaemonPhases();
+else if (words[0] === "first-create") process.exitCode = await runFirstCreate();
 else if (process.argv.includes("--check")) process.exitCode = await check();
 else {
   const report = await measure(words);
@@ -77,13 +91,14 @@ async function measure(wanted: readonly string[]): Promise<Report> {
     ...PARTS,
     async density() {
       const deadlineMs = beganMs + DENSITY_UNTIL_MS;
-      const measured = await measureDensity({ counts: DENSITIES, deadlineMs });
+      const measured = await measureDensity({ counts: DENSITIES, deadlineMs, from: "template" });
       ({ curve } = measured);
       return measured.rows;
     },
     // After the density, whose time counts from the begin of the run.
     images: measureImages,
     interpreter: measureInterpreter,
+    ...(wanted.length > 0 && LONG_PARTS),
   };
   for (const [part, work] of Object.entries(parts)) {
     if (wanted.length > 0 && !wanted.includes(part)) continue;

@@ -115,5 +115,5 @@ function toCells(row: Row): string[] {
 }
 
 function toFigure(value: number, unit: string): string {
-  return `${value.toFixed(value < 10 ? 2 : 1)} ${unit}`;
+  return `${value.toFixed(value < 10 ? 2 : 1)} ${unit}`.trimEnd();
 }
