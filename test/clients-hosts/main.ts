@@ -69,8 +69,10 @@ env_key = "SCRIPTED_KEY"
 );
 
 const CLAUDE_RUN = `claude -p ${PROMPT} --allowedTools mcp__sandbox`;
+/** It begins its first turn without the tools of a server that is slow and not required. */
 const CODEX_RUN =
   "codex exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox " +
+  "-c mcp_servers.sandbox.required=true " +
   `-c mcp_servers.sandbox.startup_timeout_sec=${START_LIMIT_SECONDS} ` +
   `-c mcp_servers.sandbox.tool_timeout_sec=${CALL_LIMIT_SECONDS} ${PROMPT}`;
 
