@@ -15,7 +15,6 @@ const MISSING = {
   network: "apply rules of egress; the NetworkPolicy of the namespace holds for every sandbox",
   logs: "keep the logs of sandboxes",
   metrics: "measure sandboxes: the metrics of its Pod are in Kubernetes",
-  once: "take an Idempotency-Key",
 } as const;
 
 /** As a description of a sandbox tells them. */
@@ -40,11 +39,9 @@ export function cannot(ability: Missing): SandboxError {
 
 /** @throws SandboxError unimplemented when a create asks for what Pods lack. */
 export function requireAbilities(options: CreateOptions): void {
-  const { network, allowsInternet, volumeMounts, pausesAtTimeout, resumesOnTraffic, once } =
-    options;
+  const { network, allowsInternet, volumeMounts, pausesAtTimeout, resumesOnTraffic } = options;
   if (pausesAtTimeout || resumesOnTraffic) throw cannot("autoPause");
   if (volumeMounts.length > 0) throw cannot("volumes");
-  if (once !== undefined) throw cannot("once");
   const rules = [...(network?.allowOut ?? []), ...(network?.denyOut ?? [])];
   if (allowsInternet === false || rules.length > 0) throw cannot("network");
 }

@@ -6,6 +6,7 @@ import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
 import type { TeamQuota } from "../sandboxes/team-quota.ts";
 import type { ClusterApi } from "./api.ts";
+import type { StoredCreation } from "./creations.ts";
 import type { Fronts } from "./fronts.ts";
 import type { ImageTemplates } from "./image-templates.ts";
 import type { Pod } from "./objects.ts";
@@ -22,6 +23,8 @@ export interface ClusterContext extends CleanupRetries {
   readonly cluster: ClusterSecrets;
   readonly records: WatchCache<StoredSandbox>;
   readonly pods: WatchCache<Pod>;
+  /** Keys of creates. */
+  readonly creations: WatchCache<StoredCreation>;
   readonly fronts: Fronts;
   readonly runs: Runs;
   readonly images: ImageTemplates;

@@ -13,6 +13,7 @@ import { MESSAGES } from "../wire/messages.ts";
 import { isCode } from "./api.ts";
 import { MISSING_ABILITIES, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
+import type { OpenCreation } from "./creations.ts";
 import { removeSandbox } from "./end-pod.ts";
 import type { FoundTemplate } from "./image-templates.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";
@@ -34,11 +35,14 @@ const MAX_CLAIMS = 4;
 export interface CreateRequest {
   readonly team: string;
   readonly options: CreateOptions;
+  /** Of a create with a key: it is told the sandbox before that is committed. */
+  readonly creation?: OpenCreation;
 }
 
 interface Start {
   readonly intent: SandboxRecord;
   readonly plan: PodPlan;
+  readonly creation: OpenCreation | undefined;
 }
 
 /**
@@ -48,7 +52,7 @@ interface Start {
  */
 export async function createPodSandbox(
   context: ClusterContext,
-  { team, options }: CreateRequest,
+  { team, options, creation }: CreateRequest,
   signal: AbortSignal,
 ): Promise<Sandbox> {
   requireAbilities(options);
@@ -63,6 +67,7 @@ export async function createPodSandbox(
   const start = {
     intent: toIntent(context, { team, options }, template),
     plan: toPlan(context, template.image),
+    creation,
   };
   const stored =
     (await startWarm(context, start, bounded)) ?? (await startCold(context, start, bounded));
@@ -95,7 +100,7 @@ function toIntent(
 
 async function startCold(
   context: ClusterContext,
-  { intent, plan }: Start,
+  { intent, plan, creation }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox> {
   const { api, records, pods } = context;
@@ -115,7 +120,7 @@ async function startCold(
     await step("pod.made");
     const host = await pods.until(sandboxId, findAddress, bounded);
     await step("pod.running");
-    return await begin(context, stored, { host, signal: bounded });
+    return await begin(context, stored, { host, creation, signal: bounded });
   } catch (error) {
     const fault = late.aborted && !signal.aborted ? toLateFault(context, sandboxId, error) : error;
     await undo(context, sandboxId);
@@ -126,7 +131,7 @@ async function startCold(
 /** Undefined when no pooled Pod could be had. */
 async function startWarm(
   context: ClusterContext,
-  { intent, plan }: Start,
+  { intent, plan, creation }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox | undefined> {
   const warm = context.pool.length === 0 ? [] : findWarm(context, shapeOf(plan));
@@ -147,30 +152,37 @@ async function startWarm(
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(CLAIM_TIMEOUT_MS)]);
     try {
       const [started] = await Promise.all([
-        begin(context, stored, { host, signal: bounded }),
+        begin(context, stored, { host, creation, signal: bounded }),
         adoptPod(context, stored.metadata),
       ]);
       return started;
     } catch (error) {
       await undo(context, sandboxId);
       signal.throwIfAborted();
+      if (creation?.isLost === true) throw error;
       context.log.warn({ op: "pool.claim", sandboxId, err: error }, "pooled Pod did not answer");
     }
   }
   return undefined;
 }
 
+interface Beginning extends Pick<Start, "creation"> {
+  readonly host: string;
+  readonly signal: AbortSignal;
+}
+
 /** A Pod that runs becomes the sandbox: its daemon is told who it serves, then its record says so. */
 async function begin(
   context: ClusterContext,
   stored: KnownSandbox,
-  { host, signal }: { readonly host: string; readonly signal: AbortSignal },
+  { host, creation, signal }: Beginning,
 ): Promise<KnownSandbox> {
   const dialer = context.runs.dialer(stored, host);
   const level = await awaitDaemon(() => measureIsolation(dialer, signal), signal);
   requireStrength(level, context.requireLevel);
   await initDaemon(dialer, toPodInit(context, stored.record), signal);
   await step("pod.told");
+  await creation?.bind(stored.record, level);
   const running = await commit(context, stored, level);
   await step("pod.committed");
   return running;

@@ -1,12 +1,15 @@
 /**
  * What one front does for all, once a second: ends sandboxes at their time, goes on with ends and
- * removes starts that their front did not finish, and gives up sandboxes whose Pod is gone.
+ * removes starts that their front did not finish, gives up sandboxes whose Pod is gone, and settles
+ * the keys of creates.
  */
 
 import { asOperation } from "../common/operation.ts";
 import type { ClusterContext } from "./context.ts";
+import { creationDuties } from "./creation-duties.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
 import { endOf, PART, type Pod } from "./objects.ts";
+import { createObservations, type Observations } from "./observations.ts";
 import { createPoolFiller } from "./pool.ts";
 import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
 
@@ -28,6 +31,7 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
   async function tick(): Promise<void> {
     await attempt("records", () => lookAtRecords(context, since));
     await attempt("pods", () => lookAtPods(context, since));
+    await attempt("creations", () => inTurns(creationDuties(context, since)));
     await attempt("pool", fillPool);
     since.forget();
   }
@@ -137,28 +141,4 @@ async function inTurns(works: readonly (() => Promise<unknown>)[]): Promise<void
     for (const result of results) if (result.status === "rejected") faults.push(result.reason);
   }
   if (faults.length > 0) throw new AggregateError(faults, `${faults.length} duties failed`);
-}
-
-interface Observations {
-  /** Whether this was observed in every look for so long. */
-  lasts(subject: string, ms: number): boolean;
-  /** Ends a look: what was not observed in it begins anew. */
-  forget(): void;
-}
-
-function createObservations(): Observations {
-  let before = new Map<string, number>();
-  let present = new Map<string, number>();
-  return {
-    lasts(subject, ms) {
-      const nowMs = performance.now();
-      const atMs = before.get(subject) ?? nowMs;
-      present.set(subject, atMs);
-      return nowMs - atMs >= ms;
-    },
-    forget() {
-      before = present;
-      present = new Map();
-    },
-  };
 }

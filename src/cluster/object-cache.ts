@@ -1,4 +1,4 @@
-/** Objects of one kind by name, with those who wait for changes. Names of objects are never used twice. */
+/** Objects of one kind by name, with those who wait for changes. */
 
 import { SandboxError } from "../common/errors.ts";
 
@@ -16,8 +16,8 @@ export interface ObjectCache<T extends Named> {
   readonly items: ReadonlyMap<string, T>;
   /** Takes an object that a call returned, unless a newer one is known or it is gone. */
   apply(item: T): void;
-  /** Takes note that it is gone for good. */
-  drop(name: string): void;
+  /** Takes note that it is gone: at this version, or for good if none is named. */
+  drop(name: string, version?: string): void;
   /** Returns what ends it. */
   listen(listener: ChangeListener<T>): () => void;
   /**
@@ -33,7 +33,7 @@ export interface ObjectCache<T extends Named> {
 
 export function createObjectCache<T extends Named>(): ObjectCache<T> {
   const items = new Map<string, T>();
-  const gone = new Set<string>();
+  const gone = new Map<string, string | undefined>();
   const listeners = new Set<ChangeListener<T>>();
 
   function tell(name: string, item: T | undefined): void {
@@ -45,20 +45,29 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
     return () => void listeners.delete(listener);
   }
 
+  /** Whether an object of this version is an old reply about one that is gone. */
+  function isGone(name: string, version: string): boolean {
+    if (!gone.has(name)) return false;
+    const goneAt = gone.get(name);
+    return goneAt === undefined || !isNewer(version, goneAt);
+  }
+
   return {
     items,
     listen,
     apply(item) {
       const { name, resourceVersion } = item.metadata;
       const known = items.get(name);
-      if (gone.has(name)) return;
+      if (isGone(name, resourceVersion)) return;
       if (known !== undefined && !isNewer(resourceVersion, known.metadata.resourceVersion)) return;
       items.set(name, item);
       tell(name, item);
     },
-    drop(name) {
-      gone.add(name);
-      const [oldest] = gone;
+    drop(name, version) {
+      const known = items.get(name)?.metadata.resourceVersion;
+      if (known !== undefined && version !== undefined && isNewer(known, version)) return;
+      if (!gone.has(name) || gone.get(name) !== undefined) gone.set(name, version);
+      const [oldest] = gone.keys();
       if (gone.size > MAX_GONE && oldest !== undefined) gone.delete(oldest);
       if (items.delete(name)) tell(name, undefined);
     },

@@ -18,7 +18,9 @@ import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
 import { isCode, type ClusterApi } from "./api.ts";
 import { cannot } from "./cannot.ts";
 import type { ClusterContext, PoolSize } from "./context.ts";
-import { createPodSandbox, describe } from "./create-pod.ts";
+import { createPodOnce } from "./create-once.ts";
+import { describe } from "./create-pod.ts";
+import { CREATION_SELECTOR, storedCreationSchema } from "./creations.ts";
 import { startDuties } from "./duties.ts";
 import { endSandbox } from "./end-pod.ts";
 import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
@@ -67,14 +69,12 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   const cluster = await openClusterSecrets(api);
   const fronts = stack.use(await startFronts(api, log, options.name));
   const selector = `${MANAGED}=${MANAGER}`;
+  const maps = { api, log, kind: "configmaps" } as const;
   const records = stack.use(
-    startWatchCache({
-      api,
-      log,
-      kind: "configmaps",
-      selector: RECORD_SELECTOR,
-      schema: storedSchema,
-    }),
+    startWatchCache({ ...maps, selector: RECORD_SELECTOR, schema: storedSchema }),
+  );
+  const creations = stack.use(
+    startWatchCache({ ...maps, selector: CREATION_SELECTOR, schema: storedCreationSchema }),
   );
   const pods = stack.use(startWatchCache({ api, log, kind: "pods", selector, schema: podSchema }));
   const images = createImageTemplates(options.images, options.limits);
@@ -83,7 +83,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   const runs = stack.use(
     createRuns({ clock, cluster, records, pods, images, environment, podPort }),
   );
-  await Promise.all([records.filled, pods.filled]);
+  await Promise.all([records.filled, creations.filled, pods.filled]);
   for (const { template } of options.pool) images.find(template);
   const context: ClusterContext = {
     ...options,
@@ -91,6 +91,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     cluster,
     fronts,
     records,
+    creations,
     pods,
     images,
     environment,
@@ -153,7 +154,7 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
       status: () => refuse("builds"),
       lines: () => refuse("builds"),
     },
-    create: (options, signal) => track(createPodSandbox(context, { team, options }, signal)),
+    create: (options, signal) => track(createPodOnce(context, { team, options }, signal)),
     get: (sandboxId) => describe(context, requireKnown(context, team, sandboxId)),
     async refreshRecord(sandboxId) {
       await readFresh(context, sandboxId);

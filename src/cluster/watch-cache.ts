@@ -108,7 +108,9 @@ async function list<T extends Named>(
     const version = page.metadata.resourceVersion;
     for (const [name, { metadata }] of cache.items) {
       // What was made by a call of our own after the list is not in it.
-      if (!found.has(name) && !isNewer(metadata.resourceVersion, version)) cache.drop(name);
+      if (!found.has(name) && !isNewer(metadata.resourceVersion, version)) {
+        cache.drop(name, version);
+      }
     }
     return version;
   }
@@ -141,9 +143,10 @@ async function follow<T extends Named>(
       continue;
     }
     const item = schema.parse(event.object);
-    if (event.type === "DELETED") cache.drop(item.metadata.name);
+    const { name, resourceVersion } = item.metadata;
+    if (event.type === "DELETED") cache.drop(name, resourceVersion);
     else cache.apply(item);
-    version = item.metadata.resourceVersion;
+    version = resourceVersion;
   }
   return version;
 }

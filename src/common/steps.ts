@@ -110,6 +110,9 @@ export const STEPS = [
   "pod.ending",
   "pod.removed",
   "pod.erased",
+  "creation.opened",
+  "creation.bound",
+  "creation.kept",
 ] as const;
 
 export type StepName = (typeof STEPS)[number];

@@ -7,9 +7,9 @@ import type { Services, Tenant } from "./context.ts";
 import type { CreationKey, StartedSandbox } from "./sandbox.ts";
 
 /** How long a key stands for one request. */
-const KEPT_MS = 86_400_000;
+export const KEPT_MS = 86_400_000;
 /** Keys of a team; beyond this number the oldest ones are removed early. */
-const MAX_KEPT = 10_000;
+export const MAX_KEPT = 10_000;
 const RETRY_SECONDS = 1;
 
 /**
@@ -36,32 +36,37 @@ export function keepCreation(
   once: CreationKey,
   { record, isolation }: { readonly record: SandboxRecord; readonly isolation: IsolationLevel },
 ): void {
-  const { sandboxId, templateId, alias, isSecured, isPrivate, allowsInternet, team, memory } =
-    record;
   const nowMs = clock.now();
   const isNew = store.creations.add(
-    {
-      ...once,
-      team,
-      createdAtMs: nowMs,
-      sandbox: {
-        sandboxId,
-        templateId,
-        alias,
-        isolation,
-        isSecured,
-        isPrivate,
-        allowsInternet,
-        memory,
-      },
-    },
+    { ...once, team: record.team, createdAtMs: nowMs, sandbox: toCreated(record, isolation) },
     { sinceMs: nowMs - KEPT_MS, most: MAX_KEPT },
   );
   if (!isNew) throw creationUnderWay();
 }
 
+/** What the reply of a create says, without its tokens. */
+export function toCreated(
+  record: SandboxRecord,
+  isolation: IsolationLevel,
+): CreationRecord["sandbox"] {
+  const { sandboxId, templateId, alias, isSecured, isPrivate, allowsInternet, memory } = record;
+  return {
+    sandboxId,
+    templateId,
+    alias,
+    isolation,
+    isSecured,
+    isPrivate,
+    allowsInternet,
+    memory,
+  };
+}
+
 /** The tokens follow from the identifier, and none of them is stored. */
-function toStarted({ secrets }: Services, { sandbox }: CreationRecord): StartedSandbox {
+export function toStarted(
+  { secrets }: Pick<Services, "secrets">,
+  { sandbox }: Pick<CreationRecord, "sandbox">,
+): StartedSandbox {
   const { sandboxId, templateId, alias, isolation, isSecured, isPrivate } = sandbox;
   return {
     sandboxId,

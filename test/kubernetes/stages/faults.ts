@@ -16,6 +16,51 @@ export async function runFaults(world: World): Promise<void> {
   for (const step of [...POD_STEPS.create, ...POD_STEPS.claim, ...POD_STEPS.kill]) {
     await world.check(`front killed at ${step}`, () => killAt(world, step));
   }
+  for (const step of POD_STEPS.once) {
+    await world.check(`front killed at ${step}, with a key`, () => killKeyedAt(world, step));
+  }
+}
+
+/** The same create is sent again, to another front, until it is answered: its key made one sandbox. */
+async function killKeyedAt(world: World, step: string): Promise<string> {
+  const plan = join(world.directory, `plan-${step}`);
+  await using front = world.startFront(`victim-${step.replace(".", "-")}`, {
+    STEP_PLAN: plan,
+    NODE_OPTIONS: `--import=${LISTENER}`,
+  });
+  await front.ready();
+  rmSync(`${plan}.hit`, { force: true });
+  writeFileSync(plan, JSON.stringify({ step, action: "kill" }));
+  const send = async (url: string) => {
+    const reply = await fetch(`${url}/v2/sandboxes`, {
+      method: "POST",
+      headers: {
+        "x-api-key": world.apiKey,
+        "content-type": "application/json",
+        "idempotency-key": `killed-${step.replace(".", "-")}`,
+      },
+      body: JSON.stringify({ templateID: "base", timeout: 300 }),
+    });
+    const text = await reply.text();
+    if (reply.status !== 201) throw new Error(`${reply.status}: ${text}`);
+    return String(Object(JSON.parse(text)).sandboxID);
+  };
+  await send(front.url).catch(() => undefined);
+  if (!existsSync(`${plan}.hit`)) throw new Error("the step did not come");
+  const killedAtMs = performance.now();
+  let answer = "";
+  await eventually(async () => {
+    answer = await send(world.url);
+  }, SETTLE_MS);
+  const seconds = ((performance.now() - killedAtMs) / 1000).toFixed(1);
+  await eventually(() => expectSettled(world), SETTLE_MS);
+  const other = clientOf(world.url, world.apiKey);
+  const ids: string[] = [];
+  for await (const { sandboxId } of all(other)) ids.push(sandboxId);
+  for (const id of ids) await Sandbox.kill(id, other);
+  if (ids.join() !== answer) throw new Error(`answered ${answer}, running: ${ids.join()}`);
+  await eventually(() => expectNothing(world.admin), SETTLE_MS);
+  return `answered after ${seconds} s`;
 }
 
 async function killAt(world: World, step: string): Promise<string> {

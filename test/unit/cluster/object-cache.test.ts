@@ -24,6 +24,22 @@ test("what is gone does not come back by a late reply", () => {
   expect(cache.items.has("a")).toBe(false);
 });
 
+test("what is gone at a version comes back as a newer object of its name alone", () => {
+  const cache = createObjectCache<ReturnType<typeof item>>();
+  cache.apply(item("a", "3"));
+  cache.drop("a", "2");
+  expect(cache.items.has("a")).toBe(true);
+  cache.drop("a", "5");
+  cache.apply(item("a", "4"));
+  expect(cache.items.has("a")).toBe(false);
+  cache.apply(item("a", "6"));
+  expect(cache.items.has("a")).toBe(true);
+  cache.drop("a");
+  cache.drop("a", "7");
+  cache.apply(item("a", "8"));
+  expect(cache.items.has("a")).toBe(false);
+});
+
 test("a wait ends with the first answer, with a fault, or with its signal", async () => {
   const cache = createObjectCache<ReturnType<typeof item>>();
   const { signal } = new AbortController();

@@ -1,0 +1,185 @@
+/** Creates with an `Idempotency-Key` at equal fronts: one sandbox for a key, whichever front is asked. */
+
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { StepMessage, StepName } from "../../../src/common/steps.ts";
+import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+
+/** A key whose front died is settled after the grace of the leading front. */
+const SETTLED = { timeout: 20_000 };
+
+let world: PodWorld;
+let one: PodFront;
+let two: PodFront;
+
+beforeAll(async () => {
+  world = await startPodWorld();
+  one = await world.start();
+  two = await world.start();
+});
+afterAll(async () => world[Symbol.asyncDispose]());
+
+async function create({ url }: PodFront, key: string, body: object = {}) {
+  const reply = await fetch(`${url}/v2/sandboxes`, {
+    method: "POST",
+    headers: {
+      "x-api-key": POD_KEY,
+      "content-type": "application/json",
+      "idempotency-key": key,
+    },
+    body: JSON.stringify({ templateID: "base", timeout: 300, ...body }),
+  });
+  return { status: reply.status, headers: reply.headers, body: Object(await reply.json()) };
+}
+
+async function kill(sandboxId: string): Promise<void> {
+  await fetch(`${one.url}/sandboxes/${sandboxId}`, {
+    method: "DELETE",
+    headers: { "x-api-key": POD_KEY },
+  });
+}
+
+const sandboxes = () => [...world.api.objects.keys()].filter((path) => path.startsWith("pods/"));
+const keys = () =>
+  [...world.api.objects.keys()].filter((path) => path.startsWith("configmaps/creation-"));
+
+/** Changes the only record of a key. */
+function changeKey(changes: object): void {
+  const [path = ""] = keys();
+  world.api.change(path, (object) => {
+    const data = Object(object["data"]);
+    data.creation = JSON.stringify({ ...JSON.parse(data.creation), ...changes });
+  });
+}
+
+/** As the leading front does with records that are too old. */
+async function forgetKeys(): Promise<void> {
+  for (const path of keys()) world.api.remove(path);
+  await expect.poll(keys).toEqual([]);
+}
+
+/** Does something at the first time of a step. */
+function atStep(name: StepName, work: () => Promise<void>) {
+  let wasReached = false;
+  const listen = (message: unknown) => {
+    // The channel of the program carries this type alone.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const said = message as StepMessage;
+    if (said.name !== name) return;
+    unsubscribe("sandbox-mcp:step", listen);
+    wasReached = true;
+    said.hold = work();
+  };
+  subscribe("sandbox-mcp:step", listen);
+  return {
+    get wasReached() {
+      return wasReached;
+    },
+    [Symbol.dispose]: () => void unsubscribe("sandbox-mcp:step", listen),
+  };
+}
+
+test("the same key and body get the same reply at another front, also when the sandbox is gone", async () => {
+  const first = await create(one, "same", { metadata: { a: "b" } });
+  expect(first.status).toBe(201);
+  const again = await create(two, "same", { metadata: { a: "b" } });
+  expect([again.status, again.body]).toEqual([201, first.body]);
+  expect(sandboxes()).toHaveLength(1);
+  await kill(first.body.sandboxID);
+  const later = await create(two, "same", { metadata: { a: "b" } });
+  expect([later.status, later.body]).toEqual([201, first.body]);
+  expect(sandboxes()).toEqual([]);
+  await forgetKeys();
+});
+
+test("the key of another request is 422 at every front", async () => {
+  const { body } = await create(one, "other");
+  const refused = await create(two, "other", { timeout: 60 });
+  expect([refused.status, refused.body.error_code]).toEqual([422, "idempotency_request_mismatch"]);
+  await kill(body.sandboxID);
+  await forgetKeys();
+});
+
+test("of six at once at two fronts one creates, the others are told to wait", async () => {
+  const replies = await Promise.all(
+    [one, two, one, two, one, two].map((front) => create(front, "at-once")),
+  );
+  const made = replies.filter(({ status }) => status === 201);
+  expect(made).toHaveLength(1);
+  const refused = replies.filter(({ status }) => status === 409);
+  expect(refused).toHaveLength(5);
+  for (const { body, headers } of refused) {
+    expect([body.error_code, headers.get("retry-after")]).toEqual(["idempotency_in_progress", "1"]);
+  }
+  expect(sandboxes()).toHaveLength(1);
+  await kill(made[0]?.body.sandboxID);
+  await forgetKeys();
+});
+
+test("a create that failed leaves no key and is done anew", async () => {
+  expect((await create(one, "failed", { templateID: "missing" })).status).toBe(404);
+  world.api.refuseNext("pods", { status: 500, reason: "", message: "planned" });
+  expect((await create(one, "failed")).status).toBe(503);
+  expect([...keys(), ...sandboxes()]).toEqual([]);
+  const { status, body } = await create(two, "failed", { timeout: 60 });
+  expect(status).toBe(201);
+  await kill(body.sandboxID);
+  await forgetKeys();
+});
+
+test("a key whose front died after its sandbox ran is answered with that sandbox", async () => {
+  const first = await create(one, "died");
+  changeKey({ owner: "f-gone", isKept: false });
+  expect((await create(two, "died")).status).toBe(409);
+  await expect
+    .poll(async () => (await create(two, "died")).body, SETTLED)
+    .toMatchObject({ sandboxID: first.body.sandboxID });
+  expect(sandboxes()).toHaveLength(1);
+  await kill(first.body.sandboxID);
+  await forgetKeys();
+});
+
+test.for([
+  { when: "before it named a sandbox", changes: { sandbox: null } },
+  { when: "before its sandbox ran", changes: {} },
+])("a key whose front died $when makes a new sandbox", async ({ changes }) => {
+  const first = await create(one, "died-early");
+  await kill(first.body.sandboxID);
+  changeKey({ owner: "f-gone", isKept: false, ...changes });
+  await expect.poll(async () => (await create(two, "died-early")).status, SETTLED).toBe(201);
+  const again = await create(one, "died-early");
+  expect(again.body.sandboxID).not.toBe(first.body.sandboxID);
+  expect(sandboxes()).toHaveLength(1);
+  await kill(again.body.sandboxID);
+  await forgetKeys();
+});
+
+test("a front that was held for dead makes no second sandbox", async () => {
+  using taken = atStep("pod.told", forgetKeys);
+  const late = await create(one, "held-for-dead");
+  expect(taken.wasReached).toBe(true);
+  expect([late.status, late.body.error_code]).toEqual([409, "idempotency_in_progress"]);
+  expect([...keys(), ...sandboxes()]).toEqual([]);
+});
+
+test("an outage after the sandbox ran: the key is kept later, and no second one is made", async () => {
+  using outage = atStep("pod.committed", async () => world.api.fail(503));
+  expect((await create(one, "outage")).status).toBe(503);
+  expect(outage.wasReached).toBe(true);
+  world.api.fail(undefined);
+  await expect.poll(async () => (await create(two, "outage")).status, SETTLED).toBe(201);
+  const { body } = await create(one, "outage");
+  expect(sandboxes()).toEqual([`pods/${body.sandboxID}`]);
+  await kill(body.sandboxID);
+  await forgetKeys();
+});
+
+test("a key counts for a day, and is then removed", async () => {
+  const first = await create(one, "daily");
+  changeKey({ createdAtMs: Date.now() - 86_401_000 });
+  const next = await create(two, "daily");
+  expect([next.status, next.body.sandboxID === first.body.sandboxID]).toEqual([201, false]);
+  changeKey({ createdAtMs: Date.now() - 86_401_000 });
+  await expect.poll(keys, SETTLED).toEqual([]);
+  for (const { body } of [first, next]) await kill(body.sandboxID);
+});
