@@ -13,20 +13,10 @@ const MISSING = {
   builds: "build templates: a template is an image in a registry, named by --pod-images",
   templates: "change templates: they are images in a registry, named by --pod-images",
   network: "apply rules of egress; the NetworkPolicy of the namespace holds for every sandbox",
-  logs: "keep the logs of sandboxes",
-  metrics: "measure sandboxes: the metrics of its Pod are in Kubernetes",
 } as const;
 
 /** As a description of a sandbox tells them. */
-export const MISSING_ABILITIES = [
-  "pause",
-  "snapshot",
-  "fork",
-  "volumes",
-  "network rules",
-  "logs",
-  "metrics",
-] as const;
+export const MISSING_ABILITIES = ["pause", "snapshot", "fork", "volumes", "network rules"] as const;
 
 type Missing = keyof typeof MISSING;
 

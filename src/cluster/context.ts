@@ -9,6 +9,7 @@ import type { ClusterApi } from "./api.ts";
 import type { StoredCreation } from "./creations.ts";
 import type { Fronts } from "./fronts.ts";
 import type { ImageTemplates } from "./image-templates.ts";
+import type { PodInspector } from "./inspect-pod.ts";
 import type { Pod } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import type { StoredSandbox } from "./records.ts";
@@ -27,6 +28,7 @@ export interface ClusterContext extends CleanupRetries {
   readonly creations: WatchCache<StoredCreation>;
   readonly fronts: Fronts;
   readonly runs: Runs;
+  readonly inspector: PodInspector;
   readonly images: ImageTemplates;
   readonly quota: TeamQuota;
   readonly limits: ContainerLimits;

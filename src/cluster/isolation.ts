@@ -1,12 +1,10 @@
 /** What the daemon of a new Pod reports of its separation, before any program of a client has run. */
 
-import { SandboxError, errorText } from "../common/errors.ts";
-import { readBounded } from "../common/http.ts";
+import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { ISOLATION_LEVELS, type IsolationLevel } from "../engine/engine.ts";
-import { callDaemon } from "../sandboxes/daemon-call.ts";
-import { isCode } from "./api.ts";
+import { askDaemon } from "./ask-daemon.ts";
 import type { PodDialer } from "./dial.ts";
 
 const MAX_REPLY_BYTES = 16_384;
@@ -22,21 +20,8 @@ export async function measureIsolation(
   dialer: Pick<PodDialer, "dialControl">,
   signal: AbortSignal,
 ): Promise<IsolationLevel> {
-  const socket = await dialer.dialControl(signal);
-  const reply = await callDaemon(socket, { method: "GET", path: "/isolation" }, signal);
-  try {
-    const body = await readBounded(reply, MAX_REPLY_BYTES, "daemon /isolation");
-    return toLevel(replySchema.parse(parseJson(body)));
-  } catch (error) {
-    // A fault of the Pod, not of the client's limits.
-    throw isCode(error, "resource_exhausted") ? unreadable(error) : error;
-  } finally {
-    socket.destroy();
-  }
-}
-
-function unreadable(cause: unknown): SandboxError {
-  return new SandboxError("unavailable", errorText(cause), { cause });
+  const body = await askDaemon(dialer, { path: "/isolation", maxBytes: MAX_REPLY_BYTES }, signal);
+  return toLevel(replySchema.parse(parseJson(body)));
 }
 
 /** Without a filter of system calls it is no isolation that the service offers. */

@@ -26,6 +26,7 @@ import { endSandbox } from "./end-pod.ts";
 import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
 import { startFronts } from "./fronts.ts";
 import { createImageTemplates, type PodImage } from "./image-templates.ts";
+import { createPodInspector } from "./inspect-pod.ts";
 import { addressOf, MANAGED, MANAGER, podSchema } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import {
@@ -96,6 +97,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     images,
     environment,
     runs,
+    inspector: createPodInspector({ clock, pods, runs, closing: closing.signal }),
     quota: createTeamQuota({
       ...options,
       teams: () => [DEFAULT_TEAM],
@@ -139,7 +141,7 @@ function refuse(ability: Ability): never {
 }
 
 function toOperations(context: ClusterContext, team: string, track: Track): TeamSandboxes {
-  const { images } = context;
+  const { images, inspector } = context;
   /** One that is not there is told first. */
   const refuseFor = (sandboxId: string, ability: Ability): never => {
     requireKnown(context, team, sandboxId);
@@ -186,10 +188,18 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     getVolume: () => refuse("volumes"),
     removeVolume: async () => refuse("volumes"),
     listSnapshots: () => ({ items: [] }),
-    logs: ({ sandboxId }) => refuseFor(sandboxId, "logs"),
-    metrics: (sandboxId) => refuseFor(sandboxId, "metrics"),
-    latestMetric: () => undefined,
-    measure: async (sandboxId) => refuseFor(sandboxId, "metrics"),
+    logs: async (query) => inspector.logs(requireKnown(context, team, query.sandboxId), query),
+    async metrics(sandboxId, { startMs = 0, endMs = Number.POSITIVE_INFINITY }) {
+      const stored = requireKnown(context, team, sandboxId);
+      const nowMs = context.clock.now();
+      return startMs <= nowMs && nowMs <= endMs ? [await inspector.measure(stored)] : [];
+    },
+    async latestMetric(sandboxId) {
+      const stored = findKnown(context, team, sandboxId);
+      // One of several that does not answer takes nothing from the others.
+      return stored && inspector.measure(stored).catch(() => undefined);
+    },
+    measure: async (sandboxId) => inspector.measure(requireKnown(context, team, sandboxId)),
   };
 }
 
@@ -197,12 +207,21 @@ function knownOf({ records }: Pick<ClusterContext, "records">): KnownSandbox[] {
   return [...records.items.values()].filter((stored) => isKnown(stored));
 }
 
+/** Undefined for one that does not run, or of another team. */
+function findKnown(
+  { records }: ClusterContext,
+  team: string,
+  sandboxId: string,
+): KnownSandbox | undefined {
+  const stored = records.items.get(sandboxId);
+  const isOwn = isKnown(stored) && stored.record.team === team;
+  return isOwn && stored.record.state === "running" ? stored : undefined;
+}
+
 /** @throws SandboxError not_found for one that does not run, or of another team. */
 function requireKnown(context: ClusterContext, team: string, sandboxId: string): KnownSandbox {
-  const stored = context.records.items.get(sandboxId);
-  if (isKnown(stored) && stored.record.team === team && stored.record.state === "running") {
-    return stored;
-  }
+  const stored = findKnown(context, team, sandboxId);
+  if (stored !== undefined) return stored;
   throw new SandboxError("not_found", sandboxMissing(sandboxId));
 }
 

@@ -20,6 +20,8 @@ export interface DaemonLog {
    * one. Where the oldest went the numbers show it. Rejects with the signal's reason.
    */
   after(number: number, signal: AbortSignal): Promise<NumberedLines>;
+  /** All lines that are kept, in the same form. */
+  kept(): string;
 }
 
 export interface NumberedLines {
@@ -81,6 +83,10 @@ export function createDaemonLog(): DaemonLog {
       }
       signal.throwIfAborted();
       return takeLines(number);
+    },
+    kept() {
+      const oldest = count - lines.length + 1;
+      return lines.map((line, index) => `${oldest + index} ${line}`).join("");
     },
   };
 }

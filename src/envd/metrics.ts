@@ -1,4 +1,4 @@
-/** GET /metrics: what the sandbox uses, from its cgroup where that is visible, else from /proc. */
+/** GET /metrics, and the figures of GET /usage: what the sandbox uses, from its cgroup where that is visible, else from /proc. */
 
 import { readFile, statfs } from "node:fs/promises";
 import { availableParallelism } from "node:os";
@@ -23,6 +23,7 @@ const MEMORY_USED = [
   "/sys/fs/cgroup/memory/memory.usage_in_bytes",
 ];
 const MEMORY_STAT = ["/sys/fs/cgroup/memory.stat", "/sys/fs/cgroup/memory/memory.stat"];
+const MEMORY_EVENTS = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
 const CPU_STAT = "/sys/fs/cgroup/cpu.stat";
 const CPU_USAGE = "/sys/fs/cgroup/cpuacct/cpuacct.usage";
 
@@ -65,7 +66,7 @@ function percentOf(last: CpuSample | undefined, now: CpuSample, cpuCount: number
   return Math.round(Math.min(Math.max(share, 0), 1) * 10_000) / 100;
 }
 
-async function readCpu(): Promise<CpuSample> {
+export async function readCpu(): Promise<CpuSample> {
   const atMs = performance.now();
   const micros = fieldOf(await readText(CPU_STAT), /^usage_usec (\d+)$/m);
   if (micros !== undefined) return { atMs, usedMs: micros / 1000 };
@@ -77,7 +78,7 @@ async function readCpu(): Promise<CpuSample> {
   return { atMs, usedMs: (user + nice + system) * TICK_MS };
 }
 
-async function readMemory(): Promise<Memory> {
+export async function readMemory(): Promise<Memory> {
   const machine = await readText("/proc/meminfo");
   const kibOf = (name: string) => fieldOf(machine, new RegExp(`^${name}:\\s+(\\d+) kB$`, "m")) ?? 0;
   const machineTotal = kibOf("MemTotal") * KIB;
@@ -91,6 +92,11 @@ async function readMemory(): Promise<Memory> {
   const stat = await readFirst(MEMORY_STAT);
   const cache = fieldOf(stat, /^(?:file|total_cache) (\d+)$/m) ?? 0;
   return { total: limit, used: Math.max(used - cache, 0), cache };
+}
+
+/** Processes that the kernel ended for lack of memory; undefined where it does not count them. */
+export async function countOutOfMemory(): Promise<number | undefined> {
+  return fieldOf(await readFirst(MEMORY_EVENTS), /^oom_kill (\d+)$/m);
 }
 
 async function readFirst(paths: readonly string[]): Promise<string> {

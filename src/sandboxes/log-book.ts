@@ -16,7 +16,7 @@ const RETENTION_MS = 7 * DAY_MS;
 const FORGET_INTERVAL_MS = 3_600_000;
 
 /** Memory that one read may take; readers page by time. */
-const MAX_READ_LINES = 10_000;
+export const MAX_READ_LINES = 10_000;
 /** Of lines in one read: a reply has each of them twice. */
 const MAX_READ_BYTES = 4_194_304;
 
@@ -129,7 +129,7 @@ export function startLogBook(options: {
 }
 
 /** The first lines that are not too many bytes; always one. */
-function withinBytes(lines: LogLine[]): LogLine[] {
+export function withinBytes(lines: LogLine[]): LogLine[] {
   let bytes = 0;
   const end = lines.findIndex(({ line }, index) => {
     bytes += Buffer.byteLength(line);
@@ -138,7 +138,8 @@ function withinBytes(lines: LogLine[]): LogLine[] {
   return end === -1 ? lines : lines.slice(0, end);
 }
 
-function toFilter(query: LogQuery, nowMs: number): LogFilter {
+/** What is read for a query, with every default. */
+export function toFilter(query: Omit<LogQuery, "team">, nowMs: number): LogFilter {
   const endMs = query.endMs ?? Number.MAX_SAFE_INTEGER;
   return {
     sandboxId: query.sandboxId,
@@ -151,7 +152,8 @@ function toFilter(query: LogQuery, nowMs: number): LogFilter {
   };
 }
 
-function parseLine(text: string): ReturnType<typeof daemonLogLineSchema.parse> | undefined {
+/** A line of a daemon; undefined for one that is no log line. */
+export function parseLine(text: string): ReturnType<typeof daemonLogLineSchema.parse> | undefined {
   let value: unknown;
   try {
     value = parseJson(Buffer.from(text));

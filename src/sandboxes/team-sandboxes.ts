@@ -70,13 +70,13 @@ export interface TeamSandboxes {
   removeVolume(volumeId: string): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
   /** Also of a sandbox that is gone, while its log is kept. */
-  logs(query: Omit<LogQuery, "team">): LogLine[];
+  logs(query: Omit<LogQuery, "team">): Promise<LogLine[]>;
   /**
    * Oldest first; empty for a sandbox that is gone.
    * @throws SandboxError not_found for one that never was.
    */
-  metrics(sandboxId: string, range: SampleRange): Sample[];
-  latestMetric(sandboxId: string): Sample | undefined;
+  metrics(sandboxId: string, range: SampleRange): Promise<Sample[]>;
+  latestMetric(sandboxId: string): Promise<Sample | undefined>;
   /** A sample of this moment, which is not kept; undefined for a sandbox that does not run. */
   measure(sandboxId: string): Promise<Sample | undefined>;
 }
@@ -106,12 +106,13 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
     getVolume: (volumeId) => getVolume(context, volumeId),
     removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
     listSnapshots: (query) => listSnapshots(context, query),
-    logs: (query) => context.logBook.read({ ...query, team }),
-    metrics(sandboxId, range) {
+    logs: async (query) => context.logBook.read({ ...query, team }),
+    async metrics(sandboxId, range) {
       context.logBook.requireKnown({ sandboxId, team });
       return context.meter.read(sandboxId, range);
     },
-    latestMetric: (sandboxId) => findEntry(context, sandboxId) && context.meter.latest(sandboxId),
+    latestMetric: async (sandboxId) =>
+      findEntry(context, sandboxId) && context.meter.latest(sandboxId),
     measure: async (sandboxId) => findEntry(context, sandboxId) && context.meter.measure(sandboxId),
   };
 }

@@ -116,9 +116,11 @@ test("kill ends it for good, and its log stays", async () => {
   expect((await service.call({ method: "DELETE", path })).status).toBe(404);
   await expect(access(folder)).rejects.toMatchObject({ code: "ENOENT" });
   expect(await service.enter(created, HEALTH)).toMatchObject({ status: 502 });
-  const messages = service.embedded.sandboxes
-    .logs({ sandboxId: created.sandboxID, limit: 100 })
-    .map(({ line }) => String(JSON.parse(line).message));
+  const lines = await service.embedded.sandboxes.logs({
+    sandboxId: created.sandboxID,
+    limit: 100,
+  });
+  const messages = lines.map(({ line }) => String(JSON.parse(line).message));
   expect(messages.at(0)).toBe("Sandbox created");
   expect(messages.slice(-2)).toEqual(["Killing sandbox", "Sandbox stopped"]);
 });

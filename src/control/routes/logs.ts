@@ -22,7 +22,7 @@ export const logRoutes: readonly Route[] = [
     replies: { 200: logsSchema },
     faults: [400, 404],
     async handle({ params, query }, { sandboxes }) {
-      const lines = sandboxes.logs({
+      const lines = await sandboxes.logs({
         sandboxId: readSandboxId(params),
         startMs: query.start,
         limit: query.limit,
@@ -46,7 +46,7 @@ export const logRoutes: readonly Route[] = [
     faults: [400, 404],
     async handle({ params, query }, { sandboxes }) {
       const { cursor, direction, limit, level, search } = query;
-      const lines = sandboxes.logs({
+      const lines = await sandboxes.logs({
         sandboxId: readSandboxId(params),
         ...(direction === "forward" ? { startMs: cursor } : { endMs: cursor }),
         limit,

@@ -25,7 +25,7 @@ export const metricRoutes: readonly Route[] = [
       if (start !== undefined && end !== undefined && start > end) {
         throw new SandboxError("invalid_argument", "Invalid time range for metrics");
       }
-      const samples = sandboxes.metrics(sandboxId, {
+      const samples = await sandboxes.metrics(sandboxId, {
         startMs: start === undefined ? undefined : start * MS_PER_SECOND,
         // The second that is named counts as a whole.
         endMs: end === undefined ? undefined : (end + 1) * MS_PER_SECOND - 1,
@@ -50,12 +50,14 @@ export const metricRoutes: readonly Route[] = [
           `Too many sandboxes requested, maximum is ${MAX_SANDBOXES}`,
         );
       }
-      const entries = names.flatMap((name) => {
-        const sandboxId = readSandboxId({ sandboxID: name });
-        const sample = sandboxes.latestMetric(sandboxId);
-        return sample === undefined ? [] : [[sandboxId, toMetricBody(sample)] as const];
-      });
-      return { status: 200, body: { sandboxes: Object.fromEntries(entries) } };
+      const entries = await Promise.all(
+        names.map(async (name) => {
+          const sandboxId = readSandboxId({ sandboxID: name });
+          const sample = await sandboxes.latestMetric(sandboxId);
+          return sample === undefined ? [] : [[sandboxId, toMetricBody(sample)] as const];
+        }),
+      );
+      return { status: 200, body: { sandboxes: Object.fromEntries(entries.flat()) } };
     },
   }),
 ];

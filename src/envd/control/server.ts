@@ -10,8 +10,10 @@ import { health } from "./health.ts";
 import { idle } from "./idle.ts";
 import { init } from "./init.ts";
 import { isolation } from "./isolation.ts";
+import { keptLog } from "./kept-log.ts";
 import { createLogsHandler } from "./logs.ts";
 import { createTunnelHandler } from "./tunnel.ts";
+import { usage } from "./usage.ts";
 
 export interface ControlOptions {
   readonly daemon: Daemon;
@@ -25,7 +27,9 @@ export function createControlServer(options: ControlOptions): Server {
     "POST /init": init,
     "GET /health": health,
     "GET /isolation": isolation,
+    "GET /log": keptLog,
     "GET /logs": createLogsHandler(),
+    "GET /usage": usage,
     "POST /rest": idle,
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {

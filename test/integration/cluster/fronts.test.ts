@@ -52,15 +52,7 @@ test("a sandbox of one front is reached, described, extended and killed at the o
     body: {
       state: "running",
       metadata: { a: "b" },
-      missingAbilities: [
-        "pause",
-        "snapshot",
-        "fork",
-        "volumes",
-        "network rules",
-        "logs",
-        "metrics",
-      ],
+      missingAbilities: ["pause", "snapshot", "fork", "volumes", "network rules"],
     },
   });
   expect(await call(two, `POST /sandboxes/${made.id}/timeout`, { timeout: 600 })).toMatchObject({
@@ -79,8 +71,6 @@ test.for([
   { method: "POST", path: "/fork", body: { count: 1 } },
   { method: "POST", path: "/resume", body: {} },
   { method: "PUT", path: "/network", body: { denyOut: ["192.0.2.1"] } },
-  { method: "GET", path: "/logs" },
-  { method: "GET", path: "/metrics" },
 ])("$method $path is refused by name", async ({ method, path, body }) => {
   const { id } = await create(one);
   const reply = await call(one, `${method} /sandboxes/${id}${path}`, body);

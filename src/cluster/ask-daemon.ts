@@ -1,0 +1,30 @@
+/** Questions to the daemon of a Pod, on the door that only fronts can enter. */
+
+import { SandboxError, errorText } from "../common/errors.ts";
+import { readBounded } from "../common/http.ts";
+import { callDaemon } from "../sandboxes/daemon-call.ts";
+import { isCode } from "./api.ts";
+import type { PodDialer } from "./dial.ts";
+
+/**
+ * The whole body of a reply.
+ * @throws SandboxError unavailable when it does not answer, or with more than the most bytes;
+ * internal when it refuses, as a daemon that does not know the path.
+ */
+export async function askDaemon(
+  dialer: Pick<PodDialer, "dialControl">,
+  { path, maxBytes }: { readonly path: string; readonly maxBytes: number },
+  signal: AbortSignal,
+): Promise<Buffer> {
+  const socket = await dialer.dialControl(signal);
+  const reply = await callDaemon(socket, { method: "GET", path }, signal);
+  try {
+    return await readBounded(reply, maxBytes, `daemon ${path}`);
+  } catch (error) {
+    // A fault of the Pod, not of the client's limits.
+    if (!isCode(error, "resource_exhausted")) throw error;
+    throw new SandboxError("unavailable", errorText(error), { cause: error });
+  } finally {
+    socket.destroy();
+  }
+}
