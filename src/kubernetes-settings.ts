@@ -14,7 +14,7 @@ export const KUBERNETES_SETTINGS = {
     flag: "pod-template",
     environment: "SANDBOX_MCP_POD_TEMPLATE",
     schema: text,
-    help: "engine kubernetes: a JSON file with placement, labels and requests of Pods",
+    help: "engine kubernetes: a file in YAML or JSON with placement, labels and requests of Pods",
   },
   kubernetesUrl: {
     flag: "kubernetes-url",

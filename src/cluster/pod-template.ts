@@ -9,10 +9,12 @@ import { faultsOf, z } from "../common/schema.ts";
 /** The container that an entry of `spec.containers` must name. */
 export const CONTAINER_NAME = "sandbox";
 
-const quantities = z.record(
-  z.enum(["cpu", "memory", "ephemeral-storage"]),
-  z.string().regex(/^[0-9]+(?:\.[0-9]+)?(?:m|[kKMGT]i?)?$/, "expected a quantity"),
-);
+/** A number is as good as its text. */
+const quantity = z
+  .union([z.number(), z.string()])
+  .transform(String)
+  .pipe(z.string().regex(/^[0-9]+(?:\.[0-9]+)?(?:m|[kKMGT]i?)?$/, "expected a quantity"));
+const quantities = z.record(z.enum(["cpu", "memory", "ephemeral-storage"]), quantity);
 
 /** Kubernetes checks the values of fields that are passed as they are. */
 const passed = z.unknown();
@@ -64,20 +66,11 @@ export const podTemplateSchema = z.strictObject({
 export type PodTemplate = z.infer<typeof podTemplateSchema>;
 
 /**
- * The template of a file in JSON.
- * @throws SandboxError failed_precondition for any other text, or for a field that it may not set.
+ * The template that a file holds.
+ * @throws SandboxError failed_precondition for a field that it may not set, or of another type.
  */
-export function parsePodTemplate(text: string, name: string): PodTemplate {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new SandboxError("failed_precondition", `pod template ${name} is no JSON`, {
-      cause: error,
-      hint: "convert YAML by `kubectl create --dry-run=client -o json -f FILE`",
-    });
-  }
-  const parsed = podTemplateSchema.safeParse(json);
+export function toPodTemplate(value: unknown, name: string): PodTemplate {
+  const parsed = podTemplateSchema.safeParse(value);
   if (parsed.success) return parsed.data;
   const message = `pod template ${name}: ${faultsOf(parsed.error)}`;
   throw new SandboxError("failed_precondition", message, {

@@ -60,10 +60,16 @@ for (const manifest of plainManifests()) {
 }
 await eventually(async () => admin.call({ method: "GET", path: "serviceaccounts/default" }));
 const account = await writeAccount(cluster, NAMESPACE, ACCOUNT);
-const template = join(work, "pod-template.json");
-const requests = { cpu: "10m", memory: "32Mi", "ephemeral-storage": "0" };
-const container = { name: "sandbox", resources: { requests } };
-writeFileSync(template, JSON.stringify({ spec: { containers: [container] } }));
+const template = join(work, "pod-template.yaml");
+writeFileSync(
+  template,
+  `spec:
+  containers:
+    - name: sandbox
+      resources:
+        requests: { cpu: 10m, memory: 32Mi, ephemeral-storage: 0 }
+`,
+);
 
 let nextPort = BALANCER_PORT + 1;
 function startNamed(name: string, environment: Readonly<Record<string, string>> = {}): Front {

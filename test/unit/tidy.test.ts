@@ -63,6 +63,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   zod: ["common"],
   "dockerfile-ast": ["commands"],
+  yaml: ["commands"],
   pino: ["common"],
   "@bufbuild/protobuf": ["gen", "rpc", "client", "envd"],
   "@connectrpc/connect": ["rpc", "client", "envd"],

@@ -17,10 +17,7 @@ const MISSING: readonly (readonly [RegExp, string])[] = [
   [/snapshot/i, "no snapshots"],
   [/fork/i, "no forks"],
   [/rules of its network/i, "no rules of egress for one sandbox"],
-  [/figures/i, "no metrics"],
   [/volume/i, "no volumes"],
-  [/metric/i, "no metrics"],
-  [/\blogs?\b/i, "no logs"],
 ];
 
 const report = z.object({

@@ -15,8 +15,6 @@ const REFUSED = [
   ["pause_sandbox", {}],
   ["snapshot", {}],
   ["fork_sandbox", {}],
-  ["get_logs", {}],
-  ["get_metrics", {}],
 ] as const;
 
 export async function runMcp(world: World): Promise<void> {
@@ -55,6 +53,12 @@ export async function runMcp(world: World): Promise<void> {
   await world.check("mcp: list_sandboxes", async () => {
     await expectCall("list_sandboxes", {}, /sandbox_id/);
   });
+  await world.check("mcp: get_logs", async () =>
+    (await expectCall("get_logs", sandbox, /Sandbox created[^]*logger=(?!sandboxes)/)).slice(-300),
+  );
+  await world.check("mcp: get_metrics", async () =>
+    (await expectCall("get_metrics", sandbox, /memory_mb/)).slice(-300),
+  );
   await world.check("mcp: get_sandbox says what it cannot do", async () =>
     (await expectCall("get_sandbox", sandbox, /cannot[^]*pause/)).slice(-200),
   );

@@ -2,11 +2,10 @@
 
 import { expect, test } from "vitest";
 import { toPod } from "../../../src/cluster/pod-spec.ts";
-import { parsePodTemplate } from "../../../src/cluster/pod-template.ts";
+import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
 
 const LIMITS = { memoryMb: 256, cpus: 2, diskMb: 1024, pids: 64 };
-const parse = (spec: object, metadata: object = {}) =>
-  parsePodTemplate(JSON.stringify({ metadata, spec }), "file");
+const parse = (spec: object, metadata: object = {}) => toPodTemplate({ metadata, spec }, "file");
 
 test.for([
   { hostUsers: true },
@@ -29,9 +28,12 @@ test.for([
   expect(() => parse(spec)).toThrow(/pod template file/);
 });
 
-test("labels of the service cannot be set, and YAML is no JSON", () => {
+test("labels of the service cannot be set", () => {
   expect(() => parse({}, { labels: { "sandbox-mcp.io/part": "pool" } })).toThrow(/set by the/);
-  expect(() => parsePodTemplate("spec:\n", "file")).toThrow("pod template file is no JSON");
+});
+
+test.for([undefined, null, [], "text", 1])("%j is no template", (value) => {
+  expect(() => toPodTemplate(value, "file")).toThrow(/^pod template file: /);
 });
 
 test("the Pod of a sandbox is isolated, whatever the template adds", () => {
