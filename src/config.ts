@@ -27,8 +27,12 @@ export interface ClusterConfig {
   readonly namespace: string | undefined;
   readonly accountDirectory: string;
   readonly images: readonly { readonly name: string; readonly image: string }[];
-  /** A file in JSON. */
+  /** A file in YAML or JSON. */
   readonly podTemplate: string | undefined;
+  /** Undefined where sandboxes have no rules of egress of their own. */
+  readonly egress:
+    | { readonly denied: readonly string[]; readonly nameServers: readonly string[] }
+    | undefined;
   /** The name of this Pod or machine. */
   readonly hostname: string | undefined;
 }
@@ -245,6 +249,10 @@ function toCluster(given: Given, environment: Environment): ClusterConfig {
     accountDirectory: given.kubernetesAccount ?? ACCOUNT_DIRECTORY,
     images: given.podImages ?? [],
     podTemplate: given.podTemplate,
+    egress: given.egressDenied && {
+      denied: given.egressDenied,
+      nameServers: given.egressNameServers ?? [],
+    },
     hostname: environment["HOSTNAME"],
   };
 }

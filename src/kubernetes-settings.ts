@@ -1,7 +1,7 @@
 /** The settings of `serve --engine kubernetes`. */
 
 import { z } from "./common/schema.ts";
-import { podImages, text, type Setting } from "./setting-values.ts";
+import { addressList, networkList, podImages, text, type Setting } from "./setting-values.ts";
 
 export const KUBERNETES_SETTINGS = {
   podImages: {
@@ -15,6 +15,18 @@ export const KUBERNETES_SETTINGS = {
     environment: "SANDBOX_MCP_POD_TEMPLATE",
     schema: text,
     help: "engine kubernetes: a file in YAML or JSON with placement, labels and requests of Pods",
+  },
+  egressDenied: {
+    flag: "egress-denied",
+    environment: "SANDBOX_MCP_EGRESS_DENIED",
+    schema: networkList,
+    help: "engine kubernetes: offers rules of egress, which never open these IPv4 networks",
+  },
+  egressNameServers: {
+    flag: "egress-name-servers",
+    environment: "SANDBOX_MCP_EGRESS_NAME_SERVERS",
+    schema: addressList,
+    help: "engine kubernetes: name servers that sandboxes with rules of egress reach",
   },
   kubernetesUrl: {
     flag: "kubernetes-url",

@@ -86,6 +86,18 @@ function isName(host: string): boolean {
   return toNamePattern(host) !== undefined;
 }
 
+const MAX_EGRESS_ENTRIES = 100;
+
+/** IPv4 networks joined by commas. */
+export const networkList = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(networks).max(MAX_EGRESS_ENTRIES));
+
+/** IPv4 addresses joined by commas. */
+export const addressList = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(z.ipv4()).max(MAX_EGRESS_ENTRIES));
+
 const MAX_POD_IMAGES = 100;
 
 const podImage = z

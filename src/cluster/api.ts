@@ -43,7 +43,11 @@ export interface ClusterApi extends Disposable {
   read(path: string): Promise<unknown>;
 }
 
-const LEASES = "coordination.k8s.io/v1";
+/** Of kinds that are not in the core group. */
+const GROUPS: Readonly<Record<string, string>> = {
+  leases: "coordination.k8s.io/v1",
+  networkpolicies: "networking.k8s.io/v1",
+};
 
 export function createClusterApi(address: ClusterAddress): ClusterApi {
   const isSecure = address.url.protocol === "https:";
@@ -119,11 +123,11 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
   };
 }
 
-/** Of the core group, or of that of leases and of reviews. */
+/** Below the namespace and the group of its kind. */
 function pathOf(path: string, namespace: string): string {
   if (path.startsWith("/")) return path;
-  const group = path.startsWith("leases") ? `apis/${LEASES}` : "api/v1";
-  return `/${group}/namespaces/${namespace}/${path}`;
+  const group = GROUPS[path.split("/")[0] ?? ""];
+  return `/${group === undefined ? "api/v1" : `apis/${group}`}/namespaces/${namespace}/${path}`;
 }
 
 function typeOf({ method, body }: ApiCall): string {

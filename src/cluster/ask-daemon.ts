@@ -6,6 +6,13 @@ import { callDaemon } from "../sandboxes/daemon-call.ts";
 import { isCode } from "./api.ts";
 import type { PodDialer } from "./dial.ts";
 
+export interface DaemonQuestion {
+  readonly path: string;
+  readonly maxBytes: number;
+  /** Of a question with arguments. */
+  readonly body?: unknown;
+}
+
 /**
  * The whole body of a reply.
  * @throws SandboxError unavailable when it does not answer, or with more than the most bytes;
@@ -13,11 +20,15 @@ import type { PodDialer } from "./dial.ts";
  */
 export async function askDaemon(
   dialer: Pick<PodDialer, "dialControl">,
-  { path, maxBytes }: { readonly path: string; readonly maxBytes: number },
+  { path, maxBytes, body }: DaemonQuestion,
   signal: AbortSignal,
 ): Promise<Buffer> {
   const socket = await dialer.dialControl(signal);
-  const reply = await callDaemon(socket, { method: "GET", path }, signal);
+  const reply = await callDaemon(
+    socket,
+    { method: body === undefined ? "GET" : "POST", path, body },
+    signal,
+  );
   try {
     return await readBounded(reply, maxBytes, `daemon ${path}`);
   } catch (error) {

@@ -12,11 +12,19 @@ const MISSING = {
   volumes: "offer volumes",
   builds: "build templates: a template is an image in a registry, named by --pod-images",
   templates: "change templates: they are images in a registry, named by --pod-images",
-  network: "apply rules of egress; the NetworkPolicy of the namespace holds for every sandbox",
+  network:
+    "apply rules of egress without --egress-denied: one NetworkPolicy holds for all sandboxes",
+  names: "apply rules of egress by host name: a NetworkPolicy knows addresses alone",
+  networkUpdate: "change rules of egress: those of the create hold until the end",
 } as const;
 
 /** As a description of a sandbox tells them. */
-export const MISSING_ABILITIES = ["pause", "snapshot", "fork", "volumes", "network rules"] as const;
+export function missingAbilities(hasEgressRules: boolean): readonly string[] {
+  const rules = hasEgressRules
+    ? ["network rules by host name", "changes of network rules"]
+    : ["network rules"];
+  return ["pause", "snapshot", "fork", "volumes", ...rules];
+}
 
 type Missing = keyof typeof MISSING;
 
@@ -29,9 +37,7 @@ export function cannot(ability: Missing): SandboxError {
 
 /** @throws SandboxError unimplemented when a create asks for what Pods lack. */
 export function requireAbilities(options: CreateOptions): void {
-  const { network, allowsInternet, volumeMounts, pausesAtTimeout, resumesOnTraffic } = options;
+  const { volumeMounts, pausesAtTimeout, resumesOnTraffic } = options;
   if (pausesAtTimeout || resumesOnTraffic) throw cannot("autoPause");
   if (volumeMounts.length > 0) throw cannot("volumes");
-  const rules = [...(network?.allowOut ?? []), ...(network?.denyOut ?? [])];
-  if (allowsInternet === false || rules.length > 0) throw cannot("network");
 }

@@ -7,6 +7,7 @@ import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
 import type { TeamQuota } from "../sandboxes/team-quota.ts";
 import type { ClusterApi } from "./api.ts";
 import type { StoredCreation } from "./creations.ts";
+import type { EgressSettings } from "./egress-policy.ts";
 import type { Fronts } from "./fronts.ts";
 import type { ImageTemplates } from "./image-templates.ts";
 import type { PodInspector } from "./inspect-pod.ts";
@@ -38,6 +39,8 @@ export interface ClusterContext extends CleanupRetries {
   /** Variables of every process, below those that a create names. */
   readonly environment: Readonly<Record<string, string>>;
   readonly pool: readonly PoolSize[];
+  /** Undefined where the rules of a sandbox are not offered. */
+  readonly egress?: EgressSettings | undefined;
   /** Fires when the front closes. */
   readonly closing: AbortSignal;
   /** Port of the listener in Pods, in tests; undefined for that of the daemon. */

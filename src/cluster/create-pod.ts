@@ -11,15 +11,17 @@ import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { isCode } from "./api.ts";
-import { MISSING_ABILITIES, requireAbilities } from "./cannot.ts";
+import { missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
 import type { OpenCreation } from "./creations.ts";
+import { addPolicy, labelsOf, planEgress, type OwnEgress } from "./egress-policy.ts";
 import { removeSandbox } from "./end-pod.ts";
 import type { FoundTemplate } from "./image-templates.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";
 import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
 import { shapeOf, toPod, type PodPlan } from "./pod-spec.ts";
 import { adoptPod, findWarm, toPlan } from "./pool.ts";
+import { proveEnforcement } from "./prove-egress.ts";
 import { addRecord, changeRecord, type KnownSandbox } from "./records.ts";
 import { toPodInit } from "./runs.ts";
 
@@ -43,6 +45,8 @@ interface Start {
   readonly intent: SandboxRecord;
   readonly plan: PodPlan;
   readonly creation: OpenCreation | undefined;
+  /** Undefined for one that may reach what all others reach. */
+  readonly egress: OwnEgress | undefined;
 }
 
 /**
@@ -60,6 +64,7 @@ export async function createPodSandbox(
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
+  const egress = planEgress(context.egress, options);
   const template = context.images.find(options.template);
   const beganMs = performance.now();
   using reservation = context.quota.take(team);
@@ -68,6 +73,7 @@ export async function createPodSandbox(
     intent: toIntent(context, { team, options }, template),
     plan: toPlan(context, template.image),
     creation,
+    egress,
   };
   const stored =
     (await startWarm(context, start, bounded)) ?? (await startCold(context, start, bounded));
@@ -81,11 +87,11 @@ export async function createPodSandbox(
 }
 
 export function describe(
-  { cluster }: Pick<ClusterContext, "cluster">,
+  { cluster, egress }: Pick<ClusterContext, "cluster" | "egress">,
   stored: KnownSandbox,
 ): Sandbox {
   const sandbox = toSandbox({ record: stored.record, container: stored }, cluster.secrets);
-  return { ...sandbox, missingAbilities: MISSING_ABILITIES };
+  return { ...sandbox, missingAbilities: missingAbilities(egress !== undefined) };
 }
 
 function toIntent(
@@ -100,7 +106,7 @@ function toIntent(
 
 async function startCold(
   context: ClusterContext,
-  { intent, plan, creation }: Start,
+  { intent, plan, creation, egress }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox> {
   const { api, records, pods } = context;
@@ -111,7 +117,10 @@ async function startCold(
     const stored = await addRecord(api, intent, bounded);
     records.apply(stored);
     await step("pod.recorded");
-    const body = toPod(plan, sandboxId, stored.metadata);
+    const owner = { name: sandboxId, uid: stored.metadata.uid };
+    if (egress !== undefined) await addPolicy(context, owner, egress);
+    const podLabels = egress === undefined ? {} : labelsOf(sandboxId);
+    const body = toPod(plan, sandboxId, { ...owner, podLabels });
     const pod = podSchema.parse(
       await api.call({ method: "POST", path: "pods", body, signal: bounded }),
     );
@@ -120,7 +129,7 @@ async function startCold(
     await step("pod.made");
     const host = await pods.until(sandboxId, findAddress, bounded);
     await step("pod.running");
-    return await begin(context, stored, { host, creation, signal: bounded });
+    return await begin(context, stored, { host, creation, egress, signal: bounded });
   } catch (error) {
     const fault = late.aborted && !signal.aborted ? toLateFault(context, sandboxId, error) : error;
     await undo(context, sandboxId);
@@ -131,10 +140,12 @@ async function startCold(
 /** Undefined when no pooled Pod could be had. */
 async function startWarm(
   context: ClusterContext,
-  { intent, plan, creation }: Start,
+  { intent, plan, creation, egress }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox | undefined> {
-  const warm = context.pool.length === 0 ? [] : findWarm(context, shapeOf(plan));
+  // Policies are sure to hold for a Pod that was made under them alone.
+  const hasNone = context.pool.length === 0 || egress !== undefined;
+  const warm = hasNone ? [] : findWarm(context, shapeOf(plan));
   for (const pod of warm.slice(0, MAX_CLAIMS)) {
     const sandboxId = pod.metadata.name;
     const host = addressOf(pod);
@@ -152,7 +163,7 @@ async function startWarm(
     const bounded = AbortSignal.any([signal, AbortSignal.timeout(CLAIM_TIMEOUT_MS)]);
     try {
       const [started] = await Promise.all([
-        begin(context, stored, { host, creation, signal: bounded }),
+        begin(context, stored, { host, creation, egress, signal: bounded }),
         adoptPod(context, stored.metadata),
       ]);
       return started;
@@ -166,7 +177,7 @@ async function startWarm(
   return undefined;
 }
 
-interface Beginning extends Pick<Start, "creation"> {
+interface Beginning extends Pick<Start, "creation" | "egress"> {
   readonly host: string;
   readonly signal: AbortSignal;
 }
@@ -175,11 +186,12 @@ interface Beginning extends Pick<Start, "creation"> {
 async function begin(
   context: ClusterContext,
   stored: KnownSandbox,
-  { host, creation, signal }: Beginning,
+  { host, creation, egress, signal }: Beginning,
 ): Promise<KnownSandbox> {
   const dialer = context.runs.dialer(stored, host);
   const level = await awaitDaemon(() => measureIsolation(dialer, signal), signal);
   requireStrength(level, context.requireLevel);
+  if (egress !== undefined) await proveEnforcement(dialer, signal);
   await initDaemon(dialer, toPodInit(context, stored.record), signal);
   await step("pod.told");
   await creation?.bind(stored.record, level);

@@ -22,6 +22,7 @@ import { createPodOnce } from "./create-once.ts";
 import { describe } from "./create-pod.ts";
 import { CREATION_SELECTOR, storedCreationSchema } from "./creations.ts";
 import { startDuties } from "./duties.ts";
+import type { EgressSettings } from "./egress-policy.ts";
 import { endSandbox } from "./end-pod.ts";
 import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
 import { startFronts } from "./fronts.ts";
@@ -56,6 +57,7 @@ export interface PodSandboxesOptions {
   readonly maxSandboxesPerTeam?: number | undefined;
   readonly requireLevel: IsolationLevel;
   readonly pool: readonly PoolSize[];
+  readonly egress?: EgressSettings | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
   /** Of the listener in Pods, in tests. */
   readonly podPort?: number | undefined;
@@ -182,7 +184,7 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     pause: async (sandboxId) => refuseFor(sandboxId, "pause"),
     snapshot: async (sandboxId) => refuseFor(sandboxId, "snapshot"),
     fork: async (sandboxId) => refuseFor(sandboxId, "fork"),
-    updateNetwork: async (sandboxId) => refuseFor(sandboxId, "network"),
+    updateNetwork: async (sandboxId) => refuseFor(sandboxId, "networkUpdate"),
     createVolume: async () => refuse("volumes"),
     listVolumes: () => [],
     getVolume: () => refuse("volumes"),

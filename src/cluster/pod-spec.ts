@@ -41,6 +41,8 @@ export interface PodPlan {
 export interface PodOwner {
   readonly name: string;
   readonly uid: string;
+  /** Of a sandbox alone, such as those by which NetworkPolicies select its Pod. */
+  readonly podLabels?: Readonly<Record<string, string>>;
 }
 
 /** The object to create: of the record of a sandbox, or one without a sandbox. */
@@ -57,6 +59,7 @@ export function toPod(plan: PodPlan, name: string, owner: PodOwner | "pool" | "p
         [MANAGED]: MANAGER,
         [PART]: typeof owner === "string" ? owner : "sandbox",
         [SHAPE]: shapeOf(plan),
+        ...(typeof owner !== "string" && owner.podLabels),
       },
       ...(template.metadata?.annotations && { annotations: template.metadata.annotations }),
       ...(typeof owner !== "string" && { ownerReferences: [toReference(owner)] }),

@@ -36,6 +36,7 @@ export const RIGHTS: readonly {
   { group: "", resource: "pods", verbs: verbs() },
   { group: "", resource: "secrets", verbs: ["get", "create"] },
   { group: "coordination.k8s.io", resource: "leases", verbs: verbs() },
+  { group: "networking.k8s.io", resource: "networkpolicies", verbs: ["create"] },
 ];
 
 function verbs(): readonly string[] {

@@ -156,6 +156,7 @@ function toRegistryOptions(config: Config) {
     requireLevel: requireIsolation,
     images: cluster.images,
     pool: [...base, ...config.poolTemplates],
+    egress: cluster.egress,
   };
 }
 

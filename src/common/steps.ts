@@ -102,6 +102,7 @@ export const STEPS = [
   "adopt.found",
   "discard.removed",
   "pod.recorded",
+  "pod.restricted",
   "pod.made",
   "pod.running",
   "pod.told",

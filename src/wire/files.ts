@@ -33,6 +33,14 @@ export const initRequestSchema = z.object({
 
 export type InitRequest = z.infer<typeof initRequestSchema>;
 
+/** Whether the sandbox can connect to an address: asked by its host alone. */
+export const reachRequestSchema = z.object({
+  host: z.union([z.ipv4(), z.ipv6()]),
+  port: z.int().min(1).max(65_535),
+});
+
+export type ReachRequest = z.infer<typeof reachRequestSchema>;
+
 /** A line of the daemon's log, as it travels to the service. */
 export const daemonLogLineSchema = z.looseObject({
   level: z.enum(RECORD_LEVELS),

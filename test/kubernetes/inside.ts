@@ -74,7 +74,7 @@ writeFileSync(
 let nextPort = BALANCER_PORT + 1;
 function startNamed(name: string, environment: Readonly<Record<string, string>> = {}): Front {
   const words = `--pod-template ${template} --pool ${POOL} --max-sandboxes 400 --toolsets all`;
-  const flags = words.split(" ");
+  const flags = [...words.split(" "), "--egress-denied", "10.0.0.0/8"];
   const port = nextPort;
   nextPort += 1;
   return startFront(cluster, {

@@ -52,7 +52,7 @@ export interface TestApiServer extends AsyncDisposable {
 }
 
 const PATH_PATTERN =
-  /^\/(?:api\/v1|apis\/coordination\.k8s\.io\/v1)\/namespaces\/test\/([a-z]+)(?:\/([^/?]+))?$/;
+  /^\/(?:api\/v1|apis\/(?:coordination|networking)\.k8s\.io\/v1)\/namespaces\/test\/([a-z]+)(?:\/([^/?]+))?$/;
 
 export async function startApiServer(): Promise<TestApiServer> {
   const objects = new Map<string, StoredObject>();

@@ -18,6 +18,8 @@ export interface PodDaemons extends AsyncDisposable {
   restart(name: string): Promise<void>;
   /** Pods that come from now on stay pending. */
   isHolding: boolean;
+  /** Whether the network of Pods enforces policies: those with rules of their own reach no front. */
+  isEnforcing: boolean;
 }
 
 interface Running {
@@ -38,12 +40,21 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
     if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
     const daemon = createDaemon(DIRECTORY);
     const publicServer = createPublicServer(daemon);
-    const controlServer = createControlServer({ daemon, open: async () => undefined });
+    const controlServer = createControlServer({
+      daemon,
+      open: async () => undefined,
+      ...(daemons.isEnforcing && { reach: async () => !hasOwnEgress(name) }),
+    });
     const { settings } = daemon;
     const listener = createPodListener({ identity, publicServer, controlServer, settings });
     listener.listen({ host, port });
     await once(listener, "listening");
     running.set(name, { servers: [listener, publicServer, controlServer], daemon, host, words });
+  }
+
+  function hasOwnEgress(name: string): boolean {
+    const { labels = {} } = api.objects.get(`pods/${name}`)?.metadata ?? {};
+    return labels["sandbox-mcp.io/egress"] === "own" && labels["sandbox-mcp.io/sandbox"] === name;
   }
 
   async function run(name: string, host: string, words: readonly string[]): Promise<void> {
@@ -71,6 +82,7 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
   const daemons: PodDaemons = {
     port,
     isHolding: false,
+    isEnforcing: false,
     async restart(name) {
       const known = stop(name);
       if (known !== undefined) await start(name, known.host, known.words);

@@ -29,6 +29,7 @@ test("defaults are those of the documentation", () => {
       accountDirectory: "/var/run/secrets/kubernetes.io/serviceaccount",
       images: [],
       podTemplate: undefined,
+      egress: undefined,
       hostname: undefined,
     },
     remote: undefined,

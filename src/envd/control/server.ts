@@ -12,6 +12,7 @@ import { init } from "./init.ts";
 import { isolation } from "./isolation.ts";
 import { keptLog } from "./kept-log.ts";
 import { createLogsHandler } from "./logs.ts";
+import { createReachHandler, type Reach } from "./reach.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 import { usage } from "./usage.ts";
 
@@ -19,6 +20,8 @@ export interface ControlOptions {
   readonly daemon: Daemon;
   /** Lets the public side listen; does nothing when it listens already. */
   readonly open: () => Promise<void>;
+  /** In the place of a connection, where a test has the network of a Pod. */
+  readonly reach?: Reach;
 }
 
 /** The control server; it does not listen yet. */
@@ -30,6 +33,7 @@ export function createControlServer(options: ControlOptions): Server {
     "GET /log": keptLog,
     "GET /logs": createLogsHandler(),
     "GET /usage": usage,
+    "POST /reach": createReachHandler(options.reach),
     "POST /rest": idle,
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {

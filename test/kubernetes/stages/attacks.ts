@@ -74,6 +74,15 @@ export async function runAttacks(world: World): Promise<void> {
       if (stdout !== "") throw new Error(`open: ${stdout}`);
     },
   );
+  await world.check("rules of egress are refused where no plugin enforces them", async () => {
+    const made = Sandbox.create({ ...options, allowInternetAccess: false });
+    const outcome = await made.then(
+      (sandbox) => `created ${sandbox.sandboxId}`,
+      (error: unknown) => String(error),
+    );
+    if (!outcome.includes("enforces no NetworkPolicy")) throw new Error(outcome);
+    return outcome;
+  });
   await world.check(
     "attack: the daemon killed from inside comes back and is told again",
     async () => {

@@ -13,7 +13,8 @@ const LISTENER = pathToFileURL(resolve(import.meta.dirname, "../../support/step-
 const SETTLE_MS = 60_000;
 
 export async function runFaults(world: World): Promise<void> {
-  for (const step of [...POD_STEPS.create, ...POD_STEPS.claim, ...POD_STEPS.kill]) {
+  const { create, restrict, claim, kill } = POD_STEPS;
+  for (const step of [...create, ...restrict, ...claim, ...kill]) {
     await world.check(`front killed at ${step}`, () => killAt(world, step));
   }
   for (const step of POD_STEPS.once) {
@@ -78,7 +79,9 @@ async function killAt(world: World, step: string): Promise<string> {
   if (isClaim) await awaitPool(world);
   rmSync(`${plan}.hit`, { force: true });
   writeFileSync(plan, JSON.stringify({ step, action: "kill" }));
-  const acting = before === undefined ? Sandbox.create(options) : before.kill();
+  const isRestricted = POD_STEPS.restrict.some((name) => name === step);
+  const rules = isRestricted ? { network: { denyOut: ["192.0.2.0/24"] } } : {};
+  const acting = before === undefined ? Sandbox.create({ ...options, ...rules }) : before.kill();
   await acting.catch(() => undefined);
   if (!existsSync(`${plan}.hit`)) throw new Error("the step did not come");
   const killedAtMs = performance.now();
@@ -87,7 +90,13 @@ async function killAt(world: World, step: string): Promise<string> {
   const other = clientOf(world.url, world.apiKey);
   for await (const { sandboxId } of all(other)) await Sandbox.kill(sandboxId, other);
   await eventually(() => expectNothing(world.admin), SETTLE_MS);
+  await eventually(() => expectNoPolicy(world), SETTLE_MS);
   return `consistent after ${seconds} s`;
+}
+
+async function expectNoPolicy({ admin }: World): Promise<void> {
+  const left = await namesOf(admin, "networkpolicies", "egress");
+  if (left.length > 0) throw new Error(`policies left: ${left.join(" ")}`);
 }
 
 /** Records are those of running sandboxes alone, each with its Pod, and no Pod is without one. */

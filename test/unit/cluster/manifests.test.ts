@@ -4,19 +4,23 @@ import { readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
+import { labelsOf } from "../../../src/cluster/egress-policy.ts";
 import { RIGHTS } from "../../../src/cluster/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { POD_PORT } from "../../../src/wire/pod-listener.ts";
 
 const DEPLOY = resolve(import.meta.dirname, "../../../deploy");
 const text = readFileSync(join(DEPLOY, "kubernetes/sandbox-mcp.yaml"), "utf8");
-const objects = new Map(
-  parseAllDocuments(text)
-    .map((document) => Object(document.toJS()))
-    .map((object) => [String(object.kind), object]),
+const all = parseAllDocuments(text).map((document) => Object(document.toJS()));
+const objects = new Map(all.map((object) => [String(object.kind), object]));
+const policies = new Map(
+  all
+    .filter(({ kind }) => kind === "NetworkPolicy")
+    .map(({ metadata, spec }) => [String(metadata.name), spec]),
 );
 
-test("every kind of the chart is there once", () => {
+test("every kind of the chart is there, once but for policies", () => {
+  expect(all.length).toBe(objects.size + policies.size - 1);
   expect([...objects.keys()].toSorted()).toEqual([
     "ConfigMap",
     "Deployment",
@@ -64,14 +68,31 @@ test("fronts run without privileges, with flags that the program knows", () => {
 });
 
 test("into sandboxes leads the daemon's port alone, from fronts alone", () => {
-  const { spec } = objects.get("NetworkPolicy");
-  expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
+  const spec = policies.get("sandbox-mcp-sandboxes");
+  expect(spec.policyTypes).toEqual(["Ingress"]);
   expect(spec.ingress).toEqual([
     {
       from: [{ podSelector: objects.get("Deployment").spec.selector }],
       ports: [{ protocol: "TCP", port: POD_PORT }],
     },
   ]);
+});
+
+test("out of sandboxes lead the rules of all, or those of their own and nothing else", () => {
+  const [common, own] = ["egress", "own-egress"].map((name) => policies.get(`sandbox-mcp-${name}`));
+  expect([common.policyTypes, own.policyTypes, own.egress]).toEqual([
+    ["Egress"],
+    ["Egress"],
+    undefined,
+  ]);
+  const keyOf = ({ podSelector }: typeof own) => podSelector.matchExpressions.at(-1);
+  const key = Object.keys(labelsOf("i1"))[0];
+  expect(keyOf(common)).toEqual({ key, operator: "DoesNotExist" });
+  expect(keyOf(own)).toEqual({ key, operator: "Exists" });
+  const [front] = objects.get("Deployment").spec.template.spec.containers;
+  const loaded = loadConfig({}, front.args);
+  const { except } = common.egress[0].to[0].ipBlock;
+  expect(loaded).toMatchObject({ config: { cluster: { egress: { denied: except } } } });
 });
 
 test("the chart has the version of the program", () => {
