@@ -1,4 +1,4 @@
-/** Questions to the daemon of a Pod, on the door that only fronts can enter. */
+/** Questions to the daemon of a Pod, on the connection that only fronts can make. */
 
 import { SandboxError, errorText } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";

@@ -1,7 +1,7 @@
 /**
- * Rules of egress of one sandbox. Its Pod has a label that takes it out of the policy of all others
- * and leaves it without any way out (the chart has both policies); what it may reach is added by a
- * NetworkPolicy of its own, which goes with its record.
+ * Rules of egress of one sandbox. A label of its Pod selects it for the policy of the chart that allows
+ * no egress, in place of that of all others; what the sandbox may reach is added by a NetworkPolicy of
+ * its own, which goes with its record.
  */
 
 import { BlockList } from "node:net";
@@ -17,7 +17,7 @@ import { toReference, type PodOwner } from "./pod-spec.ts";
 /** On the Pod of a sandbox with rules of its own. */
 const EGRESS = "sandbox-mcp.io/egress";
 const OWN_EGRESS = "own";
-/** On the same Pods: whose it is. */
+/** On the same Pods: the id of the sandbox. */
 const SANDBOX = "sandbox-mcp.io/sandbox";
 
 const EVERYTHING = "0.0.0.0/0";

@@ -8,6 +8,8 @@ CONTAINERD=2.4.2
 RUNC=1.5.2
 CNI=1.9.1
 HELM=3.22.0
+# Releases whose types the objects of the chart and of the fronts are checked against.
+CHECKED="0.33.13 0.34.13 0.35.10 0.36.6"
 
 target=$(realpath -m "$1")
 mkdir -p "$target/bin" "$target/modules"
@@ -99,8 +101,56 @@ helm() {
   build helm helm.sh/helm/v3/cmd/helm -ldflags "-s -w"
 }
 
+# Programs that read objects from their input and fail for a field that their release does not know.
+strict() {
+  local release program
+  for release in $CHECKED; do
+    program=${release#0.}
+    program=strict-1.${program%.*}
+    module "$program" "require k8s.io/client-go v$release"
+    cat > main.go <<'GO'
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+func main() {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	reader := yaml.NewYAMLReader(bufio.NewReader(os.Stdin))
+	count := 0
+	for {
+		document, err := reader.Read()
+		if err == io.EOF {
+			break
+		}
+		if err == nil && len(bytes.TrimSpace(document)) > 0 {
+			_, _, err = decoder.Decode(document, nil, nil)
+			count++
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	fmt.Println(count)
+}
+GO
+    CGO_ENABLED=0 build "$program" . -ldflags "-s -w"
+  done
+}
+
 runtime
 pause
+strict
 containerd
 kubernetes
 helm

@@ -1,10 +1,13 @@
 /** The chart: rendered, equal to the plain manifests, and accepted by the API server field by field. */
 
-import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseAllDocuments } from "yaml";
 import type { ClusterApi } from "../../../src/cluster/api.ts";
+import { labelsOf, toNetworkPolicy } from "../../../src/cluster/egress-policy.ts";
+import { toPod } from "../../../src/cluster/pod-spec.ts";
+import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
 import { z } from "../../../src/common/schema.ts";
 import type { World } from "../world.ts";
 
@@ -54,7 +57,72 @@ const VALUES: readonly (readonly string[])[] = [
   ["networkPolicy.enabled=false", "nodeSelector.pool=fronts", "pool=0"],
 ];
 
+/** Objects that fronts create, besides those of the chart. */
+function ownObjects(): unknown[] {
+  const limits = { memoryMb: 256, cpus: 2, diskMb: 1024, pids: 64 };
+  const template = toPodTemplate(
+    {
+      metadata: { labels: { team: "a" }, annotations: { note: "b" } },
+      spec: {
+        nodeSelector: { pool: "a" },
+        runtimeClassName: "gvisor",
+        priorityClassName: "low",
+        tolerations: [{ key: "a", operator: "Exists", effect: "NoSchedule" }],
+        imagePullSecrets: [{ name: "registry" }],
+        containers: [{ name: "sandbox", resources: { requests: { cpu: 1 } } }],
+      },
+    },
+    "trial",
+  );
+  const plan = { image: "image:1", limits, passPublicKey: "key", template };
+  const owner = { name: "i1", uid: "uid", podLabels: labelsOf("i1") };
+  const settings = { denied: ["10.0.0.0/8"], nameServers: ["10.96.0.10"] };
+  const rules = { allow: ["192.0.2.1/32"], deny: ["198.51.100.0/24"] };
+  return [
+    toPod(plan, "i1", owner),
+    toPod(plan, "i2", "pool"),
+    toNetworkPolicy(owner, rules, settings),
+  ];
+}
+
+/** Decoded by the types of a release, where an unknown field is a fault. */
+function decodeStrictly(program: string, text: string): string {
+  const { status, stdout, stderr } = spawnSync(program, { input: text, encoding: "utf8" });
+  if (status !== 0) throw new Error(stderr);
+  return `${stdout.trim()} objects`;
+}
+
+/** Programs of several releases: an object of the chart or of a front has no field that one lacks. */
+async function checkSchemas(world: World): Promise<void> {
+  const { bin } = world;
+  const programs = readdirSync(bin).filter((name) => name.startsWith("strict-"));
+  await world.check("schemas: releases to check against", async () => {
+    if (programs.length < 3) throw new Error(programs.join(" "));
+    return programs.join(" ");
+  });
+  const objects = ownObjects().map((object) => JSON.stringify(object));
+  for (const program of programs) {
+    const path = join(bin, program);
+    await world.check(`${program}: finds an unknown field`, async () => {
+      const input = "apiVersion: v1\nkind: Pod\nspec: { hostUser: false }\n";
+      const { status, stderr } = spawnSync(path, { input, encoding: "utf8" });
+      if (status !== 1 || !stderr.includes("hostUser")) throw new Error(`it passes: ${stderr}`);
+    });
+    await world.check(`${program}: objects of fronts`, async () =>
+      decodeStrictly(path, objects.join("\n---\n")),
+    );
+    for (const values of VALUES) {
+      const chart = values.join(" ") || "its default values";
+      await world.check(`${program}: chart with ${chart}`, async () =>
+        decodeStrictly(path, render(world, values)),
+      );
+    }
+  }
+}
+
 export async function runInstall(world: World): Promise<void> {
+  await checkSchemas(world);
+
   const { admin, bin } = world;
   const helm = join(bin, "helm");
   await world.check("chart: its default values are the plain manifests", async () => {
@@ -66,15 +134,18 @@ export async function runInstall(world: World): Promise<void> {
     await world.check(
       `chart: accepted with ${values.join(" ") || "its default values"}`,
       async () => {
-        const sets = values.flatMap((value) => ["--set", value]);
-        const words = ["template", "trial", join(ROOT, "deploy/chart"), "-n", admin.namespace];
-        const text = execFileSync(helm, [...words, "--kube-version", "1.36.0", ...sets], {
-          encoding: "utf8",
-        });
-        const manifests = readManifests(text);
+        const manifests = readManifests(render(world, values));
         for (const manifest of manifests) await createManifest(admin, manifest, "try");
         return `${manifests.length} objects`;
       },
     );
   }
+}
+
+function render({ admin, bin }: World, values: readonly string[]): string {
+  const sets = values.flatMap((value) => ["--set", value]);
+  const words = ["template", "trial", join(ROOT, "deploy/chart"), "-n", admin.namespace];
+  return execFileSync(join(bin, "helm"), [...words, "--kube-version", "1.36.0", ...sets], {
+    encoding: "utf8",
+  });
 }
