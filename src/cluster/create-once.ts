@@ -4,6 +4,7 @@
  * made: one, or none.
  */
 
+import { randomUUID } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import {
@@ -23,6 +24,7 @@ import {
   creationName,
   readCreation,
   removeCreation,
+  type Creation,
   type KnownCreation,
   type OpenCreation,
 } from "./creations.ts";
@@ -53,14 +55,15 @@ export async function createPodOnce(
     await step("creation.opened");
     sandbox = await createPodSandbox(context, { ...request, creation }, signal);
   } catch (error) {
-    await abandonOrRetry(context, opened);
+    await abandonOrRetry(context, opened.creation);
     throw creation.isLost ? creationUnderWay() : error;
   }
   // From here on the sandbox runs: it stays that of its key, whatever fails.
+  const keep = async () => keepCreation(context, opened.creation);
   try {
-    await keepCreation(context, opened);
+    await keep();
   } catch (error) {
-    context.retry(`key of ${sandbox.sandboxId}`, () => keepCreation(context, opened));
+    context.retry(`key of ${sandbox.sandboxId}`, keep);
     throw error;
   }
   await step("creation.kept");
@@ -69,22 +72,28 @@ export async function createPodOnce(
 
 /** A new record, or the one that is kept under the key. */
 async function openCreation(
-  { api, clock, fronts }: ClusterContext,
+  context: ClusterContext,
   { team, once }: { readonly team: string; readonly once: CreationKey },
   signal: AbortSignal,
 ): Promise<KnownCreation> {
+  const { api, clock, fronts } = context;
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const nowMs = clock.now();
     const facts = { ...once, team, owner: fronts.name, createdAtMs: nowMs };
+    const own = { ...facts, attempt: randomUUID(), sandbox: null, isKept: false };
     try {
-      return await addCreation(api, { ...facts, sandbox: null, isKept: false }, signal);
+      return await addCreation(api, own, signal);
     } catch (error) {
-      if (!isCode(error, "already_exists")) throw error;
+      if (!isCode(error, "already_exists")) {
+        // It may have been written all the same.
+        await abandonOrRetry(context, own);
+        throw error;
+      }
     }
     const stored = await readCreation(api, creationName({ team, key: once.key }));
     if (stored === undefined) continue;
     const { metadata, creation } = stored;
-    if (creation === undefined || (creation.isKept && creation.createdAtMs < nowMs - KEPT_MS)) {
+    if (creation === undefined || isOutdated(creation, nowMs)) {
       await removeCreation(api, stored);
       continue;
     }
@@ -93,6 +102,11 @@ async function openCreation(
     break;
   }
   throw creationUnderWay();
+}
+
+/** Too old, or of no use because another program wrote it. */
+function isOutdated({ isKept, sandbox, createdAtMs }: Creation, nowMs: number): boolean {
+  return isKept && (sandbox === null || createdAtMs < nowMs - KEPT_MS);
 }
 
 function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCreation {
@@ -115,7 +129,7 @@ function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCre
 }
 
 /** Idempotent; one that another front has kept or removed meanwhile is left so. */
-async function keepCreation(context: ClusterContext, opened: KnownCreation): Promise<void> {
+async function keepCreation(context: ClusterContext, opened: Creation): Promise<void> {
   await whileOwn(context, opened, async (stored) => {
     if (stored.creation.isKept) return true;
     const changes = { isKept: true, createdAtMs: context.clock.now() };
@@ -125,7 +139,7 @@ async function keepCreation(context: ClusterContext, opened: KnownCreation): Pro
 }
 
 /** After a create that failed: the key is free again. */
-async function abandonOrRetry(context: ClusterContext, opened: KnownCreation): Promise<void> {
+async function abandonOrRetry(context: ClusterContext, opened: Creation): Promise<void> {
   const abandon = async () =>
     whileOwn(context, opened, async (stored) => removeCreation(context.api, stored));
   try {
@@ -136,15 +150,16 @@ async function abandonOrRetry(context: ClusterContext, opened: KnownCreation): P
   }
 }
 
-/** Does the work on the newest state of this very record, again while it is false or finds a conflict. */
+/** Does the work on the newest state of the record of this request, again while it is false or finds a conflict. */
 async function whileOwn(
   { api }: ClusterContext,
-  { metadata: { name, uid } }: KnownCreation,
+  opened: Creation,
   work: (stored: KnownCreation) => Promise<boolean>,
 ): Promise<void> {
+  const name = creationName(opened);
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const stored = await readCreation(api, name);
-    if (stored?.creation === undefined || stored.metadata.uid !== uid) return;
+    if (stored?.creation?.attempt !== opened.attempt) return;
     const { metadata, creation } = stored;
     try {
       if (await work({ metadata, creation })) return;

@@ -21,6 +21,8 @@ export const CREATION_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 const creationSchema = creationRecordSchema.extend({
   /** The front that creates; it matters only while the record is not kept. */
   owner: z.string(),
+  /** Of the request that wrote it: tells its record from that of another one, whatever was answered. */
+  attempt: z.string(),
   /** Null until a sandbox is about to become a running one. */
   sandbox: creationRecordSchema.shape.sandbox.nullable(),
   /** Whether the sandbox runs, or did: requests with the key are answered with it. */

@@ -47,6 +47,8 @@ export interface TestApiServer extends AsyncDisposable {
   fail(status: number | undefined): void;
   /** Refuses the next create of a kind so. */
   refuseNext(plural: string, reply: { status: number; reason: string; message: string }): void;
+  /** Carries out the next create of a kind, and cuts the connection in place of an answer. */
+  loseNextReply(plural: string): void;
   /** Requests that came, as `METHOD path`. */
   readonly calls: readonly string[];
 }
@@ -59,6 +61,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const watchers = new Set<Watcher>();
   const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
   const refusals = new Map<string, { status: number; reason: string; message: string }>();
+  const lost = new Set<string>();
   const calls: string[] = [];
   let version = 1_000;
   let oldest = 0;
@@ -134,7 +137,8 @@ export async function startApiServer(): Promise<TestApiServer> {
     const object = { ...body, metadata };
     touch(object);
     objects.set(path, object);
-    send(response, 201, object);
+    if (lost.delete(plural)) response.destroy();
+    else send(response, 201, object);
     tell("ADDED", plural, object);
   }
 
@@ -216,6 +220,7 @@ export async function startApiServer(): Promise<TestApiServer> {
       failing = status;
       if (status !== undefined) for (const { response } of watchers) response.destroy();
     },
+    loseNextReply: (plural) => void lost.add(plural),
     refuseNext: (plural, reply) => void refusals.set(plural, reply),
     async [Symbol.asyncDispose]() {
       server.close();

@@ -174,6 +174,16 @@ test("an outage after the sandbox ran: the key is kept later, and no second one 
   await forgetKeys();
 });
 
+test("a record that was written, and whose reply was lost, does not keep its key", async () => {
+  world.api.loseNextReply("configmaps");
+  expect((await create(one, "lost-reply")).status).toBe(503);
+  await expect.poll(keys, SETTLED).toEqual([]);
+  const { status, body } = await create(one, "lost-reply");
+  expect(status).toBe(201);
+  await kill(body.sandboxID);
+  await forgetKeys();
+});
+
 test("a key counts for a day, and is then removed", async () => {
   const first = await create(one, "daily");
   changeKey({ createdAtMs: Date.now() - 86_401_000 });
