@@ -79,6 +79,7 @@ export interface Config {
   readonly storeGb: number | undefined;
   /** Undefined: the memory of paused sandboxes stays in their processes. */
   readonly pauseToDisk: Given["pauseToDisk"];
+  readonly encryptsSnapshots: boolean;
   /** Undefined: sandboxes have loopback alone. */
   readonly egress: EgressConfig | undefined;
   readonly tools: {
@@ -206,6 +207,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     },
     storeGb: given.storeGb,
     pauseToDisk: given.pauseToDisk,
+    encryptsSnapshots: given.encryptsSnapshots ?? false,
     egress: toEgressConfig(given),
     tools: {
       toolset: given.toolset ?? "core",

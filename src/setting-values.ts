@@ -49,7 +49,7 @@ export const poolShares = text
 const MAX_MOVE_SECONDS = 2_592_000;
 
 /** When the memory of paused sandboxes is moved to disk: seconds after the pause, and at the end. */
-export const pauseToDisk = z
+const moveTimes = z
   .string()
   .regex(/^(?:(?:after=)?[0-9]{1,9}(?:,exit)?|exit)$/, "expected after=N, exit or after=N,exit")
   .transform((value) => {
@@ -61,6 +61,21 @@ export const pauseToDisk = z
     ({ afterSeconds = 0 }) => afterSeconds <= MAX_MOVE_SECONDS,
     `expected at most ${MAX_MOVE_SECONDS} seconds`,
   );
+
+export const pauseToDisk = {
+  flag: "pause-to-disk",
+  environment: "SANDBOX_MCP_PAUSE_TO_DISK",
+  schema: moveTimes,
+  help: "serve: after=N, exit or after=N,exit: when the memory of paused gVisor sandboxes moves to disk",
+} as const satisfies Setting;
+
+export const encryptsSnapshots = {
+  flag: "encrypt-snapshots",
+  environment: "SANDBOX_MCP_ENCRYPT_SNAPSHOTS",
+  schema: flag,
+  isSwitch: true,
+  help: "serve: encrypt the memory (not the files) of gVisor snapshots and pauses on disk",
+} as const satisfies Setting;
 
 export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
 

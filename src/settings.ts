@@ -6,6 +6,7 @@ import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
 import {
   addresses,
   buildHosts,
+  encryptsSnapshots,
   flag,
   integer,
   MAX_POOL,
@@ -194,12 +195,8 @@ const SETTINGS = {
     schema: z.enum(["kill", "leave"]),
     help: "kill or leave: what happens at the end of stdio to the sandboxes that it made",
   },
-  pauseToDisk: {
-    flag: "pause-to-disk",
-    environment: "SANDBOX_MCP_PAUSE_TO_DISK",
-    schema: pauseToDisk,
-    help: "serve: after=N, exit or after=N,exit: when the memory of paused gVisor sandboxes moves to disk",
-  },
+  pauseToDisk,
+  encryptsSnapshots,
   allowHostTemplate: {
     flag: "allow-host-template",
     environment: "SANDBOX_MCP_ALLOW_HOST_TEMPLATE",

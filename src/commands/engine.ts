@@ -67,6 +67,7 @@ function toOptions(config: Config, files: ProgramFiles = findProgramFiles()): En
     daemon: daemonSources(files),
     requireLevel: config.requireIsolation,
     guardian: files.guardian,
+    encryptsMemory: config.encryptsSnapshots,
     egress: config.egress && { ...config.egress, program: files.egress },
   };
 }

@@ -53,6 +53,7 @@ export const STEPS = [
   "store.made",
   "store.mounted",
   "checkpoint.saved",
+  "image.wiped",
   "clone.ahead",
   "clone.frozen",
   "clone.cloned",

@@ -268,6 +268,9 @@ my %step = (
     write   => [ 2, \&write_file ],
     opaque  => [ 1, \&mark_opaque ],
     null    => [ 1, \&to_null ],
+    take    => [ 1, sub { load('launcher-images.pl'); start_taker(@_) } ],
+    taken   => [ 1, sub { mount_taken(@_) } ],
+    give    => [ 2, sub { load('launcher-images.pl'); give(@_) } ],
 );
 
 umask 0022;

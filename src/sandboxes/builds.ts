@@ -6,6 +6,7 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import type { Container, Layer } from "../engine/engine.ts";
+import { removeImage } from "../engine/gvisor/remove-image.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import type { SandboxEntry, Services, Tenant, Folders, Registry } from "./context.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
@@ -99,9 +100,8 @@ interface Places {
 }
 
 async function removeWritten({ directory, diskDirectory, memoryDirectory }: Places): Promise<void> {
-  for (const path of [directory, topOf(directory), diskDirectory, memoryDirectory]) {
-    await removeTree(path);
-  }
+  for (const path of [directory, topOf(directory), diskDirectory]) await removeTree(path);
+  await removeImage(memoryDirectory);
 }
 
 interface WritePlan {

@@ -1,8 +1,8 @@
 /** The folders of layers that builds stand on, and those that nothing stands on any more. */
 
 import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
-import { removeTree } from "../common/remove-tree.ts";
 import type { DiskCopy, Layer } from "../engine/engine.ts";
+import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { TRIAL_PREFIX } from "../engine/storage/disk-copy.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 
@@ -117,6 +117,6 @@ export async function removeLayers(
   signal?: AbortSignal,
 ): Promise<void> {
   for (const folder of folders) {
-    await removeTree(join(layersDirectory, folder), signal === undefined ? {} : { signal });
+    await removeImage(join(layersDirectory, folder), signal);
   }
 }

@@ -7,6 +7,7 @@ import { causeCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
+import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
@@ -210,7 +211,7 @@ async function removeBeside(
   const directory = join(home, "layers", place);
   const folders = await listFolder(directory);
   const names = find(folders, store.builds.all());
-  const remove = async (name: string) => removeTree(join(directory, name));
+  const remove = async (name: string) => removeImage(join(directory, name));
   return cleanUp({ kind: "layer", names, remove }, onFailure);
 }
 

@@ -9,13 +9,11 @@ import {
   randomBytes,
   type KeyObject,
 } from "node:crypto";
-import { link, open, readFile, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { causeCode, SandboxError } from "../common/errors.ts";
-import { syncFolder } from "../common/files.ts";
+import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
+import { openSecret } from "../common/secret-file.ts";
 import type { Store } from "../store/store.ts";
 
-const SEED_BYTES = 32;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const FINGERPRINT = "seed-fingerprint";
@@ -38,7 +36,7 @@ export interface Secrets {
  */
 export async function openSecrets(home: string, store: Store): Promise<Secrets> {
   const path = join(home, "seed");
-  const seed = (await readSeed(path)) ?? (await makeSeed(path));
+  const seed = await openSecret(path);
   const fingerprint = createHash("sha256").update(seed).digest("hex");
   const known = store.facts.get(FINGERPRINT);
   if (known === undefined) store.facts.put(FINGERPRINT, fingerprint);
@@ -82,39 +80,6 @@ export function createSecrets(seed: Buffer): Secrets {
 
 function derive(root: KeyObject, label: string): Buffer {
   return createHmac("sha256", root).update(label).digest();
-}
-
-async function readSeed(path: string): Promise<Buffer | undefined> {
-  try {
-    const seed = await readFile(path);
-    if (seed.length === SEED_BYTES) return seed;
-    throw new SandboxError("failed_precondition", `${path} holds ${seed.length} bytes, not 32`);
-  } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-/** Linked into place when complete, so that no process ever reads half of it. */
-async function makeSeed(path: string): Promise<Buffer> {
-  const part = `${path}.${randomBytes(8).toString("hex")}`;
-  const file = await open(part, "wx", 0o600);
-  try {
-    await file.writeFile(randomBytes(SEED_BYTES));
-    await file.sync();
-    await link(part, path);
-    // The database will hold its fingerprint: it must not outlive the seed in a power cut.
-    await syncFolder(dirname(path));
-  } catch (error) {
-    // Another process of the same home was faster: its seed counts.
-    if (causeCode(error) !== "EEXIST") throw error;
-  } finally {
-    await file.close();
-    await rm(part, { force: true });
-  }
-  const seed = await readSeed(path);
-  if (seed === undefined) throw new SandboxError("unavailable", `${path} vanished`);
-  return seed;
 }
 
 /** The environment that a record carries under seal. */

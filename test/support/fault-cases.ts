@@ -305,6 +305,9 @@ export const RESTORE_STEPS: readonly StepName[] = [
   "resume.committed",
 ];
 
+/** Of a restore from an encrypted image, whose memory is removed then. */
+export const SEAL_STEPS: readonly StepName[] = ["restore.begun", "launch.running", "image.wiped"];
+
 /** The same on a home whose file system shares blocks. */
 export const CLONES: readonly Operation[] = [
   {

@@ -216,6 +216,12 @@ test.for([
   expect(configOf({ SANDBOX_MCP_PAUSE_TO_DISK: value }, []).pauseToDisk).toEqual(pauseToDisk);
 });
 
+test("--encrypt-snapshots is off unless it is given", () => {
+  expect(configOf({}, []).encryptsSnapshots).toBe(false);
+  expect(configOf({}, ["--encrypt-snapshots"]).encryptsSnapshots).toBe(true);
+  expect(configOf({ SANDBOX_MCP_ENCRYPT_SNAPSHOTS: "1" }, []).encryptsSnapshots).toBe(true);
+});
+
 test.for(["", "off", "after=", "after=-1", "1.5", "60,", "exit,60", "2592001", "after=60s"])(
   "--pause-to-disk %s is a fault",
   (value) => {

@@ -18,7 +18,9 @@ import type { Cgroup } from "../oci/process-group.ts";
 import { FOLDER_NAMES } from "../oci/remove-container.ts";
 import { makeWhole } from "../storage/layers.ts";
 import { stageOf } from "../storage/rootfs.ts";
-import { MEMORY_IMAGE, readPlace, sealImage } from "./memory-image.ts";
+import type { ImageKeys } from "./image-seal.ts";
+import { MEMORY_IMAGE, readPlace, sealImage, type TakenImage } from "./memory-image.ts";
+import { createTaker, type ImageTaker } from "./take-image.ts";
 
 /** Gigabytes on a slow disk. */
 const TIMEOUT_MS = 5 * 60_000;
@@ -42,6 +44,7 @@ export interface MemorySource {
   readonly secret: string;
   readonly cgroup: Cgroup;
   readonly connections: Connections;
+  readonly keys: ImageKeys;
 }
 
 /** What `take` does while it copies files. */
@@ -62,12 +65,17 @@ export async function saveMemory<T>(
   let result: { readonly value: T } | undefined;
   const fill = async (draft: string) => {
     const place = await readPlace(runtime, daemon);
-    const image = join(draft, MEMORY_IMAGE);
-    const value = await take(async () => connections.whileCut(() => checkpoint(source, image)));
+    const limitBytes = SIZE_FACTOR * ((await cgroup.readMemoryLimit()) ?? Infinity);
+    const image = { folder: join(draft, MEMORY_IMAGE), target, limitBytes };
+    let taken: TakenImage | undefined;
+    const value = await take(async () =>
+      connections.whileCut(async () => {
+        taken = await checkpoint(source, image);
+      }),
+    );
     result = { value };
     if (value === undefined) throw nothing;
-    const limit = await cgroup.readMemoryLimit();
-    await sealImage(draft, { ...place, secret }, SIZE_FACTOR * (limit ?? Infinity));
+    await sealImage(draft, { ...place, secret, taken }, limitBytes);
   };
   try {
     await makeWhole(target, { fill, sync: syncFolder });
@@ -78,14 +86,26 @@ export async function saveMemory<T>(
   return result.value;
 }
 
-/** Fills `folder`, which this call makes. The container is paused, and no connection is open. */
-async function checkpoint(source: MemorySource, folder: string): Promise<void> {
+interface ImagePlace {
+  readonly folder: string;
+  /** Where the image is once it is whole. */
+  readonly target: string;
+  readonly limitBytes: number;
+}
+
+/** Fills the folder, which this call makes. The container is paused, and no connection is open. */
+async function checkpoint(
+  source: MemorySource,
+  image: ImagePlace,
+): Promise<TakenImage | undefined> {
+  const { folder } = image;
   for (let attempt = 1; ; attempt += 1) {
     try {
       await mkdir(folder, { mode: 0o700 });
-      await runCheckpoint(source, folder);
+      const taker = source.keys.isOn ? await createTaker(source.keys, image) : undefined;
+      await runCheckpoint(source, folder, taker);
       await step("checkpoint.saved");
-      return;
+      return taker?.taken();
     } catch (error) {
       await removeTree(folder);
       const isLate = error instanceof SandboxError && error.code === "deadline_exceeded";
@@ -97,18 +117,28 @@ async function checkpoint(source: MemorySource, folder: string): Promise<void> {
   }
 }
 
-async function runCheckpoint(source: MemorySource, folder: string): Promise<void> {
+async function runCheckpoint(
+  source: MemorySource,
+  folder: string,
+  taker: ImageTaker | undefined,
+): Promise<void> {
   const { runtime, flags, id, directory, perlDirectory } = source;
   const stage = stageOf(directory).directory;
   const state = join(stage, STATE);
-  const words = ["checkpoint", "--leave-running", "--compression=none", "--image-path", folder, id];
+  const path = taker === undefined ? folder : join(stage, taker.place);
+  const words = ["checkpoint", "--leave-running", "--compression=none", "--image-path", path, id];
   const command = launcherCommand(perlDirectory, [
+    ...(taker?.before ?? []),
     ["isolate"],
     ["mount", "tmpfs", stage, "mode=0755,size=1m"],
     ["chdir", stage],
     ["mkdir", STATE],
     ["bind", join(directory, FOLDER_NAMES.runtime, STATE), STATE],
+    ...(taker?.inside ?? []),
     ["exec", runtime, "--root", state, ...flags, ...words],
   ]);
-  await runProgram(command, { timeoutMs: TIMEOUT_MS });
+  await runProgram(command, {
+    timeoutMs: TIMEOUT_MS,
+    ...(taker !== undefined && { onOutput: taker.onOutput }),
+  });
 }

@@ -16,7 +16,7 @@ import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts
 import type { Cgroup } from "../oci/process-group.ts";
 import { readSentryLevel } from "../oci/verify-container.ts";
 import { STATE } from "./checkpoint.ts";
-import { readNote } from "./memory-image.ts";
+import { readImageSecret } from "./memory-image.ts";
 import { isRelayed, ORDERS, startRelay, type RelayOptions } from "./relay.ts";
 
 /** Reads a gigabyte from a slow disk. */
@@ -36,6 +36,7 @@ export interface RestoredPlace extends Omit<RelayOptions, "secret"> {
   readonly record: ContainerRecord;
   /** Where its memory was saved. */
   readonly memory: string;
+  readonly home: string;
 }
 
 /**
@@ -54,7 +55,7 @@ export async function findRestored(
   if (startTicks === undefined) return "unknown";
   try {
     const level = readSentryLevel({ pid, idBase: record.idBase }, runtime);
-    const secret = (await readNote(place.memory))?.secret;
+    const secret = await readImageSecret(place.memory, place.home);
     if (level !== "gvisor" || secret === undefined) return "unknown";
     if (!(await awaitRestore(place))) return "unused";
     await awaitPrograms({ ...place, secret });

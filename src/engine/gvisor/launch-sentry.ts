@@ -8,7 +8,12 @@ import type { Launch, LaunchContext, Preparation } from "../oci/launch-context.t
 import { FOLDER_NAMES } from "../oci/remove-container.ts";
 import { explainFailure, readFirstProcess } from "../oci/run-runtime.ts";
 import { readSentryLevel, requireLevel } from "../oci/verify-container.ts";
-import { notRestorable, readPlace, requireRestorable } from "./memory-image.ts";
+import {
+  notRestorable,
+  readPlace,
+  requireRestorable,
+  type RestorableMemory,
+} from "./memory-image.ts";
 import { startRelay } from "./relay.ts";
 import { makeNetwork, newSecret, prepareSentry, runSentry } from "./run-sentry.ts";
 
@@ -19,19 +24,19 @@ export function createSentryLaunch(
 ): Launch {
   const { spec, idBase, cgroup } = claim;
   const { directory, id } = spec;
-  let secret = newSecret();
+  let memory: RestorableMemory = { secret: newSecret() };
   const run = { ...context, ...claim };
   const file = (name: string) => join(directory, FOLDER_NAMES.runtime, name);
   return {
     async prepare() {
       if (spec.memory !== undefined) {
         const here = await readPlace(context.runtime, basename(context.daemon));
-        // Of the daemon that goes on.
-        secret = (await requireRestorable(spec.memory, here)).secret;
+        // With the secret of the daemon that goes on.
+        memory = await requireRestorable(spec.memory, here, context.keys.home);
       }
       await mkdir(join(directory, FOLDER_NAMES.runtime), { mode: 0o700 });
       await allEnded([disk, makeNetwork(directory), cgroup.make(spec.limits)]);
-      await prepareSentry(run, join(directory, FOLDER_NAMES.config), secret);
+      await prepareSentry(run, join(directory, FOLDER_NAMES.config), memory.secret);
       const { outside, routers } = context;
       const known = { id, idBase, isHalted: false, daemon: basename(context.daemon) };
       const unborn = { ...known, pid: 1, startTicks: "", level: "gvisor" } as const;
@@ -40,7 +45,7 @@ export function createSentryLaunch(
     },
     async run() {
       try {
-        await runSentry(run, diskSteps, signal);
+        await runSentry(run, { diskSteps, sealed: memory.sealed }, signal);
       } catch (error) {
         const fault = await explainFailure(error, file("log"));
         const isOwn = fault instanceof SandboxError && fault.code === "unavailable";
@@ -52,6 +57,7 @@ export function createSentryLaunch(
     async prove(pid) {
       const level = readSentryLevel({ pid, idBase }, context.runtime);
       requireLevel(level, "gvisor");
+      const { secret } = memory;
       await startRelay({ ...context, id, directory, secret }, signal);
       return { level, secret };
     },

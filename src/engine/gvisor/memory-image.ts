@@ -3,7 +3,7 @@
  * The image itself is the runtime's; it holds every secret that a program had.
  */
 
-import { createHash } from "node:crypto";
+import { createHash, type KeyObject } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { lstat, open, readdir, stat } from "node:fs/promises";
 import { release } from "node:os";
@@ -12,17 +12,28 @@ import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile, syncFolder, writeDurably } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
+import {
+  findSeal,
+  openText,
+  sealSchema,
+  sealText,
+  subjectOf,
+  type ImageSeal,
+} from "./image-seal.ts";
+import { NOTE_NAME } from "./remove-image.ts";
 
-const NAME = "memory.json";
-/** The folder of the runtime's files, beside it. */
+/** The folder of the runtime's files, beside it; of an encrypted image it has one file. */
 export const MEMORY_IMAGE = "image";
+export const SEALED_FILE = "sealed";
 /** Runtimes write three. */
 const MAX_FILES = 16;
 const MAX_NOTE_BYTES = 64 * 1024;
 const FILE_MODE = 0o600;
+const DAMAGED = "its image is damaged or gone";
 
 const noteSchema = z.object({
-  version: z.literal(1),
+  /** 2 is encrypted: what does not know that must not read it. */
+  version: z.literal([1, 2]),
   /** SHA-256 of the runtime's program: its version says nothing. */
   runtime: z.string(),
   architecture: z.string(),
@@ -32,13 +43,22 @@ const noteSchema = z.object({
   kernel: z.string(),
   /** The name of the daemon's folder: its programs are mapped by the image. */
   daemon: z.string(),
-  /** What connections to the daemon in the image begin with. */
+  /** What connections to the daemon in the image begin with; encrypted as the image is. */
   secret: z.string(),
+  /** Of an encrypted image, whose files have so many bytes at most. */
+  seal: sealSchema.extend({ sizeBytes: z.int().positive() }).optional(),
 });
 
 export type MemoryNote = z.infer<typeof noteSchema>;
 /** What is compared with the image. */
-export type MemoryPlace = Omit<MemoryNote, "secret" | "version">;
+export type MemoryPlace = Omit<MemoryNote, "secret" | "seal" | "version">;
+
+/** An image that can be restored here. */
+export interface RestorableMemory {
+  readonly secret: string;
+  /** Of an encrypted one: its key, and how much memory its files take. */
+  readonly sealed?: { readonly key: KeyObject; readonly sizeBytes: number } | undefined;
+}
 
 /** What an image made here needs. */
 export async function readPlace(runtime: string, daemon: string): Promise<MemoryPlace> {
@@ -63,7 +83,7 @@ export function readProcessor(text: string): string[] {
  */
 export async function sealImage(
   folder: string,
-  note: Omit<MemoryNote, "version">,
+  note: MemoryPlace & Pick<MemoryNote, "secret"> & { readonly taken?: TakenImage | undefined },
   maxBytes: number,
 ): Promise<number> {
   const image = join(folder, MEMORY_IMAGE);
@@ -81,25 +101,54 @@ export async function sealImage(
   if (sizeBytes > maxBytes) {
     throw new SandboxError("resource_exhausted", `memory image has ${sizeBytes} bytes`);
   }
-  await writeDurably(join(folder, NAME), JSON.stringify({ version: 1, ...note }), FILE_MODE);
+  await writeDurably(join(folder, NOTE_NAME), JSON.stringify(toNote(note)), FILE_MODE);
   await syncFolder(image);
   return sizeBytes;
 }
 
 /**
- * The note of an image that can be restored here.
+ * What an image needs that can be restored here.
  * @throws SandboxError failed_precondition, sandbox_memory_not_restorable, when it cannot be.
  */
-export async function requireRestorable(folder: string, here: MemoryPlace): Promise<MemoryNote> {
-  const note = await readNote(folder);
-  const fault = note === undefined ? "its image is damaged or gone" : findMismatch(note, here);
+export async function requireRestorable(
+  folder: string,
+  here: MemoryPlace,
+  home: string,
+): Promise<RestorableMemory> {
+  const note = parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "");
+  const fault = note === undefined ? DAMAGED : findMismatch(note, here);
   if (note === undefined || fault !== undefined) throw notRestorable(fault ?? "");
-  return note;
+  const known = await openNote(folder, note, home);
+  if (typeof known === "string") throw notRestorable(known);
+  return known;
 }
 
-/** Undefined where there is none, or a part of one. */
-export async function readNote(folder: string): Promise<MemoryNote | undefined> {
-  return parseNote((await readIfThere(join(folder, NAME))) ?? "");
+/** What connections to the daemon in an image begin with; undefined where that cannot be read. */
+export async function readImageSecret(folder: string, home: string): Promise<string | undefined> {
+  const note = parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "");
+  const known = note === undefined ? undefined : await openNote(folder, note, home);
+  return typeof known === "object" ? known.secret : undefined;
+}
+
+/** A reason where its key is not at hand, or where it is not the image's note. */
+async function openNote(
+  folder: string,
+  note: MemoryNote,
+  home: string,
+): Promise<RestorableMemory | string> {
+  const { secret: kept, seal: facts, version: _version, ...place } = note;
+  if (facts === undefined) return { secret: kept };
+  const { sizeBytes } = facts;
+  const seal = await findSeal({ home }, facts, subjectOf(folder));
+  if (typeof seal === "string") return seal;
+  const secret = openText(seal, kept, contextOf(place, sizeBytes));
+  return secret === undefined ? DAMAGED : { secret, sealed: { key: seal.key, sizeBytes } };
+}
+
+/** What of a note must not change. */
+function contextOf(place: MemoryPlace, sizeBytes: number): string {
+  const { runtime, architecture, processor, kernel, daemon } = place;
+  return JSON.stringify([runtime, architecture, processor, kernel, daemon, sizeBytes]);
 }
 
 function parseNote(text: string): MemoryNote | undefined {
@@ -109,6 +158,24 @@ function parseNote(text: string): MemoryNote | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** An image that was encrypted while the runtime wrote it. */
+export interface TakenImage {
+  readonly seal: ImageSeal;
+  readonly sizeBytes: number;
+}
+
+function toNote({
+  taken,
+  secret,
+  ...place
+}: MemoryPlace &
+  Pick<MemoryNote, "secret"> & { readonly taken?: TakenImage | undefined }): MemoryNote {
+  if (taken === undefined) return { version: 1, ...place, secret };
+  const { seal, sizeBytes } = taken;
+  const kept = sealText(seal, secret, contextOf(place, sizeBytes));
+  return { version: 2, ...place, secret: kept, seal: { ...seal.facts, sizeBytes } };
 }
 
 /** Why an image cannot be restored here; undefined when it can. */

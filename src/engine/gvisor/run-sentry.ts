@@ -18,8 +18,9 @@ import { hasFolder, stageOf, stageSteps } from "../storage/rootfs.ts";
 import type { AbilityTrial } from "./abilities.ts";
 import { STATE } from "./checkpoint.ts";
 import { writeLimits } from "./limits.ts";
-import { MEMORY_IMAGE } from "./memory-image.ts";
+import { MEMORY_IMAGE, SEALED_FILE, type RestorableMemory } from "./memory-image.ts";
 import { createSentryBundle } from "./sentry-bundle.ts";
+import { createGiver } from "./take-image.ts";
 
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
@@ -88,10 +89,14 @@ export async function prepareSentry(run: SentryRun, path: string, secret: string
   await writeFile(path, JSON.stringify(config), { mode: 0o600 });
 }
 
+export interface SentryStart extends Pick<RestorableMemory, "sealed"> {
+  readonly diskSteps: readonly LauncherStep[];
+}
+
 /** Runs the runtime after `diskSteps`; it returns when the container runs. */
 export async function runSentry(
   run: SentryRun,
-  diskSteps: readonly LauncherStep[],
+  { diskSteps, sealed }: SentryStart,
   signal: AbortSignal,
 ): Promise<void> {
   const { spec, flags } = run;
@@ -99,10 +104,10 @@ export async function runSentry(
   const stage = stageOf(directory);
   const file = (name: string) => join(directory, "runtime", name);
   const state = join(stage.directory, STATE);
-  const begin =
-    spec.memory === undefined
-      ? ["run"]
-      : ["restore", "--image-path", join(spec.memory, MEMORY_IMAGE)];
+  const image = join(spec.memory ?? "", MEMORY_IMAGE);
+  using giver = sealed && createGiver(join(image, SEALED_FILE), sealed);
+  const path = giver === undefined ? image : join(stage.directory, giver.place);
+  const begin = spec.memory === undefined ? ["run"] : ["restore", "--image-path", path];
   const words = [...begin, "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
   const log = ["--log", file("log"), "--log-format", "json"];
   const command = launcherCommand(run.perlDirectory, [
@@ -125,6 +130,7 @@ export async function runSentry(
     ["mount", "tmpfs", "/proc/sys/net/core", "mode=0755,size=4k"],
     ["mkdir", STATE],
     ["bind", file(STATE), STATE],
+    ...(giver?.steps ?? []),
     ...limitSteps(),
     ...enterSteps(run.cgroups, run.cgroup),
     ["null", "0"],
@@ -133,7 +139,11 @@ export async function runSentry(
     ["exec", run.runtime, "--root", state, ...log, ...flags, ...words],
   ]);
   const timeoutMs = spec.memory === undefined ? START_TIMEOUT_MS : RESTORE_TIMEOUT_MS;
-  await runProgram(command, { signal, timeoutMs });
+  await runProgram(command, {
+    signal,
+    timeoutMs,
+    ...(giver !== undefined && { onInput: giver.onInput }),
+  });
 }
 
 /** Every tree: what the runtime finds there already it leaves alone. */

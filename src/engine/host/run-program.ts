@@ -1,7 +1,7 @@
 /** Runs one program of the host: argument vector, cleared environment, deadline, bounded output. */
 
 import { spawn } from "node:child_process";
-import type { Writable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
@@ -27,6 +27,10 @@ export interface ProgramOptions {
   readonly input?: string | Promise<string>;
   /** Called with each line of its standard error as it comes. */
   onLine?(line: string): void;
+  /** Reads its standard output, which is not kept then; a fault ends the program. */
+  onOutput?(stdout: Readable): Promise<void>;
+  /** Writes its standard input instead of `input`; a fault ends the program. */
+  onInput?(stdin: Writable): Promise<void>;
 }
 
 /**
@@ -53,19 +57,33 @@ export async function runProgram(
   );
   const stdout = createTail();
   const stderr = createTail();
-  child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
+  if (options.onOutput === undefined) child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
   child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
   // A program that ends without reading it all has said why in its own words.
   child.stdin.on("error", () => undefined);
-  void feed(child.stdin, options.input);
+  if (options.onInput === undefined) void feed(child.stdin, options.input);
   if (options.onLine !== undefined) forwardLines(child.stderr, options.onLine.bind(options));
   const end = endOf(child);
   const kill = () => killGroup(child.pid);
+  const flowed = Promise.all([options.onOutput?.(child.stdout), options.onInput?.(child.stdin)]);
+  const flowFault = flowed.then(
+    () => undefined,
+    (error: unknown) => {
+      kill();
+      return error;
+    },
+  );
   stop.addEventListener("abort", kill, { once: true });
   // It may have come while the program was started.
   if (stop.aborted) kill();
   try {
     const failure = await end;
+    const fault = await flowFault;
+    // Of a program that ended, a stream says only that it was cut.
+    if (fault instanceof SandboxError) throw fault;
+    if (failure === undefined && fault !== undefined) {
+      throw new SandboxError("unavailable", `${file}: ${errorText(fault)}`, { cause: fault });
+    }
     if (failure === undefined) return stdout.text();
     if (timeout.aborted) throw new SandboxError("deadline_exceeded", `${file} took too long`);
     if (stop.aborted) throw new SandboxError("canceled", `${file} was ended`);

@@ -12,7 +12,7 @@ import type { ContainerRecord } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
 
 /** What saves the memory of programs; else why nothing does. */
-export type MemorySaver = Pick<MemorySource, "runtime" | "flags"> | string;
+export type MemorySaver = Pick<MemorySource, "runtime" | "flags" | "keys"> | string;
 
 export interface CopyParts {
   readonly directory: string;

@@ -2,6 +2,7 @@
 
 import type { ContainerSpec, IsolationLevel } from "../engine.ts";
 import type { AbilityTrial } from "../gvisor/abilities.ts";
+import type { ImageKeys } from "../gvisor/image-seal.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
 import type { BlankDisks } from "../storage/disk.ts";
 import type { CgroupHost } from "./cgroups.ts";
@@ -37,6 +38,8 @@ export interface LaunchContext extends RuntimeChoice {
   readonly blanks: BlankDisks;
   /** Where images of disks are made; undefined for the folders of their containers. */
   readonly disksFolder: string | undefined;
+  /** Of the images of memory. */
+  readonly keys: ImageKeys;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
   /** Set where a kernel of its own is tried. */

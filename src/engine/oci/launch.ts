@@ -8,6 +8,7 @@ import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
 import { createSentryLaunch } from "../gvisor/launch-sentry.ts";
 import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
+import { findSealFault } from "../gvisor/take-image.ts";
 import { claimIds } from "../host/id-ranges.ts";
 import { resolverFile } from "../network/router-rules.ts";
 import { restoreDisk } from "../storage/disk-copy.ts";
@@ -33,8 +34,7 @@ export async function startContainer(
   signal: AbortSignal,
 ): Promise<Container> {
   checkSpec(spec);
-  const memory = memoryOf(context);
-  if (spec.memory !== undefined && typeof memory === "string") throw notRestorable(memory);
+  requireMemory(context, spec);
   await checkLayers(spec.layers);
   await checkBinds(spec.binds ?? [], spec.layers);
   const plain = openCgroup(context.cgroups, spec.id, spec.directory);
@@ -53,7 +53,7 @@ export async function startContainer(
         : await launchRestored(context, { claim, disk }, signal);
     const boot = async (anew: Boot, limit: AbortSignal) =>
       bootContainer(context, { ...claim, ...anew }, limit);
-    const shared = { outside, perlDirectory, routers, hasDeadlines, memory };
+    const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
     return openContainer({ directory, record, cgroup, boot, ...shared });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
@@ -61,10 +61,26 @@ export async function startContainer(
   }
 }
 
+const SHARES_KERNEL = "the sandbox shares the kernel of its machine";
+const BRINGS_NONE_BACK = "this runsc does not bring memory back";
+
 /** What saves the memory of the containers of a runtime; else why nothing does. */
-export function memoryOf({ runtime, flags, carriesMemory }: RuntimeChoice): MemorySaver {
-  if (flags === undefined) return "the sandbox shares the kernel of its machine";
-  return carriesMemory === true ? { runtime, flags } : "this runsc does not bring memory back";
+export function memoryOf({
+  runtime,
+  flags,
+  carriesMemory,
+  keys,
+}: RuntimeChoice & Pick<LaunchContext, "keys">): MemorySaver {
+  if (flags === undefined) return SHARES_KERNEL;
+  if (carriesMemory !== true) return BRINGS_NONE_BACK;
+  return findSealFault(keys) ?? { runtime, flags, keys };
+}
+
+/** @throws SandboxError failed_precondition where memory is asked for and not brought back. */
+function requireMemory({ flags, carriesMemory }: RuntimeChoice, { memory }: ContainerSpec): void {
+  if (memory === undefined) return;
+  if (flags === undefined) throw notRestorable(SHARES_KERNEL);
+  if (carriesMemory !== true) throw notRestorable(BRINGS_NONE_BACK);
 }
 
 async function launchEmpty(
@@ -120,8 +136,7 @@ export async function bootContainer(
 ): Promise<ContainerRecord> {
   const { spec, cgroup, progress } = claim;
   checkSpec(spec);
-  const memory = memoryOf(context);
-  if (spec.memory !== undefined && typeof memory === "string") throw notRestorable(memory);
+  requireMemory(context, spec);
   try {
     return await launchWritten(context, claim, signal);
   } catch (error) {

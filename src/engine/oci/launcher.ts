@@ -79,6 +79,15 @@ export type LauncherStep =
   | readonly ["opaque", path: string]
   /** Points a descriptor at an empty file in memory; a reader of its pipe sees the end then. */
   | readonly ["null", descriptor: "0" | "1" | "2"]
+  /**
+   * Starts a process that makes a stream on standard output of the files that are written to the file
+   * system of the next `taken`, at most so many bytes; it ends with that. In no file of the host.
+   */
+  | readonly ["take", limitBytes: string]
+  /** Mounts that file system, in a mount namespace of this process. */
+  | readonly ["taken", target: string]
+  /** Mounts a file system in memory with the files of such a stream on standard input. */
+  | readonly ["give", target: string, sizeBytes: string]
   | readonly ["exec", file: string, ...args: string[]]
   /** As `exec`, with the program of the last `open`; the first word is the name that it sees. */
   | readonly ["run", name: string, ...args: string[]]

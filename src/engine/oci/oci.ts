@@ -43,6 +43,8 @@ import { createSeccompCache } from "./seccomp.ts";
 export interface OciEngineOptions extends ProbeOptions {
   /** Undefined: containers have loopback alone. */
   readonly egress?: EgressOptions | undefined;
+  /** Whether new images of memory are encrypted, with a key in the home. */
+  readonly encryptsMemory?: boolean | undefined;
   /** Path of `guardian.sh`. */
   readonly guardian: string;
 }
@@ -52,7 +54,8 @@ const SENTRY = "runsc";
 
 /** An engine for this machine. Nothing is started or looked at before the first call. */
 export function createOciEngine(options: OciEngineOptions): Engine {
-  const { egress: egressOptions, guardian, ...probing } = options;
+  const { egress: egressOptions, guardian, encryptsMemory = false, ...probing } = options;
+  const keys = { home: options.home, isOn: encryptsMemory };
   const probe = rememberProbe(probing);
   // For containers that ask for a kernel of their own where others share that of the machine.
   const probeSentry = rememberProbe({ ...probing, runtime: SENTRY, requireLevel: "gvisor" });
@@ -81,7 +84,7 @@ export function createOciEngine(options: OciEngineOptions): Engine {
       findDisksFolder(options.home),
     ]);
     const { hasDeadlines } = guards;
-    const kept = { outside, routers, filters, blanks, disksFolder, hasDeadlines };
+    const kept = { outside, routers, filters, blanks, disksFolder, keys, hasDeadlines };
     return { ...choice, cgroups, daemon, perlDirectory, ...kept };
   };
   const remove = async (id: string, directory: string): Promise<void> => {
@@ -257,7 +260,8 @@ async function settleMemory(
   if (record.memory !== "begun") return record;
   const { id } = record;
   const memory = savedMemoryOf(directory);
-  const found = await findRestored({ ...context, id, directory, record, cgroup, memory });
+  const { home } = context.keys;
+  const found = await findRestored({ ...context, home, id, directory, record, cgroup, memory });
   const { memory: _memory, ...files } = record;
   const settled =
     found === "unused"

@@ -172,6 +172,7 @@ async function tryRuntime(
       daemon,
       perlDirectory,
       filters: createSeccompCache(),
+      keys: { home: options.home, isOn: false },
       hasDeadlines: false,
       blanks: createBlankDisks(perlDirectory),
       disksFolder: undefined,

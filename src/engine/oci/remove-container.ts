@@ -5,6 +5,7 @@ import { toSandboxError } from "../../common/errors.ts";
 import { draftOf, removeEmpty } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
+import { removeImages } from "../gvisor/remove-image.ts";
 import { releaseIds } from "../host/id-ranges.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import type { Routers } from "../network/router.ts";
@@ -37,7 +38,6 @@ const OF_A_RUN = [
 ];
 const REMOVABLE = [
   ...OF_A_RUN,
-  SAVED_NAME,
   draftOf(PROCESS_NAME),
   RECORD_NAME,
   draftOf(RECORD_NAME),
@@ -101,6 +101,7 @@ export async function removeContainer(
     await step("removal.unmounted");
     await cgroup.remove();
     await step("removal.ungrouped");
+    await removeImages(join(directory, SAVED_NAME));
     for (const name of REMOVABLE) {
       await removeTree(join(directory, name));
     }

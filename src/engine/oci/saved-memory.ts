@@ -5,8 +5,8 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
-import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
+import { removeImages } from "../gvisor/remove-image.ts";
 import { withUnsyncedDisk, writeRecord, type ContainerRecord } from "./container-record.ts";
 import type { LaunchProgress } from "./launch-context.ts";
 import { SAVED_NAME } from "./remove-container.ts";
@@ -18,7 +18,7 @@ export function savedMemoryOf(directory: string): string {
 
 /** Removes the memory and every draft of it. */
 export async function removeSaved(directory: string): Promise<void> {
-  await removeTree(join(directory, SAVED_NAME));
+  await removeImages(join(directory, SAVED_NAME));
 }
 
 export interface BootRecord extends LaunchProgress {

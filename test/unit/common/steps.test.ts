@@ -14,6 +14,7 @@ import {
   POOLED,
   RECOVERY,
   RESTORE_STEPS,
+  SEAL_STEPS,
   SQUASH,
   STORE_STEPS,
 } from "../../support/fault-cases.ts";
@@ -44,6 +45,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
     ...MEMORY_STEPS,
     ...MOVE_STEPS,
     ...RESTORE_STEPS,
+    ...SEAL_STEPS,
     ...BUILD_STEPS,
     ...STORE_STEPS,
     ...pods,

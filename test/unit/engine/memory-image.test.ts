@@ -1,16 +1,30 @@
 /** Where an image of memory can be restored, and what an image may consist of. */
 
-import { chmod, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  cp,
+  link,
+  mkdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { newSeal } from "../../../src/engine/gvisor/image-seal.ts";
 import {
   findMismatch,
   MEMORY_IMAGE,
+  readImageSecret,
   readPlace,
   readProcessor,
   requireRestorable,
   sealImage,
 } from "../../../src/engine/gvisor/memory-image.ts";
+import { removeImage } from "../../../src/engine/gvisor/remove-image.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const HERE = {
@@ -58,16 +72,18 @@ test("a sealed image is for root alone, and is restorable here and nowhere else"
   for (const path of [join(image, "pages.img"), join(folder.path, "memory.json")]) {
     expect((await stat(path)).mode & 0o777).toBe(0o600);
   }
-  expect(await requireRestorable(folder.path, place)).toMatchObject({ ...place, secret: "s" });
+  expect(await requireRestorable(folder.path, place, folder.path)).toEqual({
+    secret: "s",
+  });
   const other = { ...place, runtime: "bb" };
-  await expect(requireRestorable(folder.path, other)).rejects.toMatchObject({
+  await expect(requireRestorable(folder.path, other, folder.path)).rejects.toMatchObject({
     code: "failed_precondition",
     word: "sandbox_memory_not_restorable",
   });
   const text = await readFile(join(folder.path, "memory.json"), "utf8");
   for (const damaged of ["", "{}", text.slice(0, -1), `${text}${" ".repeat(MB)}`]) {
     await writeFile(join(folder.path, "memory.json"), damaged);
-    await expect(requireRestorable(folder.path, place)).rejects.toMatchObject({
+    await expect(requireRestorable(folder.path, place, folder.path)).rejects.toMatchObject({
       word: "sandbox_memory_not_restorable",
     });
   }
@@ -82,4 +98,82 @@ test("an image that is too large, or has anything but files, is refused", async 
   });
   await symlink("/etc/hostname", join(image, "link.img"));
   await expect(sealImage(folder.path, note, MB)).rejects.toMatchObject({ code: "internal" });
+});
+
+function refused(reason: string) {
+  return {
+    word: "sandbox_memory_not_restorable",
+    message: `memory cannot be restored: ${reason}`,
+  };
+}
+
+/** A folder with an encrypted image, in a home of its own. */
+async function makeSealed(home: string, name: string) {
+  const folder = join(home, name);
+  await mkdir(folder);
+  await makeImage(folder);
+  const place = await readPlace(process.execPath, "daemon-1");
+  const seal = await newSeal({ home, isOn: true }, `copy ${name}`);
+  const taken = { seal, sizeBytes: 5_000 };
+  await sealImage(folder, { ...place, secret: "a secret word", taken }, MB);
+  return { folder, place, note: join(folder, "memory.json") };
+}
+
+test("an encrypted image opens with the key of its home alone, and its note has no secret", async () => {
+  await using home = await makeTempFolder();
+  const { folder, place, note } = await makeSealed(home.path, "one");
+  expect((await stat(join(home.path, "memory-key"))).mode & 0o777).toBe(0o600);
+  expect(await readFile(note, "utf8")).not.toContain("secret word");
+  const known = await requireRestorable(folder, place, home.path);
+  expect(known).toMatchObject({ secret: "a secret word", sealed: { sizeBytes: 5_000 } });
+  expect(await readImageSecret(folder, home.path)).toBe("a secret word");
+  const key = join(home.path, "memory-key");
+  await rename(key, `${key}.kept`);
+  await expect(requireRestorable(folder, place, home.path)).rejects.toMatchObject(
+    refused("the key of this home is gone"),
+  );
+  expect(await readImageSecret(folder, home.path)).toBe(undefined);
+  await writeFile(key, Buffer.alloc(32));
+  await expect(requireRestorable(folder, place, home.path)).rejects.toMatchObject(
+    refused("it was encrypted with another key"),
+  );
+  await rename(`${key}.kept`, key);
+  await requireRestorable(folder, place, home.path);
+});
+
+test("a note of another image, or one that was changed, opens nothing", async () => {
+  await using home = await makeTempFolder();
+  const { folder, place, note } = await makeSealed(home.path, "one");
+  const other = await makeSealed(home.path, "two");
+  const text = await readFile(note, "utf8");
+  const damaged = refused("its image is damaged or gone");
+  const changes = [
+    async () => writeFile(note, await readFile(other.note)),
+    async () => writeFile(note, text.replace('"sizeBytes":5000', '"sizeBytes":5001')),
+    async () => writeFile(note, text.replace(/"kernel":"/, '"kernel":"x')),
+    async () => writeFile(note, text.replace(/"salt":"../, '"salt":"AA')),
+    async () => writeFile(note, text.replace(/"secret":"[^"]*"/, '"secret":""')),
+  ];
+  for (const [index, change] of changes.entries()) {
+    await change();
+    const opened = requireRestorable(folder, place, home.path);
+    await expect(opened, `change ${index}`).rejects.toMatchObject(damaged);
+  }
+  await writeFile(note, text);
+  await rm(other.folder, { recursive: true });
+  await cp(folder, other.folder, { recursive: true });
+  // The whole of another one, in its place.
+  const exchanged = requireRestorable(other.folder, place, home.path);
+  await expect(exchanged).rejects.toMatchObject(damaged);
+});
+
+test("what an encrypted image needs is overwritten before it is removed", async () => {
+  await using home = await makeTempFolder();
+  const { folder, note } = await makeSealed(home.path, "one");
+  const { size } = await stat(note);
+  await link(note, join(home.path, "blocks"));
+  await removeImage(folder);
+  expect(await readFile(join(home.path, "blocks"))).toEqual(Buffer.alloc(size));
+  await expect(stat(folder)).rejects.toMatchObject({ code: "ENOENT" });
+  await removeImage(folder);
 });
