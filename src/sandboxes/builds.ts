@@ -56,8 +56,8 @@ export async function writeBuild<T>(
   }
   const startedAtMs = clock.now();
   const buildId = randomUUID();
-  // What it has of the parent's disk is on its own.
-  const { disk: _disk, memory: _memory, ...inherited } = parent;
+  // What it has of the parent's disk is on its own; and no build is to find it for the parent's steps.
+  const { disk: _disk, memory: _memory, cacheKey: _key, ...inherited } = parent;
   const intent: BuildRecord = {
     ...inherited,
     buildId,
