@@ -9,8 +9,8 @@ import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
-import { readKernelFile } from "../../common/files.ts";
 import type { LauncherStep } from "../oci/launcher.ts";
+import { reserveMemory } from "./free-memory.ts";
 import { createOpener, createSealer } from "./image-cipher.ts";
 import { newSeal, subjectOf, type ImageKeys } from "./image-seal.ts";
 import {
@@ -26,10 +26,6 @@ const FILE_MODE = 0o600;
 const PLACE = "image";
 /** Of a file system in memory, beside the bytes of its files. */
 const SPARE_BYTES = 1024 * 1024;
-/** The image itself, and the memory that the runtime makes of it. */
-const COPIES = 2;
-const BYTES_PER_KIB = 1024;
-const BYTES_PER_MB = 1024 * 1024;
 
 /** Why no image can be encrypted here; undefined where one can. */
 export function findSealFault({ isOn }: ImageKeys): string | undefined {
@@ -87,11 +83,12 @@ export interface ImageGiver extends Disposable {
  * Gives the runtime the files of an encrypted image in memory, for as long as it reads them.
  * @throws SandboxError resource_exhausted where they do not fit into the memory of the machine.
  */
-export function createGiver(
+export async function createGiver(
   file: string,
   { key, sizeBytes }: NonNullable<RestorableMemory["sealed"]>,
-): ImageGiver {
-  const reservation = reserve(sizeBytes);
+  signal: AbortSignal,
+): Promise<ImageGiver> {
+  const reservation = await reserveMemory(sizeBytes, signal);
   return {
     steps: [
       ["mkdir", PLACE],
@@ -108,35 +105,4 @@ export function createGiver(
     },
     [Symbol.dispose]: () => reservation[Symbol.dispose](),
   };
-}
-
-/** Of all restores under way: what one has been promised is not there for another. */
-let reservedBytes = 0;
-
-function reserve(sizeBytes: number): Disposable {
-  const wanted = COPIES * sizeBytes;
-  const free = readFreeBytes() - reservedBytes;
-  if (wanted > free) {
-    const [mb, freeMb] = [wanted, Math.max(free, 0)].map((bytes) =>
-      Math.ceil(bytes / BYTES_PER_MB),
-    );
-    throw new SandboxError(
-      "resource_exhausted",
-      `an encrypted image needs ${mb} MB of memory while it is restored, and ${freeMb} MB are free`,
-      { hint: "end or pause other sandboxes, or use memory: false, which starts on the files" },
-    );
-  }
-  reservedBytes += wanted;
-  let isHeld = true;
-  return {
-    [Symbol.dispose]() {
-      if (isHeld) reservedBytes -= wanted;
-      isHeld = false;
-    },
-  };
-}
-
-function readFreeBytes(): number {
-  const text = readKernelFile("/proc/meminfo") ?? "";
-  return Number(/^MemAvailable: +([0-9]+) kB$/m.exec(text)?.[1] ?? 0) * BYTES_PER_KIB;
 }
