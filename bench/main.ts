@@ -21,6 +21,7 @@ import { measureDensity, type Point } from "./density.ts";
 import type { Row } from "./figure.ts";
 import { runFirstCreate } from "./first-create.ts";
 import { measureFlood } from "./flood.ts";
+import { measureGvisor } from "./gvisor.ts";
 import { measureImages } from "./images.ts";
 import { measureInterpreter } from "./interpreter.ts";
 import { measureLife } from "./life.ts";
@@ -61,6 +62,7 @@ const PARTS: Readonly<Record<string, (context: BenchContext) => Promise<Row[]>>>
   clones: measureClones,
   "small-files": measureSmallFiles,
   memory: measureMemory,
+  gvisor: measureGvisor,
   wire: measureWire,
   watch: measureWatch,
   flood: measureFlood,
