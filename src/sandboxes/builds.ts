@@ -17,6 +17,7 @@ import {
   toLayers,
   unnamedFolders,
 } from "./layer-folders.ts";
+import { isNeededLive } from "./live-builds.ts";
 import { findMemoryFault, SAVE_FAILED, SNAPSHOT_MEMORY, toMemory } from "./memory.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 
@@ -253,7 +254,7 @@ export function forgetOwnForkBuilds(store: Store, owner: string): void {
 function forget(store: Store, build: BuildRecord): string[] {
   const { buildId, templateId, status } = build;
   // Steps of template builds have rules of their own.
-  if (build.cacheKey !== undefined) return [];
+  if (build.cacheKey !== undefined || isNeededLive(store, build)) return [];
   if (status !== "ready" || store.templates.get(templateId) !== undefined) return [];
   if (store.sandboxes.countOfBuild(buildId) > 0) return [];
   store.builds.remove(buildId);

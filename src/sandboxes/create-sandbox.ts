@@ -1,9 +1,8 @@
 /** Creates a sandbox: intent on disk, container, daemon, and only then the answer. */
 
-import { SandboxError, toSandboxError, type ErrorCode, type ErrorWord } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
-import { isBindFault } from "../engine/oci/bind-paths.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
@@ -18,10 +17,12 @@ import { keepCreation } from "./creation-record.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace, toDiskFault } from "./disk-space.ts";
 import { planMemory } from "./memory.ts";
+import { planLive } from "./plan-live.ts";
 import type { Pool } from "./pool.ts";
 import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "./sandbox.ts";
 import { startTemplateService } from "./start-command.ts";
+import { toStartFault } from "./start-fault.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryOfRun } from "./timeout.ts";
 import { resolveMounts } from "./volumes.ts";
@@ -98,7 +99,9 @@ async function start(
   const input = toInput(context, plan);
   const { intent } = input;
   const started =
-    (await startWarm(context, input, signal)) ?? (await startCold(context, input, signal));
+    (await startWarm(context, input, signal)) ??
+    (await startLive(context, plan, signal)) ??
+    (await startCold(context, input, signal));
   const { container } = started;
   const record = await commitOrUndo(context, plan, started);
   const entry = addEntry(context, container, record);
@@ -202,6 +205,26 @@ async function startWarm(
   }
 }
 
+/** Goes on from the memory of a template; undefined where there is none, or where it does not start. */
+async function startLive(
+  context: CreateContext,
+  plan: CreatePlan,
+  signal: AbortSignal,
+): Promise<Started | undefined> {
+  const live = await planLive(context, plan);
+  if (live === undefined) return undefined;
+  const input = toInput(context, live);
+  try {
+    return await startCold(context, input, signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    const { sandboxId } = input.intent;
+    const op = "sandbox.create";
+    context.log.warn({ op, sandboxId, err: error }, "template starts without its memory");
+    return undefined;
+  }
+}
+
 /** The row of a start is its end, too: should it not be written, nothing of the start is left. */
 async function commitOrUndo(
   context: Services & Folders,
@@ -238,36 +261,6 @@ async function undoStart(
     context.retry(`start of ${sandboxId}`, () => removeTraces(context, sandboxId));
   }
 }
-
-/** What the engine finds wrong with our own request is no fault of the client, but for mount paths. */
-function toStartFault(error: unknown): SandboxError {
-  const fault = toSandboxError(error, "sandbox start");
-  if (isBindFault(fault) || fault.word === "sandbox_memory_not_restorable") return fault;
-  const word = START_WORDS[fault.code];
-  if (!OWN_FAULTS.has(fault.code)) return word === undefined ? fault : withWord(fault, word);
-  const options = { cause: fault, word: "sandbox_create_failed" } as const;
-  return new SandboxError("unavailable", "sandbox could not be started", options);
-}
-
-function withWord(fault: SandboxError, word: ErrorWord): SandboxError {
-  const { code, message, hint, hasSandboxPaths } = fault;
-  const hinted = hint === undefined ? {} : { hint };
-  return new SandboxError(code, message, { ...hinted, hasSandboxPaths, word, cause: fault });
-}
-
-/** The one resource of a start is the disk: who repeats it is refused again. */
-const START_WORDS: Readonly<Partial<Record<ErrorCode, ErrorWord>>> = {
-  unavailable: "sandbox_create_failed",
-  deadline_exceeded: "sandbox_placement_timeout",
-  resource_exhausted: "sandbox_create_refused",
-};
-
-const OWN_FAULTS: ReadonlySet<ErrorCode> = new Set([
-  "already_exists",
-  "failed_precondition",
-  "invalid_argument",
-  "not_found",
-]);
 
 function toStarted(context: Services, plan: CreatePlan, intent: SandboxRecord): SandboxRecord {
   const startedAtMs = context.clock.now();

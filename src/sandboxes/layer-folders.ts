@@ -5,6 +5,7 @@ import type { DiskCopy, Layer } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { TRIAL_PREFIX } from "../engine/storage/disk-copy.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
+import { forgetLive } from "./live-builds.ts";
 
 /** The layers of a build, bottom first, with absolute paths. */
 export function toLayers(layersDirectory: string, build: BuildRecord): Layer[] {
@@ -100,12 +101,13 @@ export function findOrphanDisks(
 }
 
 /**
- * Of the folders of these builds, which are no rows any more, those that no other build names. An
- * image stays for \`pruneImages\`: another process may be about to name it.
+ * Of the folders of these builds, which are no rows any more, those that no other build names. Their
+ * live builds go with them. An image stays for \`pruneImages\`: another process may be about to name it.
  */
 export function unnamedFolders(store: Store, removed: readonly BuildRecord[]): string[] {
+  const all = [...removed, ...forgetLive(store, removed)];
   const kept = new Set(store.builds.all().flatMap(layerFolders));
-  return removed
+  return all
     .flatMap(layerFolders)
     .filter((folder) => !kept.has(folder) && !IMAGE_PATTERN.test(folder));
 }

@@ -5,13 +5,15 @@ import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { TemplateBuildRecord, TemplateSetup } from "../../store/build-records.ts";
 import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
-import { countBuiltIn, toLayers } from "../layer-folders.ts";
+import { countBuiltIn, removeLayers, toLayers, unnamedFolders } from "../layer-folders.ts";
+import { forgetLive } from "../live-builds.ts";
 import type { ResolvedTemplate } from "../resolve-template.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
-import { runCommands } from "../start-command.ts";
+import { hasCommands, runCommands } from "../start-command.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
+import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
 import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
 
@@ -221,9 +223,16 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
     sourceSandboxId: null,
     createdAtMs: record.createdAtMs,
   };
-  if (known !== undefined) log.note("finalize", "CACHED start and ready commands");
-  else await prove(context, job, build);
+  // Its sandbox starts from the layers that the build has now.
+  hold(context, job, build);
+  if (known === undefined || (await keepsLive(context, build))) await prove(context, job, build);
+  else log.note("finalize", "CACHED start and ready commands");
   return build;
+}
+
+/** Whether sandboxes of a build begin with the memory of one, which no other build can give it. */
+async function keepsLive({ engine }: StepContext, build: BuildRecord): Promise<boolean> {
+  return hasCommands(build) && (await engine.probe()).level === "gvisor";
 }
 
 /** The layers of all steps as one upon those of the base. */
@@ -263,13 +272,18 @@ async function prove(context: StepContext, job: BuildJob, build: BuildRecord): P
   );
   lines.end();
   await step("build.proven");
+  await keepLive(context, sandbox, { build, log });
 }
 
 /** Removes what a build that failed has made of its own; cached steps stay. */
 export async function undoBuild(context: StepContext, buildId: string): Promise<void> {
+  const { store, layersDirectory } = context;
   await cleanUpOrRetry(context, `build ${buildId}`, async () => {
-    await removeTree(join(context.layersDirectory, buildId));
-    context.store.builds.remove(buildId);
+    const build = store.builds.get(buildId);
+    const live = build === undefined ? [] : store.transaction(() => forgetLive(store, [build]));
+    await removeLayers(layersDirectory, unnamedFolders(store, live));
+    await removeTree(join(layersDirectory, buildId));
+    store.builds.remove(buildId);
   });
 }
 

@@ -4,6 +4,7 @@ import { SandboxError } from "../../common/errors.ts";
 import type { BuildRecord, Store } from "../../store/store.ts";
 import type { Folders, Services, Tenant } from "../context.ts";
 import { layerFolders, removeLayers, unnamedFolders } from "../layer-folders.ts";
+import { forgetLive } from "../live-builds.ts";
 import { cleanUpOrRetry } from "../retry-cleanup.ts";
 import { cacheTemplateId } from "./cache.ts";
 import type { LayerSizes } from "./layer-sizes.ts";
@@ -114,7 +115,9 @@ export function forgetOldBuilds(store: Store, templateId: string): string[] {
       .filter(({ buildId, status }) => status === "ready" && !tagged.has(buildId))
       .filter(({ buildId }) => store.sandboxes.countOfBuild(buildId) === 0);
     const old = oldestFirst(unnamed).slice(0, Math.max(0, unnamed.length - MAX_UNNAMED_BUILDS));
+    // Images of memory are large; a build that lost its own runs its commands.
+    const live = forgetLive(store, unnamed);
     for (const { buildId } of old) store.builds.remove(buildId);
-    return unnamedFolders(store, old);
+    return unnamedFolders(store, [...old, ...live]);
   });
 }
