@@ -51,6 +51,7 @@ test("defaults are those of the documentation", () => {
     onExit: undefined,
     allowHostTemplate: undefined,
     hasMetrics: false,
+    encryptsSnapshots: false,
     isConformance: false,
     log: { level: "info", file: undefined },
     json: false,
