@@ -37,6 +37,7 @@ export function toSpec(
     ...(build.disk !== undefined && { disk: toDisk(context.layersDirectory, build) }),
     limits,
     hostname: sandboxId,
+    ...(build.setup?.isolation !== undefined && { isolation: build.setup.isolation }),
     ...(record.bootId !== "" && { bootId: record.bootId }),
     // A folder comes before what is mounted below it.
     binds: binds.toSorted((left, right) => left.path.length - right.path.length),

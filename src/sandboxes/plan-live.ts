@@ -20,6 +20,7 @@ export async function planLive(
   const { restoresMemory: keepsMemory = true, isolation } = options;
   if (planMemory(context, { build, keepsMemory, mounts })?.folder === undefined) return undefined;
   // Where sandboxes share the kernel, only those that ask for one of their own get it.
-  const level = isolation ?? (await context.engine.probe()).level;
+  const asked = isolation ?? resolved.build.setup?.isolation;
+  const level = asked ?? (await context.engine.probe()).level;
   return level === "gvisor" ? { ...plan, resolved: { ...resolved, build } } : undefined;
 }

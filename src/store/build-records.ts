@@ -13,6 +13,8 @@ export const templateSetupSchema = z.object({
   /** In the place of the limits of the service. */
   cpus: z.number().optional(),
   memoryMb: z.number().optional(),
+  /** A kernel of their own, whatever other sandboxes of the service have. */
+  isolation: z.literal("gvisor").optional(),
 });
 
 export type TemplateSetup = z.infer<typeof templateSetupSchema>;

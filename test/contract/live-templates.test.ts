@@ -24,7 +24,12 @@ interface World extends AsyncDisposable {
   images(): Promise<string[]>;
 }
 
-async function openWorld(engine = createMemoryEngine().engine): Promise<World> {
+type Level = "userns-container" | "gvisor";
+
+async function openWorld(
+  engine = createMemoryEngine().engine,
+  level: Level = "gvisor",
+): Promise<World> {
   const stack = new AsyncDisposableStack();
   const { path } = stack.use(await makeTempFolder());
   const base = {
@@ -33,7 +38,7 @@ async function openWorld(engine = createMemoryEngine().engine): Promise<World> {
     defaultWorkdir: path,
     find: async () => [],
   };
-  const report = { ...(await engine.probe()), level: "gvisor" as const };
+  const report = { ...(await engine.probe()), level };
   const strong = { ...engine, probe: async () => report };
   const service = stack.use(await startTestService({ builtIns: [base], engine: strong }));
   const { builds } = service.embedded.sandboxes;
@@ -134,4 +139,27 @@ test("a template without commands has no memory", async () => {
   await using world = await openWorld();
   await world.build("server", { startCommand: "", readyCommand: "" });
   expect(await world.images()).toEqual([]);
+});
+
+test("a template asks for a kernel of its own, for its sandboxes and those made from it", async () => {
+  const fake = createMemoryEngine();
+  await using world = await openWorld(fake.engine, "userns-container");
+  await world.build("server", { isolation: "gvisor" });
+  expect(fake.specs.at(-1)?.isolation).toBe("gvisor");
+  expect((await create(world)).body).toMatchObject({ memory: true });
+  const files = await create(world, { memory: false });
+  expect([files.status, fake.specs.at(-1)?.isolation]).toEqual([201, "gvisor"]);
+  await world.build("derived", { from: { kind: "template", reference: "server" } });
+  await create(world, { templateID: "derived", memory: false });
+  expect(fake.specs.at(-1)?.isolation).toBe("gvisor");
+});
+
+test("where sandboxes share the kernel, a create that asks for no other has no memory", async () => {
+  const fake = createMemoryEngine();
+  await using world = await openWorld(fake.engine, "userns-container");
+  await world.build("server");
+  expect((await create(world)).status).toBe(201);
+  expect([fake.specs.at(-1)?.memory, await world.starts()]).toEqual([undefined, 2]);
+  await create(world, { isolation: "gvisor" });
+  expect([fake.specs.at(-1)?.memory === undefined, await world.starts()]).toEqual([false, 2]);
 });

@@ -37,6 +37,8 @@ export interface BuildPlan {
   /** Empty for none; undefined for that of the template that it is made from. */
   readonly startCommand: string | undefined;
   readonly readyCommand: string | undefined;
+  /** Undefined for that of the template that it is made from. */
+  readonly isolation?: "gvisor" | undefined;
 }
 
 /** @throws SandboxError invalid_argument unless it can be the hash of files. */

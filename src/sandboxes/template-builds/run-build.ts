@@ -201,11 +201,13 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
   const startCommand = plan.startCommand ?? ends.base.setup?.startCommand ?? "";
   const inherited = plan.startCommand === undefined ? ends.base.setup?.readyCommand : undefined;
   const readyCommand = plan.readyCommand ?? inherited ?? "";
+  const isolation = plan.isolation ?? ends.base.setup?.isolation;
   const setup: TemplateSetup = {
     ...EMPTY_SETUP,
     ...whole.setup,
     startCommand,
     readyCommand,
+    ...(isolation !== undefined && { isolation }),
   };
   const key = finalKey(ends.last.key, [setup, whole.defaultUser, whole.defaultWorkdir]);
   const isForced = plan.force || plan.steps.some(({ force }) => force);
@@ -232,7 +234,9 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
 
 /** Whether sandboxes of a build begin with the memory of one, which no other build can give it. */
 async function keepsLive({ engine }: StepContext, build: BuildRecord): Promise<boolean> {
-  return hasCommands(build) && (await engine.probe()).level === "gvisor";
+  if (!hasCommands(build)) return false;
+  const level = build.setup?.isolation ?? (await engine.probe()).level;
+  return level === "gvisor";
 }
 
 /** The layers of all steps as one upon those of the base. */
