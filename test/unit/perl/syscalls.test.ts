@@ -10,6 +10,7 @@ const WITHOUT_TABLE = [
   "copier-entry.pl",
   "find-data.pl",
   "launcher-disks.pl",
+  "launcher-images.pl",
   "syscalls.pl",
 ];
 
