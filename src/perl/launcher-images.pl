@@ -8,10 +8,11 @@ use v5.14;
 
 our ($call);
 
-my ( $max_bytes, $max_files ) = ( 1048576, 16 );
+my ( $max_bytes, $max_files, $pages ) = ( 1048576, 16, 'pages.img' );
 my $name_pattern = qr/\A[a-z0-9][\w.-]{0,63}\z/i;
 my $frame = 'a L Q L';
 my $frame_bytes = 17;
+my ( $buffer_bytes, $priority ) = ( 64 * $max_bytes, -15 );
 
 # The device of a file system that a child of this program serves, and the pipe that tells it that
 # the file system is mounted.
@@ -24,6 +25,10 @@ sub start_taker {
     defined( my $pid = fork ) or fail('fork');
     if ( $pid == 0 ) {
         close $ready;
+        # Other work of the machine must not hold up the paused container. SOL_SOCKET,
+        # SO_SNDBUFFORCE.
+        setsockopt( STDOUT, 1, 32, pack 'l', $buffer_bytes );
+        setpriority( 0, 0, $priority );
         sysread $waiting, my $byte, 1;
         exit take( $limit + 0 );
     }
@@ -71,9 +76,9 @@ sub take {
     my $attributes = sub { pack( 'Q L2', 0, 0, 0 ) . $known->( $_[0] ) };
     # By the numbers of the kernel's protocol: a text is the answer, a number the fault.
     my %answer = (
-        # INIT, with FUSE_BIG_WRITES and FUSE_MAX_PAGES.
+        # INIT, with FUSE_BIG_WRITES, FUSE_WRITEBACK_CACHE and FUSE_MAX_PAGES.
         26 => sub {
-            my @words = ( 7, 31, 0, 0x20 | 0x400000, 16, 12, $max_bytes, 1, 256 );
+            my @words = ( 7, 31, 0, 0x20 | 0x10000 | 0x400000, 16, 12, $max_bytes, 1, 256 );
             return pack 'L4 S2 L2 S2 L8', @words, (0) x 9;
         },
         # LOOKUP
@@ -92,7 +97,8 @@ sub take {
             }
             return $attributes->($node);
         },
-        # CREATE: files are written past the kernel's cache.
+        # CREATE. Runtimes write pages in large pieces, which go past the kernel's cache: in it they
+        # would count as the container's. Other files they write byte by byte, which it gathers.
         35 => sub {
             my $name = unpack 'x16 Z*', $_[1];
             return 17 if exists $nodes{$name};
@@ -100,7 +106,7 @@ sub take {
             my $node = $nodes{$name} = 2 + keys %nodes;
             $sizes[$node] = 0;
             send_frame( 'F', $node - 2, 0, $name );
-            return $entry->($node) . pack 'Q L2', $node, 1, 0;
+            return $entry->($node) . pack 'Q L2', $node, $name eq $pages ? 1 : 0, 0;
         },
         # WRITE
         16 => sub {
@@ -136,41 +142,21 @@ sub take {
     return 0;
 }
 
-sub read_bytes {
-    my ($count) = @_;
-    my $text = '';
-    while ( length $text < $count ) {
-        sysread( STDIN, $text, $count - length $text, length $text ) or complain('image is cut');
-    }
-    return $text;
-}
-
-# Fills a new file system in memory, which is seen in this mount namespace alone, with the files of
-# a stream. What is in it is swapped out only where the kernel lacks the option.
+# Makes a file system in memory, which is seen in this mount namespace alone, and waits until the
+# service has put an image into it, by way of this process. What is in it is swapped out only where
+# the kernel lacks the option.
 sub give {
     my ( $target, $size ) = @_;
     my ( $type, $data ) = ( 'tmpfs', "mode=0700,size=$size" );
     my $unswapped = "$data,noswap";
     syscall( $call->{mount}, $type, $target, $type, 0x2 | 0x4 | 0x8, $unswapped ) == 0
         or mount_call( $type, $target, $type, 0x2 | 0x4 | 0x8, $data );
-    my @files;
-    while (1) {
-        my ( $kind, $index, $offset, $length ) = unpack $frame, read_bytes($frame_bytes);
-        $length <= $max_bytes or complain('image has a frame that is too long');
-        my $bytes = read_bytes($length);
-        last if $kind eq 'E';
-        if ( $kind eq 'F' && @files < $max_files && $bytes =~ $name_pattern ) {
-            open( my $file, '>', "$target/$bytes" ) or fail($bytes);
-            push @files, $file;
-            next;
-        }
-        my $file = $files[$index] // complain('image has an unknown file');
-        if ( $kind eq 'T' ) { truncate( $file, $offset ) or fail('truncate'); next }
-        $kind eq 'W' or complain('image has an unknown frame');
-        sysseek( $file, $offset, 0 ) or fail('seek');
-        ( syswrite( $file, $bytes ) // -1 ) == $length or fail('image');
+    syswrite STDOUT, "ready\n";
+    my $text = '';
+    while ( $text !~ /\n/ ) {
+        sysread( STDIN, $text, 8, length $text ) or complain('image was not given');
     }
-    close $_ for @files;
+    $text eq "go\n" or complain('image was not given');
 }
 
 1;

@@ -3,13 +3,10 @@
  * goes on with the key of the home alone; without a kernel of its own nothing of it happens.
  */
 
-import { execFile } from "node:child_process";
-import { open, readdir, readFile, rename, stat, writeFile } from "node:fs/promises";
+import { open, readdir, rename, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { MOVE_STEPS, SEAL_STEPS } from "../support/fault-cases.ts";
 import { make, openFaultHome, type FaultHome } from "../support/fault-home.ts";
 import {
   containerOf,
@@ -19,15 +16,13 @@ import {
   startLedger,
   untilOnDisk,
 } from "../support/ledger.ts";
+import { filesWith, imageFiles, imageMounts } from "../support/memory-images.ts";
 import { gvisorRuntime } from "../support/runtimes.ts";
 import { rebootHome } from "../support/sandbox-reboot.ts";
 
-const run = promisify(execFile);
 const runtime = gvisorRuntime();
 const LIMIT_MS = 180_000;
 const ENCRYPT = "--encrypt-snapshots";
-/** From here on the memory on disk is the one that counts. */
-const COMMITTED = MOVE_STEPS.indexOf("halt.recorded");
 
 if (runtime === undefined) describeAbsence();
 else describePresence(["--runtime", runtime, "--require-isolation", "gvisor", "--pool", "0"]);
@@ -45,36 +40,6 @@ function describeAbsence(): void {
     expect(await readdir(home.path)).not.toContain("memory-key");
     expect((await home.call("DELETE", `/sandboxes/${id}`))?.status).toBe(204);
   });
-}
-
-/** The files of all images of memory, whole or not. */
-async function imageFiles(home: FaultHome): Promise<string[]> {
-  const sandboxes = join(home.path, "instances/serve/s");
-  const ids = await readdir(sandboxes).catch(() => []);
-  const folders = [join(home.path, "memory"), ...ids.map((id) => join(sandboxes, id, "saved"))];
-  const found: string[] = [];
-  for (const folder of folders) {
-    const names = await readdir(folder, { recursive: true }).catch(() => []);
-    for (const name of names) {
-      const path = join(folder, name);
-      if ((await stat(path)).isFile()) found.push(path);
-    }
-  }
-  return found;
-}
-
-async function filesWith(home: FaultHome, word: string): Promise<string[]> {
-  const files = await imageFiles(home);
-  const texts = await Promise.all(files.map(async (path) => readFile(path)));
-  return files.filter((_path, index) => texts[index]?.includes(word));
-}
-
-/** File systems of images that some process of the machine still sees. */
-async function imageMounts(home: FaultHome): Promise<string> {
-  const script =
-    "cat /proc/[0-9]*/mountinfo 2>/dev/null | grep -c -e ' - fuse sandbox-mcp ' || true";
-  const { stdout } = await run("sh", ["-c", script], { cwd: home.path });
-  return stdout.trim();
 }
 
 function sealedFile(home: FaultHome, id: string): string {
@@ -175,39 +140,6 @@ function describePresence(level: readonly string[]): void {
         await booted.kill();
       },
     );
-
-    test.for(MOVE_STEPS.slice(0, COMMITTED + 1))(
-      "killed at %s of a move: no plain image is left",
-      { timeout: LIMIT_MS },
-      async (step) => {
-        const sandbox = await startLedger(home);
-        const before = await readLedger(sandbox);
-        await home.plan({ step, action: "kill" });
-        await home.call("POST", `/sandboxes/${sandbox.sandboxId}/pause`);
-        await home.ended();
-        expect(await home.takeHit()).toBe(true);
-        expect(await filesWith(home, before.word)).toEqual([]);
-        await expect.poll(() => imageMounts(home)).toBe("0");
-        await home.start();
-        await untilOnDisk(home, sandbox.sandboxId);
-        await (await expectGoesOn(home, sandbox.sandboxId, before)).kill();
-      },
-    );
-
-    test.for(SEAL_STEPS)("killed at %s of a restore", { timeout: LIMIT_MS }, async (step) => {
-      const sandbox = await startLedger(home);
-      const { sandboxId } = sandbox;
-      const before = await readLedger(sandbox);
-      await sandbox.pause();
-      await untilOnDisk(home, sandboxId);
-      await home.plan({ step, action: "kill" });
-      expect(await connect(sandboxId)).toBe(undefined);
-      await home.ended();
-      expect(await home.takeHit()).toBe(true);
-      expect(await filesWith(home, before.word)).toEqual([]);
-      await home.start();
-      await (await expectGoesOn(home, sandboxId, before)).kill();
-    });
   });
 
   test("an image goes on whether the service encrypts or not", { timeout: LIMIT_MS }, async () => {

@@ -139,6 +139,6 @@ async function runCheckpoint(
   ]);
   await runProgram(command, {
     timeoutMs: TIMEOUT_MS,
-    ...(taker !== undefined && { onOutput: taker.onOutput }),
+    ...(taker !== undefined && { serve: taker.serve }),
   });
 }

@@ -105,7 +105,8 @@ export async function runSentry(
   const file = (name: string) => join(directory, "runtime", name);
   const state = join(stage.directory, STATE);
   const image = join(spec.memory ?? "", MEMORY_IMAGE);
-  using giver = sealed && (await createGiver(join(image, SEALED_FILE), sealed, signal));
+  const files = { file: join(image, SEALED_FILE), directory: stage.directory };
+  using giver = sealed && (await createGiver(files, sealed, signal));
   const path = giver === undefined ? image : join(stage.directory, giver.place);
   const begin = spec.memory === undefined ? ["run"] : ["restore", "--image-path", path];
   const words = [...begin, "--detach", "--bundle", directory, "--pid-file", file("pid"), id];
@@ -142,7 +143,7 @@ export async function runSentry(
   await runProgram(command, {
     signal,
     timeoutMs,
-    ...(giver !== undefined && { onInput: giver.onInput }),
+    ...(giver !== undefined && { serve: giver.serve }),
   });
 }
 

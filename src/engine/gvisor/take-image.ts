@@ -6,12 +6,14 @@
 
 import { accessSync, constants, createReadStream, createWriteStream } from "node:fs";
 import { join } from "node:path";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
+import type { RunningProgram } from "../host/run-program.ts";
 import type { LauncherStep } from "../oci/launcher.ts";
 import { reserveMemory } from "./free-memory.ts";
 import { createOpener, createSealer } from "./image-cipher.ts";
+import { writeFrames } from "./image-frames.ts";
 import { newSeal, subjectOf, type ImageKeys } from "./image-seal.ts";
 import {
   notRestorable,
@@ -22,6 +24,7 @@ import {
 
 const DEVICE = "/dev/fuse";
 const FILE_MODE = 0o600;
+const READ_BYTES = 1024 * 1024;
 /** In the working folder of the launcher. */
 const PLACE = "image";
 /** Of a file system in memory, beside the bytes of its files. */
@@ -45,7 +48,7 @@ export interface ImageTaker {
   readonly inside: readonly LauncherStep[];
   /** What the runtime is given as the place of the image, below the working folder. */
   readonly place: string;
-  readonly onOutput: (stdout: Readable) => Promise<void>;
+  readonly serve: (program: RunningProgram) => Promise<void>;
   /** After a clean end of the runtime. */
   taken(): TakenImage;
 }
@@ -64,7 +67,8 @@ export async function createTaker(
       ["taken", PLACE],
     ],
     place: PLACE,
-    async onOutput(stdout) {
+    async serve({ stdin, stdout }) {
+      stdin.end();
       const file = createWriteStream(join(folder, SEALED_FILE), { flags: "wx", mode: FILE_MODE });
       await pipeline(stdout, sealer.stream, file);
     },
@@ -76,7 +80,7 @@ export interface ImageGiver extends Disposable {
   /** In the mount namespace and the working folder, before the cgroup of the container. */
   readonly steps: readonly LauncherStep[];
   readonly place: string;
-  readonly onInput: (stdin: Writable) => Promise<void>;
+  readonly serve: (program: RunningProgram) => Promise<void>;
 }
 
 /**
@@ -84,10 +88,11 @@ export interface ImageGiver extends Disposable {
  * @throws SandboxError resource_exhausted where they do not fit into the memory of the machine.
  */
 export async function createGiver(
-  file: string,
+  { file, directory }: { readonly file: string; readonly directory: string },
   { key, sizeBytes }: NonNullable<RestorableMemory["sealed"]>,
   signal: AbortSignal,
 ): Promise<ImageGiver> {
+  const place = join(directory, PLACE);
   const reservation = await reserveMemory(sizeBytes, signal);
   return {
     steps: [
@@ -95,14 +100,32 @@ export async function createGiver(
       ["give", PLACE, `${sizeBytes + SPARE_BYTES}`],
     ],
     place: PLACE,
-    async onInput(stdin) {
+    async serve({ pid, stdin, stdout }) {
+      await untilReady(stdout);
+      const frames = createReadStream(file, { highWaterMark: READ_BYTES });
       try {
-        await pipeline(createReadStream(file), createOpener(key), stdin);
+        await pipeline(frames, createOpener(key), (plain) =>
+          writeFrames(plain, seenBy(pid, place)),
+        );
       } catch (error) {
         if (!(error instanceof SandboxError)) throw error;
         throw notRestorable("its image is damaged", error);
       }
+      stdin.end("go\n");
     },
     [Symbol.dispose]: () => reservation[Symbol.dispose](),
   };
+}
+
+/** Resolves when the launcher has made the place. */
+async function untilReady(stdout: Readable): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  stdout.once("data", () => resolve());
+  stdout.once("end", () => reject(new Error("the launcher made no place")));
+  await promise;
+}
+
+/** A path as a process sees it that has a mount namespace of its own. */
+function seenBy(pid: number, path: string): string {
+  return join("/proc", String(pid), "root", path);
 }

@@ -27,10 +27,14 @@ export interface ProgramOptions {
   readonly input?: string | Promise<string>;
   /** Called with each line of its standard error as it comes. */
   onLine?(line: string): void;
-  /** Reads its standard output, which is not kept then; a fault ends the program. */
-  onOutput?(stdout: Readable): Promise<void>;
-  /** Writes its standard input instead of `input`; a fault ends the program. */
-  onInput?(stdin: Writable): Promise<void>;
+  /** Serves its standard streams, of which nothing is kept or given then; a fault ends the program. */
+  serve?(program: RunningProgram): Promise<void>;
+}
+
+export interface RunningProgram {
+  readonly pid: number;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
 }
 
 /**
@@ -57,28 +61,22 @@ export async function runProgram(
   );
   const stdout = createTail();
   const stderr = createTail();
-  if (options.onOutput === undefined) child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
+  if (options.serve === undefined) child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
   child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
   // A program that ends without reading it all has said why in its own words.
   child.stdin.on("error", () => undefined);
-  if (options.onInput === undefined) void feed(child.stdin, options.input);
+  if (options.serve === undefined) void feed(child.stdin, options.input);
   if (options.onLine !== undefined) forwardLines(child.stderr, options.onLine.bind(options));
   const end = endOf(child);
   const kill = () => killGroup(child.pid);
-  const flowed = Promise.all([options.onOutput?.(child.stdout), options.onInput?.(child.stdin)]);
-  const flowFault = flowed.then(
-    () => undefined,
-    (error: unknown) => {
-      kill();
-      return error;
-    },
-  );
+  const { pid = 0, stdin } = child;
+  const served = serveOf(options, { pid, stdin, stdout: child.stdout }, kill);
   stop.addEventListener("abort", kill, { once: true });
   // It may have come while the program was started.
   if (stop.aborted) kill();
   try {
     const failure = await end;
-    const fault = await flowFault;
+    const fault = await served;
     // Of a program that ended, a stream says only that it was cut.
     if (fault instanceof SandboxError) throw fault;
     if (failure === undefined && fault !== undefined) {
@@ -125,6 +123,21 @@ function forwardLines(stream: NodeJS.ReadableStream, onLine: (line: string) => v
     rest = lines.pop() ?? "";
     for (const line of lines) onLine(line);
   });
+}
+
+/** Resolves with the fault, after which the program is ended. */
+async function serveOf(
+  options: ProgramOptions,
+  program: RunningProgram,
+  kill: () => void,
+): Promise<unknown> {
+  try {
+    await options.serve?.(program);
+    return undefined;
+  } catch (error) {
+    kill();
+    return error;
+  }
 }
 
 /** Resolves with undefined after a clean end, else with why it failed. */

@@ -86,7 +86,10 @@ export type LauncherStep =
   | readonly ["take", limitBytes: string]
   /** Mounts that file system, in a mount namespace of this process. */
   | readonly ["taken", target: string]
-  /** Mounts a file system in memory with the files of such a stream on standard input. */
+  /**
+   * Mounts a file system in memory, writes `ready` and a line feed to standard output, and waits for
+   * `go` and a line feed on standard input: the caller fills it by way of this process meanwhile.
+   */
   | readonly ["give", target: string, sizeBytes: string]
   | readonly ["exec", file: string, ...args: string[]]
   /** As `exec`, with the program of the last `open`; the first word is the name that it sees. */

@@ -1,9 +1,10 @@
-/** Files that a program writes become a stream, and that stream becomes the same files again. */
+/** Files that a program writes become a stream; and a place in memory for the files of one. */
 
-import { existsSync } from "node:fs";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
+import { writeFrames } from "../../../src/engine/gvisor/image-frames.ts";
 import { whyNoFuse } from "../../support/fuse.ts";
 import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -12,25 +13,6 @@ const CALLER = [process.arch, String(process.pid)];
 const HEAD_BYTES = 17;
 const MAX_BYTES = 1_048_576;
 
-interface Frame {
-  readonly index?: number;
-  readonly offset?: number;
-  readonly body?: Buffer | string;
-}
-
-/** A frame as the program writes it. */
-function frame(kind: string, { index = 0, offset = 0, body = "" }: Frame = {}): Buffer {
-  const bytes = Buffer.from(body);
-  const head = Buffer.alloc(HEAD_BYTES);
-  head.write(kind, "latin1");
-  head.writeUInt32LE(index, 1);
-  head.writeBigUInt64LE(BigInt(offset), 5);
-  head.writeUInt32LE(bytes.length, 13);
-  return Buffer.concat([head, bytes]);
-}
-
-const END = frame("E");
-
 /** Runs a script of the shell beside the place that is taken, or given. */
 async function take(folder: string, script: string, limit = 64 * MAX_BYTES) {
   const inside = ["mount", "tmpfs", folder, "mode=0700,size=1m", "chdir", folder, "mkdir", "image"];
@@ -38,22 +20,13 @@ async function take(folder: string, script: string, limit = 64 * MAX_BYTES) {
   return runPerl("launcher", { words: [...CALLER, ...steps, "exec", "sh", "-ec", script] });
 }
 
-interface Given {
-  readonly input: Buffer;
-  readonly script?: string;
-  readonly size?: number;
-}
-
-async function give(folder: string, given: Given) {
-  const { input, script = "true", size = 8 * MAX_BYTES } = given;
+async function give(folder: string, input: string, script = "true") {
   const inside = ["mount", "tmpfs", folder, "mode=0700,size=1m", "chdir", folder, "mkdir", "image"];
-  const steps = ["isolate", ...inside, "give", "image", `${size}`];
+  const steps = ["isolate", ...inside, "give", "image", `${MAX_BYTES}`];
   const words = [...CALLER, ...steps, "exec", "sh", "-ec", script];
   const { code, stdout, stderr } = await runPerl("launcher", { words, input });
   return { code, stdout: stdout.toString("latin1"), stderr };
 }
-
-const refused = (text: string) => ({ code: 111, stdout: "", stderr: `launcher: ${text}\n` });
 
 describe.skipIf(whyNoFuse() !== "")("an image that is taken and given", () => {
   test("its files are the same, and were seen by the program alone", async () => {
@@ -68,11 +41,13 @@ describe.skipIf(whyNoFuse() !== "")("an image that is taken and given", () => {
     const taken = await take(folder.path, script);
     expect([taken.code, taken.stderr]).toEqual([0, "10 600\n"]);
     expect(await readdir(folder.path)).toEqual([]);
-    const show = "cd image; cat state.img twice.img; tr -d x <pages.img; wc -c <pages.img; ls";
-    const given = await give(folder.path, { input: taken.stdout, script: show });
-    const names = "pages.img\nstate.img\ntwice.img\n";
-    expect(given).toEqual({ code: 0, stdout: `0123AB6789onetwo3000000\n${names}`, stderr: "" });
-    expect(await readdir(folder.path)).toEqual([]);
+    await using other = await makeTempFolder();
+    await writeFrames(Readable.from([taken.stdout]), other.path);
+    const read = async (name: string) => readFile(join(other.path, name), "latin1");
+    expect((await readdir(other.path)).toSorted()).toEqual(["pages.img", "state.img", "twice.img"]);
+    expect(await read("state.img")).toBe("0123AB6789");
+    expect(await read("twice.img")).toBe("onetwo");
+    expect(await read("pages.img")).toBe("x".repeat(3_000_000));
   });
 
   test("more than the limit is refused to the program, and so are other names", async () => {
@@ -93,33 +68,18 @@ describe.skipIf(whyNoFuse() !== "")("an image that is taken and given", () => {
     expect(stdout.subarray(HEAD_BYTES, HEAD_BYTES + 1).toString()).toBe("a");
   });
 
-  test.for([
-    ["image is cut", Buffer.alloc(0)],
-    ["image is cut", frame("F", { body: "a" })],
-    ["image is cut", frame("F", { body: "a" }).subarray(0, -1)],
-    ["image has an unknown file", Buffer.concat([frame("W", { body: "x" }), END])],
-    ["image has an unknown file", Buffer.concat([frame("F", { body: "../a" }), END])],
-    ["image has an unknown file", Buffer.concat([frame("F", { body: "a/b" }), END])],
-    ["image has an unknown frame", Buffer.concat([frame("F", { body: "a" }), frame("X"), END])],
-    ["image has a frame that is too long", frame("W", { body: Buffer.alloc(MAX_BYTES + 1) })],
-  ] as const)("%s: nothing is started", async ([text, input]) => {
+  test("a place in memory is seen by the program alone, and only after the word", async () => {
     await using folder = await makeTempFolder();
-    await using other = await makeTempFolder();
-    const started = join(other.path, "started");
-    expect(await give(folder.path, { input, script: `true >${started}` })).toEqual(refused(text));
-    expect(existsSync(started)).toBe(false);
-  });
-
-  test("files that do not fit are refused", async () => {
-    await using folder = await makeTempFolder();
-    const body = Buffer.alloc(MAX_BYTES);
-    const frames = [
-      frame("F", { body: "a" }),
-      frame("W", { body }),
-      frame("W", { offset: MAX_BYTES, body }),
-    ];
-    const input = Buffer.concat([...frames, END]);
-    expect(await give(folder.path, { input, size: MAX_BYTES })).toMatchObject({ code: 111 });
+    const shown = await give(folder.path, "go\n", "stat -fc %T image; stat -c %a image; ls image");
+    expect(shown).toEqual({ code: 0, stdout: "ready\ntmpfs\n700\n", stderr: "" });
+    expect(await readdir(folder.path)).toEqual([]);
+    for (const input of ["", "g", "stop\n", "go go\n"]) {
+      expect(await give(folder.path, input, "echo started")).toEqual({
+        code: 111,
+        stdout: "ready\n",
+        stderr: "launcher: image was not given\n",
+      });
+    }
   });
 });
 
