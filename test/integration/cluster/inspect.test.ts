@@ -103,7 +103,7 @@ test("of several, those whose Pod answers are told", async () => {
   await expect
     .poll(async () => Object.keys((await get(one, path)).body.sandboxes))
     .toEqual([right]);
-  expect((await get(one, `/sandboxes/${left}/metrics`)).status).toBe(502);
+  expect((await get(one, `/sandboxes/${left}/metrics`)).status).toBe(503);
 });
 
 test.for(["logs", "metrics"])("%s of no sandbox, and of one that ended, are 404", async (what) => {
