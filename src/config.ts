@@ -75,6 +75,8 @@ export interface Config {
     readonly diskMb: number;
     readonly pids: number;
   };
+  /** Of the disk of each new volume. */
+  readonly volumeMb: number;
   /** Undefined: no store is made, and one that is there is used. */
   readonly storeGb: number | undefined;
   /** Undefined: the memory of paused sandboxes stays in their processes. */
@@ -205,6 +207,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
       diskMb: given.diskMb ?? 2048,
       pids: given.pids ?? 512,
     },
+    volumeMb: given.volumeMb ?? 2048,
     storeGb: given.storeGb,
     pauseToDisk: given.pauseToDisk,
     encryptsSnapshots: given.encryptsSnapshots ?? false,

@@ -15,10 +15,9 @@ import {
   text,
   type Setting,
 } from "./setting-values.ts";
+import { STORAGE_SETTINGS } from "./storage-settings.ts";
 
-const MAX = { memoryMb: 1_048_576, cpus: 1024, diskMb: 16_777_216, pids: 1_000_000, port: 65_535 };
-/** With less, its reserve is a large part of it. */
-const STORE_GB = { min: 8, max: 1_048_576 };
+const MAX = { memoryMb: 1_048_576, cpus: 1024, pids: 1_000_000, port: 65_535 };
 const MAX_SANDBOXES = 100_000;
 
 const SETTINGS = {
@@ -128,18 +127,7 @@ const SETTINGS = {
     schema: integer(1, MAX.cpus),
     help: "processors of each sandbox",
   },
-  diskMb: {
-    flag: "disk-mb",
-    environment: "SANDBOX_MCP_DISK_MB",
-    schema: integer(64, MAX.diskMb),
-    help: "writable disk of each sandbox in MiB",
-  },
-  storeGb: {
-    flag: "store-gb",
-    environment: "SANDBOX_MCP_STORE_GB",
-    schema: integer(STORE_GB.min, STORE_GB.max),
-    help: "keep disks in a file of so many GiB that shares blocks, for homes that cannot",
-  },
+  ...STORAGE_SETTINGS,
   pids: {
     flag: "pids",
     environment: "SANDBOX_MCP_PIDS",

@@ -93,6 +93,12 @@ export function diskFullError(subject: string, cause?: unknown, word?: ErrorWord
   });
 }
 
+/** What has a limit of its own is full, not the disk below it; the code of its cause is always EDQUOT. */
+export function quotaError(message: string, hint: string, cause?: unknown): SandboxError {
+  const fault = Object.assign(new Error(message, { cause }), { code: "EDQUOT" });
+  return new SandboxError("resource_exhausted", message, { cause: fault, hint });
+}
+
 /** The text of anything that was thrown. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -23,6 +23,7 @@ import type {
 import type {
   CreatedSandboxBody,
   ListedSandboxBody,
+  ListedVolumeBody,
   LogsBody,
   MetricBody,
   SandboxBody,
@@ -61,8 +62,12 @@ export function toFault(error: unknown): Fault {
   const message = error.hint === undefined ? error.message : `${error.message} (${error.hint})`;
   const isPlain = IS_ABOUT_REQUEST[error.code] || error.hasSandboxPaths;
   const told = isPlain ? message : hidePaths(message);
-  const status = word === "idempotency_request_mismatch" ? 422 : CONTROL_STATUS[error.code];
-  return toReply(status, told, { word, retryAfterSeconds });
+  return toReply(statusOf(error), told, { word, retryAfterSeconds });
+}
+
+function statusOf(error: SandboxError): number {
+  if (error.word === "idempotency_request_mismatch") return 422;
+  return causeCode(error) === "EDQUOT" ? DISK_FULL_STATUS : CONTROL_STATUS[error.code];
 }
 
 function toReply(
@@ -249,8 +254,12 @@ export function toListedTemplate(entry: {
 }
 
 export function toVolumeBody(volume: Volume, domain: string | null): VolumeBody {
-  const { volumeId, name, token } = volume;
-  return { volumeID: volumeId, name, token, ...(domain !== null && { domain }) };
+  const { token } = volume;
+  return { ...toListedVolume(volume), token, ...(domain !== null && { domain }) };
+}
+
+export function toListedVolume({ volumeId, name, sizeMb }: Volume): ListedVolumeBody {
+  return { volumeID: volumeId, name, ...(sizeMb !== undefined && { sizeMB: sizeMb }) };
 }
 
 /** One sample of what a sandbox used. */

@@ -126,12 +126,12 @@ export const CONTENT_ROUTES: readonly ContentRoute[] = [
     faults: [400, 404, 429],
     isTransfer: true,
     async act({ files, query, response }) {
-      const { file, sizeBytes } = await files.read(query.path);
-      await using opened = file;
+      await using opened = await files.read(query.path);
+      const { file, sizeBytes } = opened;
       response.writeHead(200, { ...CONTENT_HEADERS, "content-length": sizeBytes });
       if (sizeBytes > 0) {
         const options = { start: 0, end: sizeBytes - 1, highWaterMark: READ_BYTES };
-        const source = opened.createReadStream({ ...options, autoClose: false });
+        const source = file.createReadStream({ ...options, autoClose: false });
         await pipeline(source, response, { end: false });
         // The file shrank meanwhile: the promised length cannot be kept, and the client must see that.
         if (source.bytesRead < sizeBytes) response.destroy();

@@ -5,8 +5,12 @@ use v5.14;
 
 our ( $call, $namespace, $cwd );
 
+# MS_NOSUID, MS_NODEV, MS_NOATIME; and MS_NOEXEC for what is seen only through an overlay.
+my $runs_programs = 0x2 | 0x4 | 0x400;
+my $no_programs   = $runs_programs | 0x8;
+
 sub attach {
-    my ( $image, $target, $type, $data, $flags ) = @_;
+    my ( $image, $target, $type, $data, $flags, $mount_flags ) = @_;
     open( my $backing, '+<', $image ) or fail($image);
     open( my $control, '+<', '/dev/loop-control' ) or fail('loop-control');
     # struct loop_config with LO_FLAGS_AUTOCLEAR and perhaps LO_FLAGS_DIRECT_IO, and the file's name
@@ -22,25 +26,36 @@ sub attach {
             next if $! == 16;
             fail($device);
         }
-        mount_device( $device, $target, $type, $data );
+        mount_call( $device, $target, $type, $mount_flags, $data );
         return;
     }
     fail('no free loop device');
 }
 
-sub mount_device {
-    my ( $device, $target, $type, $data ) = @_;
-    # MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_NOATIME
-    mount_call( $device, $target, $type, 0x2 | 0x4 | 0x8 | 0x400, $data );
+sub mount_disk {
+    my ( $image, $target ) = @_;
+    attach( $image, $target, 'ext4', 'noinit_itable', 0, $no_programs );
+}
+
+sub mount_store {
+    my ( $image, $target ) = @_;
+    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs );
+}
+
+sub mount_volume_disk {
+    my ( $image, $target ) = @_;
+    mount_shared( $image, $target, 'ext4', 'noinit_itable', 0, $runs_programs );
 }
 
 # A mount that was copied into the namespace of another program keeps the file system in use after
 # it was unmounted here. Under a second device the kernel would take it for another one.
-sub mount_store {
-    my ( $image, $target ) = @_;
+sub mount_shared {
+    my ( $image, $target, $type, $data, $flags, $mount_flags ) = @_;
     my ( $device, $handle ) = attached_device($image);
-    if   ( defined $device ) { mount_device( $device, $target, 'xfs', 'discard' ) }
-    else                     { attach( $image, $target, 'xfs', 'discard', 16 ) }
+    if ( defined $device ) {
+        mount_call( $device, $target, $type, $mount_flags, $data );
+    }
+    else { attach( $image, $target, $type, $data, $flags, $mount_flags ) }
 }
 
 # The device that has the image already, held open: it goes with its last user.

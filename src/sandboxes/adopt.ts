@@ -10,6 +10,7 @@ import { discard, removeTraces } from "./discard.ts";
 import { egressOf } from "./egress.ts";
 import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import { mountVolumes } from "./volumes.ts";
 
 /** Adopts what still runs; whatever else this instance left is removed with its traces. */
 export async function adoptSandboxes(context: SandboxContext): Promise<void> {
@@ -21,6 +22,22 @@ export async function adoptSandboxes(context: SandboxContext): Promise<void> {
     // A database that was restored knows less than the machine.
     if (known.has(name)) continue;
     await cleanUpOrRetry(context, `traces of ${name}`, () => removeTraces(context, name));
+  }
+  await mountAgain(context);
+}
+
+/** Containers have their volumes still; here they are mounted so that their growth is seen. */
+async function mountAgain(context: SandboxContext): Promise<void> {
+  const all = [...context.entries.values()].flatMap(({ record }) => record.volumeMounts);
+  const attempt = async (mounts: SandboxRecord["volumeMounts"]): Promise<unknown> =>
+    mountVolumes(context, mounts).catch((error: unknown) => error);
+  if ((await attempt(all)) === undefined) return;
+  // One that cannot be mounted must not keep the others.
+  for (const mount of all) {
+    const error = await attempt([mount]);
+    if (error === undefined) continue;
+    const { volumeId } = mount;
+    context.log.error({ op: "sandbox.adopt", volumeId, err: error }, "volume is not mounted");
   }
 }
 

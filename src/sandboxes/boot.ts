@@ -21,13 +21,13 @@ const HEALTH_TIMEOUT_MS = 20_000;
 
 /** The container of a sandbox. */
 export function toSpec(
-  context: Folders & Pick<Services, "trust">,
+  context: Folders & Pick<Services, "trust" | "store">,
   record: SandboxRecord,
   build: BuildRecord,
 ): ContainerSpec {
   const { sandboxId, limits } = record;
   const binds = record.volumeMounts.map(({ path, volumeId }) => ({
-    source: volumeDirectory(context, volumeId),
+    source: volumeDirectory(context, context.store.volumes.get(volumeId) ?? { volumeId }),
     path,
   }));
   return {

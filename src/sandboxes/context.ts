@@ -16,6 +16,7 @@ import type { Secrets } from "./secrets.ts";
 import type { TeamQuota } from "./team-quota.ts";
 import type { Templates } from "./templates.ts";
 import type { UsageMeter } from "./usage-meter.ts";
+import type { VolumeDisks } from "./volume-disks.ts";
 
 /** The modules and handles below the registry. */
 export interface Services extends CleanupRetries {
@@ -52,7 +53,11 @@ export interface Folders {
   readonly layersDirectory: string;
   /** Folder of the disks of snapshots that share blocks with those of sandboxes. */
   readonly disksDirectory: string;
+  /** Folder of volumes that have no disk of their own. */
   readonly volumesDirectory: string;
+  /** Absolute path. */
+  readonly home: string;
+  readonly volumeDisks: VolumeDisks;
 }
 
 /** What is recorded about sandboxes over time. */

@@ -25,7 +25,7 @@ import { startTemplateService } from "./start-command.ts";
 import { toStartFault } from "./start-fault.ts";
 import type { Reservation } from "./team-quota.ts";
 import { checkTimeout, expiryOfRun } from "./timeout.ts";
-import { resolveMounts } from "./volumes.ts";
+import { mountVolumes, resolveMounts } from "./volumes.ts";
 
 export type CreateContext = SandboxContext & { readonly pool: Pick<Pool, "take"> };
 
@@ -149,6 +149,7 @@ async function startCold(
   let container: Container | undefined;
   try {
     await step("create.intent");
+    await mountVolumes(context, intent.volumeMounts);
     container = await context.engine.create(spec, signal);
     await step("create.started");
     await initDaemon(container, toInit(context, intent, plan.resolved.build), signal);

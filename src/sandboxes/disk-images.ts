@@ -1,11 +1,14 @@
-/** The mounted disk images of the sandboxes: how each grows, and the limits that the kernel holds. */
+/**
+ * The mounted disk images of sandboxes and volumes: how each grows, and the limits that the kernel
+ * holds.
+ */
 
 import { basename, dirname } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { createGate } from "../common/concurrency.ts";
 import type { GrowingDisk } from "../engine/engine.ts";
 import { readMounts } from "../engine/host/mount-table.ts";
-import type { Registry, SandboxEntry, Services } from "./context.ts";
+import type { Folders, Registry, SandboxEntry, Services } from "./context.ts";
 import type { DiskBudget, GrowingImage } from "./disk-budget.ts";
 
 const LOOKS_PER_TURN = 32;
@@ -27,7 +30,8 @@ interface Watched {
 
 /** One image at one moment. */
 export interface ImageLook {
-  readonly entry: SandboxEntry;
+  /** The sandboxes that may write to it. */
+  readonly writers: readonly SandboxEntry[];
   /** Since the look before. */
   readonly hasGrown: boolean;
   readonly image: GrowingImage;
@@ -44,18 +48,18 @@ export interface DiskImages {
 }
 
 /** Looks first at what an earlier process left. */
-export async function openDiskImages(context: Services & Registry): Promise<DiskImages> {
+export async function openDiskImages(
+  context: Services & Registry & Pick<Folders, "volumeDisks">,
+): Promise<DiskImages> {
   const { clock, log } = context;
   const known = new Map<string, Watched>();
   const gate = createGate(REMOUNTS_AT_ONCE);
   const changes = new Set<Promise<void>>();
   const returning = await findReturning();
 
-  function lookAt(entry: SandboxEntry): ImageLook | undefined {
-    const { disk } = entry.container;
-    const growth = entry.ending === undefined ? disk?.readGrowth() : undefined;
-    const name = entry.record.sandboxId;
-    if (disk === undefined || growth === undefined) {
+  function lookAt({ name, disk, writers }: NamedDisk): ImageLook | undefined {
+    const growth = disk.readGrowth();
+    if (growth === undefined) {
       // A boot mounts it anew.
       known.delete(name);
       return undefined;
@@ -68,25 +72,25 @@ export async function openDiskImages(context: Services & Registry): Promise<Disk
     if (hasGrown) watched.grewAtMs = clock.elapsed();
     if (hasGrown || bytes < watched.baseBytes) watched.baseBytes = bytes;
     const isGrowing = clock.elapsed() - watched.grewAtMs < WRITING_MS;
-    return { entry, hasGrown, image: { ...growth, name, isGrowing } };
+    return { writers, hasGrown, image: { ...growth, name, isGrowing } };
   }
 
-  async function returnFreed(watched: Watched, sandboxId: string): Promise<void> {
+  async function returnFreed(watched: Watched, name: string): Promise<void> {
     try {
       await watched.disk.returnFreedBlocks(watched.returnsFreed);
     } catch (error) {
       // One that has just ended has no mount any more.
-      log.debug({ op: "disk.watch", sandboxId, err: error }, "free blocks stay taken");
+      log.debug({ op: "disk.watch", name, err: error }, "free blocks stay taken");
     }
   }
 
   return {
     async lookAtAll() {
       const looks: ImageLook[] = [];
-      const { entries } = context;
-      for (const name of known.keys()) if (!entries.has(name)) known.delete(name);
-      for (const [index, entry] of [...entries.values()].entries()) {
-        const found = lookAt(entry);
+      const disks = listDisks(context);
+      for (const name of known.keys()) if (!disks.has(name)) known.delete(name);
+      for (const [index, disk] of [...disks.values()].entries()) {
+        const found = lookAt(disk);
         if (found !== undefined) looks.push(found);
         if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
       }
@@ -115,12 +119,39 @@ export async function openDiskImages(context: Services & Registry): Promise<Disk
   };
 }
 
+interface NamedDisk {
+  readonly name: string;
+  readonly disk: GrowingDisk;
+  readonly writers: readonly SandboxEntry[];
+}
+
+/** Those of sandboxes, and of the volumes that this process has mounted. */
+function listDisks({
+  entries,
+  volumeDisks,
+}: Registry & Pick<Folders, "volumeDisks">): ReadonlyMap<string, NamedDisk> {
+  const disks = new Map<string, NamedDisk>();
+  const writersOf = new Map<string, SandboxEntry[]>();
+  for (const [name, disk] of volumeDisks.mounted()) {
+    const writers: SandboxEntry[] = [];
+    writersOf.set(name, writers);
+    disks.set(name, { name, disk, writers });
+  }
+  for (const [name, entry] of entries) {
+    const { disk } = entry.container;
+    if (entry.ending !== undefined) continue;
+    if (disk !== undefined) disks.set(name, { name, disk, writers: [entry] });
+    for (const { volumeId } of entry.record.volumeMounts) writersOf.get(volumeId)?.push(entry);
+  }
+  return disks;
+}
+
 /** The limit of an earlier process may still hold. */
 function toWatched(disk: GrowingDisk, baseBytes: number, returnsFreed: boolean): Watched {
   return { disk, baseBytes, grewAtMs: -Infinity, isLimited: true, returnsFreed };
 }
 
-/** Sandboxes whose disks an earlier process had return free blocks. */
+/** Sandboxes and volumes whose disks an earlier process had return free blocks. */
 async function findReturning(): Promise<ReadonlySet<string>> {
   const mounts = (await readMounts()).filter(({ options }) => options.includes("discard"));
   return new Set(mounts.map(({ target }) => basename(dirname(target))));

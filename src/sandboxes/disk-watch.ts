@@ -79,7 +79,7 @@ export function startDiskWatch(
     if (budget.isLimited !== isLimited) tell(budget);
     isLimited = budget.isLimited;
     images.apply(looks, budget);
-    if (budget.isFull) for (const found of looks) changes.pauseWriter(found);
+    if (budget.isFull) for (const found of looks) changes.pauseWriters(found);
     else if (budget.hasSpace) changes.resumeOldest();
     return nextLookMs(space, budget, { lastMs, isGrowing: all.some((one) => one.isGrowing) });
   }
@@ -142,15 +142,14 @@ function createChanges(context: SandboxContext) {
 
   return {
     hasWaiting: () => waiting().length > 0,
-    pauseWriter({ entry, hasGrown }: ImageLook): void {
-      // A volume is a folder of this disk, and shared blocks take space without any growth: which
-      // sandbox writes cannot be seen.
-      const isUnseen = entry.record.volumeMounts.length > 0 || entry.container.disk?.sharesBlocks();
-      const mayWrite = hasGrown || isUnseen === true;
-      if (!mayWrite || !isAtRest(entry, "running") || !isDue(entry)) return;
-      const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
-      const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;
-      begin(entry, () => pauseEntry(context, entry, pause));
+    pauseWriters({ writers, hasGrown }: ImageLook): void {
+      for (const entry of writers) {
+        const mayWrite = hasGrown || writesUnseen(context, entry);
+        if (!mayWrite || !isAtRest(entry, "running") || !isDue(entry)) continue;
+        const leftMs = Math.max(entry.record.endAtMs - clock.now(), 0);
+        const pause = { reason: "disk_full", keepsMemory: true, leftMs } as const;
+        begin(entry, () => pauseEntry(context, entry, pause));
+      }
     },
     /** One at a time: what it writes counts before the next one. */
     resumeOldest(): void {
@@ -165,6 +164,18 @@ function createChanges(context: SandboxContext) {
     },
     settle: async () => void (await Promise.allSettled(changes)),
   };
+}
+
+/**
+ * Whether a sandbox can take space that no image shows: a volume without a disk is a folder of the
+ * home, and shared blocks take space without any growth.
+ */
+function writesUnseen(
+  { volumeDisks }: SandboxContext,
+  { record, container }: SandboxEntry,
+): boolean {
+  if (record.volumeMounts.some(({ volumeId }) => !volumeDisks.has(volumeId))) return true;
+  return container.disk?.sharesBlocks() === true;
 }
 
 /** Whether nothing is under way with it. */

@@ -7,7 +7,10 @@ import { SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { containersDirectory } from "./reclaim.ts";
 
 /** Makes those of the instance `owner`. */
-export async function makeFolders(home: string, owner: string): Promise<Omit<Folders, "copies">> {
+export async function makeFolders(
+  home: string,
+  owner: string,
+): Promise<Omit<Folders, "copies" | "volumeDisks">> {
   const layersDirectory = join(home, "layers");
   const volumesDirectory = join(home, "volumes");
   const directory = containersDirectory(home, owner);
@@ -15,5 +18,5 @@ export async function makeFolders(home: string, owner: string): Promise<Omit<Fol
     await mkdir(folder, { recursive: true, mode: 0o700 });
   // Made by the first snapshot that needs it.
   const disksDirectory = join(layersDirectory, SNAPSHOT_DISKS);
-  return { directory, layersDirectory, disksDirectory, volumesDirectory };
+  return { home, directory, layersDirectory, disksDirectory, volumesDirectory };
 }

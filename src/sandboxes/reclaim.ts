@@ -11,6 +11,11 @@ import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
+import {
+  listVolumeDisks,
+  removeVolumeDisk,
+  unmountVolumeDisks,
+} from "../engine/storage/volume-disk.ts";
 import type { Store } from "../store/store.ts";
 import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
@@ -232,7 +237,29 @@ async function removeLostVolumes({ store, home, onFailure }: ReclaimOptions): Pr
   const names: string[] = [];
   for (const name of await listFolder(directory)) if (await isLost(name)) names.push(name);
   const remove = async (name: string) => removeTree(join(directory, name));
-  return cleanUp({ kind: "volume", names, remove }, onFailure);
+  return [
+    ...(await cleanUp({ kind: "volume", names, remove }, onFailure)),
+    ...(await removeLostDisks({ store, home, onFailure })),
+  ];
+}
+
+/** The same of volumes with disks; those of others that no process uses are unmounted. */
+async function removeLostDisks({
+  store,
+  home,
+  onFailure,
+}: Pick<ReclaimOptions, "store" | "home" | "onFailure">): Promise<string[]> {
+  const all = await listVolumeDisks(home);
+  const isLost = (name: string) => store.volumes.get(name.replace(/\.part$/, "")) === undefined;
+  const remove = async (name: string) => removeVolumeDisk(home, name);
+  const removed = await cleanUp({ kind: "volume", names: all.filter(isLost), remove }, onFailure);
+  const unmount = async () =>
+    unmountVolumeDisks(
+      home,
+      all.filter((name) => !isLost(name)),
+    );
+  await cleanUp({ kind: "volume", names: ["mounts"], remove: unmount }, onFailure);
+  return removed;
 }
 
 /**

@@ -34,6 +34,7 @@ import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { startTemplateService } from "./start-command.ts";
 import { atCapacity } from "./team-quota.ts";
 import { checkTimeout, expiryAfter, expiryOfRun } from "./timeout.ts";
+import { mountVolumes } from "./volumes.ts";
 
 export interface ResumeOptions {
   readonly timeoutSeconds: number;
@@ -172,6 +173,7 @@ async function bootEntry(
   const build = requireBuild(context, entry.record);
   const record = { ...entry.record, bootId: randomUUID() };
   try {
+    await mountVolumes(context, record.volumeMounts);
     await container.boot(toSpec(context, record, build), context.closing);
     await step("boot.started");
     await initDaemon(container, toInit(context, record, build), context.closing);

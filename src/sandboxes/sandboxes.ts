@@ -32,6 +32,7 @@ import type { Uploads } from "./template-builds/uploads.ts";
 import { createTemplates, registerBuiltIns } from "./templates.ts";
 import { rebaseRuns } from "./timeout.ts";
 import { startUsageMeter } from "./usage-meter.ts";
+import { startVolumeDisks, type VolumeDisksOptions } from "./volume-disks.ts";
 import { openVolume, type VolumeFiles } from "./volume-files.ts";
 import { finishVolumes } from "./volumes.ts";
 import {
@@ -42,6 +43,7 @@ import {
   type WakeRequest,
   type WakeableSandbox,
 } from "./wake.ts";
+import { createWatchList } from "./watch-list.ts";
 
 interface SandboxesOptions {
   readonly engine: Engine;
@@ -63,6 +65,8 @@ interface SandboxesOptions {
   readonly poolSize: number;
   /** The same of other templates. */
   readonly poolShares?: readonly PoolShare[] | undefined;
+  /** Of the disks of new volumes; undefined for volumes that are folders. */
+  readonly volumes?: VolumeDisksOptions["volumes"];
   /** When the memory of paused sandboxes moves to disk; undefined for never. */
   readonly pauseToDisk?: PauseToDisk | undefined;
   /** What every sandbox gets of this machine's certificates, and variables of all its processes. */
@@ -83,7 +87,7 @@ interface SandboxesOptions {
 /** What the service of a machine passes on as it is. */
 export type PassedOptions = Pick<
   SandboxesOptions,
-  "poolShares" | "images" | "buildNetwork" | "pauseToDisk"
+  "poolShares" | "images" | "buildNetwork" | "pauseToDisk" | "volumes"
 >;
 
 /** The sandbox registry: as the default team sees it, and what the gateway asks. */
@@ -119,6 +123,8 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const { pending, track } = createTrack();
   const cleanUps = createCleanupRetries({ clock, log, closing: closing.signal, track });
   const teams = () => [...store.keys.teams(), ...options.givenTeams];
+  const watches = createWatchList();
+  const volumeDisks = startVolumeDisks({ ...options, closing: closing.signal, watches });
   const building = await openBuilding(options, { track, closing: closing.signal });
   const scope = { layersDirectory, team: DEFAULT_TEAM };
   const templateOptions = { ...options, ...cleanUps, ...building, ...scope };
@@ -131,10 +137,11 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     ...building,
     templates: createTemplates(templateOptions),
     ...folders,
+    volumeDisks,
     copies: createCopyLedger(),
     entries,
     closing: closing.signal,
-    rescheduleExpiry: () => noteAll([expiry, diskWatch, moves]),
+    rescheduleExpiry: () => watches.note(),
     pool: { take: (input) => pool.take(input) },
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
@@ -146,15 +153,13 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const guard = await engine.guard?.({ directory: dirname(directory), rule: options.onExit });
   await adoptSandboxes(context);
   await finishVolumes(context);
-  const next = () => {
-    rebaseRuns(context);
-    return nextExpiry(context);
-  };
+  const next = () => nextRebased(context);
   const expiry = startExpiry({ clock, log, next, expire: () => expireDue(context) });
   const shares = [{ template: "base", size: options.poolSize }, ...(options.poolShares ?? [])];
   const pool = startPool(context, shares);
   const diskWatch = startDiskWatch(context, { leavesSandboxes: options.onExit === "leave" });
   const moves = startDiskMoves(context, options.pauseToDisk);
+  watches.add(expiry, diskWatch, moves);
   // Its faults are logged inside; it is tracked, so closing waits for it.
   void track(reclaimAtStart(context, home));
 
@@ -170,21 +175,21 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     openVolume: (volumeId, token) => openVolume(context, volumeId, token),
     async [Symbol.asyncDispose]() {
       closing.abort();
-      for (const task of [expiry, diskWatch, moves, context.meter]) {
-        await task[Symbol.asyncDispose]();
-      }
+      for (const task of [watches, context.meter]) await task[Symbol.asyncDispose]();
       await Promise.allSettled(pending);
       await pool[Symbol.asyncDispose]();
       if (options.onExit === "leave") await moves.moveAll();
       await closeEntries(context, options.onExit);
+      await volumeDisks[Symbol.asyncDispose]();
       await guard?.[Symbol.asyncDispose]();
       context.logBook[Symbol.dispose]();
     },
   };
 }
 
-function noteAll(watches: readonly { note(): void }[]): void {
-  for (const watch of watches) watch.note();
+function nextRebased(context: RegistryContext): number | undefined {
+  rebaseRuns(context);
+  return nextExpiry(context);
 }
 
 /** The same on behalf of a team. */

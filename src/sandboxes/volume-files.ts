@@ -13,18 +13,18 @@ import {
   type FileHandle,
 } from "node:fs/promises";
 import { SandboxError } from "../common/errors.ts";
-import { draftOf, syncFolder } from "../common/files.ts";
+import { syncFolder } from "../common/files.ts";
 import { readPrivilege, storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { equalSecrets } from "../wire/signature.ts";
 import type { Folders, Services } from "./context.ts";
-import { requireDiskSpace } from "./disk-space.ts";
 import { listVolumeFolder } from "./list-volume.ts";
+import { VOLUME_OWNER_ID } from "./volume-disks.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
 import { toVolumeFault } from "./volume-faults.ts";
 import { findPlace, openFolderIn, pathIn, type Place } from "./volume-paths.ts";
-import { VOLUME_OWNER_ID, volumeDirectory } from "./volumes.ts";
+import { openVolumePlace, type OpenFile, type VolumePlace } from "./volume-place.ts";
 
 const FOLDER_MODE = 0o755;
 const FILE_MODE = 0o644;
@@ -58,8 +58,7 @@ export interface VolumeFiles {
   change(path: string, change: EntryChange): Promise<VolumeEntry>;
   /** With everything below it. */
   remove(path: string): Promise<void>;
-  /** The caller closes the file. */
-  read(path: string): Promise<{ readonly file: FileHandle; readonly sizeBytes: number }>;
+  read(path: string): Promise<OpenFile & AsyncDisposable>;
   /** The file is seen when it is complete, and durable; a client that leaves changes nothing. */
   write(path: string, content: AsyncIterable<Buffer>, entry: NewEntry): Promise<VolumeEntry>;
 }
@@ -81,38 +80,45 @@ export function openVolume(
   }
   const volume = context.store.volumes.get(volumeId);
   if (volume === undefined) throw new SandboxError("not_found", MESSAGES.volumeMissing);
-  return createVolumeFiles(volumeDirectory(context, volumeId), volume.team);
+  return createVolumeFiles(openVolumePlace(context, volume), volume.team);
 }
 
-/** The files below a folder; drafts of uploads lie beside it. */
-function createVolumeFiles(root: string, team: string): VolumeFiles {
+function createVolumeFiles(volume: VolumePlace, team: string): VolumeFiles {
+  const root = volume.root;
   return {
     team,
-    stat: (path) => at({ root, path, followsLast: false }, toEntry),
+    stat: (path) => volume.during(() => at({ root, path, followsLast: false }, toEntry)),
     list: (path, depth) =>
-      at({ root, path, followsLast: true }, async (place) => {
-        await requireType(place, "directory");
-        return listVolumeFolder(place, depth);
-      }),
-    makeFolder: (path, entry) => makeFolder(root, path, entry),
+      volume.during(() =>
+        at({ root, path, followsLast: true }, async (place) => {
+          await requireType(place, "directory");
+          return listVolumeFolder(place, depth);
+        }),
+      ),
+    makeFolder: (path, entry) => volume.during(() => makeFolder(root, path, entry)),
     change: (path, change) =>
-      at({ root, path, followsLast: true }, async (place) => {
-        const { type } = await toEntry(place);
-        // A link that came since would be followed by `chmod`: the folder and the file are opened first.
-        await using file = await open(place.systemPath, kindFlags(type));
-        await applyToFile(file, change);
-        return await toEntry(place);
-      }),
+      volume.during(() =>
+        at({ root, path, followsLast: true }, async (place) => {
+          const { type } = await toEntry(place);
+          // A link that came since would be followed by `chmod`: the folder and the file are opened first.
+          await using file = await open(place.systemPath, kindFlags(type));
+          await applyToFile(file, change);
+          return await toEntry(place);
+        }),
+      ),
     remove: (path) =>
-      at({ root, path, followsLast: false }, async (place) => {
-        if (place.name === "") {
-          throw new SandboxError("invalid_argument", "the top of a volume cannot be removed");
-        }
-        await lstat(place.systemPath);
-        await removeTree(place.systemPath);
-      }),
-    read: (path) => at({ root, path, followsLast: true }, openFile),
-    write: (path, content, entry) => writeFile({ root, path, entry }, content),
+      volume.during(() =>
+        at({ root, path, followsLast: false }, async (place) => {
+          if (place.name === "") {
+            throw new SandboxError("invalid_argument", "the top of a volume cannot be removed");
+          }
+          await lstat(place.systemPath);
+          await removeTree(place.systemPath);
+        }),
+      ),
+    read: (path) => volume.untilClosed(() => at({ root, path, followsLast: true }, openFile)),
+    write: (path, content, entry) =>
+      volume.during(() => writeFile({ volume, path, entry }, content)),
   };
 }
 
@@ -212,22 +218,23 @@ async function openFile(place: Place) {
 }
 
 interface Upload {
-  readonly root: string;
+  readonly volume: VolumePlace;
   readonly path: string;
   readonly entry: NewEntry;
 }
 
 async function writeFile(
-  { root, path, entry }: Upload,
+  { volume, path, entry }: Upload,
   content: AsyncIterable<Buffer>,
 ): Promise<VolumeEntry> {
+  const { root } = volume;
   if (entry.makesParents) await makeParents(root, path);
   // What cannot be written is refused before its content is read.
   await at({ root, path, followsLast: true }, findReplaced);
-  const draft = draftOf(`${root}.${randomBytes(DRAFT_BYTES).toString("hex")}`);
+  const draft = volume.draftOf(randomBytes(DRAFT_BYTES).toString("hex"));
   let isDraft = true;
   try {
-    await fillDraft(draft, content);
+    await fillDraft(draft, content, volume);
     return await at({ root, path, followsLast: true }, async (place) => {
       const replaced = await findReplaced(place);
       const owner = { uid: VOLUME_OWNER_ID, gid: VOLUME_OWNER_ID, mode: FILE_MODE, ...replaced };
@@ -263,12 +270,16 @@ async function findReplaced(place: Place): Promise<Required<EntryChange> | undef
   return { uid, gid, mode };
 }
 
-async function fillDraft(draft: string, content: AsyncIterable<Buffer>): Promise<void> {
+async function fillDraft(
+  draft: string,
+  content: AsyncIterable<Buffer>,
+  volume: VolumePlace,
+): Promise<void> {
   await using file = await open(draft, "wx", 0o600);
   let unchecked = SPACE_STEP_BYTES;
   for await (const chunk of content) {
     if (unchecked >= SPACE_STEP_BYTES) {
-      await requireDiskSpace(draft);
+      await volume.requireSpace();
       unchecked = 0;
     }
     await file.writeFile(chunk);

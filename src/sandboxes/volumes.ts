@@ -4,26 +4,25 @@ import { randomUUID } from "node:crypto";
 import { chown, mkdir, readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
-import { syncFolder } from "../common/files.ts";
+import { draftOf, syncFolder } from "../common/files.ts";
 import { storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
 import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-paths.ts";
+import { hasVolumeDisk, volumeContent } from "../engine/storage/volume-disk.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import type { Folders, Services, Tenant } from "./context.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import { VOLUME_OWNER_ID, type DiskVolume } from "./volume-disks.ts";
 
 /** Of a team; a list tells all of them at once. */
 const MAX_VOLUMES = 1_000;
 
 const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
 const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
-/** A new volume belongs to the user whom templates make for programs. */
-export const VOLUME_OWNER_ID = 1000;
 
 /** A volume, and the token for its content. */
 export interface Volume extends VolumeRecord {
@@ -36,9 +35,35 @@ export interface MountRequest {
   readonly path: string;
 }
 
-/** Where a volume is on the host. */
-export function volumeDirectory(context: Folders, volumeId: string): string {
-  return join(context.volumesDirectory, volumeId);
+/** Where a volume is on the host; one with a disk, while that is mounted. */
+export function volumeDirectory(
+  { home, volumesDirectory }: Pick<Folders, "home" | "volumesDirectory">,
+  volume: Pick<VolumeRecord, "volumeId" | "sizeMb">,
+): string {
+  return hasDisk(volume)
+    ? volumeContent(home, volume.volumeId)
+    : join(volumesDirectory, volume.volumeId);
+}
+
+/** Whether it is a file system of its own, with a size. */
+export function hasDisk<T extends Pick<VolumeRecord, "volumeId" | "sizeMb">>(
+  volume: T | undefined,
+): volume is T & DiskVolume {
+  return volume?.sizeMb !== undefined;
+}
+
+/**
+ * Makes sure that the volumes of a sandbox are where its container looks for them, and stay there
+ * while its row names them.
+ * @throws SandboxError unavailable
+ */
+export async function mountVolumes(
+  { store, volumeDisks }: Pick<Services, "store"> & Pick<Folders, "volumeDisks">,
+  mounts: SandboxRecord["volumeMounts"],
+): Promise<void> {
+  await volumeDisks.mount(
+    mounts.map(({ volumeId }) => store.volumes.get(volumeId)).filter((row) => hasDisk(row)),
+  );
 }
 
 /**
@@ -55,7 +80,9 @@ export async function createVolume(
     throw new SandboxError("invalid_argument", MESSAGES.volumeNameWrong);
   }
   await requireDiskSpace(context.volumesDirectory);
-  const volume = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
+  const { sizeMb } = context.volumeDisks;
+  const plain = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
+  const volume = sizeMb === undefined ? plain : { ...plain, sizeMb };
   store.transaction(() => {
     if (store.volumes.getByName(team, name) !== undefined) {
       throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
@@ -69,22 +96,26 @@ export async function createVolume(
   });
   try {
     await step("volume.recorded");
-    await makeFolder(context, volume.volumeId);
+    await makeContent(context, volume);
   } catch (error) {
-    await cleanUpOrRetry(context, `volume ${name}`, async () =>
-      store.volumes.remove(volume.volumeId),
-    );
+    await cleanUpOrRetry(context, `volume ${name}`, async () => {
+      store.volumes.remove(volume.volumeId);
+      await removeContent(context, volume);
+    });
     throw toSandboxError(error, "volume");
   }
   await step("volume.made");
   return withToken(context, volume);
 }
 
-/** Makes the folders that a service had no time for when it died. */
+/** Makes the disks and folders that a service had no time for when it died. */
 export async function finishVolumes(context: Services & Folders): Promise<void> {
   const there = new Set(await readdir(context.volumesDirectory));
-  for (const { volumeId } of context.store.volumes.all()) {
-    if (!there.has(volumeId)) await makeFolder(context, volumeId);
+  for (const volume of context.store.volumes.all()) {
+    const isMade = hasDisk(volume)
+      ? await hasVolumeDisk(context.home, volume.volumeId)
+      : there.has(volume.volumeId);
+    if (!isMade) await makeContent(context, volume);
   }
 }
 
@@ -118,16 +149,17 @@ export async function removeVolume(
   volumeId: string,
 ): Promise<void> {
   const { store } = context;
-  store.transaction(() => {
-    getVolume(context, volumeId);
+  const removed = store.transaction(() => {
+    const volume = getVolume(context, volumeId);
     if (store.volumes.countMounts(volumeId) > 0) {
       throw new SandboxError("failed_precondition", "Volume is mounted in a sandbox");
     }
     store.volumes.remove(volumeId);
+    return volume;
   });
   await cleanUpOrRetry(context, `volume ${volumeId}`, async () => {
     await step("volume.erased");
-    await removeTree(volumeDirectory(context, volumeId));
+    await removeContent(context, removed);
   });
 }
 
@@ -190,15 +222,29 @@ function overlapText(path: string, other: string | undefined): string | undefine
     : `path '${path}' and path '${other}' lie one inside the other`;
 }
 
-async function makeFolder(context: Folders, volumeId: string): Promise<void> {
-  const directory = volumeDirectory(context, volumeId);
-  const draft = `${directory}.part`;
+async function makeContent(context: Services & Folders, volume: VolumeRecord): Promise<void> {
+  if (hasDisk(volume)) {
+    await context.volumeDisks.make(volume, context.closing);
+    return;
+  }
+  const directory = volumeDirectory(context, volume);
+  const draft = draftOf(directory);
   await mkdir(draft, { recursive: true, mode: 0o755 });
   // Without the right to give files away there is no engine that maps their owners either.
   const owner = storedId(VOLUME_OWNER_ID);
   if (process.getuid?.() === 0) await chown(draft, owner, owner);
   await rename(draft, directory);
   await syncFolder(context.volumesDirectory);
+}
+
+/** Of a volume that was not finished, too. */
+async function removeContent(context: Folders, volume: VolumeRecord): Promise<void> {
+  if (hasDisk(volume)) {
+    await context.volumeDisks.remove(volume.volumeId);
+    return;
+  }
+  const directory = volumeDirectory(context, volume);
+  for (const path of [directory, draftOf(directory)]) await removeTree(path);
 }
 
 function withToken({ secrets }: Services, volume: VolumeRecord): Volume {

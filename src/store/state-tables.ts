@@ -163,6 +163,11 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
     `SELECT count(*) AS amount FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount
      WHERE mount.value ->> 'volumeId' = ?`,
   );
+  const selectUsed = prepare(
+    database,
+    `SELECT DISTINCT mount.value ->> 'volumeId' AS volume_id
+     FROM sandboxes, json_each(sandboxes.record, '$.volumeMounts') AS mount`,
+  );
   return {
     add(record) {
       const key = toKey(record.team, record.name);
@@ -177,6 +182,7 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
       erase.run(volumeId);
     },
     countMounts: (volumeId) => Number(countUsers.get(volumeId)?.["amount"]),
+    mounted: () => new Set(selectUsed.all().map((row) => String(row["volume_id"]))),
   };
 }
 

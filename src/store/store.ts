@@ -159,6 +159,8 @@ export const volumeRecordSchema = z.object({
   name: z.string(),
   team,
   createdAtMs: atMs,
+  /** Of its disk; undefined for a volume that is a folder of the home. */
+  sizeMb: z.number().optional(),
 });
 
 export type VolumeRecord = z.infer<typeof volumeRecordSchema>;
@@ -206,6 +208,8 @@ export interface VolumeTable {
   remove(volumeId: string): void;
   /** In sandboxes of every owner. */
   countMounts(volumeId: string): number;
+  /** The ids of those that sandboxes of any owner have. */
+  mounted(): ReadonlySet<string>;
 }
 
 export interface SandboxTable {

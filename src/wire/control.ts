@@ -218,16 +218,26 @@ export type ForkResultBody = z.infer<typeof forkResultSchema>;
 /** Body of `POST /volumes`. */
 export const volumeRequestSchema = z.object({ name: reference });
 
-/** Reply of `POST /volumes` and `GET /volumes/{volumeID}`. */
+/** Reply of `GET /volumes/{volumeID}`. */
 export const volumeSchema = z.object({
   /** Of the service that has its content. */
   domain: z.string().nullish(),
   volumeID: z.string(),
   name: z.string(),
   token: z.string(),
+  /** Of its disk; left out for a volume that is limited by the disk of the service alone. */
+  sizeMB: z.number().optional(),
 });
 
 export type VolumeBody = z.infer<typeof volumeSchema>;
+
+/** Reply of `POST /volumes`. */
+export const createdVolumeSchema = volumeSchema.omit({ sizeMB: true });
+
+/** One of `GET /volumes`. */
+export const listedVolumeSchema = volumeSchema.omit({ token: true, domain: true });
+
+export type ListedVolumeBody = z.infer<typeof listedVolumeSchema>;
 
 /** One sample of `GET /sandboxes/{sandboxID}/metrics`. */
 export const metricSchema = z.object({

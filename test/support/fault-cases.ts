@@ -2,6 +2,7 @@
 
 import type { StepName } from "../../src/common/steps.ts";
 import { listAll, make, type FaultHome } from "./fault-home.ts";
+import { volumeOperations } from "./fault-volumes.ts";
 import { hasPooled } from "./truth.ts";
 
 /** What became of the sandbox that an operation is about. */
@@ -246,30 +247,7 @@ export const OPERATIONS: readonly Operation[] = [
     },
     act: send("DELETE", () => "/templates/old"),
   },
-  {
-    ...RUNNING,
-    name: "new volume",
-    steps: ["volume.recorded", "volume.made"],
-    countsFrom: "volume.recorded",
-    after: "running",
-    act: send("POST", () => "/volumes", { name: "volume" }),
-  },
-  {
-    ...RUNNING,
-    name: "removal of a volume",
-    steps: ["volume.erased"],
-    countsFrom: "volume.erased",
-    after: "running",
-    prepare: async (home) => {
-      await home.call("POST", "/volumes", { name: "old" });
-      return makeKept(home);
-    },
-    act: async (home) => {
-      const volumes = JSON.stringify((await home.call("GET", "/volumes"))?.body);
-      const id = /"volumeID":"([^"]+)"/.exec(volumes)?.[1] ?? "none";
-      return (await home.call("DELETE", `/volumes/${id}`))?.status;
-    },
-  },
+  ...volumeOperations(makeKept),
 ];
 
 /** Of a snapshot with memory, in the order in which they come; the last one commits it. */

@@ -8,6 +8,7 @@ import { Sandbox } from "e2b";
 import { make, openFaultHome, type FaultHome } from "./fault-home.ts";
 import { createRandom, type Random } from "./random.ts";
 import { openSmallDisk, type SmallDisk } from "./small-disk.ts";
+import { askVolume, volumeSchema, type VolumeAccess } from "./volume-access.ts";
 
 const MEBIBYTE = 1024 ** 2;
 /** Nothing new begins with less than 1 GiB: so much is left to fill before. */
@@ -17,6 +18,7 @@ const SHARED = { name: "shared", path: "/shared" } as const;
 const SAID = "/dev/shm/acknowledged";
 const UPLOAD_PAUSE_MS = 50;
 const SHOT_PAUSE_MS = 500;
+const VOLUME_FILES = 8;
 
 interface Writer {
   readonly id: string;
@@ -60,7 +62,8 @@ export async function openFillStage(
   const home = stack.use(await openFaultHome([...FLAGS, ...flags], async () => disk));
   await home.start();
   const writers: Writer[] = [];
-  await home.call("POST", "/volumes", { name: SHARED.name });
+  const made = await home.call("POST", "/volumes", { name: SHARED.name });
+  const volume = volumeSchema.parse(made?.body);
   for (let index = 0; index < amount; index += 1) {
     // Half of them share a volume.
     const volumeMounts = index % 2 === 0 ? [SHARED] : [];
@@ -70,6 +73,7 @@ export async function openFillStage(
   await disk.fill((LEFT_MB.least + random.below(LEFT_MB.more)) * MEBIBYTE);
   for (const [index, { id }] of writers.entries()) await startWriter(home, id, `${seed}-${index}`);
   const uploads = new Map<string, string>();
+  const kept = new Map<string, string>();
   const shots: Shot[] = [];
   const owned = stack.move();
   return {
@@ -82,6 +86,7 @@ export async function openFillStage(
       const over = new AbortController();
       const loops = [
         upload({ home, random, writers, uploads }, over.signal),
+        fillVolume({ home, random, volume, kept }, over.signal),
         takeShots({ home, random, writers, shots }, over.signal),
       ];
       try {
@@ -115,6 +120,10 @@ export async function openFillStage(
       const lost: string[] = [];
       for (const { id, said } of writers) lost.push(...(await readBack(home, id, said)));
       for (const [path, hash] of uploads) lost.push(...(await checkUpload(home, path, hash)));
+      for (const [path, hash] of kept) {
+        const { status, text } = await askVolume(home, volume, { path });
+        if (hashOf(text) !== hash) lost.push(`volume ${path}: ${status}`);
+      }
       // They may have written until little was left again; nothing begins then.
       for (const { id } of writers) await home.call("DELETE", `/sandboxes/${id}`);
       for (const { name, said } of shots) {
@@ -153,6 +162,12 @@ interface Load {
   readonly writers: readonly Writer[];
 }
 
+interface VolumeLoad extends Pick<Load, "home" | "random"> {
+  readonly volume: VolumeAccess;
+  /** Paths of what was acknowledged, with its hash. */
+  readonly kept: Map<string, string>;
+}
+
 async function upload(
   { home, random, writers, uploads }: Load & { readonly uploads: Map<string, string> },
   over: AbortSignal,
@@ -163,6 +178,21 @@ async function upload(
     const path = `/files?path=/home/user/upload-${number}`;
     const answer = await home.enter(id, path, text);
     if (answer?.status === 200) uploads.set(`${id} ${path}`, hashOf(text));
+    await delay(UPLOAD_PAUSE_MS);
+  }
+}
+
+/** By the token of the volume, beside the sandboxes that have it. */
+async function fillVolume(
+  { home, random, volume, kept }: VolumeLoad,
+  over: AbortSignal,
+): Promise<void> {
+  for (let number = 0; !over.aborted; number += 1) {
+    const body = `${number} `.repeat((random.below(4) + 1) * 100_000);
+    // Each replaces an older one: what is kept must leave room for the writers.
+    const path = `upload-${number % VOLUME_FILES}`;
+    const { status } = await askVolume(home, volume, { path, body });
+    if (status === 201) kept.set(path, hashOf(body));
     await delay(UPLOAD_PAUSE_MS);
   }
 }

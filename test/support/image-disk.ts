@@ -48,7 +48,8 @@ export async function openImageDisk(
     async restore() {
       // A copy, because the dead file system lives on where another namespace has this mount too.
       await run("cp", ["--sparse=always", image, `${image}.cut`]);
-      await run("umount", [path]);
+      // Volumes are mounted below it.
+      await run("umount", ["-R", path]);
       await run("mount", ["-o", options, `${image}.cut`, path]);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -13,6 +13,7 @@ const rowSchema = z.object({
   sandboxId: z.string(),
   state: z.string(),
   hasMemory: z.boolean(),
+  volumeMounts: z.array(z.object({ volumeId: z.string() })),
 });
 const buildSchema = z.object({
   status: z.string(),
@@ -36,6 +37,9 @@ interface Truth {
   /** Disks of snapshots that share blocks. */
   readonly copies: readonly string[];
   readonly volumes: readonly string[];
+  /** Volumes with a disk that is mounted, and those with a device: all that a sandbox has. */
+  readonly volumeMounts: readonly string[];
+  readonly volumeDevices: readonly string[];
   /** Programs of ours outside of any container, besides the service. */
   readonly strays: readonly string[];
 }
@@ -65,6 +69,11 @@ async function readTruth(
     .filter(({ state, hasMemory }) => state !== "paused" || hasMemory)
     .map(({ sandboxId }) => sandboxId)
     .toSorted();
+  const onDisks = volumes.filter(({ sizeMb }) => sizeMb !== undefined);
+  const used = onDisks
+    .map(({ volumeId }) => volumeId)
+    .filter((id) => rows.some((row) => row.volumeMounts.some(({ volumeId }) => volumeId === id)))
+    .toSorted();
   const layers = builds.flatMap((build) =>
     build.layers.map(({ root }) => root.split("/")[0] ?? ""),
   );
@@ -89,7 +98,9 @@ async function readTruth(
       copies: builds
         .flatMap(({ disk }) => (disk ? [basename(dirname(disk.image))] : []))
         .toSorted(),
-      volumes,
+      volumes: volumes.map(({ volumeId }) => volumeId).toSorted(),
+      volumeMounts: used,
+      volumeDevices: used,
       strays: [],
     },
     found: { ...(await lookAround(home, before)), integrity },
@@ -128,15 +139,11 @@ function readStore(home: string) {
       .prepare(`SELECT record FROM ${table}`)
       .all()
       .map((row) => JSON.parse(String(row["record"])));
-  const volumeSchema = z.object({ volumeId: z.string() });
+  const volumeSchema = z.object({ volumeId: z.string(), sizeMb: z.number().optional() });
   return {
     rows: z.array(rowSchema).parse(records("sandboxes")),
     builds: z.array(buildSchema).parse(records("builds")),
-    volumes: z
-      .array(volumeSchema)
-      .parse(records("volumes"))
-      .map(({ volumeId }) => volumeId)
-      .toSorted(),
+    volumes: z.array(volumeSchema).parse(records("volumes")),
     integrity: [checkIntegrity(state), checkIntegrity(logs)],
   };
 }
@@ -152,8 +159,10 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
   const inside = await populatedOf(cgroups);
   const mounts = census.mounts
     .filter((path) => path.startsWith(`${home}/`) && path !== join(home, "store"))
+    .filter((path) => volumeOf(path) === undefined)
     .map(idOf)
     .toSorted();
+  const volumeMounts = census.mounts.flatMap((path) => volumeOf(path) ?? []).toSorted();
   const hasLoops = (await list("/sys/block")).some((name) => name.startsWith("loop"));
   const layers = await list(join(home, "layers"));
   return {
@@ -163,7 +172,7 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     // In some containers nobody can see which devices there are.
     disks: hasLoops
       ? census.loopDevices
-          .filter((path) => path !== join(home, "store.img"))
+          .filter((path) => path !== join(home, "store.img") && volumeOf(path) === undefined)
           .map(idOf)
           .toSorted()
       : mounts,
@@ -171,9 +180,21 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     populated: ids.filter((id) => inside.has(id)),
     layers: layers.filter((name) => LAYER_PATTERN.test(name)).toSorted(),
     copies: (await list(join(home, "store/snapshots"))).toSorted(),
-    volumes: (await list(join(home, "volumes"))).toSorted(),
+    volumes: [
+      ...(await list(join(home, "volumes"))),
+      ...(await list(join(home, "volume-disks"))),
+    ].toSorted(),
+    volumeMounts,
+    volumeDevices: hasLoops
+      ? census.loopDevices.flatMap((path) => volumeOf(path) ?? []).toSorted()
+      : volumeMounts,
     strays: findStrays(census.processes, home),
   };
+}
+
+/** The volume whose folder a path is in, beside the home's own or in its store. */
+function volumeOf(path: string): string | undefined {
+  return /\/(?:volume-disks|store\/volumes)\/([0-9a-f-]{36})/.exec(path)?.[1];
 }
 
 /** The sandbox whose folder a path is in. */

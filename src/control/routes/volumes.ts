@@ -1,8 +1,13 @@
 /** `/volumes`: named folders that outlive sandboxes. */
 
 import { z } from "../../common/schema.ts";
-import { volumeRequestSchema, volumeSchema } from "../../wire/control.ts";
-import { toVolumeBody } from "../reply.ts";
+import {
+  createdVolumeSchema,
+  listedVolumeSchema,
+  volumeRequestSchema,
+  volumeSchema,
+} from "../../wire/control.ts";
+import { toListedVolume, toVolumeBody } from "../reply.ts";
 import { defineRoute, type Route } from "../route.ts";
 
 const volumeParams = z.object({ volumeID: z.string() });
@@ -12,22 +17,20 @@ export const volumeRoutes: readonly Route[] = [
     method: "POST",
     path: "/volumes",
     body: volumeRequestSchema,
-    replies: { 201: volumeSchema },
+    replies: { 201: createdVolumeSchema },
     faults: [400],
     async handle({ body }, { sandboxes, domain }) {
       const volume = await sandboxes.createVolume(body.name);
-      return { status: 201, body: toVolumeBody(volume, domain) };
+      return { status: 201, body: createdVolumeSchema.parse(toVolumeBody(volume, domain)) };
     },
   }),
   defineRoute({
     method: "GET",
     path: "/volumes",
-    replies: { 200: z.array(volumeSchema.omit({ token: true, domain: true })) },
+    replies: { 200: z.array(listedVolumeSchema) },
     faults: [],
     async handle(_request, { sandboxes }) {
-      const volumes = sandboxes.listVolumes();
-      const body = volumes.map(({ volumeId, name }) => ({ volumeID: volumeId, name }));
-      return { status: 200, body };
+      return { status: 200, body: sandboxes.listVolumes().map((volume) => toListedVolume(volume)) };
     },
   }),
   defineRoute({

@@ -23,6 +23,7 @@ export const LOCK_NAMES = [
   "authority",
   "image",
   "store",
+  "volumes",
 ] as const;
 
 /** An image has a lock of its own besides; the name ends with a part of a digest. */

@@ -4,7 +4,7 @@ import type { ContainerSpec, IsolationLevel } from "../engine.ts";
 import type { AbilityTrial } from "../gvisor/abilities.ts";
 import type { ImageKeys } from "../gvisor/image-seal.ts";
 import type { HostNetwork, Routers } from "../network/router.ts";
-import type { BlankDisks } from "../storage/disk.ts";
+import type { BlankDisks } from "../storage/blank-disk.ts";
 import type { CgroupHost } from "./cgroups.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { LauncherStep } from "./launcher.ts";

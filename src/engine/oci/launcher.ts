@@ -57,6 +57,11 @@ export type LauncherStep =
    * run, device nodes do not open, and no time of access is kept.
    */
   | readonly ["attach", image: string, target: string]
+  /**
+   * The same for a disk that several processes may mount: the device that has the image already is
+   * used again. Programs of it run.
+   */
+  | readonly ["shared", image: string, target: string]
   /** The same of an XFS image, which gives blocks that become free back to its file. */
   | readonly ["store", image: string, target: string]
   /** Detaches a mount. */

@@ -15,7 +15,7 @@ import { gvisorCommand } from "../host/install-command.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
-import { createBlankDisks } from "../storage/disk.ts";
+import { createBlankDisks } from "../storage/blank-disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";

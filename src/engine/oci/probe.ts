@@ -23,7 +23,7 @@ import { holdLock } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
 import { createRouters } from "../network/router.ts";
-import { createBlankDisks } from "../storage/disk.ts";
+import { createBlankDisks } from "../storage/blank-disk.ts";
 import { newProbeId } from "../storage/prune.ts";
 import { hasCgroups, openCgroup, readCgroupHost, type CgroupHost } from "./cgroups.ts";
 import { findDelegation, type Delegation } from "./delegation.ts";

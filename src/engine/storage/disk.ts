@@ -1,24 +1,23 @@
 /**
  * The writable disk of one container: a sparse file of the exact size with a file system in it, so
  * that what a sandbox writes ends at its limit and never fills the host. Where this process may not
- * mount such a file, the disk is a folder without a limit. Formatting always writes the same and takes
- * longer than anything else: what it wrote for the first disk of a size is written for later ones.
+ * mount such a file, the disk is a folder without a limit.
  */
 
 import { existsSync } from "node:fs";
-import { type FileHandle, mkdir, open, readlink, realpath, rm, symlink } from "node:fs/promises";
+import { mkdir, readlink, realpath, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { causeCode } from "../../common/errors.ts";
 import { readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { GrowingDisk } from "../engine.ts";
 import { readMounts } from "../host/mount-table.ts";
-import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import type { BlankDisks } from "./blank-disk.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
 
 /** The file, and the folder where it is mounted, in the container's folder. */
@@ -62,15 +61,16 @@ export async function makeDisk(options: DiskOptions): Promise<void> {
 
 /**
  * Where the image of a new disk goes. The link to an image that is elsewhere comes first: by it the
- * image is found that a process left which died.
+ * image is found that a process left which died. `name` is that of the image's own folder there.
  */
 export async function placeImage({
   directory,
   place,
-}: Pick<DiskOptions, "directory" | "place">): Promise<string> {
+  name = basename(directory),
+}: Pick<DiskOptions, "directory" | "place"> & { readonly name?: string }): Promise<string> {
   const own = join(directory, DISK_NAMES.image);
   if (place === undefined) return own;
-  const image = join(place, basename(directory), DISK_NAMES.image);
+  const image = join(place, name, DISK_NAMES.image);
   // Relative, so that a home can be moved.
   await symlink(relative(directory, image), own);
   await mkdir(dirname(image), { recursive: true, mode: 0o700 });
@@ -212,87 +212,4 @@ async function isAttached(device: string, directory: string): Promise<boolean> {
   if (backing === undefined) return false;
   const placed = `/${basename(directory)}/${DISK_NAMES.image}`;
   return backing.startsWith(`${directory}/`) || backing.trimEnd().endsWith(placed);
-}
-
-// No journal and no eager inode tables: the disk does not outlive its container, and an empty one
-// takes a few hundred kilobytes then.
-const FORMAT_OPTIONS = "lazy_itable_init=1,nodiscard";
-const BYTES_PER_MB = 1024 * 1024;
-/** A service makes disks of one size, as a rule; what templates ask for besides is formatted. */
-const MAX_SIZES = 4;
-/** Of an image: more than ten times what one of the usual sizes takes. */
-const MAX_KEPT_BYTES = 4 * BYTES_PER_MB;
-
-/** A part of an image that is not a hole. */
-interface Run {
-  readonly at: number;
-  readonly bytes: Buffer;
-}
-
-export interface BlankDisks {
-  /** Makes a sparse file of this size with an empty file system in it. */
-  make(path: string, sizeMb: number, signal: AbortSignal): Promise<void>;
-}
-
-/** Remembers for the life of an engine. */
-export function createBlankDisks(perlDirectory: string): BlankDisks {
-  const known = new Map<number, readonly Run[]>();
-  return {
-    async make(path, sizeMb, signal) {
-      const runs = known.get(sizeMb);
-      await using file = await open(path, "wx+", 0o600);
-      await file.truncate(sizeMb * BYTES_PER_MB);
-      if (runs !== undefined) {
-        await writeRuns(file, runs);
-        return;
-      }
-      await format(path, signal);
-      if (known.size >= MAX_SIZES) return;
-      const extents = await findData(perlDirectory, path, signal);
-      const written = await readRuns(file, extents);
-      if (written !== undefined) known.set(sizeMb, written);
-    },
-  };
-}
-
-async function writeRuns(file: FileHandle, runs: readonly Run[]): Promise<void> {
-  for (const { at, bytes } of runs) {
-    const { bytesWritten } = await file.write(bytes, 0, bytes.length, at);
-    if (bytesWritten !== bytes.length) throw new SandboxError("unavailable", "disk was not made");
-  }
-}
-
-async function format(path: string, signal: AbortSignal): Promise<void> {
-  const options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", FORMAT_OPTIONS];
-  await runProgram(["mkfs.ext4", ...options, path], { signal });
-}
-
-/** Where a sparse file has data: pairs of first byte and end. */
-async function findData(
-  perlDirectory: string,
-  path: string,
-  signal: AbortSignal,
-): Promise<readonly (readonly number[])[]> {
-  const command = launcherCommand(perlDirectory, [
-    ["exec", ...perlCommand(perlDirectory, "find-data", [path])],
-  ]);
-  const lines = (await runProgram(command, { signal })).trim().split("\n");
-  return lines.map((line) => line.split(" ").map(Number));
-}
-
-/** Undefined for an image that is too much to keep. */
-async function readRuns(
-  file: FileHandle,
-  places: readonly (readonly number[])[],
-): Promise<readonly Run[] | undefined> {
-  const total = places.reduce((sum, [at = 0, end = 0]) => sum + end - at, 0);
-  if (total === 0 || total > MAX_KEPT_BYTES) return undefined;
-  const runs: Run[] = [];
-  for (const [at = 0, end = 0] of places) {
-    const bytes = Buffer.alloc(end - at);
-    const { bytesRead } = await file.read(bytes, 0, bytes.length, at);
-    if (bytesRead !== bytes.length) return undefined;
-    runs.push({ at, bytes });
-  }
-  return runs;
 }

@@ -19,10 +19,20 @@ const INODE_BYTES = 256;
 /** What ext4 reserves by itself: a fiftieth, at most so many blocks. */
 const OWN_RESERVE = { share: 0.02, blocks: 4096 } as const;
 
-/** The disk of an image that is, or will be, mounted at `mount`. */
-export function openGrowingDisk(image: string, mount: string): Omit<GrowingDisk, "sharesBlocks"> {
+/**
+ * The disk of an image that is, or will be, mounted at `mount`. `ownBytes` is what its file system
+ * writes for itself sooner or later and counts as no file: its journal.
+ */
+export function openGrowingDisk(
+  image: string,
+  mount: string,
+  ownBytes = 0,
+): Omit<GrowingDisk, "sharesBlocks"> {
   return {
-    readGrowth: () => readGrowth(image, mount),
+    readGrowth() {
+      const growth = readGrowth(image, mount);
+      return growth && { ...growth, usedBytes: growth.usedBytes + ownBytes };
+    },
     limitGrowth: (bytes) => limitGrowth(image, mount, bytes),
     async returnFreedBlocks(isOn) {
       if (findDevice(image, mount) === undefined) return;

@@ -22,8 +22,8 @@ import { sharesBlocks } from "./disk-copy.ts";
 
 /** In a home: the file, and the folder where it is mounted. */
 export const STORE_NAMES = { image: "store.img", mount: "store" } as const;
-/** Folders of the disks of containers, in the store. */
-const DISKS = "disks";
+/** Folders in the store: of the disks of containers, and of those of volumes. */
+const PLACES = { containers: "disks", volumes: "volumes" } as const;
 
 const BYTES_PER_GB = 1024 ** 3;
 const SECTOR_BYTES = 512;
@@ -74,13 +74,16 @@ export function hasStoreImage(home: string): boolean {
   return existsSync(join(home, STORE_NAMES.image));
 }
 
-/** Where disks of containers are made; undefined where each is in the folder of its container. */
-export async function findDisksFolder(home: string): Promise<string | undefined> {
+/** Where disks are made; undefined where each is in the folder of its container or volume. */
+export async function findDisksFolder(
+  home: string,
+  of: keyof typeof PLACES = "containers",
+): Promise<string | undefined> {
   if (isRootless()) return undefined;
   const mount = join(home, STORE_NAMES.mount);
   try {
     const [own, store] = [await stat(home), await stat(mount)];
-    return own.dev === store.dev ? undefined : join(mount, DISKS);
+    return own.dev === store.dev ? undefined : join(mount, PLACES[of]);
   } catch (error) {
     if (causeCode(error) === "ENOENT") return undefined;
     throw error;

@@ -8,19 +8,12 @@ import { fateOf, KEPT } from "../../support/fault-cases.ts";
 import { make, openFaultHome, type FaultHome } from "../../support/fault-home.ts";
 import { NO_POOL } from "../../support/fault-stage.ts";
 import { openCutDisk, type ImageDisk } from "../../support/image-disk.ts";
+import { askVolume, volumeSchema } from "../../support/volume-access.ts";
 
 /** A disk is copied, twice with the base template, on a machine that does other work. */
 const LIMIT_MS = 300_000;
-const FILE = "/file?path=/made/below/kept.txt&force=true";
-const volumeSchema = z.object({ volumeID: z.string(), token: z.string() });
+const FILE = "/made/below/kept.txt";
 const sandboxSchema = z.object({ sandboxID: z.string() });
-type Volume = z.infer<typeof volumeSchema>;
-
-async function askVolume(home: FaultHome, { volumeID, token }: Volume, init: RequestInit) {
-  const url = `${home.client().apiUrl}/volumecontent/${volumeID}${FILE}`;
-  const reply = await fetch(url, { ...init, headers: { authorization: `Bearer ${token}` } });
-  return { status: reply.status, text: await reply.text() };
-}
 
 /** Where the service keeps the number of its guardian. */
 const GUARDIAN = "instances/serve/guardian";
@@ -58,7 +51,7 @@ test(
     const [sandbox, torn] = [await makePaused(home), await makePaused(home)];
     const made = await home.call("POST", "/volumes", { name: "kept" });
     const volume = volumeSchema.parse(made?.body);
-    const written = await askVolume(home, volume, { method: "PUT", body: KEPT.text });
+    const written = await askVolume(home, volume, { path: FILE, body: KEPT.text });
     expect(written).toMatchObject({ status: 201 });
 
     await cutPower(home, disk);
@@ -68,7 +61,7 @@ test(
     await home.start();
 
     expect(await fateOf(home, torn)).toBe("gone");
-    expect(await askVolume(home, volume, {})).toEqual({ status: 200, text: KEPT.text });
+    expect(await askVolume(home, volume, { path: FILE })).toEqual({ status: 200, text: KEPT.text });
     const connect = await home.call("POST", `/sandboxes/${sandbox}/connect`, { timeout: 3600 });
     expect(connect).toMatchObject({ status: 201 });
     const wish = { templateID: "shot", timeout: 3600, secure: false };

@@ -3,7 +3,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createBlankDisks } from "../../../src/engine/storage/disk.ts";
+import { createBlankDisks } from "../../../src/engine/storage/blank-disk.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 

@@ -49,6 +49,7 @@ export function describeNames(place: () => AttackRange): void {
     const listing = async () => ({
       layers: await readdir(join(serve.home, "layers")),
       volumes: await readdir(join(serve.home, "volumes")).catch(() => []),
+      disks: await readdir(join(serve.home, "volume-disks")).catch(() => []),
       home: await readdir(serve.home),
     });
     const before = await listing();

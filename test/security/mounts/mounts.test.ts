@@ -227,10 +227,12 @@ async function plantLinks(options: SandboxOpts, volumes: readonly Volume[]): Pro
 async function findToken(home: string, token: string): Promise<string> {
   const { stdout } = await run("sh", [
     "-c",
-    'grep -rslF -e "$1" "$2"; true',
+    // Images hold what is mounted beside them.
+    'grep -rslF --exclude=disk.img -e "$1" "$2" "$3"; true',
     "sh",
     token,
     join(home, "volumes"),
+    join(home, "volume-disks"),
   ]);
   return stdout;
 }

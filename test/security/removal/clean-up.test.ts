@@ -12,6 +12,7 @@ import { createRouters } from "../../../src/engine/network/router.ts";
 import { pruneDaemons } from "../../../src/engine/storage/prune.ts";
 import { reclaim, type ReclaimOptions } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
+import { volumeSchema } from "../../../src/wire/control.ts";
 import { tellCells } from "../../support/cells.ts";
 import { makeDeepTree } from "../../support/hostile-trees.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
@@ -20,6 +21,7 @@ import { chooseSeed, createRandom, type Random } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import { startTestService } from "../../support/service.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
+import { VOLUME_LEVELS, volumeDirectory } from "../../support/volume-levels.ts";
 
 const run = promisify(execFile);
 const CASES = IS_WHOLE_RUN ? 1_000 : 60;
@@ -30,17 +32,24 @@ const LEVELS = IS_WHOLE_RUN ? 3_200 : 800;
 const ROUTERS = "/run/sandbox-mcp/routers";
 const LONG_AGO = new Date("2001-01-01");
 
-test("E45 a volume with a deep tree is gone when its removal is answered", async () => {
-  await using service = await startTestService();
-  const made = await service.call({ method: "POST", path: "/volumes", body: { name: "deep" } });
-  const volumes = join(service.home, "volumes");
-  const [volumeId = ""] = await readdir(volumes);
-  await makeDeepTree(join(volumes, volumeId), LEVELS);
-  expect(made.status).toBe(201);
-  const path = `/volumes/${volumeId}`;
-  expect((await service.call({ method: "DELETE", path })).status).toBe(204);
-  expect(await readdir(volumes)).toEqual([]);
-});
+test.for(VOLUME_LEVELS)(
+  "E45 a volume with a deep tree is gone when its removal is answered: $name",
+  async ({ options }) => {
+    await using service = await startTestService(options);
+    const made = await service.call({ method: "POST", path: "/volumes", body: { name: "deep" } });
+    expect(made.status).toBe(201);
+    const { volumeID, token } = volumeSchema.parse(made.body);
+    const first = `/volumecontent/${volumeID}/dir?path=first`;
+    const headers = { authorization: `Bearer ${token}` };
+    expect((await service.call({ method: "POST", path: first, headers })).status).toBe(201);
+    await makeDeepTree(volumeDirectory(service, volumeID), LEVELS);
+    const path = `/volumes/${volumeID}`;
+    expect((await service.call({ method: "DELETE", path })).status).toBe(204);
+    for (const name of ["volumes", "volume-disks"]) {
+      expect(await readdir(join(service.home, name)).catch(() => [])).toEqual([]);
+    }
+  },
+);
 
 test(
   "E45 whichever things fail, all others are removed, and each failure is told",

@@ -1,0 +1,88 @@
+/** Where the content of a volume is while a request works on it, and what is said when it is full. */
+
+import type { FileHandle } from "node:fs/promises";
+import { causeCode, quotaError } from "../common/errors.ts";
+import { draftOf } from "../common/files.ts";
+import { volumeDraft } from "../engine/storage/volume-disk.ts";
+import type { VolumeRecord } from "../store/store.ts";
+import type { Folders } from "./context.ts";
+import { reserveOf } from "./disk-budget.ts";
+import { readSpace, requireDiskSpace } from "./disk-space.ts";
+import { hasDisk, volumeDirectory } from "./volumes.ts";
+
+/** A file of a volume that is read. */
+export interface OpenFile {
+  readonly file: FileHandle;
+  readonly sizeBytes: number;
+}
+
+export interface VolumePlace {
+  readonly root: string;
+  /** A file of the same file system that no sandbox sees. */
+  draftOf(name: string): string;
+  /** Does the work while the volume is there. @throws SandboxError unavailable, resource_exhausted */
+  during<T>(work: () => Promise<T>): Promise<T>;
+  /** The same until the file that the work opened is closed. */
+  untilClosed(work: () => Promise<OpenFile>): Promise<OpenFile & AsyncDisposable>;
+  /** @throws SandboxError resource_exhausted when the disk of the service has too little left. */
+  requireSpace(): Promise<void>;
+}
+
+export function openVolumePlace(context: Folders, volume: VolumeRecord): VolumePlace {
+  const { volumesDirectory, volumeDisks } = context;
+  const { volumeId } = volume;
+  const root = volumeDirectory(context, volume);
+  const requireSpace = async () => requireDiskSpace(volumesDirectory);
+  if (!hasDisk(volume)) {
+    return {
+      root,
+      draftOf: (name) => draftOf(`${root}.${name}`),
+      during: async (work) => work(),
+      untilClosed: async (work) => closing(await work()),
+      requireSpace,
+    };
+  }
+  return {
+    root,
+    draftOf: (name) => volumeDraft(context.home, volumeId, name),
+    async during(work) {
+      const use = await volumeDisks.use(volume);
+      try {
+        return await work();
+      } catch (error) {
+        throw await toFullFault(error, volume.sizeMb, volumesDirectory);
+      } finally {
+        use[Symbol.dispose]();
+      }
+    },
+    async untilClosed(work) {
+      const use = await volumeDisks.use(volume);
+      try {
+        return closing(await work(), use);
+      } catch (error) {
+        use[Symbol.dispose]();
+        throw error;
+      }
+    },
+    requireSpace,
+  };
+}
+
+function closing(opened: OpenFile, use?: Disposable): OpenFile & AsyncDisposable {
+  return {
+    ...opened,
+    async [Symbol.asyncDispose]() {
+      await opened.file.close();
+      use?.[Symbol.dispose]();
+    },
+  };
+}
+
+/** Where the disk of the service has enough left, the volume itself is what is full. */
+async function toFullFault(error: unknown, sizeMb: number, path: string): Promise<unknown> {
+  if (causeCode(error) !== "ENOSPC") return error;
+  const { freeBytes, totalBytes } = await readSpace(path);
+  if (freeBytes < reserveOf(totalBytes)) return error;
+  const hint = "remove files from the volume, or use another one";
+  return quotaError(`the volume of ${sizeMb} MiB is full`, hint, error);
+}
