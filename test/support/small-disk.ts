@@ -9,7 +9,7 @@ import { copyBase, openImageDisk } from "./image-disk.ts";
 
 const run = promisify(execFile);
 /** The service begins nothing with less than 1 GiB; the rest is for the base template. */
-const SIZE_BYTES = 2.5 * 1024 ** 3;
+const SIZE_BYTES = 3 * 1024 ** 3;
 
 /** What a file system may want for itself when a large file is made. */
 const RESERVE_BYTES = 8 * 1024 * 1024;
