@@ -45,6 +45,7 @@ test("defaults are those of the documentation", () => {
     maxSandboxes: 100,
     maxSandboxesPerTeam: undefined,
     limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
+    volumeMb: 2048,
     egress: { namespace: undefined, resolvers: undefined },
     tools: { toolset: "core", names: undefined, isReadOnly: false },
     protocol: "auto",
