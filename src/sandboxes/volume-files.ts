@@ -103,6 +103,7 @@ function createVolumeFiles(volume: VolumePlace, team: string): VolumeFiles {
           // A link that came since would be followed by `chmod`: the folder and the file are opened first.
           await using file = await open(place.systemPath, kindFlags(type));
           await applyToFile(file, change);
+          await file.sync();
           return await toEntry(place);
         }),
       ),
@@ -114,6 +115,8 @@ function createVolumeFiles(volume: VolumePlace, team: string): VolumeFiles {
           }
           await lstat(place.systemPath);
           await removeTree(place.systemPath);
+          // Without it, what was removed may be there again after a power cut.
+          await syncFolder(pathIn(place.folder, "."));
         }),
       ),
     read: (path) => volume.untilClosed(() => at({ root, path, followsLast: true }, openFile)),
@@ -182,6 +185,7 @@ async function makeFolder(root: string, path: string, entry: NewEntry): Promise<
     }
     await using folder = await open(place.systemPath, kindFlags("directory"));
     await applyToFile(folder, entry);
+    await folder.sync();
     return await toEntry(place);
   });
 }
