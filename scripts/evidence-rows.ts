@@ -190,7 +190,13 @@ export const REQUIREMENTS: readonly Requirement[] = [
     title: "storage faults at every write",
     note: "not reached: `npm run faults` fills the disk in copies, in starts and altogether",
   },
-  { id: "R17", title: "10,000 power cuts", note: "not reached" },
+  {
+    id: "R17",
+    title: "10,000 power cuts",
+    counts: /\bR17\b/,
+    unit: "cuts",
+    note: "partly reached: 200 cuts in this run, 10,000 in `npm run faults`; of an ext4 home with and without a store",
+  },
   {
     id: "R18",
     title: "noisy neighbour",

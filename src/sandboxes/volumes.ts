@@ -108,8 +108,12 @@ export async function createVolume(
   return withToken(context, volume);
 }
 
+/** What a volume is made with. */
+type Making = Pick<Services, "store" | "closing"> &
+  Pick<Folders, "home" | "volumesDirectory" | "volumeDisks">;
+
 /** Makes the disks and folders that a service had no time for when it died. */
-export async function finishVolumes(context: Services & Folders): Promise<void> {
+export async function finishVolumes(context: Making): Promise<void> {
   const there = new Set(await readdir(context.volumesDirectory));
   for (const volume of context.store.volumes.all()) {
     const isMade = hasDisk(volume)
@@ -222,7 +226,7 @@ function overlapText(path: string, other: string | undefined): string | undefine
     : `path '${path}' and path '${other}' lie one inside the other`;
 }
 
-async function makeContent(context: Services & Folders, volume: VolumeRecord): Promise<void> {
+async function makeContent(context: Making, volume: VolumeRecord): Promise<void> {
   if (hasDisk(volume)) {
     await context.volumeDisks.make(volume, context.closing);
     return;

@@ -22,8 +22,8 @@ export interface FaultHome extends AsyncDisposable {
   readonly path: string;
   /** How long each start took until the service answered, in milliseconds. */
   readonly startsMs: readonly number[];
-  /** Starts `serve`, which does not run. */
-  start(): Promise<void>;
+  /** Starts `serve`, which does not run; further modules are loaded before this one. */
+  start(preloads?: readonly string[]): Promise<void>;
   isRunning(): boolean;
   /** Ends it, politely or not, and waits until it is gone. */
   stop(signal: "SIGTERM" | "SIGKILL"): Promise<void>;
@@ -51,10 +51,11 @@ export interface FaultHome extends AsyncDisposable {
   stderr(): string;
 }
 
-/** Opens the home; flags are those of `serve`. */
+/** Opens the home; flags are those of `serve`, and these modules are loaded before each. */
 export async function openFaultHome(
   flags: readonly string[] = [],
   makeHome: () => Promise<TestHome> = openTestHome,
+  modules: readonly string[] = [],
 ): Promise<FaultHome> {
   await using stack = new AsyncDisposableStack();
   const folder = stack.use(await makeHome());
@@ -96,11 +97,12 @@ export async function openFaultHome(
   return {
     path: folder.path,
     startsMs,
-    async start() {
+    async start(preloads = []) {
       const startedMs = performance.now();
       const words = ["serve", "--home", folder.path, "--port", "0", ...flags];
       const environment = { SANDBOX_MCP_API_KEY: key, [PLAN_VARIABLE]: planPath };
-      const command = [process.execPath, `--import=${LISTENER}`, PROGRAM] as const;
+      const imports = [LISTENER, ...modules, ...preloads].map((path) => `--import=${path}`);
+      const command = [process.execPath, ...imports, PROGRAM] as const;
       program = startProgram(words, environment, command);
       url = await listeningUrl(program);
       await fetch(`${url}/v2/sandboxes`, { headers: { "x-api-key": key } });

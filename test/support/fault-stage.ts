@@ -32,10 +32,11 @@ export interface FaultStage extends AsyncDisposable {
 export async function openFaultStage(
   flags: readonly string[] = NO_POOL,
   makeHome?: () => Promise<TestHome>,
+  modules: readonly string[] = [],
 ): Promise<FaultStage> {
   await using stack = new AsyncDisposableStack();
   const before = await takeCensus();
-  const home = stack.use(await openFaultHome(flags, makeHome));
+  const home = stack.use(await openFaultHome(flags, makeHome, modules));
   await home.start();
   const ids = [await make(home), await make(home), await make(home)] as const;
   for (const id of ids) await home.enter(id, KEPT.path, KEPT.text);

@@ -1,24 +1,50 @@
-/** A file system of the kind that programs serve: one empty folder, told over the kernel's device. */
+/** File systems that programs serve, told over the kernel's device: what is answered, or one empty folder. */
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, closeSync, constants, openSync, read, writeSync } from "node:fs";
 import { userInfo } from "node:os";
 import { promisify } from "node:util";
+import { causeCode } from "../../src/common/errors.ts";
 
 const DEVICE = "/dev/fuse";
 const MOUNT_TOOL = "/bin/mount";
-const BUFFER_BYTES = 1_048_576;
+/** The largest write that a server here may allow, with the head of its request. */
+const BUFFER_BYTES = 1_048_576 + 4_096;
 const IN_HEAD_BYTES = 40;
 const OUT_HEAD_BYTES = 16;
-const ENOENT = 2;
+export const ENOENT = 2;
 const ENOSYS = 38;
 const FOLDER_MODE = 0o040755;
 
 /** Requests of the kernel, by their numbers in its ABI. */
-const OPCODE = { lookup: 1, forget: 2, getattr: 3, statfs: 17, init: 26, opendir: 27 } as const;
-const EMPTY_OPCODES: ReadonlySet<number> = new Set([28, 29, 34]);
+export const OPCODE = {
+  lookup: 1,
+  forget: 2,
+  getattr: 3,
+  setattr: 4,
+  open: 14,
+  read: 15,
+  write: 16,
+  statfs: 17,
+  fsync: 20,
+  init: 26,
+  opendir: 27,
+  fallocate: 43,
+} as const;
+const EMPTY_OPCODES: ReadonlySet<number> = new Set([18, 25, 28, 29, 34, 38]);
 const SILENT_OPCODES: ReadonlySet<number> = new Set([OPCODE.forget, 36, 42]);
+
+export interface FuseRequest {
+  readonly opcode: number;
+  /** The file that it is about, by the number that a lookup answered. */
+  readonly node: number;
+  /** Valid until the answer is given. */
+  readonly body: Buffer;
+}
+
+/** The body of a reply, or the number of an error. */
+export type FuseAnswer = (request: FuseRequest) => Buffer | number;
 
 export interface FuseMount extends AsyncDisposable {
   readonly path: string;
@@ -36,8 +62,11 @@ export function whyNoFuse(): string {
   }
 }
 
-/** Mounts it at an existing folder; disposing of it unmounts. */
-export async function mountFuse(folder: string): Promise<FuseMount> {
+/** Mounts one at an existing folder, by default an empty one; disposing of it unmounts. */
+export async function mountFuse(
+  folder: string,
+  answer: FuseAnswer = answerEmpty,
+): Promise<FuseMount> {
   const device = openSync(DEVICE, "r+");
   const options = "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other";
   const stdio = ["ignore", "ignore", "inherit", device] as const;
@@ -49,7 +78,7 @@ export async function mountFuse(folder: string): Promise<FuseMount> {
     throw new Error(`mount ended with ${code}`);
   }
   // Before, the device belongs to no file system and nothing can be read from it.
-  const served = serve(device);
+  const served = serve(device, answer);
   return {
     path: folder,
     async [Symbol.asyncDispose]() {
@@ -61,7 +90,7 @@ export async function mountFuse(folder: string): Promise<FuseMount> {
 }
 
 /** Answers until the kernel ends the connection. */
-async function serve(device: number): Promise<void> {
+async function serve(device: number, answer: FuseAnswer): Promise<void> {
   const buffer = Buffer.alloc(BUFFER_BYTES);
   for (;;) {
     const { promise, resolve } = Promise.withResolvers<number>();
@@ -72,12 +101,23 @@ async function serve(device: number): Promise<void> {
     if (length < IN_HEAD_BYTES) return;
     const opcode = buffer.readUInt32LE(4);
     if (SILENT_OPCODES.has(opcode)) continue;
-    writeSync(device, reply(buffer.readBigUInt64LE(8), answer(opcode)));
+    const node = Number(buffer.readBigUInt64LE(16));
+    const body = buffer.subarray(IN_HEAD_BYTES, length);
+    send(device, reply(buffer.readBigUInt64LE(8), answer({ opcode, node, body })));
   }
 }
 
-/** The body of a reply, or the number of an error. */
-function answer(opcode: number): Buffer | number {
+/** A request that the kernel has given up meanwhile wants no reply. */
+function send(device: number, bytes: Buffer): void {
+  try {
+    writeSync(device, bytes);
+  } catch (error) {
+    if (causeCode(error) !== "ENOENT") throw error;
+  }
+}
+
+/** What a server answers to the requests that it does not know. */
+export function answerEmpty({ opcode }: Pick<FuseRequest, "opcode">): Buffer | number {
   switch (opcode) {
     case OPCODE.init:
       return words([7, 31, 0, 0, 0, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -95,7 +135,7 @@ function answer(opcode: number): Buffer | number {
   }
 }
 
-function words(values: readonly number[]): Buffer {
+export function words(values: readonly number[]): Buffer {
   const bytes = Buffer.alloc(4 * values.length);
   for (const [index, value] of values.entries()) bytes.writeUInt32LE(value, 4 * index);
   return bytes;

@@ -11,6 +11,7 @@ export const LONG_FILES: Readonly<Record<"FAULTS" | "FIRST_RUN", readonly string
     "test/e2e/faults/disk-fill.test.ts",
     "test/e2e/faults/guardian-kill.test.ts",
     "test/e2e/faults/pool.test.ts",
+    "test/e2e/faults/power-cuts.test.ts",
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
   ],
