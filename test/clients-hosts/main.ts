@@ -11,6 +11,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createSteps } from "../demo/steps.ts";
 import { openTestHome } from "../support/home.ts";
+import { startProgram } from "../support/program.ts";
 import { openPackageFolder } from "../support/registry-packages.ts";
 import { startServe } from "../support/serve.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -34,6 +35,11 @@ await using packages = await openPackageFolder();
 const hosts = await obtainHosts(packages.path);
 await using folder = await makeTempFolder();
 await using sandboxHome = await openTestHome();
+await using leftovers = new AsyncDisposableStack();
+// A host may kill its server, whose next start would remove what is left.
+leftovers.defer(async () => {
+  await startProgram(["gc", "--home", sandboxHome.path]).exited();
+});
 await using serve = await startServe(["--pool", "0"]);
 await using model = await startScriptedModel();
 const service = { url: serve.url, key: serve.apiKey };

@@ -52,12 +52,12 @@ function choose(cases: readonly Case[]): readonly Case[] {
 }
 
 /**
- * An end goes on to its end; memory that is gone does not come back; what cannot be paused in time
- * does not outlive it; all else is as it was.
+ * An end goes on to its end; a halt and a pause at the end of a life are tried again; what is halted
+ * does not run on; all else is as it was.
  */
 function fateAfterFault({ name, before, after }: Operation, step: StepName): Fate {
-  if (name === "pause at the end of its time") return "gone";
-  if (after === "gone" || step.startsWith("halt.") || step === "pause.halted") return "gone";
+  if (after === "gone" || step === "pause.halted") return "gone";
+  if (name === "pause at the end of its time" || step.startsWith("halt.")) return after;
   return before;
 }
 
