@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { expect } from "vitest";
 import type { TestHome } from "./home.ts";
 import { copyBase, openImageDisk } from "./image-disk.ts";
 
@@ -13,6 +14,8 @@ const SIZE_BYTES = 3 * 1024 ** 3;
 
 /** What a file system may want for itself when a large file is made. */
 const RESERVE_BYTES = 8 * 1024 * 1024;
+
+const RELEASE_MS = 10_000;
 
 export interface SmallDisk extends TestHome {
   /** Leaves only so many bytes. */
@@ -46,8 +49,9 @@ export async function openSmallDisk(): Promise<SmallDisk> {
       for (const end of ["", ".rest"]) await rm(ballast + end, { force: true });
     },
     async remount() {
-      // Volumes are mounted below it.
-      await run("umount", ["-R", path]);
+      // Volumes are mounted below it; the kernel lets go of their images a moment after an unmount.
+      const unmount = async () => run("umount", ["-R", path]);
+      await expect.poll(async () => unmount().then(String), { timeout: RELEASE_MS }).toBeTruthy();
       await run("dd", [`if=${image}`, "iflag=nocache", "count=0", "status=none"]);
       await run("mount", ["-o", "loop", image, path]);
     },
