@@ -1,6 +1,7 @@
 /** The configuration of the program: flag over environment over default, read once, frozen. */
 
 import { join, resolve } from "node:path";
+import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
 import { parseFlags } from "./flags.ts";
@@ -18,23 +19,6 @@ export interface EgressConfig {
   readonly namespace: string | undefined;
   /** Undefined: those of this machine. */
   readonly resolvers: readonly string[] | undefined;
-}
-
-export interface ClusterConfig {
-  /** Undefined where none was given and this process is in no Pod. */
-  readonly url: string | undefined;
-  /** Undefined: that of the service account. */
-  readonly namespace: string | undefined;
-  readonly accountDirectory: string;
-  readonly images: readonly { readonly name: string; readonly image: string }[];
-  /** A file in YAML or JSON. */
-  readonly podTemplate: string | undefined;
-  /** Undefined where sandboxes have no rules of egress of their own. */
-  readonly egress:
-    | { readonly denied: readonly string[]; readonly nameServers: readonly string[] }
-    | undefined;
-  /** The name of this Pod or machine. */
-  readonly hostname: string | undefined;
 }
 
 export interface Config {
@@ -238,27 +222,6 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     registryLogins: toLoginFiles(environment),
     help: given.help ?? false,
     version: given.version ?? false,
-  };
-}
-
-const ACCOUNT_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount";
-
-function toCluster(given: Given, environment: Environment): ClusterConfig {
-  const host = environment["KUBERNETES_SERVICE_HOST"] ?? "";
-  const port = environment["KUBERNETES_SERVICE_PORT"] ?? "443";
-  const own =
-    host === "" ? undefined : `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
-  return {
-    url: given.kubernetesUrl ?? own,
-    namespace: given.kubernetesNamespace,
-    accountDirectory: given.kubernetesAccount ?? ACCOUNT_DIRECTORY,
-    images: given.podImages ?? [],
-    podTemplate: given.podTemplate,
-    egress: given.egressDenied && {
-      denied: given.egressDenied,
-      nameServers: given.egressNameServers ?? [],
-    },
-    hostname: environment["HOSTNAME"],
   };
 }
 

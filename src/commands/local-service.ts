@@ -175,7 +175,7 @@ export async function startLocal(
       home,
       engine,
       limits: config.limits,
-      volumes: { sizeMb: config.volumeMb, perlDirectory: perlDirectory },
+      volumes: { sizeMb: config.volumeMb, perlDirectory },
       maxSandboxes: config.maxSandboxes,
       poolShares: config.poolTemplates,
       buildNetwork: toBuildNetwork(config),

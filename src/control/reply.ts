@@ -14,7 +14,6 @@ import type { Sandbox, StartedSandbox } from "../sandboxes/sandbox.ts";
 import type { Snapshot } from "../sandboxes/snapshots.ts";
 import type { Build, Tag, Template } from "../sandboxes/templates.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
-import type { Volume } from "../sandboxes/volumes.ts";
 import type {
   ListedTemplateBody,
   TemplateBody,
@@ -23,13 +22,11 @@ import type {
 import type {
   CreatedSandboxBody,
   ListedSandboxBody,
-  ListedVolumeBody,
   LogsBody,
   MetricBody,
   SandboxBody,
   SandboxDetailBody,
   SnapshotBody,
-  VolumeBody,
 } from "../wire/control.ts";
 import { CLIENT_ID, ENVD_VERSION } from "../wire/headers.ts";
 import { CONTROL_STATUS, type ErrorBody } from "../wire/status.ts";
@@ -251,15 +248,6 @@ export function toListedTemplate(entry: {
       ...startOf(newest),
     },
   ];
-}
-
-export function toVolumeBody(volume: Volume, domain: string | null): VolumeBody {
-  const { token } = volume;
-  return { ...toListedVolume(volume), token, ...(domain !== null && { domain }) };
-}
-
-export function toListedVolume({ volumeId, name, sizeMb }: Volume): ListedVolumeBody {
-  return { volumeID: volumeId, name, ...(sizeMb !== undefined && { sizeMB: sizeMb }) };
 }
 
 /** One sample of what a sandbox used. */

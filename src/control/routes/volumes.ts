@@ -1,13 +1,15 @@
 /** `/volumes`: named folders that outlive sandboxes. */
 
 import { z } from "../../common/schema.ts";
+import type { Volume } from "../../sandboxes/volumes.ts";
 import {
   createdVolumeSchema,
+  type ListedVolumeBody,
   listedVolumeSchema,
+  type VolumeBody,
   volumeRequestSchema,
   volumeSchema,
 } from "../../wire/control.ts";
-import { toListedVolume, toVolumeBody } from "../reply.ts";
 import { defineRoute, type Route } from "../route.ts";
 
 const volumeParams = z.object({ volumeID: z.string() });
@@ -56,3 +58,12 @@ export const volumeRoutes: readonly Route[] = [
     },
   }),
 ];
+
+function toVolumeBody(volume: Volume, domain: string | null): VolumeBody {
+  const { token } = volume;
+  return { ...toListedVolume(volume), token, ...(domain !== null && { domain }) };
+}
+
+function toListedVolume({ volumeId, name, sizeMb }: Volume): ListedVolumeBody {
+  return { volumeID: volumeId, name, ...(sizeMb !== undefined && { sizeMB: sizeMb }) };
+}
