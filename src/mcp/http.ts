@@ -21,6 +21,7 @@ import { z } from "../common/schema.ts";
 import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
+import { createSessions, type Session, type Sessions } from "./sessions.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
 
@@ -41,27 +42,14 @@ export interface McpHttp extends AsyncDisposable {
 
 /** Three megabytes of file content, with space for escapes and base64. */
 const MAX_BODY_BYTES = 8 * 1024 * 1024;
-const MAX_SESSIONS = 100;
-/** Hosts resume a session after a long pause, but most never end one. */
-const SESSION_IDLE_MS = 30 * 60_000;
-const SWEEP_MS = 60_000;
 const RETRY_AFTER_S = 30;
 /** Keeps proxies from ending a silent stream. */
 const KEEP_ALIVE_MS = 15_000;
 
-interface Session {
-  readonly principal: string;
-  readonly transport: NodeStreamableHTTPServerTransport;
-  usedAtMs: number;
-  /** Requests without a complete reply; a long call keeps its session alive. */
-  openRequests: number;
-}
-
 /** Starts the endpoint; its end closes every session. */
 export function startMcpHttp(options: McpHttpOptions): McpHttp {
   const { state, tools, version, conformance: extension } = options;
-  const sessions = new Map<string, Session>();
-  const stop = new AbortController();
+  const sessions = createSessions(state);
   const checkOrigin = localhostOriginValidation();
   const modern = createMcpHandler(
     ({ authInfo }) => {
@@ -78,7 +66,6 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     },
   );
   const stopTelling = tellModern(modern, state);
-  const sweeping = sweep(sessions, state, stop.signal);
   const legacy = createLegacy(options, sessions);
 
   const inFlight = createInFlight();
@@ -116,10 +103,8 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
       }
     },
     async [Symbol.asyncDispose]() {
-      stop.abort();
       stopTelling();
-      await sweeping;
-      await Promise.all([...sessions.values()].map(({ transport }) => transport.close()));
+      await sessions[Symbol.asyncDispose]();
       await modern.close();
     },
   };
@@ -180,7 +165,7 @@ interface LegacyRequest {
 }
 
 /** Hosts of the older era: one server and one transport for each session. */
-function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
+function createLegacy(options: McpHttpOptions, sessions: Sessions) {
   const { state, tools, version, conformance: extension } = options;
 
   async function open(principal: string): Promise<Session> {
@@ -188,8 +173,8 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
     const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: () => randomUUID(),
-      onsessioninitialized: (id) => void sessions.set(id, session),
-      onsessionclosed: (id) => void sessions.delete(id),
+      onsessioninitialized: (id) => sessions.add(id, session),
+      onsessionclosed: (id) => sessions.remove(id),
     });
     const session = { principal, transport, usedAtMs: state.clock.now(), openRequests: 0 };
     await server.connect(transport);
@@ -198,7 +183,7 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
 
   return async ({ request, response, principal, body }: LegacyRequest): Promise<void> => {
     const id = request.headers["mcp-session-id"];
-    const known = typeof id === "string" ? sessions.get(id) : undefined;
+    const known = typeof id === "string" ? sessions.find(id) : undefined;
     if (id !== undefined && known?.principal !== principal) {
       return sendRpcError(response, 404, { code: -32_001, text: "Session not found", body });
     }
@@ -210,7 +195,7 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
       const text = "Invalid Request: Server already initialized";
       return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
-    if (known === undefined && sessions.size >= MAX_SESSIONS) {
+    if (known === undefined && !sessions.makeRoom()) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));
       return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }
@@ -221,37 +206,10 @@ function createLegacy(options: McpHttpOptions, sessions: Map<string, Session>) {
       session.usedAtMs = state.clock.now();
     });
     await session.transport.handleRequest(request, response, body);
-    const isOpen = [...sessions.values()].includes(session);
+    const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();
   };
-}
-
-/** Ends idle sessions. */
-async function sweep(
-  sessions: Map<string, Session>,
-  state: McpState,
-  signal: AbortSignal,
-): Promise<void> {
-  for (;;) {
-    try {
-      await state.clock.sleep(SWEEP_MS, signal);
-    } catch {
-      // The endpoint ends.
-      return;
-    }
-    for (const [id, session] of sessions) {
-      const idleMs = state.clock.now() - session.usedAtMs;
-      if (session.openRequests > 0 || idleMs <= SESSION_IDLE_MS) continue;
-      sessions.delete(id);
-      try {
-        await session.transport.close();
-      } catch (error) {
-        // The other sessions are checked in any case.
-        state.log.warn({ op: "mcp.sweep", err: error }, "session did not close");
-      }
-    }
-  }
 }
 
 function sendRpcError(

@@ -128,7 +128,7 @@ async function openSession(endpoint: Awaited<ReturnType<typeof startEndpoint>>) 
 
 const MINUTE_MS = 60_000;
 
-test("beyond a hundred sessions a host is asked to come back; idle ones make room", async () => {
+test("beyond a hundred sessions the one idle for longest ends, and none that is in use", async () => {
   const clock = createFakeClock();
   await using endpoint = await startEndpoint(clock);
   const opened: (string | null)[] = [];
@@ -139,16 +139,26 @@ test("beyond a hundred sessions a host is asked to come back; idle ones make roo
   expect(new Set(opened).size).toBe(100);
   expect(opened).not.toContain(null);
   expect(await openSession(endpoint)).toEqual({ status: 503, id: null, retryAfter: "30" });
-  await clock.advance(29 * MINUTE_MS);
-  const used = { "mcp-session-id": opened[0] ?? "" };
-  expect((await endpoint.post(LIST, used)).status).toBe(200);
-  await clock.advance(2 * MINUTE_MS);
+  const statusOf = async (id: string | null | undefined) =>
+    (await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status;
+  await clock.advance(MINUTE_MS);
+  expect(await statusOf(opened[0])).toBe(200);
+  // The second is the one that nobody used for longest.
   expect(await openSession(endpoint)).toMatchObject({ status: 200, retryAfter: null });
-  const statuses = [];
-  for (const id of opened.slice(0, 2)) {
-    statuses.push((await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status);
-  }
-  expect(statuses).toEqual([200, 404]);
+  expect([await statusOf(opened[0]), await statusOf(opened[1])]).toEqual([200, 404]);
+});
+
+test("a session that nobody used for half an hour ends", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const { id: used } = await openSession(endpoint);
+  const { id: idle } = await openSession(endpoint);
+  const statusOf = async (id: string | null) =>
+    (await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status;
+  await clock.advance(29 * MINUTE_MS);
+  expect(await statusOf(used)).toBe(200);
+  await clock.advance(2 * MINUTE_MS);
+  expect([await statusOf(used), await statusOf(idle)]).toEqual([200, 404]);
 });
 
 test("a newer host that closes the stream of a call ends its process", async () => {

@@ -1,0 +1,84 @@
+/** The sessions of older hosts at one HTTP endpoint: at most a hundred, and none that nobody uses. */
+
+import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
+import type { McpState } from "./state.ts";
+
+export interface Session {
+  readonly principal: string;
+  readonly transport: NodeStreamableHTTPServerTransport;
+  usedAtMs: number;
+  /** Requests without a complete reply; a long call keeps its session alive. */
+  openRequests: number;
+}
+
+export interface Sessions extends AsyncDisposable {
+  add(id: string, session: Session): void;
+  find(id: string): Session | undefined;
+  has(session: Session): boolean;
+  remove(id: string): void;
+  /** Whether there is room for one more; where all are taken, the one that is idle for longest ends. */
+  makeRoom(): boolean;
+}
+
+const MAX_SESSIONS = 100;
+/** Hosts resume a session after a long pause, but most never end one. */
+const MAX_IDLE_MS = 30 * 60_000;
+/** A session that was used later is not ended for another one. */
+const MIN_IDLE_MS = 60_000;
+const SWEEP_MS = 60_000;
+
+/** Starts with none; its end closes every session. */
+export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">): Sessions {
+  const sessions = new Map<string, Session>();
+  const stop = new AbortController();
+
+  /** 0 beside a request without a complete reply. */
+  const idleMsOf = ({ openRequests, usedAtMs }: Session) =>
+    openRequests > 0 ? 0 : clock.now() - usedAtMs;
+
+  async function end([id, { transport }]: readonly [string, Session]): Promise<void> {
+    sessions.delete(id);
+    try {
+      await transport.close();
+    } catch (error) {
+      // The other sessions are checked in any case.
+      log.warn({ op: "mcp.session", err: error }, "session did not close");
+    }
+  }
+
+  async function sweep(): Promise<void> {
+    for (;;) {
+      try {
+        await clock.sleep(SWEEP_MS, stop.signal);
+      } catch {
+        // The endpoint ends.
+        return;
+      }
+      for (const entry of sessions) {
+        if (idleMsOf(entry[1]) > MAX_IDLE_MS) await end(entry);
+      }
+    }
+  }
+
+  const sweeping = sweep();
+  return {
+    add: (id, session) => void sessions.set(id, session),
+    find: (id) => sessions.get(id),
+    has: (session) => [...sessions.values()].includes(session),
+    remove: (id) => void sessions.delete(id),
+    makeRoom() {
+      if (sessions.size < MAX_SESSIONS) return true;
+      const [longest] = [...sessions].toSorted(
+        ([, one], [, other]) => idleMsOf(other) - idleMsOf(one),
+      );
+      if (longest === undefined || idleMsOf(longest[1]) < MIN_IDLE_MS) return false;
+      void end(longest);
+      return true;
+    },
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await sweeping;
+      await Promise.all([...sessions.values()].map(({ transport }) => transport.close()));
+    },
+  };
+}
