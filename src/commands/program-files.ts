@@ -8,9 +8,9 @@ import { existsSync } from "node:fs";
 import { copyFile, mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { readIfThere } from "../common/files.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { readStartTicks } from "../engine/oci/container-record.ts";
 import { listFolder } from "../spool/folders.ts";
 
 export interface ProgramFiles {
@@ -27,8 +27,8 @@ export interface ProgramFiles {
 
 /** Where services keep their copies in a home. */
 const COPIES = "programs";
-/** A copy is named for its process. */
-const COPY_PATTERN = /^([0-9]+)x[0-9a-f]{16}$/;
+/** A copy is named for its process: number and start, because numbers are used again. */
+const COPY_PATTERN = /^([0-9]+)x([0-9]+)x[0-9a-f]{16}$/;
 
 /** The files as they were installed. */
 export function findProgramFiles(): ProgramFiles {
@@ -70,7 +70,9 @@ export async function holdProgramFiles(
 async function copyProgramFiles(home: string): Promise<ProgramFiles & AsyncDisposable> {
   const installed = findProgramFiles();
   const parent = join(home, COPIES);
-  const directory = join(parent, `${process.pid}x${randomBytes(8).toString("hex")}`);
+  const { pid } = process;
+  const own = `${pid}x${readStartTicks(pid)}x${randomBytes(8).toString("hex")}`;
+  const directory = join(parent, own);
   const remove = async () => removeTree(directory);
   const { bundle, starter, egress, guardian, perlDirectory, interpreterDirectory } = installed;
   const copy = {
@@ -108,9 +110,9 @@ export async function removeDeadCopies(home: string, tell: TellFailure): Promise
   const parent = join(home, COPIES);
   const dead: string[] = [];
   for (const name of await listFolder(parent)) {
-    const pid = COPY_PATTERN.exec(name)?.[1];
+    const [, pid, ticks] = COPY_PATTERN.exec(name) ?? [];
     if (pid === undefined) continue;
-    if ((await readIfThere(`/proc/${pid}/stat`)) === undefined) dead.push(name);
+    if (readStartTicks(Number(pid)) !== ticks) dead.push(name);
   }
   const remove = async (name: string) => removeTree(join(parent, name));
   return cleanUp({ kind: "programs", names: dead, remove }, tell);
