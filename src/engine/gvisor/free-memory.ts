@@ -47,7 +47,9 @@ function findFree(): number {
   const text = readKernelFile("/proc/meminfo") ?? "";
   const kib = Number(/^MemAvailable: +([0-9]+) kB$/m.exec(text)?.[1] ?? 0);
   const ofMachine = (kib * BYTES_PER_KIB) / COPIES;
-  const ofService = process.constrainedMemory() - process.memoryUsage.rss();
+  const limit = process.constrainedMemory();
+  // 0 in a cgroup that cannot have a limit, as the one at the root of version 2 is.
+  const ofService = limit > 0 ? limit - process.memoryUsage.rss() : Infinity;
   return Math.min(ofMachine, ofService) - reservedBytes;
 }
 

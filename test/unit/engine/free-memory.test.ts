@@ -1,7 +1,7 @@
 /** Memory for images that are restored: what does not fit waits for others, or is refused. */
 
 import { totalmem } from "node:os";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { reserveMemory } from "../../../src/engine/gvisor/free-memory.ts";
 
 const signal = new AbortController().signal;
@@ -42,4 +42,12 @@ test("a wait ends with its signal", async () => {
   controller.abort();
   await expect(waiting).rejects.toMatchObject({ code: refusal.code });
   held[Symbol.dispose]();
+});
+
+test("a service in a cgroup without a limit has the memory of the machine", async () => {
+  const limit = vi.spyOn(process, "constrainedMemory").mockReturnValue(0);
+  using stack = new DisposableStack();
+  stack.defer(() => limit.mockRestore());
+  (await reserveMemory(1_000_000, signal))[Symbol.dispose]();
+  await expect(reserveMemory(LARGE, signal)).rejects.toMatchObject({ code: refusal.code });
 });
