@@ -12,6 +12,7 @@ import {
   type KeyObject,
 } from "node:crypto";
 import { basename, dirname, join } from "node:path";
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { openSecret, readSecret } from "../../common/secret-file.ts";
 
@@ -63,10 +64,20 @@ export async function findSeal(
   facts: SealFacts,
   subject: string,
 ): Promise<ImageSeal | string> {
-  const root = await readSecret(join(home, KEY_NAME));
-  if (root === undefined) return "the key of this home is gone";
+  const root = await readRoot(home);
+  if (typeof root === "string") return root;
   if (fingerprintOf(root) !== facts.key) return "it was encrypted with another key";
   return { facts, key: derive(root, Buffer.from(facts.salt, "base64"), subject) };
+}
+
+/** The key of a home; else why it is not at hand. */
+async function readRoot(home: string): Promise<Buffer | string> {
+  try {
+    return (await readSecret(join(home, KEY_NAME))) ?? "the key of this home is gone";
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+    return "the key of this home is damaged";
+  }
 }
 
 /** A short text under the key of an image; `context` has to be the same when it is opened. */

@@ -133,6 +133,11 @@ test("an encrypted image opens with the key of its home alone, and its note has 
     refused("the key of this home is gone"),
   );
   expect(await readImageSecret(folder, home.path)).toBe(undefined);
+  await writeFile(key, Buffer.alloc(31));
+  await expect(requireRestorable(folder, place, home.path)).rejects.toMatchObject(
+    refused("the key of this home is damaged"),
+  );
+  expect(await readImageSecret(folder, home.path)).toBe(undefined);
   await writeFile(key, Buffer.alloc(32));
   await expect(requireRestorable(folder, place, home.path)).rejects.toMatchObject(
     refused("it was encrypted with another key"),
