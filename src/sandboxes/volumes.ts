@@ -1,10 +1,10 @@
 /** Named folders that outlive sandboxes and that several of them may have at once. */
 
 import { randomUUID } from "node:crypto";
-import { chown, mkdir, readdir, rename } from "node:fs/promises";
+import { chown, mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
-import { draftOf, syncFolder } from "../common/files.ts";
+import { draftOf, isThere, syncFolder } from "../common/files.ts";
 import { storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
@@ -112,15 +112,25 @@ export async function createVolume(
 type Making = Pick<Services, "store" | "closing"> &
   Pick<Folders, "home" | "volumesDirectory" | "volumeDisks">;
 
-/** Makes the disks and folders that a service had no time for when it died. */
-export async function finishVolumes(context: Making): Promise<void> {
-  const there = new Set(await readdir(context.volumesDirectory));
+/**
+ * Makes the disks and folders that a service had no time for when it died. One that cannot be made
+ * now is made later, and keeps nothing else of the service from its start.
+ */
+export async function finishVolumes(
+  context: Making & Pick<Services, "log" | "retry">,
+): Promise<void> {
   for (const volume of context.store.volumes.all()) {
-    const isMade = hasDisk(volume)
-      ? await hasVolumeDisk(context.home, volume.volumeId)
-      : there.has(volume.volumeId);
-    if (!isMade) await makeContent(context, volume);
+    await cleanUpOrRetry(context, `volume ${volume.name}`, async () => {
+      const isKnown = context.store.volumes.get(volume.volumeId) !== undefined;
+      if (isKnown && !(await isMade(context, volume))) await makeContent(context, volume);
+    });
   }
+}
+
+async function isMade(context: Making, volume: VolumeRecord): Promise<boolean> {
+  return hasDisk(volume)
+    ? hasVolumeDisk(context.home, volume.volumeId)
+    : isThere(volumeDirectory(context, volume));
 }
 
 /** Oldest first. */

@@ -74,16 +74,18 @@ async function cleanUp({ path, store }: OpenedHome): Promise<string[]> {
   await mkdir(volumesDirectory, { recursive: true, mode: 0o700 });
   forgetUnfinished(store, "serve");
   const { signal: closing } = new AbortController();
+  const log = pino({ level: "silent" });
   await using volumeDisks = startVolumeDisks({
     home: path,
     store,
     clock: createSystemClock(),
-    log: pino({ level: "silent" }),
+    log,
     closing,
     volumes: { sizeMb: VOLUME_MB, perlDirectory: PERL_DIRECTORY },
     watches: { note: () => undefined },
   });
-  await finishVolumes({ store, closing, home: path, volumesDirectory, volumeDisks });
+  const retry = (subject: string) => void faults.push(`${subject} was not made`);
+  await finishVolumes({ store, closing, log, retry, home: path, volumesDirectory, volumeDisks });
   await reclaim({
     engine: createBareEngine({ command: ["false"], perlDirectory: PERL_DIRECTORY }),
     store,
