@@ -160,14 +160,20 @@ async function startWarm(
     }
     context.records.apply(stored);
     await step("pod.claimed");
-    const bounded = AbortSignal.any([signal, AbortSignal.timeout(CLAIM_TIMEOUT_MS)]);
+    const claim = new AbortController();
+    const late = AbortSignal.timeout(CLAIM_TIMEOUT_MS);
+    const bounded = AbortSignal.any([signal, claim.signal, late]);
+    const works = [
+      begin(context, stored, { host, creation, egress, signal: bounded }),
+      adoptPod(context, stored.metadata),
+    ] as const;
     try {
-      const [started] = await Promise.all([
-        begin(context, stored, { host, creation, egress, signal: bounded }),
-        adoptPod(context, stored.metadata),
-      ]);
+      const [started] = await Promise.all(works);
       return started;
     } catch (error) {
+      // A claim that goes on could name its sandbox to the key after the next one has.
+      claim.abort();
+      await Promise.allSettled(works);
       await undo(context, sandboxId);
       signal.throwIfAborted();
       if (creation?.isLost === true) throw error;
@@ -194,6 +200,7 @@ async function begin(
   if (egress !== undefined) await proveEnforcement(dialer, signal);
   await initDaemon(dialer, toPodInit(context, stored.record), signal);
   await step("pod.told");
+  signal.throwIfAborted();
   await creation?.bind(stored.record, level);
   const running = await commit(context, stored, level);
   await step("pod.committed");

@@ -45,8 +45,8 @@ export interface TestApiServer extends AsyncDisposable {
   bookmark(): void;
   /** Every request is answered with this status until it is undefined again; watches are cut. */
   fail(status: number | undefined): void;
-  /** Refuses the next create of a kind so. */
-  refuseNext(plural: string, reply: { status: number; reason: string; message: string }): void;
+  /** Refuses so the next create of a kind, or the next patch of an object by its path. */
+  refuseNext(target: string, reply: { status: number; reason: string; message: string }): void;
   /** Carries out the next create of a kind, and cuts the connection in place of an answer. */
   loseNextReply(plural: string): void;
   /** Requests that came, as `METHOD path`. */
@@ -125,9 +125,15 @@ export async function startApiServer(): Promise<TestApiServer> {
     send(response, 200, { metadata: { resourceVersion: String(version) }, items });
   }
 
+  /** The planned refusal of this request, once. */
+  function takeRefusal(target: string) {
+    const refusal = refusals.get(target);
+    refusals.delete(target);
+    return refusal;
+  }
+
   function create(plural: string, body: StoredObject, response: ServerResponse): void {
-    const refusal = refusals.get(plural);
-    refusals.delete(plural);
+    const refusal = takeRefusal(plural);
     if (refusal !== undefined) return refuse(response, refusal);
     const path = `${plural}/${body.metadata.name}`;
     if (objects.has(path)) {
@@ -145,6 +151,8 @@ export async function startApiServer(): Promise<TestApiServer> {
   function patch(path: string, body: StoredObject, response: ServerResponse): void {
     const object = objects.get(path);
     if (object === undefined) return refuse(response, NOT_FOUND);
+    const refusal = takeRefusal(path);
+    if (refusal !== undefined) return refuse(response, refusal);
     const { resourceVersion } = body.metadata ?? {};
     if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
       return refuse(response, { status: 409, reason: "Conflict", message: path });
@@ -221,7 +229,7 @@ export async function startApiServer(): Promise<TestApiServer> {
       if (status !== undefined) for (const { response } of watchers) response.destroy();
     },
     loseNextReply: (plural) => void lost.add(plural),
-    refuseNext: (plural, reply) => void refusals.set(plural, reply),
+    refuseNext: (target, reply) => void refusals.set(target, reply),
     async [Symbol.asyncDispose]() {
       server.close();
       server.closeAllConnections();

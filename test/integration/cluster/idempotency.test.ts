@@ -1,6 +1,7 @@
 /** Creates with an `Idempotency-Key` at equal fronts: one sandbox for a key, whichever front is asked. */
 
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepMessage, StepName } from "../../../src/common/steps.ts";
 import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
@@ -155,6 +156,24 @@ test("a front that was held for dead makes no second sandbox", async () => {
   expect(taken.wasReached).toBe(true);
   expect([late.status, late.body.error_code]).toEqual([409, "idempotency_in_progress"]);
   expect([...keys(), ...sandboxes()]).toEqual([]);
+});
+
+test("a claim that was given up does not name its sandbox to the key later", async () => {
+  await using pooled = await startPodWorld();
+  const front = await pooled.start({ pool: [{ template: "base", size: 1 }] });
+  const warm = () =>
+    [...pooled.api.objects].find(([, { kind, status }]) => kind === "Pod" && status !== undefined);
+  await expect.poll(warm).toBeDefined();
+  const [path = ""] = warm() ?? [];
+  pooled.api.refuseNext(path, { status: 500, reason: "", message: "planned" });
+  // The first start is held until another one has taken its place; none may do so before it has ended.
+  const other = Promise.withResolvers<void>();
+  using first = atStep("pod.told", async () => Promise.race([other.promise, delay(1_000)]));
+  using second = atStep("creation.bound", async () => other.resolve());
+  const made = await create(front, "given-up");
+  expect([made.status, first.wasReached, second.wasReached]).toEqual([201, true, true]);
+  expect(`pods/${made.body.sandboxID}`).not.toBe(path);
+  expect((await create(front, "given-up")).body).toEqual(made.body);
 });
 
 test("an outage after the sandbox ran: the key is kept later, and no second one is made", async () => {
