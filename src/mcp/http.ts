@@ -195,7 +195,7 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       const text = "Invalid Request: Server already initialized";
       return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
-    if (known === undefined && !sessions.makeRoom()) {
+    if (known === undefined && !sessions.admit()) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));
       return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }

@@ -1,4 +1,4 @@
-/** The sessions of older hosts at one HTTP endpoint: at most a hundred, and none that nobody uses. */
+/** The sessions of older hosts at one HTTP endpoint: at most a hundred; unused ones end. */
 
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
 import type { McpState } from "./state.ts";
@@ -16,8 +16,8 @@ export interface Sessions extends AsyncDisposable {
   find(id: string): Session | undefined;
   has(session: Session): boolean;
   remove(id: string): void;
-  /** Whether there is room for one more; where all are taken, the one that is idle for longest ends. */
-  makeRoom(): boolean;
+  /** Whether one more may be opened; at the limit, the one that is idle for longest ends for it. */
+  admit(): boolean;
 }
 
 const MAX_SESSIONS = 100;
@@ -66,7 +66,7 @@ export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">):
     find: (id) => sessions.get(id),
     has: (session) => [...sessions.values()].includes(session),
     remove: (id) => void sessions.delete(id),
-    makeRoom() {
+    admit() {
       if (sessions.size < MAX_SESSIONS) return true;
       const [longest] = [...sessions].toSorted(
         ([, one], [, other]) => idleMsOf(other) - idleMsOf(one),
