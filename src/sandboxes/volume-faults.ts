@@ -14,6 +14,8 @@ const FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   EACCES: ["permission_denied", "permission denied"],
   EPERM: ["permission_denied", "operation not permitted"],
   EBUSY: ["failed_precondition", "path is in use"],
+  // A journal that the host's disk refused stops; the next mount goes on with it.
+  EROFS: ["unavailable", "volume takes no changes until no sandbox has it mounted"],
   ENOTEMPTY: ["failed_precondition", "path was written to meanwhile"],
 };
 
