@@ -97,6 +97,8 @@ export async function createVolume(
   try {
     await step("volume.recorded");
     await makeContent(context, volume);
+    // A removal meanwhile found nothing to remove.
+    if (store.volumes.get(volume.volumeId) === undefined) await removeContent(context, volume);
   } catch (error) {
     await cleanUpOrRetry(context, `volume ${name}`, async () => {
       store.volumes.remove(volume.volumeId);

@@ -1,0 +1,61 @@
+/** Calls about volumes that meet each other. */
+
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import type { StepMessage, StepName } from "../../src/common/steps.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+import { VOLUME_LEVELS } from "../support/volume-levels.ts";
+
+interface HeldStep extends Disposable {
+  /** Resolves when a change has come to the step, where it waits. */
+  readonly hit: Promise<void>;
+  release(): void;
+}
+
+/** Holds the first change that comes to this step. */
+function holdAt(name: StepName): HeldStep {
+  const hit = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  let isFirst = true;
+  const listen = (message: unknown) => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the channel carries nothing else
+    const step = message as StepMessage;
+    if (step.name !== name || !isFirst) return;
+    isFirst = false;
+    step.hold = held.promise;
+    hit.resolve();
+  };
+  subscribe("sandbox-mcp:step", listen);
+  return {
+    hit: hit.promise,
+    release: () => held.resolve(),
+    [Symbol.dispose]() {
+      held.resolve();
+      unsubscribe("sandbox-mcp:step", listen);
+    },
+  };
+}
+
+const create = (service: TestService, name: string) =>
+  service.call({ method: "POST", path: "/volumes", body: { name } });
+
+const remove = (service: TestService, volumeId: string) =>
+  service.call({ method: "DELETE", path: `/volumes/${volumeId}` });
+
+describe.for(VOLUME_LEVELS)("volumes that are $name", ({ options }) => {
+  test("one that is removed while it is made leaves nothing", async () => {
+    await using service = await startTestService(options);
+    using step = holdAt("volume.recorded");
+    const created = create(service, "short");
+    await step.hit;
+    const [volume] = service.embedded.store.volumes.all();
+    expect((await remove(service, volume?.volumeId ?? "")).status).toBe(204);
+    step.release();
+    await created;
+    expect((await service.call({ path: "/volumes" })).body).toEqual([]);
+    const folder = volume?.sizeMb === undefined ? "volumes" : "volume-disks";
+    expect(await readdir(join(service.home, folder))).toEqual([]);
+  });
+});
