@@ -13,10 +13,11 @@ import { isRootless } from "../common/privilege.ts";
 import type { GrowingDisk } from "../engine/engine.ts";
 import {
   createVolumeDiskMaker,
+  eraseVolumeDisk,
   flushVolumeDisk,
   mountVolumeDisks,
   openVolumeDisk,
-  removeVolumeDisk,
+  setVolumeDiskAside,
   unmountVolumeDisks,
 } from "../engine/storage/volume-disk.ts";
 import type { Store, VolumeRecord } from "../store/store.ts";
@@ -105,10 +106,14 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
     make: ({ volumeId, sizeMb }, signal) =>
       turns.run(() => maker.make({ volumeId, sizeMb, owner: VOLUME_OWNER_ID }, signal)),
     async remove(volumeId) {
-      const entry = held.get(volumeId);
-      held.delete(volumeId);
-      await entry?.hold.close();
-      await turns.run(() => removeVolumeDisk(home, volumeId));
+      await turns.run(async () => {
+        const entry = held.get(volumeId);
+        held.delete(volumeId);
+        await entry?.hold.close();
+        await setVolumeDiskAside(home, volumeId);
+      });
+      // Other volumes do not wait for it.
+      await eraseVolumeDisk(home, volumeId);
     },
     has: (volumeId) => held.has(volumeId),
     mounted: () => [...held].map(([volumeId, { disk }]) => [volumeId, disk] as const),

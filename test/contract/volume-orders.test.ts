@@ -5,8 +5,9 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
+import { createdVolumeSchema } from "../../src/wire/control.ts";
 import { startTestService, type TestService } from "../support/service.ts";
-import { VOLUME_LEVELS } from "../support/volume-levels.ts";
+import { DISKS, VOLUME_LEVELS } from "../support/volume-levels.ts";
 
 interface HeldStep extends Disposable {
   /** Resolves when a change has come to the step, where it waits. */
@@ -57,5 +58,19 @@ describe.for(VOLUME_LEVELS)("volumes that are $name", ({ options }) => {
     expect((await service.call({ path: "/volumes" })).body).toEqual([]);
     const folder = volume?.sizeMb === undefined ? "volumes" : "volume-disks";
     expect(await readdir(join(service.home, folder))).toEqual([]);
+  });
+});
+
+describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
+  test("a removal that takes its time holds up no other volume", async () => {
+    await using service = await startTestService(DISKS.options);
+    const { volumeID } = createdVolumeSchema.parse((await create(service, "large")).body);
+    using step = holdAt("volume.detached");
+    const removed = remove(service, volumeID);
+    await step.hit;
+    expect((await create(service, "other")).status).toBe(201);
+    step.release();
+    expect((await removed).status).toBe(204);
+    expect(await readdir(join(service.home, "volume-disks"))).toHaveLength(1);
   });
 });

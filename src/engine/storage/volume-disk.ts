@@ -39,7 +39,7 @@ const JOURNAL_MB = { min: 4, max: 64 } as const;
 const MOUNT_TIMEOUT_MS = 5 * 60_000;
 /** Gigabytes may have to reach a slow disk. */
 const SYNC_TIMEOUT_MS = 10 * 60_000;
-/** A process that was just started may still have a copy of the mount. */
+/** One above the other: what other mount namespaces mount may come to this one too. */
 const MAX_MOUNTS = 8;
 
 function journalMbOf(sizeMb: number): number {
@@ -193,14 +193,23 @@ export async function flushVolumeDisk(home: string, volumeId: string): Promise<v
 
 /** Removes a disk, or what is left of one, whatever uses it; idempotent. */
 export async function removeVolumeDisk(home: string, name: string): Promise<void> {
-  const folder = folderOf(home, name.replace(/\.part$/, ""));
-  const draft = draftOf(folder);
-  // Under the other name no process mounts it any more.
+  const volumeId = name.replace(/\.part$/, "");
+  await setVolumeDiskAside(home, volumeId);
+  await eraseVolumeDisk(home, volumeId);
+}
+
+/** Gives it another name, under which no process mounts it any more. */
+export async function setVolumeDiskAside(home: string, volumeId: string): Promise<void> {
+  const folder = folderOf(home, volumeId);
   await locked(home, async () => {
-    if (await isThere(folder)) await rename(folder, draft);
+    if (await isThere(folder)) await rename(folder, draftOf(folder));
   });
+}
+
+/** Removes what was set aside; what was written to it last may still have to reach the disk. */
+export async function eraseVolumeDisk(home: string, volumeId: string): Promise<void> {
   await step("volume.detached");
-  await removeFolder(draft);
+  await removeFolder(draftOf(folderOf(home, volumeId)));
 }
 
 export function openVolumeDisk(
