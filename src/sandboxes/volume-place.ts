@@ -1,14 +1,18 @@
 /** Where the content of a volume is while a request works on it, and what is said when it is full. */
 
 import type { FileHandle } from "node:fs/promises";
-import { causeCode, quotaError } from "../common/errors.ts";
+import { causeCode, quotaError, SandboxError } from "../common/errors.ts";
 import { draftOf } from "../common/files.ts";
 import { volumeDraft } from "../engine/storage/volume-disk.ts";
 import type { VolumeRecord } from "../store/store.ts";
-import type { Folders } from "./context.ts";
+import { MESSAGES } from "../wire/messages.ts";
+import type { Folders, Services } from "./context.ts";
 import { reserveOf } from "./disk-budget.ts";
 import { readSpace, requireDiskSpace } from "./disk-space.ts";
+import type { DiskVolume } from "./volume-disks.ts";
 import { hasDisk, volumeDirectory } from "./volumes.ts";
+
+type PlaceContext = Folders & Pick<Services, "store">;
 
 /** A file of a volume that is read. */
 export interface OpenFile {
@@ -20,7 +24,7 @@ export interface VolumePlace {
   readonly root: string;
   /** A file of the same file system that no sandbox sees. */
   draftOf(name: string): string;
-  /** Does the work while the volume is there. @throws SandboxError unavailable, resource_exhausted */
+  /** Does the work while the volume is there. @throws SandboxError not_found, unavailable, resource_exhausted */
   during<T>(work: () => Promise<T>): Promise<T>;
   /** The same until the file that the work opened is closed. */
   untilClosed(work: () => Promise<OpenFile>): Promise<OpenFile & AsyncDisposable>;
@@ -28,8 +32,8 @@ export interface VolumePlace {
   requireSpace(): Promise<void>;
 }
 
-export function openVolumePlace(context: Folders, volume: VolumeRecord): VolumePlace {
-  const { volumesDirectory, volumeDisks } = context;
+export function openVolumePlace(context: PlaceContext, volume: VolumeRecord): VolumePlace {
+  const { volumesDirectory } = context;
   const { volumeId } = volume;
   const root = volumeDirectory(context, volume);
   const requireSpace = async () => requireDiskSpace(volumesDirectory);
@@ -46,7 +50,7 @@ export function openVolumePlace(context: Folders, volume: VolumeRecord): VolumeP
     root,
     draftOf: (name) => volumeDraft(context.home, volumeId, name),
     async during(work) {
-      const use = await volumeDisks.use(volume);
+      const use = await beginUse(context, volume);
       try {
         return await work();
       } catch (error) {
@@ -56,7 +60,7 @@ export function openVolumePlace(context: Folders, volume: VolumeRecord): VolumeP
       }
     },
     async untilClosed(work) {
-      const use = await volumeDisks.use(volume);
+      const use = await beginUse(context, volume);
       try {
         return closing(await work(), use);
       } catch (error) {
@@ -66,6 +70,19 @@ export function openVolumePlace(context: Folders, volume: VolumeRecord): VolumeP
     },
     requireSpace,
   };
+}
+
+/** @throws SandboxError also not_found for one that another service removed meanwhile. */
+async function beginUse(
+  { store, volumeDisks }: PlaceContext,
+  volume: DiskVolume,
+): Promise<Disposable> {
+  try {
+    return await volumeDisks.use(volume);
+  } catch (error) {
+    if (store.volumes.get(volume.volumeId) !== undefined) throw error;
+    throw new SandboxError("not_found", MESSAGES.volumeMissing, { cause: error });
+  }
 }
 
 function closing(opened: OpenFile, use?: Disposable): OpenFile & AsyncDisposable {

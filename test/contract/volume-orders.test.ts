@@ -1,7 +1,8 @@
 /** Calls about volumes that meet each other. */
 
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
-import { readdir } from "node:fs/promises";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
@@ -72,5 +73,25 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     step.release();
     expect((await removed).status).toBe(204);
     expect(await readdir(join(service.home, "volume-disks"))).toHaveLength(1);
+  });
+
+  test("a volume that another service removes before it is mounted is not found", async () => {
+    await using stack = new AsyncDisposableStack();
+    const home = await mkdtemp(join(tmpdir(), "smcp-vol-"));
+    stack.defer(() => rm(home, { recursive: true, force: true }));
+    const first = stack.use(await startTestService({ ...DISKS.options, home }));
+    const second = stack.use(await startTestService({ ...DISKS.options, home }));
+    const volume = createdVolumeSchema.parse((await create(first, "gone")).body);
+    using step = holdAt("volume.formatted");
+    const other = create(first, "other");
+    await step.hit;
+    // It waits for the other one.
+    const { volumeID, token } = volume;
+    const asked = first.embedded.sandboxes.openVolume(volumeID, token).list("/", 1);
+    const removed = remove(second, volumeID);
+    await expect.poll(() => first.embedded.store.volumes.all()).toHaveLength(1);
+    step.release();
+    await expect(asked).rejects.toMatchObject({ code: "not_found" });
+    expect([(await other).status, (await removed).status]).toEqual([201, 204]);
   });
 });
