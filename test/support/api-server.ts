@@ -30,6 +30,14 @@ interface Watcher {
   readonly response: ServerResponse;
 }
 
+interface Refusal {
+  readonly status: number;
+  readonly reason: string;
+  readonly message: string;
+  /** Of a patch: it is answered then. */
+  readonly after?: Promise<void>;
+}
+
 export interface TestApiServer extends AsyncDisposable {
   readonly url: string;
   /** By plural and name, such as `pods/NAME`. */
@@ -46,7 +54,7 @@ export interface TestApiServer extends AsyncDisposable {
   /** Every request is answered with this status until it is undefined again; watches are cut. */
   fail(status: number | undefined): void;
   /** Refuses so the next create of a kind, or the next patch of an object by its path. */
-  refuseNext(target: string, reply: { status: number; reason: string; message: string }): void;
+  refuseNext(target: string, reply: Refusal): void;
   /** Carries out the next create of a kind, and cuts the connection in place of an answer. */
   loseNextReply(plural: string): void;
   /** Requests that came, as `METHOD path`. */
@@ -60,7 +68,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const objects = new Map<string, StoredObject>();
   const watchers = new Set<Watcher>();
   const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
-  const refusals = new Map<string, { status: number; reason: string; message: string }>();
+  const refusals = new Map<string, Refusal>();
   const lost = new Set<string>();
   const calls: string[] = [];
   let version = 1_000;
@@ -151,8 +159,6 @@ export async function startApiServer(): Promise<TestApiServer> {
   function patch(path: string, body: StoredObject, response: ServerResponse): void {
     const object = objects.get(path);
     if (object === undefined) return refuse(response, NOT_FOUND);
-    const refusal = takeRefusal(path);
-    if (refusal !== undefined) return refuse(response, refusal);
     const { resourceVersion } = body.metadata ?? {};
     if (resourceVersion !== undefined && resourceVersion !== object.metadata.resourceVersion) {
       return refuse(response, { status: 409, reason: "Conflict", message: path });
@@ -185,7 +191,11 @@ export async function startApiServer(): Promise<TestApiServer> {
     }
     const body = text === "" ? undefined : JSON.parse(text);
     if (request.method === "POST") return create(plural, body, response);
-    if (request.method === "PATCH") return patch(path, body, response);
+    if (request.method === "PATCH") {
+      const refusal = takeRefusal(path);
+      await refusal?.after;
+      return refusal === undefined ? patch(path, body, response) : refuse(response, refusal);
+    }
     if (request.method === "DELETE") return remove(path, body, response);
     if (url.searchParams.get("watch") === "true") return watch(plural, url.searchParams, response);
     if (name === undefined) return list(plural, url.searchParams, response);
@@ -243,10 +253,7 @@ function send(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
 }
 
-function refuse(
-  response: ServerResponse,
-  { status, reason, message }: { status: number; reason: string; message: string },
-): void {
+function refuse(response: ServerResponse, { status, reason, message }: Refusal): void {
   send(response, status, { kind: "Status", status: "Failure", code: status, reason, message });
 }
 

@@ -165,10 +165,15 @@ test("a claim that was given up does not name its sandbox to the key later", asy
     [...pooled.api.objects].find(([, { kind, status }]) => kind === "Pod" && status !== undefined);
   await expect.poll(warm).toBeDefined();
   const [path = ""] = warm() ?? [];
-  pooled.api.refuseNext(path, { status: 500, reason: "", message: "planned" });
+  const told = Promise.withResolvers<void>();
+  const after = told.promise;
+  pooled.api.refuseNext(path, { status: 500, reason: "", message: "planned", after });
   // The first start is held until another one has taken its place; none may do so before it has ended.
   const other = Promise.withResolvers<void>();
-  using first = atStep("pod.told", async () => Promise.race([other.promise, delay(1_000)]));
+  using first = atStep("pod.told", async () => {
+    told.resolve();
+    await Promise.race([other.promise, delay(2_000)]);
+  });
   using second = atStep("creation.bound", async () => other.resolve());
   const made = await create(front, "given-up");
   expect([made.status, first.wasReached, second.wasReached]).toEqual([201, true, true]);
