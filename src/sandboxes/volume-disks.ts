@@ -83,6 +83,8 @@ interface Mounts {
   readonly held: Map<string, Held>;
   /** The lock of the home is for one process; its own calls wait here for each other. */
   readonly turns: Gate;
+  /** Those whose disk is being made, one after the other: mounts of others do not wait for all of them. */
+  readonly making: Map<string, Promise<void>>;
   sweeping: Promise<void> | undefined;
 }
 
@@ -92,7 +94,9 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
   const maker = createVolumeDiskMaker(home, volumes?.perlDirectory ?? "");
   const held = new Map<string, Held>();
   const turns = createGate(1);
-  const mounts: Mounts = { options, held, turns, sweeping: undefined };
+  const makes = createGate(1);
+  const making = new Map<string, Promise<void>>();
+  const mounts: Mounts = { options, held, turns, making, sweeping: undefined };
   return {
     sizeMb: isRootless() ? undefined : volumes?.sizeMb,
     mount: (wanted) => mountAll(mounts, wanted),
@@ -103,8 +107,12 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
         await mountAll(mounts, [volume]);
       }
     },
-    make: ({ volumeId, sizeMb }, signal) =>
-      turns.run(() => maker.make({ volumeId, sizeMb, owner: VOLUME_OWNER_ID }, signal)),
+    async make({ volumeId, sizeMb }, signal) {
+      const disk = { volumeId, sizeMb, owner: VOLUME_OWNER_ID };
+      const made = makes.run(() => maker.make(disk, signal));
+      making.set(volumeId, made);
+      await made.finally(() => making.delete(volumeId));
+    },
     async remove(volumeId) {
       await turns.run(async () => {
         const entry = held.get(volumeId);
@@ -129,10 +137,11 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
 }
 
 async function mountAll(mounts: Mounts, wanted: readonly DiskVolume[]): Promise<void> {
-  const { options, held, turns } = mounts;
+  const { options, held, turns, making } = mounts;
   const { home, clock, volumes } = options;
   const isHeld = ({ volumeId }: DiskVolume) => held.has(volumeId);
   if (wanted.every(isHeld)) return;
+  await Promise.allSettled(wanted.flatMap(({ volumeId }) => making.get(volumeId) ?? []));
   await turns.run(async () => {
     // A sandbox may have the same volume twice.
     const byId = new Map(wanted.map((volume) => [volume.volumeId, volume]));

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
-import { createdVolumeSchema } from "../../src/wire/control.ts";
+import { createdVolumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { DISKS, VOLUME_LEVELS } from "../support/volume-levels.ts";
 
@@ -75,6 +75,26 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     expect(await readdir(join(service.home, "volume-disks"))).toHaveLength(1);
   });
 
+  test("a volume is mounted before others that are still to be made", async () => {
+    await using service = await startTestService(DISKS.options);
+    const { volumeID, token } = createdVolumeSchema.parse((await create(service, "there")).body);
+    using step = holdAt("volume.formatted");
+    const ends: string[] = [];
+    const names = ["first", "second", "third", "fourth"];
+    const made = names.map(async (name) => {
+      await create(service, name);
+      ends.push(name);
+    });
+    await step.hit;
+    await expect.poll(() => service.embedded.store.volumes.all()).toHaveLength(5);
+    const listed = service.embedded.sandboxes.openVolume(volumeID, token).list("/", 1);
+    step.release();
+    expect(await listed).toEqual([]);
+    expect(ends).not.toContain("fourth");
+    await Promise.all(made);
+    expect(ends.toSorted()).toEqual(names.toSorted());
+  });
+
   test("a volume that another service removes before it is mounted is not found", async () => {
     await using stack = new AsyncDisposableStack();
     const home = await mkdtemp(join(tmpdir(), "smcp-vol-"));
@@ -82,16 +102,18 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     const first = stack.use(await startTestService({ ...DISKS.options, home }));
     const second = stack.use(await startTestService({ ...DISKS.options, home }));
     const volume = createdVolumeSchema.parse((await create(first, "gone")).body);
-    using step = holdAt("volume.formatted");
-    const other = create(first, "other");
+    const other = createdVolumeSchema.parse((await create(first, "other")).body);
+    const list = async ({ volumeID, token }: VolumeBody) =>
+      first.embedded.sandboxes.openVolume(volumeID, token).list("/", 1);
+    using step = holdAt("volume.mounted");
+    const listed = list(other);
     await step.hit;
     // It waits for the other one.
-    const { volumeID, token } = volume;
-    const asked = first.embedded.sandboxes.openVolume(volumeID, token).list("/", 1);
-    const removed = remove(second, volumeID);
+    const asked = list(volume);
+    const removed = remove(second, volume.volumeID);
     await expect.poll(() => first.embedded.store.volumes.all()).toHaveLength(1);
     step.release();
     await expect(asked).rejects.toMatchObject({ code: "not_found" });
-    expect([(await other).status, (await removed).status]).toEqual([201, 204]);
+    expect([await listed, (await removed).status]).toEqual([[], 204]);
   });
 });
