@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, mkdir, readdir, rm, truncate, writeFile } from "node:fs/promises";
+import { access, mkdir, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { builtInTemplates } from "../../../src/commands/built-ins.ts";
@@ -35,7 +35,26 @@ function hostOf(home: string) {
   };
 }
 
+/** When a package was last installed on a Debian system. */
+const changedMs = async () =>
+  (await stat("/var/lib/dpkg/status").catch(() => undefined))?.mtimeMs ?? 0;
+
+/** A package that is installed meanwhile asks for another layer of host: the work begins again then. */
+async function whilePackagesStay(work: () => Promise<void>): Promise<void> {
+  const beforeMs = await changedMs();
+  try {
+    await work();
+  } catch (error) {
+    if ((await changedMs()) === beforeMs) throw error;
+    await whilePackagesStay(work);
+  }
+}
+
 test("E58 the layer of host is made once, and anew when a part of it is missing", async () => {
+  await whilePackagesStay(makeHostTwice);
+});
+
+async function makeHostTwice(): Promise<void> {
   await using home = await makeTempFolder();
   const layers = join(home.path, "layers");
   // As an older version left it that two builders had spoiled.
@@ -54,7 +73,7 @@ test("E58 the layer of host is made once, and anew when a part of it is missing"
   }
   const names = [basename(dirname(over)), "host-1700000000001"];
   expect((await readdir(layers)).toSorted()).toEqual(names.toSorted());
-});
+}
 
 test("E58 an unfinished base does not hide the one before it", async () => {
   await using home = await openTestHome();
