@@ -268,7 +268,8 @@ async function findReplaced(place: Place): Promise<Required<EntryChange> | undef
   });
   if (entry === undefined) return undefined;
   if (entry.type !== "file") {
-    throw new SandboxError("invalid_argument", `path is a ${entry.type}, not a regular file`);
+    const kind = entry.type === "unknown" ? "special file" : entry.type;
+    throw new SandboxError("invalid_argument", `path is a ${kind}, not a regular file`);
   }
   const { uid, gid, mode } = entry;
   return { uid, gid, mode };
