@@ -1,11 +1,13 @@
 /**
  * A listener that programs of the sandbox can connect to, for servers that only the host may reach:
- * a connection is served once it has begun with the host's secret.
+ * a connection is served once it has begun with the host's secret, in frames.
  */
 
 import { timingSafeEqual } from "node:crypto";
 import type { Server as HttpServer } from "node:http";
-import { createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server } from "node:net";
+import type { Duplex } from "node:stream";
+import { unframe } from "./framed-socket.ts";
 
 /** The host writes the secret as it connects. */
 const SECRET_TIMEOUT_MS = 5_000;
@@ -14,8 +16,9 @@ const MAX_WAITING = 64;
 
 /** Hands connections that begin with the secret to `server`; it does not listen yet. */
 export function guardBySecret(server: HttpServer, secret: Buffer): Server {
-  const waiting = new Set<Socket>();
-  const listener = createServer((socket) => {
+  const waiting = new Set<Duplex>();
+  const listener = createServer((raw) => {
+    const socket = unframe(raw);
     const [oldest] = waiting;
     if (oldest !== undefined && waiting.size >= MAX_WAITING) oldest.destroy();
     waiting.add(socket);
@@ -26,7 +29,7 @@ export function guardBySecret(server: HttpServer, secret: Buffer): Server {
   if (server.maxConnections > 0) listener.maxConnections = server.maxConnections + MAX_WAITING;
   return listener;
 
-  function awaitSecret(socket: Socket, wanted: Buffer, onSecret: () => void): void {
+  function awaitSecret(socket: Duplex, wanted: Buffer, onSecret: () => void): void {
     const onReadable = (): void => {
       const begin: unknown = socket.read(wanted.length);
       if (!(begin instanceof Buffer)) return;

@@ -1,7 +1,7 @@
 # The host's side of the listeners of a sandbox with a kernel of its own. It inherits three of
-# them: 3 for clients, 4 for the host, 5 for orders. Each connection to the first two is handed
-# to the sandbox's kernel, which joins it to a port inside; an order (pause, resume, state) is one
-# line, answered by one line. Arguments: Node's name of the processor, the id of the sandbox, the
+# them: 3 for clients, 4 for the host, 5 for orders. Each connection to the first two is carried, in
+# frames, by one that is handed to the sandbox's kernel, which joins it to a port inside; an order
+# (pause, resume, state) is one line, answered by one line. Arguments: Node's name of the processor, the id of the sandbox, the
 # ports of 3 and 4, a file for its number. It runs in a session of its own beside the sandbox, in
 # the sandbox's cgroup, and ends with it: the kernel closes the connection that is kept to it.
 # SIGUSR1 pauses. Its standard input is the secret of the daemon.
@@ -29,9 +29,16 @@ for my $number ( 3 .. 5 ) {
     push @listeners, $listener;
 }
 
-# The kernel's calls that are not answered yet, by descriptor: its socket, the connection that
-# waits, what was answered, when it is given up, and what is done with the answer.
+# The kernel's calls that are not answered yet, by descriptor: its socket, the connections that
+# wait, what was answered, and when it is given up.
 my %calls;
+# The connections of a client and to the kernel, by the descriptors of both, with what is still to
+# be written to each, what was read of the kernel's, what of the client's is held while the daemon
+# has not consumed what it was sent, and whether one has ended.
+my %links;
+# Frames, as the daemon has them: data is carried by both sides, what was read is confirmed.
+my ( $data, $confirmed, $consumed, $nudge ) = ( 0, 1 << 24, 1, 2 );
+my ( $max_queue, $max_frame ) = ( 65_536, 16_384 );
 # Connections for orders, by descriptor, with what was read of them.
 my %orders;
 my $is_paused = 0;
@@ -56,14 +63,135 @@ sub send_call {
     return syscall( $call->{sendmsg}, fileno $socket, $message, 0x4000 ) == length $text;
 }
 
+# Joins a connection to a port; returns this side of it and the call.
+sub reach_port {
+    my ($port) = @_;
+    socketpair( my $near, my $far, 1, 1, 0 ) or return;
+    my $socket = reach_kernel() or return;
+    send_call( $socket, 'PortForward', qq({"ContainerID":"$id","Port":$port}), $far ) or return;
+    return ( $near, $socket );
+}
+
 sub pass_on {
     my ( $client, $port ) = @_;
     return if keys %calls >= $max_calls;
-    my $socket = reach_kernel() or return;
-    my $argument = qq({"ContainerID":"$id","Port":$port});
-    send_call( $socket, 'PortForward', $argument, $client ) or return;
-    $calls{ fileno $socket } = { socket => $socket, client => $client, text => '',
+    my ( $near, $socket ) = reach_port($port) or return;
+    # F_SETFL, O_NONBLOCK
+    fcntl $_, 4, 2048 for $near, $client;
+    my $link = { client => $client, near => $near, read => '', to_client => '', to_near => '',
+        held => '', waits => 0, is_deaf => 0, ended => 0 };
+    $links{ fileno $_ } = $link for $client, $near;
+    $calls{ fileno $socket } = { socket => $socket, link => $link, text => '',
         until => time + $patience };
+}
+
+sub drop_link {
+    my ($link) = @_;
+    delete $links{ fileno $link->{$_} } for 'client', 'near';
+    close $link->{$_} for 'client', 'near';
+    $link->{ended} = 2;
+}
+
+# What can be done for a connection: 1 is to read, 2 to write.
+sub wants {
+    my ( $link, $number ) = @_;
+    my $is_client = $number == fileno $link->{client};
+    $link->{to_near} = '' if $link->{is_deaf};
+    my $writes = $link->{ $is_client ? 'to_client' : 'to_near' } ne '' ? 2 : 0;
+    return $writes if $link->{ended};
+    my $reads = $is_client ? length $link->{held} < $max_queue : length $link->{to_client} < $max_queue;
+    return $writes | ( $reads ? 1 : 0 );
+}
+
+sub is_full {
+    my ($link) = @_;
+    return !$link->{ended} && length $link->{held} >= $max_queue;
+}
+
+# EAGAIN and EINTR mean later.
+sub is_later { return $! == 11 || $! == 4 }
+
+sub flush_link {
+    my ( $link, $name ) = @_;
+    my $count = syswrite $link->{$name}, $link->{"to_$name"};
+    if ( defined $count ) { substr $link->{"to_$name"}, 0, $count, '' }
+    elsif ( is_later() )       { return }
+    elsif ( $name eq 'client' ) { end_client($link) }
+    # What it sent before its end is still read.
+    else { $link->{is_deaf} = 1 }
+    $link->{to_near} = '' if $link->{is_deaf};
+}
+
+# Sends what is held of a client as one frame.
+sub send_held {
+    my ($link) = @_;
+    return if $link->{held} eq '';
+    $link->{to_near} .= pack( 'N', length $link->{held} ) . $link->{held};
+    $link->{held} = '';
+    $link->{waits} = 1;
+}
+
+sub end_client {
+    my ($link) = @_;
+    send_held($link);
+    $link->{ended} = 1;
+    $link->{to_client} = '';
+}
+
+sub read_client {
+    my ($link) = @_;
+    my $held = length $link->{held};
+    my $count = sysread $link->{client}, $link->{held}, $max_queue - $held, $held;
+    return if !defined $count && is_later();
+    if    ( !$count )          { end_client($link) }
+    elsif ( !$link->{waits} ) { send_held($link) }
+}
+
+# Whether the client has gone, which cannot be read where no more may be held.
+sub has_hung_up {
+    my ($link) = @_;
+    my $asked = pack 'l s s', fileno $link->{client}, 0, 0;
+    my $no_time = pack 'q q', 0, 0;
+    # POLLHUP
+    return syscall( $call->{ppoll}, $asked, 1, $no_time, 0, 0 ) > 0
+        && ( unpack 'x6 s', $asked ) & 16;
+}
+
+sub read_near {
+    my ($link) = @_;
+    my $count = sysread $link->{near}, $link->{read}, $max_queue, length $link->{read};
+    return if !defined $count && is_later();
+    if ( !$count ) { $link->{ended} = 1; $link->{to_near} = ''; return }
+    $link->{to_near} .= pack 'N', $confirmed | $count;
+    while ( length $link->{read} >= 4 ) {
+        my $word = unpack 'N', $link->{read};
+        my ( $kind, $size ) = ( $word >> 24, $word & 0xffffff );
+        # Whoever is at the other end may be a program of the sandbox.
+        return drop_link($link) if $kind > $nudge || $size > $max_frame;
+        last if length $link->{read} < 4 + $size;
+        $link->{to_client} .= substr $link->{read}, 4, $size if $kind == $data;
+        substr $link->{read}, 0, 4 + $size, '';
+        next unless $kind == $consumed;
+        $link->{waits} = 0;
+        send_held($link);
+    }
+}
+
+sub serve_links {
+    my ( $readable, $writable ) = @_;
+    for my $number ( keys %links ) {
+        my $link = $links{$number} or next;
+        my $name = $number == fileno $link->{client} ? 'client' : 'near';
+        flush_link( $link, $name ) if vec( $writable, $number, 1 );
+        next if $link->{ended} || !vec( $readable, $number, 1 );
+        if   ( $name eq 'client' ) { read_client($link) }
+        else                       { read_near($link) }
+    }
+    # A copy: links go in the loop.
+    for my $link ( my @all = values %links ) {
+        end_client($link) if is_full($link) && has_hung_up($link);
+        drop_link($link) if $link->{ended} == 1 && $link->{to_client} . $link->{to_near} eq '';
+    }
 }
 
 # Waits for the answer: orders are rare, short, and in the order in which they came.
@@ -113,24 +241,22 @@ sub read_answer {
     my ($number) = @_;
     my $waiting = $calls{$number};
     my $count = sysread $waiting->{socket}, $waiting->{text}, $max_reply, length $waiting->{text};
-    # Whatever the answer is, the connection is the sandbox's now or nobody's.
     return if $count && $waiting->{text} !~ /"success":/ && length $waiting->{text} < $max_reply;
     delete $calls{$number};
+    return if $waiting->{text} =~ /"success":true/ || $waiting->{link}{ended} == 2;
+    drop_link( $waiting->{link} );
 }
 
 # Whether the daemon answers a question. A port on which nothing listens closes the connection, but
 # not with every version: the question is asked again after a moment.
 sub is_served {
     my ( $secret, $held ) = @_;
-    socketpair( my $near, my $far, 1, 1, 0 ) or return 0;
     # What cannot be reached any more has ended.
-    my $socket = reach_kernel() or exit 0;
-    my $argument = qq({"ContainerID":"$id","Port":$ports[1]});
-    send_call( $socket, 'PortForward', $argument, $far ) or return 0;
-    close $far;
+    reach_kernel() or exit 0;
+    my ( $near, $socket ) = reach_port( $ports[1] ) or return 0;
     local $SIG{PIPE} = 'IGNORE';
     my $question = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    syswrite $near, $secret . $question;
+    syswrite $near, pack( 'N', length $secret . $question ) . $secret . $question;
     my $ready = '';
     vec( $ready, fileno $_, 1 ) = 1 for $near, $held;
     select( $ready, undef, undef, 1 ) > 0 or return 0;
@@ -162,15 +288,26 @@ sub serve {
         my $ready = '';
         vec( $ready, fileno $_, 1 ) = 1 for @listeners, $held;
         vec( $ready, $_, 1 ) = 1 for keys %calls, keys %orders;
-        my $found = select $ready, undef, undef, 1;
+        my $writable = '';
+        for my $number ( keys %links ) {
+            my $wanted = wants( $links{$number}, $number );
+            vec( $ready, $number, 1 ) = 1 if $wanted & 1;
+            vec( $writable, $number, 1 ) = 1 if $wanted & 2;
+        }
+        my $limit = ( grep { is_full($_) } values %links ) ? 0.05 : 1;
+        my $found = select $ready, $writable, undef, $limit;
         if ($must_pause) { $must_pause = 0; switch_to(1) }
         my $now = time;
-        delete $calls{$_} for grep { $calls{$_}{until} < $now } keys %calls;
-        next unless $found > 0;
+        for my $number ( grep { $calls{$_}{until} < $now } keys %calls ) {
+            my $link = delete( $calls{$number} )->{link};
+            drop_link($link) if $link->{ended} != 2;
+        }
+        if ( $found <= 0 ) { ( $ready, $writable ) = ( '', '' ) }
         # The kernel says nothing on a connection without calls: it has ended.
         return if vec( $ready, fileno $held, 1 );
         read_answer($_) for grep { vec( $ready, $_, 1 ) } keys %calls;
         read_order($_) for grep { vec( $ready, $_, 1 ) } keys %orders;
+        serve_links( $ready, $writable );
         accept_at($_) for grep { vec( $ready, fileno $listeners[$_], 1 ) } 0 .. 2;
     }
 }

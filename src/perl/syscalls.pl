@@ -32,6 +32,7 @@ my %number = (
     open_tree         => [ 428,     428 ],
     openat            => [ 257,     56 ],
     pidfd_open        => [ 434,     434 ],
+    ppoll             => [ 271,     73 ],
     prctl             => [ 157,     167 ],
     pread64           => [ 17,      67 ],
     preadv2           => [ 327,     286 ],

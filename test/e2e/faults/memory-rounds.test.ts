@@ -24,14 +24,27 @@ interface World {
   readonly processes: string;
 }
 
-/** Beside the ledger: a shell that waits, and a program on a terminal. */
+/** Beside the ledger: a shell that waits, a pair of connections inside and a program on a terminal. */
 const COMPANIONS = `mkfifo /tmp/pipe
+setsid python3 -c '
+import socket, time
+server = socket.create_server(("127.0.0.1", 8124))
+near = socket.create_connection(("127.0.0.1", 8124))
+far, _ = server.accept()
+count = 0
+while True:
+    near.sendall(b"%08d" % count)
+    assert far.recv(8, socket.MSG_WAITALL) == b"%08d" % count
+    count += 1
+    time.sleep(0.01)
+' >/dev/null 2>&1 </dev/null &
+echo $! >>/tmp/pids
 setsid sh -c 'while :; do read line </tmp/pipe && echo "$line" >>/tmp/lines; done' >/dev/null 2>&1 &
 echo $! >>/tmp/pids
 setsid script -qc 'sleep 1000000' /dev/null >/dev/null 2>&1 </dev/null &
 echo $! >>/tmp/pids
 pgrep -f 'ledger[.]py' >>/tmp/pids`;
-const PROGRAMS = 3;
+const PROGRAMS = 4;
 
 /** Number and name of each program that still runs. */
 async function processesOf(sandbox: Sandbox): Promise<string> {

@@ -3,9 +3,10 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { connect } from "node:net";
-import { text } from "node:stream/consumers";
+import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { guardBySecret } from "../../../src/envd/guarded-listener.ts";
+import { dataOf, toFrame } from "../../support/host-frames.ts";
 
 const SECRET = "f00d".repeat(12);
 const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -28,10 +29,15 @@ async function startGuarded() {
   };
 }
 
+const WHOLE = toFrame(SECRET + REQUEST);
+
 test.for([
-  { name: "in one piece", pieces: [SECRET + REQUEST] },
-  { name: "byte by byte", pieces: (SECRET + REQUEST).split("") },
-  { name: "cut in the secret", pieces: [SECRET.slice(0, 7), SECRET.slice(7) + REQUEST] },
+  { name: "in one piece", pieces: [WHOLE] },
+  { name: "byte by byte", pieces: [...WHOLE].map((byte) => Buffer.from([byte])) },
+  {
+    name: "cut in the secret",
+    pieces: [toFrame(SECRET.slice(0, 7)), toFrame(SECRET.slice(7) + REQUEST)],
+  },
 ])("the secret and a request $name are answered", async ({ pieces }) => {
   await using guarded = await startGuarded();
   const socket = guarded.dial();
@@ -40,7 +46,7 @@ test.for([
     socket.write(piece);
     await new Promise((resolve) => setImmediate(resolve));
   }
-  expect(await text(socket)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*served$/);
+  expect(dataOf(await buffer(socket))).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*served$/);
 });
 
 test.for([
@@ -51,9 +57,9 @@ test.for([
 ])("$name gets no answer", async ({ bytes }) => {
   await using guarded = await startGuarded();
   const socket = guarded.dial();
-  socket.end(bytes);
+  socket.end(bytes === "" ? "" : toFrame(bytes));
   socket.on("error", () => undefined);
-  expect(await text(socket).catch(() => "")).toBe("");
+  expect(dataOf(await buffer(socket).catch(() => Buffer.alloc(0)))).toBe("");
 });
 
 test("connections that wait go for the one that knows the secret", async () => {
@@ -62,7 +68,7 @@ test("connections that wait go for the one that knows the secret", async () => {
   await Promise.all(waiting.map(async (socket) => once(socket, "connect")));
   for (const socket of waiting) socket.on("error", () => undefined);
   const socket = guarded.dial();
-  socket.write(SECRET + REQUEST);
-  expect(await text(socket)).toMatch(/served$/);
+  socket.write(WHOLE);
+  expect(dataOf(await buffer(socket))).toMatch(/served$/);
   for (const other of waiting) other.destroy();
 });
