@@ -70,7 +70,7 @@ const BESIDES = [
   "test/contract/routes.test.ts",
   "test/contract/teams.test.ts",
   "test/e2e/from-nothing/*.test.ts",
-  "test/e2e/faults/{fail,kill,pool,power-cuts,random-kills,runtime}.test.ts",
+  "test/e2e/faults/{fail,kill,pool,power-cuts,random-kills,runtime,write-faults}.test.ts",
   "test/e2e/stdio-end.test.ts",
   "test/integration/envd/access.test.ts",
   "test/e2e/error-log.test.ts",

@@ -23,22 +23,53 @@ export const OPCODE = {
   forget: 2,
   getattr: 3,
   setattr: 4,
+  readlink: 5,
+  symlink: 6,
+  mknod: 8,
+  mkdir: 9,
+  unlink: 10,
+  rmdir: 11,
+  rename: 12,
+  link: 13,
   open: 14,
   read: 15,
   write: 16,
   statfs: 17,
+  release: 18,
   fsync: 20,
+  setxattr: 21,
+  getxattr: 22,
+  listxattr: 23,
+  removexattr: 24,
   init: 26,
   opendir: 27,
+  readdir: 28,
+  releasedir: 29,
+  fsyncdir: 30,
+  create: 35,
+  interrupt: 36,
+  batchForget: 42,
   fallocate: 43,
+  lseek: 46,
 } as const;
 const EMPTY_OPCODES: ReadonlySet<number> = new Set([18, 25, 28, 29, 34, 38]);
-const SILENT_OPCODES: ReadonlySet<number> = new Set([OPCODE.forget, 36, 42]);
+const SILENT_OPCODES: ReadonlySet<number> = new Set([
+  OPCODE.forget,
+  OPCODE.interrupt,
+  OPCODE.batchForget,
+]);
+/** Of a request that its caller took back, or a wait that was broken: the next one can be read. */
+const PASSING_CODES: ReadonlySet<string> = new Set(["ENOENT", "EINTR", "EAGAIN"]);
 
 export interface FuseRequest {
   readonly opcode: number;
   /** The file that it is about, by the number that a lookup answered. */
   readonly node: number;
+  /** Owner and group of what is made. */
+  readonly uid: number;
+  readonly gid: number;
+  /** The thread whose request it is; 0 for the kernel itself. */
+  readonly pid: number;
   /** Valid until the answer is given. */
   readonly body: Buffer;
 }
@@ -66,9 +97,11 @@ export function whyNoFuse(): string {
 export async function mountFuse(
   folder: string,
   answer: FuseAnswer = answerEmpty,
+  more: readonly string[] = [],
 ): Promise<FuseMount> {
   const device = openSync(DEVICE, "r+");
-  const options = "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other";
+  const fixed = "fd=3,rootmode=40000,user_id=0,group_id=0,allow_other";
+  const options = [fixed, ...more].join(",");
   const stdio = ["ignore", "ignore", "inherit", device] as const;
   const args = ["-i", "-t", "fuse", "-o", options, "sandbox-mcp-test", folder];
   const mount = spawn(MOUNT_TOOL, args, { stdio: [...stdio] });
@@ -95,15 +128,23 @@ async function serve(device: number, answer: FuseAnswer): Promise<void> {
   for (;;) {
     const { promise, resolve } = Promise.withResolvers<number>();
     read(device, buffer, 0, buffer.length, null, (error, length) => {
-      resolve(error === null ? length : 0);
+      if (error === null) resolve(length);
+      else resolve(PASSING_CODES.has(error.code ?? "") ? -1 : 0);
     });
     const length = await promise;
+    if (length < 0) continue;
     if (length < IN_HEAD_BYTES) return;
-    const opcode = buffer.readUInt32LE(4);
-    if (SILENT_OPCODES.has(opcode)) continue;
-    const node = Number(buffer.readBigUInt64LE(16));
-    const body = buffer.subarray(IN_HEAD_BYTES, length);
-    send(device, reply(buffer.readBigUInt64LE(8), answer({ opcode, node, body })));
+    const request = {
+      opcode: buffer.readUInt32LE(4),
+      node: Number(buffer.readBigUInt64LE(16)),
+      uid: buffer.readUInt32LE(24),
+      gid: buffer.readUInt32LE(28),
+      pid: buffer.readUInt32LE(32),
+      body: buffer.subarray(IN_HEAD_BYTES, length),
+    };
+    const answered = answer(request);
+    if (SILENT_OPCODES.has(request.opcode)) continue;
+    send(device, reply(buffer.readBigUInt64LE(8), answered));
   }
 }
 

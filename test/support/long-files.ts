@@ -14,6 +14,7 @@ export const LONG_FILES: Readonly<Record<"FAULTS" | "FIRST_RUN", readonly string
     "test/e2e/faults/power-cuts.test.ts",
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
+    "test/e2e/faults/write-faults-at-starts.test.ts",
   ],
   /** `npm run first-run` */
   FIRST_RUN: [

@@ -160,6 +160,8 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
   const mounts = census.mounts
     .filter((path) => path.startsWith(`${home}/`) && path !== join(home, "store"))
     .filter((path) => volumeOf(path) === undefined)
+    // A home of a test may show the base template of the machine.
+    .filter((path) => !path.startsWith(join(home, "layers/base-")))
     .map(idOf)
     .toSorted();
   const volumeMounts = census.mounts.flatMap((path) => volumeOf(path) ?? []).toSorted();
