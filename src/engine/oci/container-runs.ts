@@ -1,9 +1,11 @@
 /** The runs of one container: each ends by a halt, with or without the memory of its programs. */
 
+import type { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container } from "../engine.ts";
 import type { Connections } from "../network/connections.ts";
 import type { Routers } from "../network/router.ts";
+import { flushDisk, isFlushFault } from "../storage/disk.ts";
 import { copyMemory, type CopyParts } from "./container-copies.ts";
 import { withUnsyncedDisk, writeRecord, type ContainerRecord } from "./container-record.ts";
 import type { Boot } from "./launch-context.ts";
@@ -34,6 +36,7 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
   let { record } = parts;
   let life = record.isHalted ? undefined : watch(record);
   let owesHalt = false;
+  const keepingFaults = createFlushFaults();
 
   const stop = () => {
     life?.[Symbol.dispose]();
@@ -47,7 +50,7 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
     owesHalt = true;
     stop();
     await step("halt.recorded");
-    await haltContainer(directory, cgroup, routers);
+    await keepingFaults(async () => haltContainer(directory, cgroup, routers));
     await writeRecord(directory, halted);
     owesHalt = false;
   }
@@ -59,7 +62,11 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
     get owesHalt() {
       return owesHalt;
     },
-    halt: async () => end({ ...record, isHalted: true }),
+    async halt() {
+      // While its programs run there is a way back: they go on with what they wrote.
+      if (!record.isHalted) await keepingFaults(async () => flushDisk(directory));
+      await end({ ...record, isHalted: true });
+    },
     async haltWithMemory() {
       await removeSaved(directory);
       try {
@@ -93,5 +100,19 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
       await removeSaved(directory).catch(() => undefined);
     },
     [Symbol.dispose]: stop,
+  };
+}
+
+/** What programs wrote and the disk has lost: no halt says any more that it is there. */
+function createFlushFaults(): (work: () => Promise<void>) => Promise<void> {
+  let fault: SandboxError | undefined;
+  return async (work) => {
+    if (fault !== undefined) throw fault;
+    try {
+      await work();
+    } catch (error) {
+      if (isFlushFault(error)) fault = error;
+      throw error;
+    }
   };
 }

@@ -9,7 +9,7 @@ import { removeImages } from "../gvisor/remove-image.ts";
 import { releaseIds } from "../host/id-ranges.ts";
 import { SOCKET_NAMES } from "../network/container-sockets.ts";
 import type { Routers } from "../network/router.ts";
-import { removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
+import { flushDisk, removeDisk, syncDisk, unmountBelow } from "../storage/disk.ts";
 import { PROCESS_NAME, readRecord, RECORD_NAME } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
 import { endRuntimeProcesses } from "./runtime-processes.ts";
@@ -58,6 +58,7 @@ export async function haltContainer(
     await cgroup.kill();
     await step("halt.killed");
     await routers.disconnect(directory);
+    await flushDisk(directory);
     await unmountBelow(directory);
     await step("halt.unmounted");
     await syncDisk(directory);

@@ -8,7 +8,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readlink, realpath, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode } from "../../common/errors.ts";
+import { causeCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -135,7 +135,31 @@ export function openDisk(directory: string): GrowingDisk | undefined {
   };
 }
 
-/** Brings what was written to the host's disk. */
+const FLUSH_FAULT = "what was written to the disk of the sandbox could not be stored";
+
+/**
+ * Brings what programs wrote into the image, where it is mounted. An unmount does so too, but tells of no
+ * fault, and the kernel tells of it only once: what was lost is not written again.
+ * @throws SandboxError unavailable, for which `isFlushFault` holds
+ */
+export async function flushDisk(directory: string): Promise<void> {
+  const mount = join(await resolveLinks(directory), DISK_NAMES.mount);
+  if (!(await readMounts()).some(({ target }) => target === mount)) return;
+  try {
+    await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
+  } catch (error) {
+    throw new SandboxError("unavailable", FLUSH_FAULT, {
+      cause: error,
+      hint: "check the disk of the home",
+    });
+  }
+}
+
+export function isFlushFault(error: unknown): error is SandboxError {
+  return error instanceof SandboxError && error.message === FLUSH_FAULT;
+}
+
+/** Brings the image to the host's disk. */
 export async function syncDisk(directory: string): Promise<void> {
   const command: [string, ...string[]] = isRootless()
     ? ["sync", "-f", join(directory, DISK_NAMES.mount)]

@@ -8,15 +8,13 @@ import { OPCODE, type FuseAnswer, type FuseRequest } from "../fuse.ts";
 import { nameAt, type PassThrough } from "./pass-through.ts";
 
 export const FAULT_KINDS = ["ENOSPC", "EIO", "short write"] as const;
-const kindSchema = z.enum(FAULT_KINDS);
-type FaultKind = z.infer<typeof kindSchema>;
 
 /** One write of an operation: what it does to which file, by which program, and the how manieth. */
 export const planSchema = z.object({
   place: z.string(),
   /** The first time is 1. */
   time: z.int().positive(),
-  kind: kindSchema,
+  kind: z.enum(FAULT_KINDS),
 });
 export type FaultPlan = z.infer<typeof planSchema>;
 

@@ -161,7 +161,8 @@ export const OPERATIONS: readonly WriteOperation[] = [
     prepare: async (world) => makeSandbox(world),
     act: post("/pause", { memory: false }),
     effects: (id) => [[`sandbox ${id}`, "paused"]],
-    again: [409],
+    // What the disk has lost is not written again: no later call says that it is there.
+    again: [409, 503],
   },
   {
     name: "resume",
