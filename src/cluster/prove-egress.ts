@@ -42,7 +42,7 @@ export async function proveEnforcement(
     await delay(POLL_MS, undefined, { signal });
   }
   throw new SandboxError("unimplemented", "this cluster enforces no NetworkPolicy", {
-    hint: "rules of egress need a network plugin that does, and the policies of the chart",
+    hint: "it needs a network plugin that does, the policies of the chart, and --egress-denied with the networks of Pods and nodes",
   });
 }
 
