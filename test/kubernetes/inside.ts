@@ -10,11 +10,15 @@ import { runAttacks } from "./stages/attacks.ts";
 import { runClients } from "./stages/clients.ts";
 import { runDeployment } from "./stages/deployment.ts";
 import { runDoctor } from "./stages/doctor.ts";
+import { runEgress } from "./stages/egress.ts";
 import { runFaults } from "./stages/faults.ts";
+import { runInspect } from "./stages/inspect.ts";
 import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
+import { runKeys } from "./stages/keys.ts";
 import { runLoad } from "./stages/load.ts";
 import { runMcp } from "./stages/mcp.ts";
 import { runLostNode, runOutages } from "./stages/outages.ts";
+import { runPlacement } from "./stages/placement.ts";
 import { eventually, type World } from "./world.ts";
 
 const NAMESPACE = "sandboxes";
@@ -29,10 +33,14 @@ const STAGES = {
   load: runLoad,
   clients: runClients,
   mcp: runMcp,
+  inspect: runInspect,
+  keys: runKeys,
   attacks: runAttacks,
+  egress: runEgress,
   outages: runOutages,
   faults: runFaults,
-  // Its fronts have a shape of Pods of their own, and may become the leader.
+  // Their fronts have shapes of Pods of their own, and may become the leader.
+  placement: runPlacement,
   deployment: runDeployment,
   node: runLostNode,
 } as const;
@@ -72,9 +80,14 @@ writeFileSync(
 );
 
 let nextPort = BALANCER_PORT + 1;
-function startNamed(name: string, environment: Readonly<Record<string, string>> = {}): Front {
-  const words = `--pod-template ${template} --pool ${POOL} --max-sandboxes 400 --toolsets all`;
-  const flags = [...words.split(" "), "--egress-denied", "10.0.0.0/8"];
+function startNamed(
+  name: string,
+  environment: Readonly<Record<string, string>> = {},
+  given: { readonly template?: string; readonly pool?: number } = {},
+): Front {
+  const placement = `--pod-template ${given.template ?? template} --pool ${given.pool ?? POOL}`;
+  const words = `${placement} --max-sandboxes 400 --toolsets all`;
+  const flags = [...words.split(" "), "--egress-denied", "10.0.0.0/8,203.0.113.0/24"];
   const port = nextPort;
   nextPort += 1;
   return startFront(cluster, {

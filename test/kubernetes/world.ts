@@ -22,7 +22,11 @@ export interface World {
   readonly image: string;
   /** The archive of the image. */
   readonly archive: string;
-  startFront(name: string, environment: Readonly<Record<string, string>>): Front;
+  startFront(
+    name: string,
+    environment: Readonly<Record<string, string>>,
+    given?: { readonly template?: string; readonly pool?: number },
+  ): Front;
   check(name: string, work: () => Promise<string | void>): Promise<void>;
 }
 

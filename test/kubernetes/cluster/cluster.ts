@@ -1,4 +1,4 @@
-/** A real control plane and one kubelet, from the built programs, in the present namespaces. */
+/** A real control plane and two nodes, from the built programs; the first node is in the present namespaces. */
 
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -6,11 +6,13 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { createClusterApi, type ClusterApi } from "../../../src/cluster/api.ts";
-import { writeContainerdConfig, writeKubeletConfig, writeNetworkConfig } from "./node-config.ts";
+import { CONTROL_ADDRESS } from "./node-config.ts";
+import { startNode, type ClusterNode } from "./node.ts";
 import { startProgram, type Program } from "./process.ts";
 
-const NODE_ADDRESS = "192.0.2.2";
 const API_URL = "https://127.0.0.1:6443";
+/** For a node with a network of its own. */
+const OUTER_URL = `https://${CONTROL_ADDRESS}:6443`;
 const READY_MS = 180_000;
 
 export interface Cluster extends AsyncDisposable {
@@ -20,23 +22,23 @@ export interface Cluster extends AsyncDisposable {
   readonly adminToken: string;
   /** As administrator, in a namespace. */
   admin(namespace: string): ClusterApi;
-  readonly programs: Readonly<
-    Record<"etcd" | "api" | "scheduler" | "controllers" | "containerd" | "kubelet", Program>
-  >;
+  readonly programs: Readonly<Record<"etcd" | "api" | "scheduler" | "controllers", Program>>;
+  readonly nodes: readonly ClusterNode[];
 }
 
 export async function startCluster(bin: string, directory: string): Promise<Cluster> {
   mkdirSync(directory, { recursive: true });
   const path = (name: string) => join(directory, name);
   const adminToken = randomBytes(16).toString("hex");
-  const nodeToken = randomBytes(16).toString("hex");
-  writeFileSync(
-    path("tokens.csv"),
-    `${adminToken},admin,admin,"system:masters"\n${nodeToken},system:node:node1,node1,"system:nodes"\n`,
-  );
   writeCertificates(directory);
-  writeKubeconfig(path("admin.conf"), adminToken, directory);
-  writeKubeconfig(path("node.conf"), nodeToken, directory);
+  writeKubeconfig(path("admin.conf"), { token: adminToken, server: API_URL, directory });
+  const lines = [`${adminToken},admin,admin,"system:masters"`];
+  for (const { name, server } of NODES) {
+    const token = randomBytes(16).toString("hex");
+    lines.push(`${token},system:node:${name},${name},"system:nodes"`);
+    writeKubeconfig(path(`${name}.conf`), { token, server, directory });
+  }
+  writeFileSync(path("tokens.csv"), `${lines.join("\n")}\n`);
   const environment = { PATH: `${bin}:${process.env["PATH"] ?? ""}` };
   const run = (name: string, words: readonly [string, ...string[]]) =>
     startProgram({ directory, name, words, environment });
@@ -63,27 +65,15 @@ export async function startCluster(bin: string, directory: string): Promise<Clus
     "--leader-elect=false",
     "--node-monitor-grace-period=20s",
   ]);
-  writeNetworkConfig(path("cni"));
-  writeContainerdConfig({ path: path("containerd.toml"), bin, directory });
-  writeKubeletConfig({ path: path("kubelet.json"), directory });
-  const containerd = run("containerd", [
-    join(bin, "containerd"),
-    `--config=${path("containerd.toml")}`,
-  ]);
-  const kubelet = run("kubelet", [
-    join(bin, "kubelet"),
-    `--config=${path("kubelet.json")}`,
-    `--kubeconfig=${path("node.conf")}`,
-    "--hostname-override=node1",
-    `--node-ip=${NODE_ADDRESS}`,
-    `--root-dir=${path("kubelet")}`,
-    "--v=2",
-  ]);
-  const programs = { etcd, api, scheduler, controllers, containerd, kubelet };
+  const programs = { etcd, api, scheduler, controllers };
   const ca = readFileSync(path("api.crt"), "utf8");
   const admin = (namespace: string) =>
     createClusterApi({ url: new URL(API_URL), namespace, ca, readToken: async () => adminToken });
-  await awaitNode(admin("default"), kubelet);
+  const nodes: ClusterNode[] = [];
+  for (const node of NODES) {
+    nodes.push(await startNode({ ...node, directory, bin, kubeconfig: path(`${node.name}.conf`) }));
+  }
+  for (const { name, kubelet } of nodes) await awaitNode(admin("default"), name, kubelet);
   return {
     directory,
     url: API_URL,
@@ -91,19 +81,37 @@ export async function startCluster(bin: string, directory: string): Promise<Clus
     adminToken,
     admin,
     programs,
+    nodes,
     async [Symbol.asyncDispose]() {
-      for (const program of [kubelet, containerd, controllers, scheduler, api, etcd]) {
-        await program[Symbol.asyncDispose]();
+      for (const ended of [...nodes, controllers, scheduler, api, etcd]) {
+        await ended[Symbol.asyncDispose]();
       }
     },
   };
 }
 
+const NODES = [
+  {
+    name: "node1",
+    server: API_URL,
+    address: CONTROL_ADDRESS,
+    podNetwork: "10.88.0.0/16",
+    isOwn: false,
+  },
+  {
+    name: "node2",
+    server: OUTER_URL,
+    address: "203.0.113.2",
+    podNetwork: "10.89.0.0/16",
+    isOwn: true,
+  },
+] as const;
+
 function apiFlags(path: (name: string) => string): string[] {
   return [
     "--etcd-servers=http://127.0.0.1:2379",
     "--bind-address=0.0.0.0",
-    `--advertise-address=${NODE_ADDRESS}`,
+    `--advertise-address=${CONTROL_ADDRESS}`,
     "--secure-port=6443",
     `--tls-cert-file=${path("api.crt")}`,
     `--tls-private-key-file=${path("api.key")}`,
@@ -127,8 +135,14 @@ function writeCertificates(directory: string): void {
   openssl("genrsa -out account.key 2048");
 }
 
-function writeKubeconfig(file: string, token: string, directory: string): void {
-  const cluster = { server: API_URL, "certificate-authority": join(directory, "api.crt") };
+interface Access {
+  readonly token: string;
+  readonly server: string;
+  readonly directory: string;
+}
+
+function writeKubeconfig(file: string, { token, server, directory }: Access): void {
+  const cluster = { server, "certificate-authority": join(directory, "api.crt") };
   const value = {
     apiVersion: "v1",
     kind: "Config",
@@ -140,12 +154,13 @@ function writeKubeconfig(file: string, token: string, directory: string): void {
   writeFileSync(file, JSON.stringify(value), { mode: 0o600 });
 }
 
-async function awaitNode(admin: ClusterApi, kubelet: Program): Promise<void> {
+async function awaitNode(admin: ClusterApi, name: string, kubelet: Program): Promise<void> {
   const endMs = performance.now() + READY_MS;
   let lastFault: unknown;
   while (performance.now() < endMs) {
     try {
-      const node = JSON.stringify(await admin.call({ method: "GET", path: "/api/v1/nodes/node1" }));
+      const path = `/api/v1/nodes/${name}`;
+      const node = JSON.stringify(await admin.call({ method: "GET", path }));
       if (/"type":"Ready","status":"True"|"status":"True"[^}]*"type":"Ready"/.test(node)) return;
       const ready = /\{[^{}]*"type":"Ready"[^{}]*\}/.exec(node)?.[0] ?? "";
       if (ready.includes('"status":"True"')) return;
@@ -154,5 +169,7 @@ async function awaitNode(admin: ClusterApi, kubelet: Program): Promise<void> {
     }
     await delay(500);
   }
-  throw new Error(`the node is not ready; kubelet is process ${kubelet.pid}`, { cause: lastFault });
+  throw new Error(`${name} is not ready; its kubelet is process ${kubelet.pid}`, {
+    cause: lastFault,
+  });
 }

@@ -2,27 +2,17 @@
 # Runs a program as root in namespaces of its own: what a kubelet writes to sysctls, bridges and mounts goes with them.
 # usage: enter.sh DIRECTORY PROGRAM [ARGUMENT...]
 set -euo pipefail
+. "$(dirname "$0")/cgroups.sh"
 
 work=$(realpath -m "$1")
 shift
 if [ -z "${CLUSTER_INSIDE:-}" ]; then
   group=sandbox-mcp-cluster-$$
   made=()
-  join() {
-    mkdir "$1/$group"
-    made+=("$1/$group")
-    if [ -e "$1/$group/cpuset.cpus" ] && [ -z "$(cat "$1/$group/cpuset.cpus")" ]; then
-      cat "$1/cpuset.cpus" > "$1/$group/cpuset.cpus"
-      cat "$1/cpuset.mems" > "$1/$group/cpuset.mems"
-    fi
-  }
-  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
-    join /sys/fs/cgroup
-  else
-    for hierarchy in /sys/fs/cgroup/*/; do
-      [ -e "$hierarchy/cgroup.procs" ] && join "${hierarchy%/}"
-    done
-  fi
+  for hierarchy in $(hierarchies); do
+    make_group "$hierarchy" "$group"
+    made+=("$hierarchy/$group")
+  done
   inside() {
     for directory in "${made[@]}"; do echo $BASHPID > "$directory/cgroup.procs"; done
     export CLUSTER_INSIDE=1
@@ -43,19 +33,7 @@ fi
 unset CLUSTER_INSIDE
 
 mount --make-rprivate /
-if [ ! -e /sys/fs/cgroup/cgroup.controllers ]; then
-  # The view of this cgroup namespace, each hierarchy alone.
-  controllers=$(awk '$1 !~ /^#/ && $4 == 1 { print $1 }' /proc/cgroups)
-  mount -t tmpfs tmpfs /sys/fs/cgroup
-  for name in $controllers; do
-    mkdir "/sys/fs/cgroup/$name"
-    mount -t cgroup -o "$name" cgroup "/sys/fs/cgroup/$name" 2>/dev/null || rmdir "/sys/fs/cgroup/$name"
-  done
-  mkdir /sys/fs/cgroup/systemd
-  mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd || rmdir /sys/fs/cgroup/systemd
-else
-  mount -t cgroup2 cgroup2 /sys/fs/cgroup
-fi
+mount_hierarchies
 
 # Files stand in for the sysctls of the machine that a kubelet sets.
 mkdir -p "$work/sysctl"
@@ -78,4 +56,6 @@ ip address add 192.0.2.2/24 dev node0
 ip link set node0 up
 ip link set node0p up
 ip route add default via 192.0.2.1 dev node0
+# Between the Pods of both nodes.
+echo 1 > /proc/sys/net/ipv4/ip_forward
 "$@"

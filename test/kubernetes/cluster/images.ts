@@ -18,7 +18,7 @@ export async function startRegistry(directory: string): Promise<Program> {
     "version: 0.1",
     "log: {level: warn}",
     `storage: {filesystem: {rootdirectory: ${join(directory, "registry")}}}`,
-    `http: {addr: "${REGISTRY}"}`,
+    `http: {addr: ":5000"}`,
   ];
   writeFileSync(config, `${lines.join("\n")}\n`);
   const program = startProgram({

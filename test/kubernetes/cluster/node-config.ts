@@ -3,25 +3,43 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
+/** As images name it; nodes reach it at the address of the control plane. */
 export const REGISTRY = "127.0.0.1:5000";
+export const CONTROL_ADDRESS = "192.0.2.2";
 const PAUSE_IMAGE = `${REGISTRY}/pause:1`;
 
-interface Place {
-  readonly path: string;
+/** Of one node. */
+export interface NodePlace {
+  readonly name: string;
+  /** Of all nodes. */
   readonly directory: string;
+  readonly bin: string;
+  readonly podNetwork: string;
 }
 
-export function writeContainerdConfig({
-  path,
-  directory,
-  bin,
-}: Place & { readonly bin: string }): void {
+/** Where the files of a node are, each with the name of the node in its own. */
+export function nodePaths({ name, directory }: Pick<NodePlace, "name" | "directory">) {
+  const path = (kind: string) => join(directory, `${name}-${kind}`);
+  return {
+    containerd: path("containerd.toml"),
+    images: path("containerd"),
+    kubelet: path("kubelet.json"),
+    root: path("kubelet"),
+    network: path("cni"),
+    registries: join(directory, "registries"),
+  };
+}
+
+export function writeContainerdConfig(place: NodePlace): void {
+  const { bin } = place;
+  const paths = nodePaths(place);
+  writeRegistries(paths.registries);
   const runtime = "plugins.'io.containerd.cri.v1.runtime'";
   const images = "plugins.'io.containerd.cri.v1.images'";
   writeFileSync(
-    path,
+    paths.containerd,
     `version = 3
-root = "${join(directory, "containerd")}"
+root = "${paths.images}"
 state = "/run/containerd"
 [grpc]
   address = "/run/containerd/containerd.sock"
@@ -39,16 +57,29 @@ state = "/run/containerd"
         SystemdCgroup = false
   [${runtime}.cni]
     bin_dirs = ["${bin}"]
-    conf_dir = "${join(directory, "cni")}"
+    conf_dir = "${paths.network}"
 [${images}]
   snapshotter = "overlayfs"
   [${images}.pinned_images]
     sandbox = "${PAUSE_IMAGE}"
+  [${images}.registry]
+    config_path = "${paths.registries}"
 `,
   );
 }
 
-export function writeNetworkConfig(directory: string): void {
+/** The registry is in the network namespace of the control plane. */
+function writeRegistries(directory: string): void {
+  const url = `http://${CONTROL_ADDRESS}:5000`;
+  mkdirSync(join(directory, REGISTRY), { recursive: true });
+  writeFileSync(
+    join(directory, REGISTRY, "hosts.toml"),
+    `server = "${url}"\n[host."${url}"]\n  capabilities = ["pull", "resolve"]\n`,
+  );
+}
+
+export function writeNetworkConfig(place: NodePlace): void {
+  const directory = nodePaths(place).network;
   mkdirSync(directory, { recursive: true });
   const bridge = {
     type: "bridge",
@@ -58,7 +89,7 @@ export function writeNetworkConfig(directory: string): void {
     ipam: {
       type: "host-local",
       dataDir: "/run/cni",
-      ranges: [[{ subnet: "10.88.0.0/16" }]],
+      ranges: [[{ subnet: place.podNetwork }]],
       routes: [{ dst: "0.0.0.0/0" }],
     },
   };
@@ -69,11 +100,11 @@ export function writeNetworkConfig(directory: string): void {
   );
 }
 
-export function writeKubeletConfig({ path, directory }: Place): void {
-  const resolver = join(directory, "resolv.conf");
+export function writeKubeletConfig(place: NodePlace): void {
+  const resolver = join(place.directory, "resolv.conf");
   writeFileSync(resolver, "nameserver 192.0.2.1\n");
   writeFileSync(
-    path,
+    nodePaths(place).kubelet,
     JSON.stringify({
       apiVersion: "kubelet.config.k8s.io/v1beta1",
       kind: "KubeletConfiguration",

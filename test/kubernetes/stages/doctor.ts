@@ -24,9 +24,14 @@ export async function runDoctor(world: World): Promise<void> {
   });
 }
 
-async function runMain(words: string): Promise<{ status: number; text: string }> {
+/** Runs the built program until it ends. */
+export async function runMain(
+  words: string,
+  environment: Readonly<Record<string, string>> = {},
+): Promise<{ status: number; text: string }> {
   const { promise, resolve: done } = Promise.withResolvers<{ status: number; text: string }>();
-  execFile(process.execPath, [MAIN, ...words.split(" ")], (error, stdout, stderr) => {
+  const env = { ...process.env, ...environment };
+  execFile(process.execPath, [MAIN, ...words.split(" ")], { env }, (error, stdout, stderr) => {
     const status = typeof error?.code === "number" ? error.code : 0;
     done({ status, text: stdout + stderr });
   });

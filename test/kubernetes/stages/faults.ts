@@ -8,7 +8,10 @@ import { Sandbox } from "e2b";
 import { POD_STEPS } from "../steps.ts";
 import { eventually, expectNothing, namesOf, type World } from "../world.ts";
 
-const LISTENER = pathToFileURL(resolve(import.meta.dirname, "../../support/step-listener.ts")).href;
+/** Preloaded into a front: does what a plan says. */
+export const STEP_LISTENER = pathToFileURL(
+  resolve(import.meta.dirname, "../../support/step-listener.ts"),
+).href;
 /** No orphan is left after a minute. */
 const SETTLE_MS = 60_000;
 
@@ -27,7 +30,7 @@ async function killKeyedAt(world: World, step: string): Promise<string> {
   const plan = join(world.directory, `plan-${step}`);
   await using front = world.startFront(`victim-${step.replace(".", "-")}`, {
     STEP_PLAN: plan,
-    NODE_OPTIONS: `--import=${LISTENER}`,
+    NODE_OPTIONS: `--import=${STEP_LISTENER}`,
   });
   await front.ready();
   rmSync(`${plan}.hit`, { force: true });
@@ -68,7 +71,7 @@ async function killAt(world: World, step: string): Promise<string> {
   const plan = join(world.directory, `plan-${step}`);
   await using front = world.startFront(`victim-${step.replace(".", "-")}`, {
     STEP_PLAN: plan,
-    NODE_OPTIONS: `--import=${LISTENER}`,
+    NODE_OPTIONS: `--import=${STEP_LISTENER}`,
   });
   await front.ready();
   const options = clientOf(front.url, world.apiKey);
@@ -100,7 +103,7 @@ async function expectNoPolicy({ admin }: World): Promise<void> {
 }
 
 /** Records are those of running sandboxes alone, each with its Pod, and no Pod is without one. */
-async function expectSettled({ admin, url, apiKey }: World): Promise<void> {
+export async function expectSettled({ admin, url, apiKey }: World): Promise<void> {
   const records = await namesOf(admin, "configmaps", "sandbox");
   const pods = await namesOf(admin, "pods", "sandbox");
   const listed: string[] = [];

@@ -1,11 +1,13 @@
 /** Creates from the pool, of Pods of their own, and many at once. */
 
 import { Sandbox } from "e2b";
+import { z } from "../../../src/common/schema.ts";
 import { eventually, expectNothing, namesOf, type World } from "../world.ts";
 import { clientOf } from "./faults.ts";
 
 const ROUNDS = 5;
-const AT_ONCE = 20;
+const AT_ONCE = [20, 50];
+const COMMANDS = 30;
 
 export async function runLoad(world: World): Promise<void> {
   const options = clientOf(world.url, world.apiKey);
@@ -32,14 +34,19 @@ export async function runLoad(world: World): Promise<void> {
     }
     return `${durations.join(", ")} ms`;
   });
-  await world.check(`${AT_ONCE} creates at once`, async () => {
-    const beganMs = performance.now();
-    const creates = Array.from({ length: AT_ONCE }, async () => Sandbox.create(options));
-    const sandboxes = await Promise.all(creates);
-    const seconds = ((performance.now() - beganMs) / 1000).toFixed(1);
-    await Promise.all(sandboxes.map(async (sandbox) => sandbox.commands.run("true")));
-    await Promise.all(sandboxes.map(async (sandbox) => sandbox.kill()));
-    return `${seconds} s`;
+  for (const count of AT_ONCE) {
+    await world.check(`${count} creates at once`, async () => createAtOnce(world, count));
+  }
+  await world.check("commands one after the other", async () => {
+    const sandbox = await Sandbox.create(options);
+    const durations: number[] = [];
+    for (let round = 0; round < COMMANDS; round += 1) {
+      const beganMs = performance.now();
+      await sandbox.commands.run("true");
+      durations.push(performance.now() - beganMs);
+    }
+    await sandbox.kill();
+    return spread(durations);
   });
   await world.check("100 MB up and down", async () => {
     const sandbox = await Sandbox.create(options);
@@ -55,6 +62,56 @@ export async function runLoad(world: World): Promise<void> {
     return `up ${up} ms, down ${down} ms`;
   });
   await world.check("nothing is left", () => eventually(() => expectNothing(world.admin)));
+}
+
+/** All are used, listed and killed at once. */
+async function createAtOnce(world: World, count: number): Promise<string> {
+  const options = clientOf(world.url, world.apiKey);
+  const beganMs = performance.now();
+  const creates = await Promise.allSettled(
+    Array.from({ length: count }, async () => timed(Sandbox.create(options))),
+  );
+  const seconds = ((performance.now() - beganMs) / 1000).toFixed(1);
+  const created = creates.flatMap((outcome) =>
+    outcome.status === "fulfilled" ? [outcome.value] : [],
+  );
+  if (created.length < count) {
+    await Promise.allSettled(created.map(async ({ value }) => value.kill()));
+    const faults = creates.flatMap((outcome) =>
+      outcome.status === "rejected" ? [String(outcome.reason)] : [],
+    );
+    throw new Error(`${created.length} of ${count} in ${seconds} s: ${faults.join("; ")}`);
+  }
+  const sandboxes = created.map(({ value }) => value);
+  const commands = await Promise.all(
+    sandboxes.map(async (sandbox) => timed(sandbox.commands.run("true"))),
+  );
+  // The watch of the front that answers may be some milliseconds behind.
+  const list = await eventually(async () => {
+    const listed = await timed(requestList(world));
+    if (listed.value !== count) throw new Error(`listed ${listed.value}`);
+    return listed;
+  });
+  await Promise.all(sandboxes.map(async (sandbox) => sandbox.kill()));
+  const [each, command] = [created, commands].map((results) => spread(results.map(({ ms }) => ms)));
+  return `${seconds} s, each ${each}; a command each: ${command}; list ${list.ms.toFixed(0)} ms`;
+}
+
+async function timed<T>(work: Promise<T>): Promise<{ value: T; ms: number }> {
+  const startedMs = performance.now();
+  return { value: await work, ms: performance.now() - startedMs };
+}
+
+/** How many sandboxes are listed. */
+async function requestList({ url, apiKey }: World): Promise<number> {
+  const reply = await fetch(`${url}/v2/sandboxes?limit=100`, { headers: { "x-api-key": apiKey } });
+  return z.array(z.unknown()).parse(await reply.json()).length;
+}
+
+/** Least, median and most. */
+function spread(durations: readonly number[]): string {
+  const sorted = durations.map((ms) => Math.round(ms)).toSorted((left, right) => left - right);
+  return `${sorted[0]}, ${sorted[Math.floor(sorted.length / 2)]}, ${sorted.at(-1)} ms`;
 }
 
 /** @throws Error unless a pooled Pod has an address. */

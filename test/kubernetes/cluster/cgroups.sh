@@ -1,0 +1,39 @@
+# Functions for cgroups of both generations; read by enter.sh and node.sh.
+
+# Prints the root of each hierarchy.
+hierarchies() {
+  local hierarchy
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    echo /sys/fs/cgroup
+    return
+  fi
+  for hierarchy in /sys/fs/cgroup/*/; do
+    if [ -e "$hierarchy/cgroup.procs" ]; then echo "${hierarchy%/}"; fi
+  done
+}
+
+# make_group HIERARCHY NAME: a group that processes may join.
+make_group() {
+  mkdir -p "$1/$2"
+  if [ -e "$1/$2/cpuset.cpus" ] && [ -z "$(cat "$1/$2/cpuset.cpus")" ]; then
+    cat "$1/cpuset.cpus" > "$1/$2/cpuset.cpus"
+    cat "$1/cpuset.mems" > "$1/$2/cpuset.mems"
+  fi
+}
+
+# Mounts the view of this cgroup namespace, each hierarchy alone.
+mount_hierarchies() {
+  local controllers name
+  if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    return
+  fi
+  controllers=$(awk '$1 !~ /^#/ && $4 == 1 { print $1 }' /proc/cgroups)
+  mount -t tmpfs tmpfs /sys/fs/cgroup
+  for name in $controllers; do
+    mkdir "/sys/fs/cgroup/$name"
+    mount -t cgroup -o "$name" cgroup "/sys/fs/cgroup/$name" 2>/dev/null || rmdir "/sys/fs/cgroup/$name"
+  done
+  mkdir /sys/fs/cgroup/systemd
+  mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd || rmdir /sys/fs/cgroup/systemd
+}
