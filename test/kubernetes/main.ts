@@ -17,7 +17,8 @@ function run(words: readonly [string, ...string[]]): void {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-const PACKAGES = "etcd-server docker-registry skopeo openssl gcc libc6-dev libseccomp-dev";
+const PACKAGES =
+  "etcd-server docker-registry skopeo openssl gcc libc6-dev libseccomp-dev iproute2 nftables";
 const missing = ["/usr/bin/etcd", "/usr/bin/docker-registry", "/usr/include/seccomp.h"].filter(
   (path) => !existsSync(path),
 );
