@@ -15,6 +15,7 @@ export const LONG_FILES: Readonly<Record<"FAULTS" | "FIRST_RUN", readonly string
     "test/e2e/faults/random-kills.test.ts",
     "test/e2e/faults/runtime.test.ts",
     "test/e2e/faults/write-faults-at-starts.test.ts",
+    "test/e2e/faults/write-faults.test.ts",
   ],
   /** `npm run first-run` */
   FIRST_RUN: [

@@ -14,6 +14,7 @@ const UNCOMPARED = [
   "support/fuzz",
   "support/power-cuts/recorded-disk",
   "support/step-listener",
+  "support/write-faults/faulty-home",
 ];
 
 test("who reads the timer runs alone", async () => {

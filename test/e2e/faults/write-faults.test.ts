@@ -5,7 +5,7 @@
 
 import { expect, test } from "vitest";
 import { NO_POOL } from "../../support/fault-stage.ts";
-import { chooseOperations, failAll, LIMIT_MS } from "../../support/write-faults/fail-writes.ts";
+import { failAll, LIMIT_MS } from "../../support/write-faults/fail-writes.ts";
 import { whyNoFaultyHome } from "../../support/write-faults/faulty-home.ts";
 import { OPERATIONS } from "../../support/write-faults/operations.ts";
 
@@ -13,6 +13,6 @@ test.skipIf(whyNoFaultyHome() !== "")(
   `R16 faults of single writes in a home that is in use ${whyNoFaultyHome()}`,
   { timeout: LIMIT_MS },
   async (context) => {
-    expect(await failAll(NO_POOL, chooseOperations(OPERATIONS), context)).toEqual([]);
+    expect(await failAll(NO_POOL, OPERATIONS, context)).toEqual([]);
   },
 );

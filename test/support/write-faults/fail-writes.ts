@@ -3,25 +3,17 @@
 import { expect, type TestContext } from "vitest";
 import { tellCells } from "../cells.ts";
 import { faultRun } from "../fault-run.ts";
-import { IS_WHOLE_RUN } from "../runtimes.ts";
 import type { FaultPlan, Writes } from "./faults.ts";
 import type { WriteOperation } from "./operations.ts";
 import { openWriteStage, plansOf } from "./write-stage.ts";
 
 const { isWhole, random } = faultRun();
-/** Where not all are run: operations, and faults of each. */
-const [SOME_OPERATIONS, SOME_FAULTS] = [2, IS_WHOLE_RUN ? 4 : 3];
+/** Of each operation, where not all are run. */
+const SOME_FAULTS = 4;
 /** Between two starts of the service. */
 const BATCH = 8;
 
 export const LIMIT_MS = isWhole ? 6 * 3_600_000 : 1_800_000;
-
-/** All of them, or some that are done quickly. */
-export function chooseOperations(all: readonly WriteOperation[]): readonly WriteOperation[] {
-  if (isWhole || IS_WHOLE_RUN) return all;
-  const quick = all.filter(({ isSlow }) => isSlow !== true);
-  return Array.from({ length: SOME_OPERATIONS }, () => random.pick(quick));
-}
 
 /** A place that is written to often counts no more than another one. */
 export function chooseFaults(writes: Writes, count: number): readonly FaultPlan[] {

@@ -23,8 +23,6 @@ export interface WriteOperation {
   readonly mayBeDone?: boolean;
   /** What else the same call may answer after one that failed. */
   readonly again?: readonly number[];
-  /** Whether what follows from it takes longer than a few seconds, as the unmount of a volume. */
-  readonly isSlow?: boolean;
   /** Whether it is told to who runs the service, who may know its paths. */
   readonly isLocal?: boolean;
 }
@@ -233,7 +231,6 @@ export const OPERATIONS: readonly WriteOperation[] = [
   },
   {
     name: "upload to a volume",
-    isSlow: true,
     prepare: async (world, word) => (await makeVolume(world, word)).volumeID,
     act: async (_home, id, world) =>
       ask(world, [id, "/file?path=/a/file&force=true"], { method: "PUT", body: FILE }),
@@ -241,7 +238,6 @@ export const OPERATIONS: readonly WriteOperation[] = [
   },
   {
     name: "change in a volume",
-    isSlow: true,
     prepare: makeFile,
     act: async (_home, id, world) => {
       const body = JSON.stringify({ mode: 0o600 });
@@ -251,7 +247,6 @@ export const OPERATIONS: readonly WriteOperation[] = [
   },
   {
     name: "removal in a volume",
-    isSlow: true,
     prepare: makeFile,
     act: async (_home, id, world) => ask(world, [id, "/path?path=/file"], { method: "DELETE" }),
     effects: (id) => [[`file ${id} file`, GONE]],
@@ -301,7 +296,6 @@ export const OPERATIONS: readonly WriteOperation[] = [
   },
   {
     name: "end and start of the service",
-    isSlow: true,
     isLocal: true,
     prepare: async (world) => makeSandbox(world),
     act: async (home) => {
@@ -318,7 +312,6 @@ export const OPERATIONS: readonly WriteOperation[] = [
   },
   {
     name: "output of a process",
-    isSlow: true,
     prepare: async (world) => makeSandbox(world),
     act: async (home, id) => runOutput(home, id),
     effects: () => [],
