@@ -1,10 +1,10 @@
 # The host's side of the listeners of a sandbox with a kernel of its own. It inherits three of
 # them: 3 for clients, 4 for the host, 5 for orders. Each connection to the first two is carried, in
 # frames, by one that is handed to the sandbox's kernel, which joins it to a port inside; an order
-# (pause, resume, state) is one line, answered by one line. Arguments: Node's name of the processor, the id of the sandbox, the
-# ports of 3 and 4, a file for its number. It runs in a session of its own beside the sandbox, in
-# the sandbox's cgroup, and ends with it: the kernel closes the connection that is kept to it.
-# SIGUSR1 pauses. Its standard input is the secret of the daemon.
+# (pause, resume, state) is one line, answered by one line. Arguments: Node's name of the processor,
+# the id of the sandbox, the ports of 3 and 4, a file for its number. It runs in a session of its
+# own beside the sandbox, in the sandbox's cgroup, and ends with it: the kernel closes the
+# connection that is kept to it. SIGUSR1 pauses. Its standard input is the secret of the daemon.
 # Still needed: Node hands no descriptor to another process, and the sandbox outlives the service.
 
 use v5.14;
@@ -13,7 +13,9 @@ my ( $arch, $id, @ports ) = @ARGV;
 my $number_file = pop @ports;
 my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
 my $numbers = do $table or die "cannot load $table: ", $@ || $!, "\n";
-my $call = $numbers->($arch) or die "no support for $arch\n";
+our $call = $numbers->($arch) or die "no support for $arch\n";
+my $path = $0 =~ s{[^/]*\z}{sentry-links.pl}r;
+do $path or die "cannot load $path: ", $@ || $!, "\n";
 $id =~ /\A[a-z0-9]{1,64}\z/ or die "no id: $id\n";
 
 # A sandbox that does not answer within this time does not get the connection, in seconds.
@@ -35,10 +37,9 @@ my %calls;
 # The connections of a client and to the kernel, by the descriptors of both, with what is still to
 # be written to each, what was read of the kernel's, what of the client's is held while the daemon
 # has not consumed what it was sent, and whether one has ended.
-my %links;
-# Frames, as the daemon has them: data is carried by both sides, what was read is confirmed.
-my ( $data, $confirmed, $consumed, $nudge ) = ( 0, 1 << 24, 1, 2 );
-my ( $max_queue, $max_frame ) = ( 65_536, 16_384 );
+our %links;
+# Two for each connection; more of them wait in the queues of the listeners.
+my $max_ends = 2048;
 # Connections for orders, by descriptor, with what was read of them.
 my %orders;
 my $is_paused = 0;
@@ -83,115 +84,6 @@ sub pass_on {
     $links{ fileno $_ } = $link for $client, $near;
     $calls{ fileno $socket } = { socket => $socket, link => $link, text => '',
         until => time + $patience };
-}
-
-sub drop_link {
-    my ($link) = @_;
-    delete $links{ fileno $link->{$_} } for 'client', 'near';
-    close $link->{$_} for 'client', 'near';
-    $link->{ended} = 2;
-}
-
-# What can be done for a connection: 1 is to read, 2 to write.
-sub wants {
-    my ( $link, $number ) = @_;
-    my $is_client = $number == fileno $link->{client};
-    $link->{to_near} = '' if $link->{is_deaf};
-    my $writes = $link->{ $is_client ? 'to_client' : 'to_near' } ne '' ? 2 : 0;
-    return $writes if $link->{ended};
-    my $reads = $is_client ? length $link->{held} < $max_queue : length $link->{to_client} < $max_queue;
-    return $writes | ( $reads ? 1 : 0 );
-}
-
-sub is_full {
-    my ($link) = @_;
-    return !$link->{ended} && length $link->{held} >= $max_queue;
-}
-
-# EAGAIN and EINTR mean later.
-sub is_later { return $! == 11 || $! == 4 }
-
-sub flush_link {
-    my ( $link, $name ) = @_;
-    my $count = syswrite $link->{$name}, $link->{"to_$name"};
-    if ( defined $count ) { substr $link->{"to_$name"}, 0, $count, '' }
-    elsif ( is_later() )       { return }
-    elsif ( $name eq 'client' ) { end_client($link) }
-    # What it sent before its end is still read.
-    else { $link->{is_deaf} = 1 }
-    $link->{to_near} = '' if $link->{is_deaf};
-}
-
-# Sends what is held of a client as one frame.
-sub send_held {
-    my ($link) = @_;
-    return if $link->{held} eq '';
-    $link->{to_near} .= pack( 'N', length $link->{held} ) . $link->{held};
-    $link->{held} = '';
-    $link->{waits} = 1;
-}
-
-sub end_client {
-    my ($link) = @_;
-    send_held($link);
-    $link->{ended} = 1;
-    $link->{to_client} = '';
-}
-
-sub read_client {
-    my ($link) = @_;
-    my $held = length $link->{held};
-    my $count = sysread $link->{client}, $link->{held}, $max_queue - $held, $held;
-    return if !defined $count && is_later();
-    if    ( !$count )          { end_client($link) }
-    elsif ( !$link->{waits} ) { send_held($link) }
-}
-
-# Whether the client has gone, which cannot be read where no more may be held.
-sub has_hung_up {
-    my ($link) = @_;
-    my $asked = pack 'l s s', fileno $link->{client}, 0, 0;
-    my $no_time = pack 'q q', 0, 0;
-    # POLLHUP
-    return syscall( $call->{ppoll}, $asked, 1, $no_time, 0, 0 ) > 0
-        && ( unpack 'x6 s', $asked ) & 16;
-}
-
-sub read_near {
-    my ($link) = @_;
-    my $count = sysread $link->{near}, $link->{read}, $max_queue, length $link->{read};
-    return if !defined $count && is_later();
-    if ( !$count ) { $link->{ended} = 1; $link->{to_near} = ''; return }
-    $link->{to_near} .= pack 'N', $confirmed | $count;
-    while ( length $link->{read} >= 4 ) {
-        my $word = unpack 'N', $link->{read};
-        my ( $kind, $size ) = ( $word >> 24, $word & 0xffffff );
-        # Whoever is at the other end may be a program of the sandbox.
-        return drop_link($link) if $kind > $nudge || $size > $max_frame;
-        last if length $link->{read} < 4 + $size;
-        $link->{to_client} .= substr $link->{read}, 4, $size if $kind == $data;
-        substr $link->{read}, 0, 4 + $size, '';
-        next unless $kind == $consumed;
-        $link->{waits} = 0;
-        send_held($link);
-    }
-}
-
-sub serve_links {
-    my ( $readable, $writable ) = @_;
-    for my $number ( keys %links ) {
-        my $link = $links{$number} or next;
-        my $name = $number == fileno $link->{client} ? 'client' : 'near';
-        flush_link( $link, $name ) if vec( $writable, $number, 1 );
-        next if $link->{ended} || !vec( $readable, $number, 1 );
-        if   ( $name eq 'client' ) { read_client($link) }
-        else                       { read_near($link) }
-    }
-    # A copy: links go in the loop.
-    for my $link ( my @all = values %links ) {
-        end_client($link) if is_full($link) && has_hung_up($link);
-        drop_link($link) if $link->{ended} == 1 && $link->{to_client} . $link->{to_near} eq '';
-    }
 }
 
 # Waits for the answer: orders are rare, short, and in the order in which they came.
@@ -286,7 +178,8 @@ sub serve {
     local $SIG{USR1} = sub { $must_pause = 1 };
     while (1) {
         my $ready = '';
-        vec( $ready, fileno $_, 1 ) = 1 for @listeners, $held;
+        vec( $ready, fileno $_, 1 ) = 1
+            for keys %links < $max_ends ? @listeners : $listeners[2], $held;
         vec( $ready, $_, 1 ) = 1 for keys %calls, keys %orders;
         my $writable = '';
         for my $number ( keys %links ) {

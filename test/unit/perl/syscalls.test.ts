@@ -11,6 +11,7 @@ const WITHOUT_TABLE = [
   "find-data.pl",
   "launcher-disks.pl",
   "launcher-images.pl",
+  "sentry-links.pl",
   "syscalls.pl",
 ];
 
