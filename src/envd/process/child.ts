@@ -1,5 +1,6 @@
 /** One started process: its input, its readers, its end. */
 
+import { setTimeout as delay } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import {
@@ -45,6 +46,8 @@ export interface StartOptions {
 /** What it has printed, in bytes. */
 export type Traffic = Record<OutputName, number>;
 
+/** So long a call waits for the end of a process that it has killed; one in the kernel ends later. */
+const KILL_WAIT_MS = 1_000;
 /** What a killed process left in its pipes may still arrive for this long. */
 const LAST_OUTPUT_MS = 20;
 
@@ -127,6 +130,14 @@ export class RunningProcess {
     }
     this.#isCut = true;
     this.#carrier.kill(name);
+  }
+
+  /** Waits until a process that was killed is gone, or for a second. */
+  async waitForExit(): Promise<void> {
+    const stop = new AbortController();
+    const late = delay(KILL_WAIT_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+    await Promise.race([this.#carrier.exited, late]);
+    stop.abort();
   }
 
   /** Kills the process if it still lives. */

@@ -22,5 +22,7 @@ export async function sendSignal(
     throw new SandboxError("invalid_argument", `invalid signal: ${given}`);
   }
   process.signal(name);
+  // Who asks next finds no process.
+  if (name === "SIGKILL") await process.waitForExit();
   return {};
 }

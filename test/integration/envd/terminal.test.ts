@@ -1,5 +1,7 @@
 /** Terminals of a real daemon: what a person at a shell would notice. */
 
+import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { expect, test } from "vitest";
@@ -324,6 +326,22 @@ test("the deadline of a start ends a terminal too", async () => {
   const byTag = { selector: { case: "tag", value: "late" } } as const;
   const ended = await collect(daemon.processes.connect({ process: byTag }));
   expect(ended.end.status).toBe("signal: killed");
+});
+
+test("a call that killed a terminal is answered when its process is gone", async () => {
+  await using daemon = await startTestDaemon();
+  const session = await open(daemon);
+  // What reaps it is held back: a killed process is found until then.
+  const [, relay = ""] =
+    /^PPid:\t(\d+)$/m.exec(readFileSync(`/proc/${session.pid}/status`, "utf8")) ?? [];
+  process.kill(Number(relay), "SIGSTOP");
+  const killed = daemon.processes.sendSignal({ process: byPid(session.pid), signal: 9 });
+  const isAnswered = await Promise.race([killed.then(() => true), delay(200, false)]);
+  process.kill(Number(relay), "SIGCONT");
+  await killed;
+  expect(isAnswered).toBe(false);
+  expect(() => process.kill(session.pid, 0)).toThrow("ESRCH");
+  expect((await session.ended).end.status).toBe("signal: killed");
 });
 
 test("a daemon that ends hangs its terminals up", async () => {
