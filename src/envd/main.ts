@@ -10,7 +10,8 @@ import { readFileSync } from "node:fs";
 import type { Server } from "node:http";
 import { errorText } from "../common/errors.ts";
 import { catchUncaught } from "../common/uncaught.ts";
-import { createControlServer } from "./control/server.ts";
+import { SANDBOX_TREE } from "./changes/tree.ts";
+import { createControlServer, createSource } from "./control/server.ts";
 import { createDaemon } from "./daemon.ts";
 import { guardBySecret } from "./guarded-listener.ts";
 import { listenInside } from "./inside.ts";
@@ -42,8 +43,10 @@ catchUncaught({
 });
 const publicServer = createPublicServer(daemon);
 let opening: Promise<void> | undefined;
+const changes = createSource(SANDBOX_TREE);
 const controlServer = createControlServer({
   daemon,
+  changes,
   open: async () => (opening ??= openPublic()),
 });
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
@@ -53,6 +56,10 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
   });
 }
 const identity = readPodIdentity(process.argv);
+if (identity?.keepsBaseline === true) {
+  // Its fault is told to the host, which asks for it before any program runs.
+  changes.baseline.take().catch(() => undefined);
+}
 // A daemon that cannot listen ends, and is started again.
 listenForHost().catch(() => process.exit(EXIT_BROKEN));
 

@@ -11,6 +11,7 @@ import {
   POD_PORT,
   POD_PROTOCOL,
   POD_TARGETS,
+  BASELINE_WORD,
   MAX_SKEW_MS,
   PASS_HEADER,
   readPass,
@@ -31,15 +32,21 @@ export interface PodIdentity {
   readonly podName: string;
   /** Of the fronts, Ed25519, as SubjectPublicKeyInfo. */
   readonly key: KeyObject;
+  /** Whether snapshots may be asked for. */
+  readonly keepsBaseline: boolean;
 }
 
 /** Undefined for a daemon that inherits its sockets. */
 export function readPodIdentity(words: readonly string[]): PodIdentity | undefined {
   const at = words.indexOf("pod");
-  const [podName, key] = at === -1 ? [] : words.slice(at + 1);
+  const [podName, key, word] = at === -1 ? [] : words.slice(at + 1);
   if (podName === undefined || key === undefined) return undefined;
   const bytes = Buffer.from(key, "base64url");
-  return { podName, key: createPublicKey({ key: bytes, format: "der", type: "spki" }) };
+  return {
+    podName,
+    key: createPublicKey({ key: bytes, format: "der", type: "spki" }),
+    keepsBaseline: word === BASELINE_WORD,
+  };
 }
 
 export interface PodListenerOptions {

@@ -9,6 +9,10 @@ import { sign, verify, type KeyObject } from "node:crypto";
 export const POD_PORT = 49_982;
 export const PASS_HEADER = "x-sandbox-mcp-pass";
 export const POD_PROTOCOL = "sandbox-mcp";
+/** After the changes of a sandbox: how many entries no layer can say, and how many changed while they were read. */
+export const CHANGES_TRAILER = "x-sandbox-mcp-changes";
+/** In the command of a daemon that keeps what its image contained. */
+export const BASELINE_WORD = "baseline";
 
 /** Where a connection leads: to the daemon's two servers. */
 export const POD_TARGETS = ["/public", "/control"] as const;

@@ -54,9 +54,11 @@ export function initCommand(id: string): string[] {
 export function podInitCommand(options: {
   readonly podName: string;
   readonly passPublicKey: string;
+  /** Further words, without characters that a shell reads. */
+  readonly words?: readonly string[];
 }): string[] {
-  const { podName, passPublicKey } = options;
-  const daemon = [...daemonCommand(DAEMON_DIRECTORY), "pod", podName, passPublicKey];
+  const { podName, passPublicKey, words = [] } = options;
+  const daemon = [...daemonCommand(DAEMON_DIRECTORY), "pod", podName, passPublicKey, ...words];
   return loopCommand({ id: podName, daemon, trapped: "INT" });
 }
 

@@ -2,9 +2,12 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { errorText } from "../../common/errors.ts";
+import { createBaseline } from "../changes/baseline.ts";
+import { SANDBOX_TREE, type TreePlace } from "../changes/tree.ts";
 import type { Daemon } from "../daemon.ts";
 import { sendFault, sendStatus, toFault } from "../exchange.ts";
 import { splitTarget } from "../server.ts";
+import { createBaselineHandler, createChangesHandler, type ChangesSource } from "./changes.ts";
 import type { ControlHandler } from "./exchange.ts";
 import { health } from "./health.ts";
 import { idle } from "./idle.ts";
@@ -22,12 +25,17 @@ export interface ControlOptions {
   readonly open: () => Promise<void>;
   /** In the place of a connection, where a test has the network of a Pod. */
   readonly reach?: Reach;
+  /** What snapshots are made from; in tests a directory. */
+  readonly changes?: ChangesSource;
 }
 
 /** The control server; it does not listen yet. */
 export function createControlServer(options: ControlOptions): Server {
+  const changes = options.changes ?? createSource(SANDBOX_TREE);
   const routes: Readonly<Record<string, ControlHandler>> = {
     "POST /init": init,
+    "POST /baseline": createBaselineHandler(changes),
+    "GET /changes": createChangesHandler(changes),
     "GET /health": health,
     "GET /isolation": isolation,
     "GET /log": keptLog,
@@ -55,6 +63,11 @@ export function createControlServer(options: ControlOptions): Server {
     });
   });
   return server;
+}
+
+/** The changes of a tree since its baseline. */
+export function createSource(place: TreePlace): ChangesSource {
+  return { place, baseline: createBaseline(place) };
 }
 
 async function serve(

@@ -15,7 +15,7 @@ const strangeKey = deriveSecrets(randomBytes(32)).passKey;
 const settings = { isTold: false };
 const answering = (text: string) => createServer((_request, response) => response.end(text));
 const listener = createPodListener({
-  identity: { podName: POD, key: createPublicKey(passKey) },
+  identity: { podName: POD, key: createPublicKey(passKey), keepsBaseline: false },
   publicServer: answering("public"),
   controlServer: answering("control"),
   settings,
