@@ -17,6 +17,10 @@ export interface ClusterConfig {
   readonly egress:
     | { readonly denied: readonly string[]; readonly nameServers: readonly string[] }
     | undefined;
+  /** Undefined where snapshots and forks are not offered. */
+  readonly snapshots:
+    | { readonly registry: string; readonly loginFile: string | undefined }
+    | undefined;
   /** The name of this Pod or machine. */
   readonly hostname: string | undefined;
 }
@@ -39,6 +43,10 @@ export function toCluster(given: Given, environment: Environment): ClusterConfig
       denied: given.egressDenied,
       nameServers: given.egressNameServers ?? [],
     },
+    snapshots:
+      given.snapshotRegistry === undefined
+        ? undefined
+        : { registry: given.snapshotRegistry, loginFile: given.snapshotRegistryLogin },
     hostname: environment["HOSTNAME"],
   };
 }

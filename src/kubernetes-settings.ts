@@ -1,7 +1,14 @@
 /** The settings of `serve --engine kubernetes`. */
 
 import { z } from "./common/schema.ts";
-import { addressList, networkList, podImages, text, type Setting } from "./setting-values.ts";
+import {
+  addressList,
+  networkList,
+  podImages,
+  registryPlace,
+  text,
+  type Setting,
+} from "./setting-values.ts";
 
 export const KUBERNETES_SETTINGS = {
   podImages: {
@@ -27,6 +34,18 @@ export const KUBERNETES_SETTINGS = {
     environment: "SANDBOX_MCP_EGRESS_NAME_SERVERS",
     schema: addressList,
     help: "engine kubernetes: name servers that sandboxes with rules of egress reach",
+  },
+  snapshotRegistry: {
+    flag: "snapshot-registry",
+    environment: "SANDBOX_MCP_SNAPSHOT_REGISTRY",
+    schema: registryPlace,
+    help: "engine kubernetes: offers snapshots and forks, as images of this HOST/REPOSITORY",
+  },
+  snapshotRegistryLogin: {
+    flag: "snapshot-registry-login",
+    environment: "SANDBOX_MCP_SNAPSHOT_REGISTRY_LOGIN",
+    schema: text,
+    help: "engine kubernetes: a config.json of docker with the logins for that registry and those of templates",
   },
   kubernetesUrl: {
     flag: "kubernetes-url",

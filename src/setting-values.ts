@@ -113,6 +113,15 @@ export const addressList = text
   .transform((list) => list.split(","))
   .pipe(z.array(z.ipv4()).max(MAX_EGRESS_ENTRIES));
 
+/** `HOST/REPOSITORY`, with `http://` before it for a registry without TLS. */
+export const registryPlace = z
+  .string()
+  .max(512)
+  .regex(
+    /^(?:http:\/\/)?[a-z0-9][a-z0-9.-]*(?::[0-9]{1,5})?(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+$/,
+    "expected HOST/REPOSITORY in lower case",
+  );
+
 const MAX_POD_IMAGES = 100;
 
 const podImage = z

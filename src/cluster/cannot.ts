@@ -7,8 +7,8 @@ import type { CreateOptions } from "../sandboxes/sandbox.ts";
 const MISSING = {
   pause: "pause and resume sandboxes: a Pod has no freeze, and its files end with it",
   autoPause: "pause sandboxes at their timeout: a Pod has no freeze, and its files end with it",
-  snapshot: "take snapshots",
-  fork: "fork sandboxes",
+  snapshot: "take snapshots without --snapshot-registry",
+  fork: "fork sandboxes without --snapshot-registry",
   volumes: "offer volumes",
   builds: "build templates: a template is an image in a registry, named by --pod-images",
   templates: "change templates: they are images in a registry, named by --pod-images",
@@ -19,11 +19,15 @@ const MISSING = {
 } as const;
 
 /** As a description of a sandbox tells them. */
-export function missingAbilities(hasEgressRules: boolean): readonly string[] {
-  const rules = hasEgressRules
+export function missingAbilities(offered: {
+  readonly egress: boolean;
+  readonly snapshots: boolean;
+}): readonly string[] {
+  const rules = offered.egress
     ? ["network rules by host name", "changes of network rules"]
     : ["network rules"];
-  return ["pause", "snapshot", "fork", "volumes", ...rules];
+  const images = offered.snapshots ? [] : ["snapshot", "fork"];
+  return ["pause", ...images, "volumes", ...rules];
 }
 
 type Missing = keyof typeof MISSING;

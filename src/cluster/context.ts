@@ -1,6 +1,7 @@
 /** What operations on sandboxes that are Pods work with. */
 
 import type { Clock } from "../common/clock.ts";
+import type { Gate } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
@@ -14,8 +15,10 @@ import type { PodInspector } from "./inspect-pod.ts";
 import type { Pod } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import type { StoredSandbox } from "./records.ts";
-import type { Runs } from "./runs.ts";
+import type { Runs, RunsOptions } from "./runs.ts";
 import type { ClusterSecrets } from "./seed.ts";
+import type { SnapshotSettings } from "./snapshots/place.ts";
+import type { StoredSnapshot } from "./snapshots/records.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 export interface ClusterContext extends CleanupRetries {
@@ -27,6 +30,11 @@ export interface ClusterContext extends CleanupRetries {
   readonly pods: WatchCache<Pod>;
   /** Keys of creates. */
   readonly creations: WatchCache<StoredCreation>;
+  readonly buildOf: RunsOptions["buildOf"];
+  /** Undefined where snapshots are not offered, as their settings. */
+  readonly snapshots: WatchCache<StoredSnapshot> | undefined;
+  readonly snapshotSettings?: SnapshotSettings | undefined;
+  readonly takeGate: Gate;
   readonly fronts: Fronts;
   readonly runs: Runs;
   readonly inspector: PodInspector;

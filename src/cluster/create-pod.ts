@@ -24,6 +24,8 @@ import { adoptPod, findWarm, toPlan } from "./pool.ts";
 import { proveEnforcement } from "./prove-egress.ts";
 import { addRecord, changeRecord, type KnownSandbox } from "./records.ts";
 import { toPodInit } from "./runs.ts";
+import { keepBaseline } from "./snapshots/baseline.ts";
+import { findTemplate, requireSnapshot } from "./snapshots/snapshots.ts";
 
 /** A node may pull the image first; clients give up after a minute. */
 const START_TIMEOUT_MS = 55_000;
@@ -39,10 +41,13 @@ export interface CreateRequest {
   readonly options: CreateOptions;
   /** Of a create with a key: it is told the sandbox before that is committed. */
   readonly creation?: OpenCreation;
+  /** In the place of what the options name: that of a fork has no name. */
+  readonly template?: FoundTemplate;
 }
 
 interface Start {
   readonly intent: SandboxRecord;
+  readonly resolved: FoundTemplate["resolved"];
   readonly plan: PodPlan;
   readonly creation: OpenCreation | undefined;
   /** Undefined for one that may reach what all others reach. */
@@ -56,7 +61,7 @@ interface Start {
  */
 export async function createPodSandbox(
   context: ClusterContext,
-  { team, options, creation }: CreateRequest,
+  { team, options, creation, template: given }: CreateRequest,
   signal: AbortSignal,
 ): Promise<Sandbox> {
   requireAbilities(options);
@@ -65,12 +70,13 @@ export async function createPodSandbox(
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
   const egress = planEgress(context.egress, options);
-  const template = context.images.find(options.template);
+  const template = given ?? (await findTemplate(context, team, options.template));
   const beganMs = performance.now();
   using reservation = context.quota.take(team);
   const bounded = AbortSignal.any([signal, context.closing]);
   const start = {
     intent: toIntent(context, { team, options }, template),
+    resolved: template.resolved,
     plan: toPlan(context, template.image),
     creation,
     egress,
@@ -87,11 +93,12 @@ export async function createPodSandbox(
 }
 
 export function describe(
-  { cluster, egress }: Pick<ClusterContext, "cluster" | "egress">,
+  { cluster, egress, snapshots }: Pick<ClusterContext, "cluster" | "egress" | "snapshots">,
   stored: KnownSandbox,
 ): Sandbox {
   const sandbox = toSandbox({ record: stored.record, container: stored }, cluster.secrets);
-  return { ...sandbox, missingAbilities: missingAbilities(egress !== undefined) };
+  const offered = { egress: egress !== undefined, snapshots: snapshots !== undefined };
+  return { ...sandbox, missingAbilities: missingAbilities(offered) };
 }
 
 function toIntent(
@@ -106,7 +113,7 @@ function toIntent(
 
 async function startCold(
   context: ClusterContext,
-  { intent, plan, creation, egress }: Start,
+  { intent, resolved, plan, creation, egress }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox> {
   const { api, records, pods } = context;
@@ -117,6 +124,7 @@ async function startCold(
     const stored = await addRecord(api, intent, bounded);
     records.apply(stored);
     await step("pod.recorded");
+    await requireSnapshot(api, resolved);
     const owner = { name: sandboxId, uid: stored.metadata.uid };
     if (egress !== undefined) await addPolicy(context, owner, egress);
     const podLabels = egress === undefined ? {} : labelsOf(sandboxId);
@@ -198,6 +206,7 @@ async function begin(
   const level = await awaitDaemon(() => measureIsolation(dialer, signal), signal);
   requireStrength(level, context.requireLevel);
   if (egress !== undefined) await proveEnforcement(dialer, signal);
+  await keepBaseline(context, dialer, signal);
   await initDaemon(dialer, toPodInit(context, stored.record), signal);
   await step("pod.told");
   signal.throwIfAborted();

@@ -12,6 +12,7 @@ import { endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPoolFiller } from "./pool.ts";
 import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
+import { snapshotDuties } from "./snapshots/duties.ts";
 
 const TICK_MS = 1_000;
 /** An end that its own front still carries out is not done twice. */
@@ -32,6 +33,7 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
     await attempt("records", () => lookAtRecords(context, since));
     await attempt("pods", () => lookAtPods(context, since));
     await attempt("creations", () => inTurns(creationDuties(context, since)));
+    await attempt("snapshots", () => inTurns(snapshotDuties(context, since)));
     await attempt("pool", fillPool);
     since.forget();
   }

@@ -24,6 +24,7 @@ export const configMapSchema = z.object({
 
 const containerStatusSchema = z.object({
   ready: z.boolean().optional(),
+  imageID: z.string().optional(),
   state: z
     .object({
       waiting: z
@@ -41,6 +42,7 @@ export const podSchema = z.object({
       hostUsers: z.boolean().optional(),
       runtimeClassName: z.string().optional(),
       nodeName: z.string().optional(),
+      containers: z.array(z.object({ image: z.string().optional() })).optional(),
     })
     .optional(),
   status: z

@@ -20,7 +20,6 @@ import { cannot } from "./cannot.ts";
 import type { ClusterContext, PoolSize } from "./context.ts";
 import { createPodOnce } from "./create-once.ts";
 import { describe } from "./create-pod.ts";
-import { CREATION_SELECTOR, storedCreationSchema } from "./creations.ts";
 import { startDuties } from "./duties.ts";
 import type { EgressSettings } from "./egress-policy.ts";
 import { endSandbox } from "./end-pod.ts";
@@ -28,18 +27,16 @@ import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
 import { startFronts } from "./fronts.ts";
 import { createImageTemplates, type PodImage } from "./image-templates.ts";
 import { createPodInspector } from "./inspect-pod.ts";
-import { addressOf, MANAGED, MANAGER, podSchema } from "./objects.ts";
+import { addressOf } from "./objects.ts";
 import type { PodTemplate } from "./pod-template.ts";
-import {
-  isKnown,
-  readRecord,
-  RECORD_SELECTOR,
-  storedSchema,
-  type KnownSandbox,
-} from "./records.ts";
-import { createRuns } from "./runs.ts";
+import { isKnown, readRecord, type KnownSandbox } from "./records.ts";
+import { createRuns, type RunsOptions } from "./runs.ts";
 import { openClusterSecrets } from "./seed.ts";
-import { startWatchCache } from "./watch-cache.ts";
+import { snapshotOperations } from "./snapshots/operations.ts";
+import type { SnapshotSettings } from "./snapshots/place.ts";
+import { buildOf as buildOfRecord } from "./snapshots/snapshots.ts";
+import { createTakeGate } from "./snapshots/take.ts";
+import { watchCluster } from "./watched.ts";
 
 /** A Pod that another front has started is seen here a moment later. */
 const SIGHT_TIMEOUT_MS = 5_000;
@@ -58,6 +55,8 @@ export interface PodSandboxesOptions {
   readonly requireLevel: IsolationLevel;
   readonly pool: readonly PoolSize[];
   readonly egress?: EgressSettings | undefined;
+  /** Undefined: no snapshots, no forks. */
+  readonly snapshotSettings?: SnapshotSettings | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
   /** Of the listener in Pods, in tests. */
   readonly podPort?: number | undefined;
@@ -71,22 +70,17 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   const { pending, track } = createTrack();
   const cluster = await openClusterSecrets(api);
   const fronts = stack.use(await startFronts(api, log, options.name));
-  const selector = `${MANAGED}=${MANAGER}`;
-  const maps = { api, log, kind: "configmaps" } as const;
-  const records = stack.use(
-    startWatchCache({ ...maps, selector: RECORD_SELECTOR, schema: storedSchema }),
-  );
-  const creations = stack.use(
-    startWatchCache({ ...maps, selector: CREATION_SELECTOR, schema: storedCreationSchema }),
-  );
-  const pods = stack.use(startWatchCache({ api, log, kind: "pods", selector, schema: podSchema }));
+  const watched = stack.use(watchCluster(options));
+  const { records, pods, snapshots } = watched;
   const images = createImageTemplates(options.images, options.limits);
   const environment = options.environment ?? {};
   const { podPort } = options;
+  const buildOf: RunsOptions["buildOf"] = (record) =>
+    buildOfRecord({ snapshots, limits: options.limits, images }, record);
   const runs = stack.use(
-    createRuns({ clock, cluster, records, pods, images, environment, podPort }),
+    createRuns({ clock, cluster, records, pods, buildOf, environment, podPort }),
   );
-  await Promise.all([records.filled, creations.filled, pods.filled]);
+  await watched.filled;
   for (const { template } of options.pool) images.find(template);
   const context: ClusterContext = {
     ...options,
@@ -94,7 +88,10 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     cluster,
     fronts,
     records,
-    creations,
+    creations: watched.creations,
+    snapshots,
+    takeGate: createTakeGate(),
+    buildOf,
     pods,
     images,
     environment,
@@ -143,14 +140,18 @@ function refuse(ability: Ability): never {
 }
 
 function toOperations(context: ClusterContext, team: string, track: Track): TeamSandboxes {
-  const { images, inspector } = context;
+  const { inspector } = context;
   /** One that is not there is told first. */
   const refuseFor = (sandboxId: string, ability: Ability): never => {
     requireKnown(context, team, sandboxId);
     return refuse(ability);
   };
   return {
-    templates: images.templates,
+    ...snapshotOperations(context, {
+      team,
+      track,
+      requireSandbox: (sandboxId) => requireKnown(context, team, sandboxId),
+    }),
     builds: {
       request: () => refuse("builds"),
       files: async () => refuse("builds"),
@@ -182,14 +183,11 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     },
     resume: async (sandboxId) => refuseFor(sandboxId, "pause"),
     pause: async (sandboxId) => refuseFor(sandboxId, "pause"),
-    snapshot: async (sandboxId) => refuseFor(sandboxId, "snapshot"),
-    fork: async (sandboxId) => refuseFor(sandboxId, "fork"),
     updateNetwork: async (sandboxId) => refuseFor(sandboxId, "networkUpdate"),
     createVolume: async () => refuse("volumes"),
     listVolumes: () => [],
     getVolume: () => refuse("volumes"),
     removeVolume: async () => refuse("volumes"),
-    listSnapshots: () => ({ items: [] }),
     logs: async (query) => inspector.logs(requireKnown(context, team, query.sandboxId), query),
     async metrics(sandboxId, { startMs = 0, endMs = Number.POSITIVE_INFINITY }) {
       const stored = requireKnown(context, team, sandboxId);

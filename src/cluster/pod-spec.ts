@@ -36,6 +36,8 @@ export interface PodPlan {
   readonly limits: ContainerLimits;
   readonly passPublicKey: string;
   readonly template: PodTemplate;
+  /** Words for the daemon's command, where snapshots are offered. */
+  readonly words?: readonly string[];
 }
 
 export interface PodOwner {
@@ -91,7 +93,7 @@ const NODE_TOLERATIONS = ["not-ready", "unreachable"].map((state) => ({
   tolerationSeconds: NODE_GRACE_SECONDS,
 }));
 
-function toContainer({ image, limits, passPublicKey, template }: PodPlan, name: string) {
+function toContainer({ image, limits, passPublicKey, template, words }: PodPlan, name: string) {
   const { memoryMb, cpus, diskMb } = limits;
   const [given] = template.spec?.containers ?? [];
   const bounds = {
@@ -103,7 +105,7 @@ function toContainer({ image, limits, passPublicKey, template }: PodPlan, name: 
     name: CONTAINER_NAME,
     image,
     imagePullPolicy: "IfNotPresent",
-    command: podInitCommand({ podName: name, passPublicKey }),
+    command: podInitCommand({ podName: name, passPublicKey, ...(words && { words }) }),
     resources: {
       limits: bounds,
       requests: { ...bounds, cpu: `${cpus * CPU_REQUEST_MILLI}m`, ...given?.resources?.requests },

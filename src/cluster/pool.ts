@@ -4,6 +4,7 @@
  */
 
 import { newSandboxId } from "../wire/address.ts";
+import { BASELINE_WORD } from "../wire/pod-listener.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { addressOf, endOf, PART, podSchema, type Pod } from "./objects.ts";
@@ -15,15 +16,27 @@ const MAX_STARTING = 4;
 
 type PoolContext = Pick<
   ClusterContext,
-  "api" | "records" | "pods" | "pool" | "images" | "limits" | "cluster" | "podTemplate" | "log"
+  | "api"
+  | "records"
+  | "pods"
+  | "pool"
+  | "images"
+  | "limits"
+  | "cluster"
+  | "podTemplate"
+  | "snapshots"
+  | "log"
 >;
 
 /** What a Pod of a template is like. */
 export function toPlan(
-  { limits, cluster, podTemplate }: Pick<PoolContext, "limits" | "cluster" | "podTemplate">,
+  context: Pick<PoolContext, "limits" | "cluster" | "podTemplate" | "snapshots">,
   image: string,
 ): PodPlan {
-  return { image, limits, passPublicKey: cluster.passPublicKey, template: podTemplate };
+  const { limits, cluster, podTemplate, snapshots } = context;
+  const { passPublicKey } = cluster;
+  const plan = { image, limits, passPublicKey, template: podTemplate };
+  return snapshots === undefined ? plan : { ...plan, words: [BASELINE_WORD] };
 }
 
 /** Running ones of this shape that no record claims, oldest first. */

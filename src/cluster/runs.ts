@@ -5,7 +5,6 @@ import { initDaemon, toInit } from "../sandboxes/boot.ts";
 import { beginRun, type Endpoint, type Run } from "../sandboxes/run.ts";
 import { networkSchema } from "../wire/control.ts";
 import { createPodDialer, type PodDialer } from "./dial.ts";
-import type { ImageTemplates } from "./image-templates.ts";
 import { addressOf, type Pod } from "./objects.ts";
 import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
 import type { ClusterSecrets } from "./seed.ts";
@@ -16,7 +15,8 @@ export interface RunsOptions {
   readonly cluster: ClusterSecrets;
   readonly records: WatchCache<StoredSandbox>;
   readonly pods: WatchCache<Pod>;
-  readonly images: ImageTemplates;
+  /** What the image of a sandbox says of its user. */
+  buildOf(record: KnownSandbox["record"]): Parameters<typeof toInit>[2];
   readonly environment: Readonly<Record<string, string>>;
   readonly podPort?: number | undefined;
 }
@@ -100,9 +100,13 @@ export function createRuns(options: RunsOptions): Runs {
 
 /** What the daemon of a sandbox is told, by whichever front. */
 export function toPodInit(
-  { clock, cluster, images, environment }: RunsOptions,
+  {
+    clock,
+    cluster,
+    environment,
+    ...options
+  }: Pick<RunsOptions, "clock" | "cluster" | "environment" | "buildOf">,
   record: KnownSandbox["record"],
 ) {
-  const { build } = images.find(record.templateId).resolved;
-  return toInit({ clock, secrets: cluster.secrets, environment }, record, build);
+  return toInit({ clock, secrets: cluster.secrets, environment }, record, options.buildOf(record));
 }

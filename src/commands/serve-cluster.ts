@@ -157,6 +157,7 @@ function toRegistryOptions(config: Config) {
     images: cluster.images,
     pool: [...base, ...config.poolTemplates],
     egress: cluster.egress,
+    snapshotSettings: cluster.snapshots,
   };
 }
 

@@ -118,6 +118,13 @@ export const STEPS = [
   "creation.opened",
   "creation.bound",
   "creation.kept",
+  "image.recorded",
+  "image.pushed",
+  "image.committed",
+  "image.removing",
+  "image.removed",
+  "image.erased",
+  "fork.imaged",
 ] as const;
 
 export type StepName = (typeof STEPS)[number];

@@ -264,8 +264,12 @@ async function textOf(request: IncomingMessage): Promise<string> {
 }
 
 function matches({ metadata: { labels = {} } }: StoredObject, selector: string): boolean {
-  const parts = selector.split(",").filter((part) => part !== "");
-  return parts.every((part) => labels[part.split("=")[0] ?? ""] === part.split("=")[1]);
+  const parts = selector.split(/,(?![^(]*\))/).filter((part) => part !== "");
+  return parts.every((part) => {
+    const [, key = "", values = ""] = /^(.+) in \((.*)\)$/.exec(part) ?? [];
+    if (key !== "") return values.split(",").includes(labels[key] ?? "");
+    return labels[part.split("=")[0] ?? ""] === part.split("=")[1];
+  });
 }
 
 /** RFC 7396, in place. */

@@ -387,3 +387,10 @@ export const FIRST_STEPS: readonly StepName[] = [
   "create.started",
   "create.committed",
 ];
+
+/** Of snapshots of sandboxes that are Pods, in a registry of images. */
+export const IMAGE_STEPS = {
+  take: ["image.recorded", "image.pushed", "image.committed"],
+  fork: ["fork.imaged"],
+  remove: ["image.removing", "image.removed", "image.erased"],
+} as const satisfies Readonly<Record<string, readonly StepName[]>>;

@@ -4,7 +4,9 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { resolve } from "node:path";
-import { createControlServer } from "../../src/envd/control/server.ts";
+import type { TreePlace } from "../../src/envd/changes/tree.ts";
+import type { ChangesSource } from "../../src/envd/control/changes.ts";
+import { createControlServer, createSource } from "../../src/envd/control/server.ts";
 import { createDaemon, type Daemon } from "../../src/envd/daemon.ts";
 import { createPodListener, readPodIdentity } from "../../src/envd/pod-listener.ts";
 import { createPublicServer } from "../../src/envd/server.ts";
@@ -22,20 +24,30 @@ export interface PodDaemons extends AsyncDisposable {
   isEnforcing: boolean;
 }
 
+export interface PodDaemonsOptions {
+  /** The files of a Pod, from its image; without it no snapshots are made. */
+  files?(name: string, image: string): Promise<TreePlace>;
+}
+
 interface Running {
   readonly servers: readonly Server[];
   readonly daemon: Daemon;
   readonly host: string;
   readonly words: readonly string[];
+  readonly changes: ChangesSource | undefined;
 }
 
 /** The listener of every Pod has the same port, each on an address of its own. */
-export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
+export async function startPodDaemons(
+  api: TestApiServer,
+  options: PodDaemonsOptions = {},
+): Promise<PodDaemons> {
   const port = await findPort();
   const running = new Map<string, Running>();
   let last = 1;
 
-  async function start(name: string, host: string, words: readonly string[]): Promise<void> {
+  async function start(name: string, known: Pick<Running, "host" | "words" | "changes">) {
+    const { host, words, changes } = known;
     const identity = readPodIdentity(words);
     if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
     const daemon = createDaemon(DIRECTORY);
@@ -43,13 +55,15 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
     const controlServer = createControlServer({
       daemon,
       open: async () => undefined,
+      ...(changes !== undefined && { changes }),
       ...(daemons.isEnforcing && { reach: async () => !hasOwnEgress(name) }),
     });
     const { settings } = daemon;
     const listener = createPodListener({ identity, publicServer, controlServer, settings });
     listener.listen({ host, port });
     await once(listener, "listening");
-    running.set(name, { servers: [listener, publicServer, controlServer], daemon, host, words });
+    const servers = [listener, publicServer, controlServer];
+    running.set(name, { ...known, servers, daemon });
   }
 
   function hasOwnEgress(name: string): boolean {
@@ -57,8 +71,13 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
     return labels["sandbox-mcp.io/egress"] === "own" && labels["sandbox-mcp.io/sandbox"] === name;
   }
 
-  async function run(name: string, host: string, words: readonly string[]): Promise<void> {
-    await start(name, host, words);
+  async function run(name: string, host: string, object: StoredObject): Promise<void> {
+    const words = wordsOf(object);
+    const { containers } = Object(object.spec);
+    const image: string = containers[0].image;
+    const place = await options.files?.(name, image);
+    const changes = place && createSource(place);
+    await start(name, { host, words, changes });
     if (!api.objects.has(`pods/${name}`)) {
       stop(name);
       return;
@@ -85,7 +104,9 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
     isEnforcing: false,
     async restart(name) {
       const known = stop(name);
-      if (known !== undefined) await start(name, known.host, known.words);
+      if (known === undefined) return;
+      const { host, words, changes } = known;
+      await start(name, { host, words, changes: changes && createSource(changes.place) });
     },
     async [Symbol.asyncDispose]() {
       for (const name of running.keys()) stop(name);
@@ -99,7 +120,7 @@ export async function startPodDaemons(api: TestApiServer): Promise<PodDaemons> {
     last += 1;
     const host = `127.0.${Math.floor(last / 250) + 1}.${(last % 250) + 1}`;
     // Its failure is a create that is never answered.
-    void run(name, host, wordsOf(object));
+    void run(name, host, object);
   });
   return daemons;
 }

@@ -9,7 +9,7 @@ import { createSilentLog } from "../../src/common/log.ts";
 import { loadConfig } from "../../src/config.ts";
 import { sandboxSchema } from "../../src/wire/control.ts";
 import { startApiServer, type TestApiServer } from "./api-server.ts";
-import { startPodDaemons, type PodDaemons } from "./pod-daemons.ts";
+import { startPodDaemons, type PodDaemons, type PodDaemonsOptions } from "./pod-daemons.ts";
 import type { Call, Reply } from "./service.ts";
 
 export const POD_KEY = `e2b_${"7".repeat(40)}`;
@@ -25,10 +25,10 @@ export interface PodFront extends AsyncDisposable {
   readonly url: string;
 }
 
-export async function startPodWorld(): Promise<PodWorld> {
+export async function startPodWorld(pods: PodDaemonsOptions = {}): Promise<PodWorld> {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(await startApiServer());
-  const daemons = stack.use(await startPodDaemons(api));
+  const daemons = stack.use(await startPodDaemons(api, pods));
   const directory = await mkdtemp(join(tmpdir(), "pods-"));
   stack.defer(() => rm(directory, { recursive: true, force: true }));
   const fronts = stack.use(new AsyncDisposableStack());

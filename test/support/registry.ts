@@ -30,7 +30,7 @@ export async function startRegistry({ directory, login }: RegistryOptions): Prom
   const config = {
     version: 0.1,
     log: { level: "info" },
-    storage: { filesystem: { rootdirectory: join(directory, "data") } },
+    storage: { filesystem: { rootdirectory: join(directory, "data") }, delete: { enabled: true } },
     http: { addr: "127.0.0.1:0", secret: createHash("sha256").update(directory).digest("hex") },
     ...auth,
   };

@@ -24,7 +24,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   engine: ["common", "egress"],
   images: ["common", "engine"],
   sandboxes: ["common", "wire", "client", "store", "engine", "images"],
-  cluster: ["common", "wire", "store", "engine", "sandboxes"],
+  cluster: ["common", "wire", "store", "engine", "images", "sandboxes"],
   control: ["common", "wire", "sandboxes"],
   gateway: ["common", "wire", "sandboxes"],
   listener: ["common", "wire"],

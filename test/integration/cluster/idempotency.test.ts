@@ -1,9 +1,8 @@
 /** Creates with an `Idempotency-Key` at equal fronts: one sandbox for a key, whichever front is asked. */
 
-import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { StepMessage, StepName } from "../../../src/common/steps.ts";
+import { atStep } from "../../support/at-step.ts";
 import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
 
 /** A key whose front died is settled after the grace of the leading front. */
@@ -64,27 +63,6 @@ function changeKey(changes: object): void {
 async function forgetKeys(): Promise<void> {
   for (const path of keys()) world.api.remove(path);
   await expect.poll(keys).toEqual([]);
-}
-
-/** Does something at the first time of a step. */
-function atStep(name: StepName, work: () => Promise<void>) {
-  let wasReached = false;
-  const listen = (message: unknown) => {
-    // The channel of the program carries this type alone.
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-    const said = message as StepMessage;
-    if (said.name !== name) return;
-    unsubscribe("sandbox-mcp:step", listen);
-    wasReached = true;
-    said.hold = work();
-  };
-  subscribe("sandbox-mcp:step", listen);
-  return {
-    get wasReached() {
-      return wasReached;
-    },
-    [Symbol.dispose]: () => void unsubscribe("sandbox-mcp:step", listen),
-  };
 }
 
 test("the same key and body get the same reply at another front, also when the sandbox is gone", async () => {

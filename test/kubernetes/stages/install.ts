@@ -55,6 +55,7 @@ const VALUES: readonly (readonly string[])[] = [
   ["ingress.enabled=true", "ingress.tlsSecret=tls", "ingress.className=nginx"],
   ["networkPolicy.nameServers={10.96.0.10}", "podTemplate.spec.runtimeClassName=gvisor"],
   ["networkPolicy.enabled=false", "nodeSelector.pool=fronts", "pool=0"],
+  ["snapshots.registry=registry.example.com/team/snapshots", "snapshots.loginSecret=login"],
 ];
 
 /** Objects that fronts create, besides those of the chart. */

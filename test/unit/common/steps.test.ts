@@ -8,6 +8,7 @@ import { BUILD_STEPS } from "../../support/fault-build.ts";
 import {
   CLONES,
   FIRST_STEPS,
+  IMAGE_STEPS,
   MEMORY_STEPS,
   MOVE_STEPS,
   OPERATIONS,
@@ -48,6 +49,7 @@ test("every step of the list is said once, and a fault is tried at it", async ()
     ...SEAL_STEPS,
     ...BUILD_STEPS,
     ...STORE_STEPS,
+    ...Object.values(IMAGE_STEPS).flat(),
     ...pods,
   ];
   expect([...new Set(tried)].toSorted()).toEqual(listed);

@@ -1,0 +1,109 @@
+/** Forks: Pods of one image that has the files of a running sandbox. The image goes with the last of them. */
+
+import { createGate } from "../../common/concurrency.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { step } from "../../common/steps.ts";
+import type { ForkOptions, ForkResult } from "../../sandboxes/fork-sandbox.ts";
+import type { CreateOptions } from "../../sandboxes/sandbox.ts";
+import { openEnvironment } from "../../sandboxes/secrets.ts";
+import { checkTimeout } from "../../sandboxes/timeout.ts";
+import type { SandboxRecord } from "../../store/store.ts";
+import { networkSchema } from "../../wire/control.ts";
+import { forkTooMany, MESSAGES } from "../../wire/messages.ts";
+import type { ClusterContext } from "../context.ts";
+import { createPodSandbox } from "../create-pod.ts";
+import { endSandbox } from "../end-pod.ts";
+import type { KnownSandbox } from "../records.ts";
+import { changeSnapshot } from "./records.ts";
+import { toFound } from "./snapshots.ts";
+import { takeSnapshot } from "./take.ts";
+
+const MAX_FORKS = 100;
+const STARTS_AT_ONCE = 4;
+
+/**
+ * Copies the files of a running sandbox once and starts `count` sandboxes on the copy.
+ * @throws SandboxError invalid_argument for a bad count, as `takeSnapshot`; canceled when the signal fired
+ */
+export async function forkPod(
+  context: ClusterContext,
+  { team, stored }: { readonly team: string; readonly stored: KnownSandbox },
+  { count, timeoutSeconds, signal }: ForkOptions,
+): Promise<ForkResult[]> {
+  checkTimeout(timeoutSeconds);
+  checkCount(count, context.quota.sharesOf(team).limit);
+  const snapshot = await takeSnapshot(context, { team, stored, kind: "fork" });
+  try {
+    await step("fork.imaged");
+    requireAwaited(signal);
+    const template = toFound(snapshot, context.limits);
+    const options = toOptions(context, stored.record, timeoutSeconds);
+    const gate = createGate(STARTS_AT_ONCE);
+    const starts = Array.from({ length: count }, async () =>
+      gate.run(async () => createPodSandbox(context, { team, options, template }, signal)),
+    );
+    const results = await Promise.allSettled(starts);
+    if (signal.aborted) {
+      const made = results.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+      const ends = made.map(async ({ sandboxId }) =>
+        endSandbox(context, sandboxId, { reason: "no client waits for it" }),
+      );
+      await Promise.allSettled(ends);
+    }
+    requireAwaited(signal);
+    return results.map((result) =>
+      result.status === "fulfilled" ? { sandbox: result.value } : { error: result.reason },
+    );
+  } finally {
+    await release(context, snapshot.buildId);
+  }
+}
+
+/** From now on the image is removed once no sandbox stands on it. */
+async function release(context: ClusterContext, buildId: string): Promise<void> {
+  const work = async () => {
+    const changes = { isReleased: true };
+    const released = await changeSnapshot(context.api, buildId, { changes, holds: () => true });
+    if (released !== undefined) context.snapshots?.apply(released);
+  };
+  try {
+    await work();
+  } catch {
+    context.retry(`image of forks ${buildId}`, work);
+  }
+}
+
+function refuse(message: string): SandboxError {
+  return new SandboxError("invalid_argument", message);
+}
+
+function checkCount(count: number, limit: number): void {
+  if (count < 1) throw refuse(MESSAGES.forkTooFew);
+  if (count > MAX_FORKS) throw refuse(`Count cannot be greater than ${MAX_FORKS}`);
+  if (count >= limit) throw refuse(forkTooMany(limit));
+}
+
+function requireAwaited(signal: AbortSignal): void {
+  if (signal.aborted) throw new SandboxError("canceled", "fork was canceled");
+}
+
+function toOptions(
+  { cluster }: ClusterContext,
+  source: SandboxRecord,
+  timeoutSeconds: number,
+): CreateOptions {
+  return {
+    template: source.templateId,
+    timeoutSeconds,
+    isSecured: source.isSecured,
+    pausesAtTimeout: false,
+    keepsMemory: false,
+    resumesOnTraffic: false,
+    allowsInternet: source.allowsInternet ?? undefined,
+    network: source.network === null ? undefined : networkSchema.parse(source.network),
+    metadata: source.metadata ?? undefined,
+    volumeMounts: [],
+    mcpServers: source.mcpServers,
+    environment: openEnvironment(cluster.secrets, source.sealedEnvironment),
+  };
+}

@@ -1,0 +1,84 @@
+/** Where snapshots are pushed, where images are read, and the logins for both. */
+
+import { readFile } from "node:fs/promises";
+import { SandboxError } from "../../common/errors.ts";
+import { parseJson } from "../../common/json.ts";
+import { z } from "../../common/schema.ts";
+import { parseReference } from "../../images/reference.ts";
+import type { RegistryCredentials, RegistryPlace } from "./registry.ts";
+
+const PLAIN = "http://";
+const LOOPBACK = /^(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]+)?$/;
+const HUB = "docker.io";
+const HUB_HOST = "registry-1.docker.io";
+const HUB_KEY = "https://index.docker.io/v1/";
+
+export interface SnapshotSettings {
+  /** `[http://]HOST/REPOSITORY` */
+  readonly registry: string;
+  /** A `config.json` as docker writes it; undefined for registries that need no login. */
+  readonly loginFile: string | undefined;
+}
+
+const loginsSchema = z.object({
+  auths: z.record(
+    z.string(),
+    z.object({
+      auth: z.string().optional(),
+      username: z.string().optional(),
+      password: z.string().optional(),
+    }),
+  ),
+});
+
+/** An image, and the registry that has it. */
+export interface ImagePlace {
+  readonly place: RegistryPlace;
+  readonly tag: string;
+  readonly digest: string | undefined;
+  /** `HOST/REPOSITORY`, as a Pod names it. */
+  readonly name: string;
+}
+
+/** @throws SandboxError invalid_argument, failed_precondition for logins that cannot be read */
+export async function findImagePlace(
+  reference: string,
+  { registry, loginFile }: SnapshotSettings,
+): Promise<ImagePlace> {
+  const plainHost = registry.startsWith(PLAIN) ? hostOf(registry.slice(PLAIN.length)) : undefined;
+  const bare = reference.startsWith(PLAIN) ? reference.slice(PLAIN.length) : reference;
+  const parsed = parseReference(bare);
+  if (parsed.kind !== "registry") {
+    throw new SandboxError("invalid_argument", `no image of a registry: ${bare.slice(0, 200)}`);
+  }
+  const { host, repository, tag, digest } = parsed;
+  const isPlain = host === plainHost || reference.startsWith(PLAIN) || LOOPBACK.test(host);
+  const origin = `${isPlain ? "http" : "https"}://${host === HUB ? HUB_HOST : host}`;
+  const credentials = loginFile === undefined ? undefined : await findLogin(loginFile, host);
+  return { place: { origin, repository, credentials }, tag, digest, name: `${host}/${repository}` };
+}
+
+function hostOf(text: string): string {
+  return text.split("/", 1)[0] ?? "";
+}
+
+/** Read each time: a Secret that is mounted may have changed. */
+async function findLogin(file: string, host: string): Promise<RegistryCredentials | undefined> {
+  let auths: z.infer<typeof loginsSchema>["auths"];
+  try {
+    ({ auths } = loginsSchema.parse(parseJson(await readFile(file))));
+  } catch {
+    // The parser's own message would repeat a part of a password.
+    throw new SandboxError("failed_precondition", "the logins of registries cannot be read", {
+      hint: "--snapshot-registry-login names a config.json as docker writes it",
+    });
+  }
+  const keys = [host, `https://${host}`, ...(host === HUB ? [HUB_KEY] : [])];
+  const found = keys.map((key) => auths[key]).find((entry) => entry !== undefined);
+  if (found === undefined) return undefined;
+  const { auth, username = "", password = "" } = found;
+  if (auth === undefined || auth === "") return { username, password };
+  const text = Buffer.from(auth, "base64").toString("utf8");
+  const colon = text.indexOf(":");
+  return { username: text.slice(0, colon), password: text.slice(colon + 1) };
+}

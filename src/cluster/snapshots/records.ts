@@ -1,0 +1,143 @@
+/**
+ * The record of a snapshot: one ConfigMap. It is pending while its image is made, ready, and removing
+ * from the decision on until the image is gone. Every change names the version that it was made from.
+ */
+
+import { createHash } from "node:crypto";
+import { parseJson } from "../../common/json.ts";
+import { z } from "../../common/schema.ts";
+import { isCode, isConflict, type ClusterApi } from "../api.ts";
+import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
+import { removeObject } from "../records.ts";
+
+const PART_VALUE = "snapshot";
+/** By which those of one template are found. */
+export const TEMPLATE = "sandbox-mcp.io/template";
+export const SNAPSHOT_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
+const ID_CHARACTERS = 20;
+const MAX_ROUNDS = 8;
+
+const snapshotSchema = z.object({
+  buildId: z.string(),
+  templateId: z.string(),
+  team: z.string(),
+  alias: z.string().nullable(),
+  tag: z.string(),
+  /** That of a fork is for its sandboxes alone. */
+  kind: z.enum(["snapshot", "fork"]),
+  state: z.enum(["pending", "ready", "removing"]),
+  /** The front that makes it, and which alone may still start sandboxes of a fork. */
+  owner: z.string(),
+  /** Of a fork: whether all its sandboxes were started. */
+  isReleased: z.boolean(),
+  sourceSandboxId: z.string(),
+  createdAtMs: z.number(),
+  /** `[http://]HOST/REPOSITORY` */
+  registry: z.string(),
+  /** As a Pod names it, by its digest; empty while it is pending. */
+  image: z.string(),
+  defaultUser: z.string(),
+  defaultWorkdir: z.string(),
+});
+
+export type SnapshotRecord = z.infer<typeof snapshotSchema>;
+
+export const storedSnapshotSchema = configMapSchema.transform(({ metadata, data = {} }) => ({
+  metadata,
+  snapshot: parseSnapshot(data["snapshot"]),
+}));
+
+export type StoredSnapshot = z.infer<typeof storedSnapshotSchema>;
+export type KnownSnapshot = StoredSnapshot & { readonly snapshot: SnapshotRecord };
+
+function parseSnapshot(text: string | undefined): SnapshotRecord | undefined {
+  if (text === undefined) return undefined;
+  try {
+    return snapshotSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
+  } catch {
+    return undefined;
+  }
+}
+
+export function isKnownSnapshot(stored: StoredSnapshot | undefined): stored is KnownSnapshot {
+  return stored?.snapshot !== undefined;
+}
+
+/** The name of its ConfigMap, and the tag of its image. */
+export function snapshotName(buildId: string): string {
+  return `snapshot-${buildId}`;
+}
+
+/** All snapshots of a name are of one template, in every front. */
+export function namedTemplateId(team: string, alias: string): string {
+  const hash = createHash("sha256").update(`snapshot\n${team}\n${alias}`, "utf8").digest("hex");
+  return hash.slice(0, ID_CHARACTERS);
+}
+
+export async function addSnapshot(
+  api: ClusterApi,
+  snapshot: SnapshotRecord,
+): Promise<KnownSnapshot> {
+  const labels = {
+    [MANAGED]: MANAGER,
+    [PART]: PART_VALUE,
+    [TEMPLATE]: snapshot.templateId,
+  };
+  const metadata = { name: snapshotName(snapshot.buildId), labels };
+  const data = { snapshot: JSON.stringify(snapshot) };
+  const body = { apiVersion: "v1", kind: "ConfigMap", metadata, data };
+  return toKnown(await api.call({ method: "POST", path: "configmaps", body }), snapshot);
+}
+
+/** Undefined when there is none. */
+export async function readSnapshot(
+  api: ClusterApi,
+  buildId: string,
+): Promise<StoredSnapshot | undefined> {
+  try {
+    const path = `configmaps/${snapshotName(buildId)}`;
+    return storedSnapshotSchema.parse(await api.call({ method: "GET", path }));
+  } catch (error) {
+    if (isCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** Changes the newest state while `holds` is true of it; undefined once it is not, or there is none. */
+export async function changeSnapshot(
+  api: ClusterApi,
+  buildId: string,
+  {
+    changes,
+    holds,
+  }: {
+    readonly changes: Partial<SnapshotRecord>;
+    readonly holds: (snapshot: SnapshotRecord) => boolean;
+  },
+): Promise<KnownSnapshot | undefined> {
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const stored = await readSnapshot(api, buildId);
+    if (!isKnownSnapshot(stored) || !holds(stored.snapshot)) return undefined;
+    const { name, uid, resourceVersion } = stored.metadata;
+    const snapshot = { ...stored.snapshot, ...changes };
+    const body = {
+      metadata: { resourceVersion, uid },
+      data: { snapshot: JSON.stringify(snapshot) },
+    };
+    try {
+      const path = `configmaps/${name}`;
+      return toKnown(await api.call({ method: "PATCH", path, body }), snapshot);
+    } catch (error) {
+      if (!isConflict(error)) throw error;
+    }
+  }
+  return undefined;
+}
+
+export async function eraseSnapshot(api: ClusterApi, buildId: string): Promise<void> {
+  await removeObject(api, `configmaps/${snapshotName(buildId)}`);
+}
+
+function toKnown(reply: unknown, snapshot: SnapshotRecord): KnownSnapshot {
+  return { ...storedSnapshotSchema.parse(reply), snapshot };
+}

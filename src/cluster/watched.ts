@@ -1,0 +1,52 @@
+/** What a front watches of the cluster: records, keys of creates, Pods and snapshots. */
+
+import type { Logger } from "../common/log.ts";
+import type { ClusterApi } from "./api.ts";
+import { CREATION_SELECTOR, storedCreationSchema, type StoredCreation } from "./creations.ts";
+import { MANAGED, MANAGER, podSchema, type Pod } from "./objects.ts";
+import { RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
+import type { SnapshotSettings } from "./snapshots/place.ts";
+import type { StoredSnapshot } from "./snapshots/records.ts";
+import { watchSnapshots } from "./snapshots/snapshots.ts";
+import { startWatchCache, type WatchCache } from "./watch-cache.ts";
+
+export interface Watched extends AsyncDisposable {
+  readonly records: WatchCache<StoredSandbox>;
+  readonly creations: WatchCache<StoredCreation>;
+  readonly pods: WatchCache<Pod>;
+  /** Undefined where snapshots are not offered: nothing is asked of them then. */
+  readonly snapshots: WatchCache<StoredSnapshot> | undefined;
+  /** Resolves when all that there is is known. */
+  readonly filled: Promise<unknown>;
+}
+
+export function watchCluster({
+  api,
+  log,
+  snapshotSettings,
+}: {
+  readonly api: ClusterApi;
+  readonly log: Logger;
+  readonly snapshotSettings?: SnapshotSettings | undefined;
+}): Watched {
+  const stack = new AsyncDisposableStack();
+  const maps = { api, log, kind: "configmaps" } as const;
+  const selector = `${MANAGED}=${MANAGER}`;
+  const records = stack.use(
+    startWatchCache({ ...maps, selector: RECORD_SELECTOR, schema: storedSchema }),
+  );
+  const creations = stack.use(
+    startWatchCache({ ...maps, selector: CREATION_SELECTOR, schema: storedCreationSchema }),
+  );
+  const pods = stack.use(startWatchCache({ api, log, kind: "pods", selector, schema: podSchema }));
+  const snapshots = snapshotSettings && stack.use(watchSnapshots(api, log));
+  const caches = [records, creations, pods, ...(snapshots === undefined ? [] : [snapshots])];
+  return {
+    records,
+    creations,
+    pods,
+    snapshots,
+    filled: Promise.all(caches.map(async ({ filled }) => filled)),
+    [Symbol.asyncDispose]: async () => stack.disposeAsync(),
+  };
+}

@@ -1,0 +1,75 @@
+/** Two fronts with snapshots in a registry of the test, which asks for a login. */
+
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { startPodWorld, type PodWorld } from "./pod-front.ts";
+import { applyLayer, putImage, readImage, toStream } from "./pod-images.ts";
+import { startRegistry } from "./registry.ts";
+import { tar } from "./tar-writer.ts";
+import { makeTempFolder } from "./temp-folder.ts";
+
+/** `tester`, `secret`. */
+const LOGIN = "tester:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
+export const BASIC = {
+  authorization: `Basic ${Buffer.from("tester:secret").toString("base64")}`,
+};
+
+export interface SnapshotWorld extends AsyncDisposable {
+  readonly world: PodWorld;
+  readonly url: string;
+  readonly second: string;
+  /** Of a front that offers no snapshots. */
+  startPlain(): Promise<string>;
+  /** Of the images of snapshots. */
+  readonly snapshots: string;
+  /** Below which each sandbox has its files. */
+  readonly directory: string;
+}
+
+export async function startSnapshotWorld(): Promise<SnapshotWorld> {
+  await using stack = new AsyncDisposableStack();
+  const directory = stack.use(await makeTempFolder()).path;
+  const { host } = stack.use(
+    await startRegistry({ directory: join(directory, "registry"), login: LOGIN }),
+  );
+  const registry = `http://${host}/v2`;
+  const layer = tar(
+    { path: "etc/", type: "5", mode: 0o755 },
+    { path: "etc/kept", data: "kept" },
+    { path: "etc/gone", data: "gone" },
+  );
+  await putImage(`${registry}/templates/base`, { tag: "1", layer, headers: BASIC });
+  const loginFile = join(directory, "config.json");
+  const auth = Buffer.from("tester:secret").toString("base64");
+  await writeFile(loginFile, JSON.stringify({ auths: { [host]: { auth } } }));
+
+  /** What a kubelet does: the layers of the image, one upon the other. */
+  async function makeFiles(name: string, image: string) {
+    const [, repository = "", reference = ""] =
+      /^[^/]+\/(.+?)(?:@|:(?=[^/:]*$))(.+)$/.exec(image) ?? [];
+    const root = join(directory, name);
+    await mkdir(root);
+    const { layers } = await readImage(`${registry}/${repository}`, reference, BASIC);
+    for (const one of layers) await applyLayer(root, toStream(one));
+    return { root, baselineFile: `${root}.baseline`, leftOut: [] };
+  }
+
+  const world = stack.use(await startPodWorld({ files: makeFiles }));
+  const images = [{ name: "base", image: `${host}/templates/base:1` }];
+  const settings = {
+    images,
+    snapshotSettings: { registry: `${host}/team/snapshots`, loginFile },
+  };
+  const { url } = await world.start(settings);
+  const { url: second } = await world.start(settings);
+  const owned = stack.move();
+  return {
+    world,
+    url,
+    second,
+    startPlain: async () => (await world.start({ images })).url,
+    snapshots: `${registry}/team/snapshots`,
+    directory,
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
+}
