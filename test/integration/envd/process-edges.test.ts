@@ -1,6 +1,7 @@
 /** Rarer turns in the life of a process. */
 
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join } from "node:path";
@@ -27,9 +28,13 @@ test("a process that ended but whose output is held is listed, and cannot be sig
   await expect
     .poll(async () => (await daemon.processes.list({})).processes.map(({ tag }) => tag))
     .toEqual(["held"]);
-  await expect
-    .poll(async () => faultOf(daemon.processes.sendSignal({ process, signal: 15 })))
-    .toEqual(["Internal", "error sending signal: os: process already finished"]);
+  const [held] = (await daemon.processes.list({})).processes;
+  // A signal before its end would end it before it has begun the others.
+  await expect.poll(() => existsSync(`/proc/${held?.pid}`)).toBe(false);
+  expect(await faultOf(daemon.processes.sendSignal({ process, signal: 15 }))).toEqual([
+    "Internal",
+    "error sending signal: os: process already finished",
+  ]);
   expect((await daemon.processes.list({})).processes).toHaveLength(1);
   await runScript(
     daemon.processes,
