@@ -23,6 +23,8 @@ const NUMBER_MASK = 0xff_ff_ff;
 /** What may be unread, and what data leaves of it to the other frames. */
 const MAX_UNREAD_BYTES = 16_384;
 const MAX_DATA_BYTES = 16_000;
+/** Data of the host in one frame. */
+const MAX_FRAME_BYTES = 65_536;
 /** A smaller part of something is not worth a frame. */
 const MIN_PART_BYTES = 4_096;
 const [FIRST_NUDGE_MS, LAST_NUDGE_MS] = [20, 1_000];
@@ -84,7 +86,7 @@ function createSender(socket: Socket): Sender {
   };
 }
 
-/** Calls back with each frame of the host. */
+/** Calls back with each frame of the host; other bytes, as programs inside may send, end the connection. */
 function readFrames(socket: Socket, onFrame: (kind: number, number: number, data: Buffer) => void) {
   let held: Buffer = Buffer.alloc(0);
   socket.on("data", (chunk: Buffer) => {
@@ -92,6 +94,11 @@ function readFrames(socket: Socket, onFrame: (kind: number, number: number, data
     while (held.length >= WORD_BYTES) {
       const word = held.readUInt32BE();
       const [kind, number] = [word >>> NUMBER_BITS, word & NUMBER_MASK];
+      const isSound = kind === DATA ? number > 0 && number <= MAX_FRAME_BYTES : kind === READ;
+      if (!isSound) {
+        socket.destroy();
+        return;
+      }
       const end = WORD_BYTES + (kind === DATA ? number : 0);
       if (held.length < end) return;
       const data = held.subarray(WORD_BYTES, end);
