@@ -34,11 +34,21 @@ interface Directory {
   readonly left: Directory[];
 }
 
+/** A file of several names of which the layer has at least one. */
+interface LinkedFile {
+  /** The name that its data came with. */
+  readonly path: string;
+  readonly ctimeMs: number;
+  readonly count: number;
+  readonly names: Set<string>;
+}
+
 interface State {
   readonly place: TreePlace;
   readonly baseline: BaselineReader;
   readonly report: ChangesReport;
-  readonly linked: Map<string, string>;
+  /** By device and inode. */
+  readonly linked: Map<string, LinkedFile>;
   /** From the root to what is being read. */
   readonly stack: Directory[];
 }
@@ -49,18 +59,31 @@ export async function* streamChanges(
   baseline: BaselineReader,
   report: ChangesReport,
 ): AsyncGenerator<Buffer> {
-  const tree = createWalk(place);
   const state: State = { place, baseline, report, linked: new Map(), stack: [] };
+  yield* walkTree(state, readDirectory);
+  const hasOtherNames = [...state.linked.values()].some(({ count, names }) => names.size < count);
+  if (hasOtherNames) yield* walkTree(state, readOtherNames);
+  yield TAR_END;
+}
+
+type DirectoryReader = (
+  state: State,
+  directory: Directory,
+  entries: readonly TreeEntry[],
+) => AsyncGenerator<Buffer>;
+
+async function* walkTree(state: State, read: DirectoryReader): AsyncGenerator<Buffer> {
+  const { place, stack } = state;
+  const tree = createWalk(place);
   const stats = lstatSync(toBytes(place, ""));
   let next: Directory | undefined = { path: "", stats, isKnown: true, isWritten: true, left: [] };
   while (next !== undefined) {
-    state.stack.push(next);
+    stack.push(next);
     const entries = await tree.list(next.path);
     // One that was removed meanwhile has no changes.
-    if (entries !== undefined) yield* readDirectory(state, next, entries);
-    next = nextDirectory(state.stack);
+    if (entries !== undefined) yield* read(state, next, entries);
+    next = nextDirectory(stack);
   }
-  yield TAR_END;
 }
 
 function nextDirectory(stack: Directory[]): Directory | undefined {
@@ -104,6 +127,32 @@ async function* readDirectory(
   }
 }
 
+/**
+ * Names of files of the layer that are as they were in the image: a directory that is moved gives the
+ * files below it new names, and does not change their other ones.
+ */
+async function* readOtherNames(
+  { linked, report, stack }: State,
+  directory: Directory,
+  entries: readonly TreeEntry[],
+): AsyncGenerator<Buffer> {
+  for (const { name, stats } of entries) {
+    const path = join(directory.path, name);
+    if (stats.isDirectory()) {
+      directory.left.unshift({ path, stats, isKnown: true, isWritten: false, left: [] });
+      continue;
+    }
+    const file = stats.nlink > 1 ? linked.get(identityOf(stats)) : undefined;
+    if (file === undefined || file.names.has(path) || name.startsWith(WHITEOUT)) continue;
+    if (file.ctimeMs !== stats.ctimeMs) {
+      report.torn += 1;
+      continue;
+    }
+    yield* writeParents(stack);
+    yield toTarHeader({ ...headerOf(path, stats, "hardlink"), target: file.path });
+  }
+}
+
 /** A directory whose own facts changed, whatever is in it. */
 function* writeChangedDirectory(
   { stack }: State,
@@ -132,10 +181,10 @@ async function* writeEntry(state: State, path: string, stats: Stats): AsyncGener
     return;
   }
   yield* writeParents(stack);
-  const identity = `${stats.dev} ${stats.ino}`;
-  const target = stats.nlink > 1 ? linked.get(identity) : undefined;
-  if (target !== undefined) {
-    yield toTarHeader({ ...headerOf(path, stats, "hardlink"), target });
+  const known = stats.nlink > 1 ? linked.get(identityOf(stats)) : undefined;
+  if (known !== undefined) {
+    known.names.add(path);
+    yield toTarHeader({ ...headerOf(path, stats, "hardlink"), target: known.path });
     return;
   }
   if (kind === "file") {
@@ -146,7 +195,14 @@ async function* writeEntry(state: State, path: string, stats: Stats): AsyncGener
     if (link === undefined) return;
     yield toTarHeader({ ...headerOf(path, stats, kind), target: link });
   }
-  if (stats.nlink > 1 && linked.size < MAX_LINKED) linked.set(identity, path);
+  if (stats.nlink > 1 && linked.size < MAX_LINKED) {
+    const { ctimeMs, nlink: count } = stats;
+    linked.set(identityOf(stats), { path, ctimeMs, count, names: new Set([path]) });
+  }
+}
+
+function identityOf({ dev, ino }: Stats): string {
+  return `${dev} ${ino}`;
 }
 
 function readLink(path: Buffer): string | undefined {

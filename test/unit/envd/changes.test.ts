@@ -52,6 +52,30 @@ test("a layer on the tree before is the tree after", { timeout: 60_000 }, async 
   }
 });
 
+test("a file keeps all its names when the directory of one of them is moved", async () => {
+  await using folder = await makeTempFolder();
+  const root = join(folder.path, "root");
+  mkdirSync(join(root, "a"), { recursive: true });
+  mkdirSync(join(root, "b"));
+  mkdirSync(join(root, "c"));
+  writeFileSync(join(root, "a/one"), "1");
+  linkSync(join(root, "a/one"), join(root, "b/two"));
+  linkSync(join(root, "a/one"), join(root, "c/three"));
+  const place = { root, baselineFile: join(folder.path, "baseline"), leftOut: [] };
+  const baseline = createBaseline(place);
+  await baseline.take();
+  renameSync(join(root, "b"), join(root, "moved"));
+  expect(await entriesOf(place, baseline)).toEqual([
+    "file .wh.b",
+    "directory moved",
+    "file moved/two",
+    "directory a",
+    "hardlink a/one",
+    "directory c",
+    "hardlink c/three",
+  ]);
+});
+
 test("an untouched tree has no changes", async () => {
   await using folder = await makeTempFolder();
   const root = join(folder.path, "root");
