@@ -6,6 +6,7 @@
 import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { rolldown, type Plugin } from "rolldown";
+import { readyDescriptors } from "./ready-descriptors.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const DIST = join(ROOT, "dist");
@@ -41,7 +42,7 @@ async function buildServer(): Promise<void> {
     input,
     platform: "node",
     transform: { inject: BASE64 },
-    plugins: [lateModules(), lateProgram()],
+    plugins: [readyDescriptors(), lateModules(), lateProgram()],
   });
   // What is not ASCII would take twice the memory, so that is escaped and comments go.
   await build.write({ dir: DIST, format: "cjs", charset: "ascii", comments: false });
@@ -52,7 +53,7 @@ async function buildOne(
   source: string,
   { file, format }: { readonly file: string; readonly format: "cjs" | "esm" },
 ): Promise<void> {
-  const plugins = format === "cjs" ? [lateModules()] : [];
+  const plugins = [readyDescriptors(), ...(format === "cjs" ? [lateModules()] : [])];
   await using build = await rolldown({
     input: join(ROOT, source),
     platform: "node",

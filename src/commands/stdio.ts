@@ -1,13 +1,10 @@
 /** `stdio`: the MCP server for one host, over the service that the configuration names. */
 
-import { selectTools, whenReady } from "../mcp/selection.ts";
-import { startMcpState } from "../mcp/state.ts";
+import { answersFor } from "../mcp/opening-answers.ts";
 import { serveMcpStdio } from "../mcp/stdio.ts";
-import { TOOLS } from "../mcp/tools/index.ts";
-import { VERSION, type CommandContext } from "./command.ts";
+import type { CommandContext } from "./command.ts";
 import { createDeferredService } from "./deferred-service.ts";
 import { isKnownToWork } from "./engine.ts";
-import { spoolFolderOf } from "./home.ts";
 import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 
 const EXIT_OK = 0;
@@ -19,7 +16,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   using stops = listenForStopSignals();
   using lastResort = startLastResort(log);
   await using stack = new AsyncDisposableStack();
-  const selected = selectTools(TOOLS, config.tools);
+  const answers = answersFor(config.tools);
   const late = stack.use(createDeferredService(config, log));
   // What may fail does so before a host is answered.
   if (!(await isKnownToWork(config))) await late.begin();
@@ -27,20 +24,14 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
     // A failure is told to `ready` and by the signal below.
     late.begin().catch(() => undefined);
   };
-  const state = stack.use(
-    startMcpState({
-      service: () => late.current(),
-      log,
-      onExit: () => late.onExit(),
-      spoolFolder: late.isAbsent() ? undefined : spoolFolderOf(config),
-    }),
-  );
   const idle = setTimeout(begin, IDLE_MS);
   stack.defer(() => clearTimeout(idle));
   const end = await serveMcpStdio({
-    state,
-    tools: whenReady(selected, async () => late.ready()),
-    version: VERSION,
+    answers,
+    async open() {
+      const { openStdioServer } = await import("./stdio-server.ts");
+      return openStdioServer({ config, log, late, stack });
+    },
     protocol: config.protocol,
     stdin: process.stdin,
     stdout: process.stdout,

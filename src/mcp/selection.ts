@@ -11,11 +11,18 @@ export interface ToolSelection {
   readonly isReadOnly: boolean;
 }
 
+type SelectableTool = Pick<Tool, "name" | "toolset"> & {
+  readonly annotations: Pick<Tool["annotations"], "readOnlyHint">;
+};
+
 /**
  * The selected tools in the order of the table.
  * @throws SandboxError invalid_argument for a name that no tool has.
  */
-export function selectTools(tools: readonly Tool[], selection: ToolSelection): readonly Tool[] {
+export function selectTools<T extends SelectableTool>(
+  tools: readonly T[],
+  selection: ToolSelection,
+): readonly T[] {
   const { names, toolset, isReadOnly } = selection;
   const unknown = names?.filter((name) => !tools.some((tool) => tool.name === name)) ?? [];
   if (unknown.length > 0) {

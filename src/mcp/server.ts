@@ -160,7 +160,7 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
   const context: ToolContext = {
     // Made on demand: many calls use no signal.
     get signal() {
-      return (signal ??= AbortSignal.any([ctx.mcpReq.signal, state.signal]));
+      return (signal ??= AbortSignal.any([withoutReason(ctx.mcpReq.signal), state.signal]));
     },
     log,
     clock,
@@ -183,6 +183,14 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
     },
   };
   return context;
+}
+
+/** The reason of a cancellation is any text of the host, which would pass for the fault of a call. */
+function withoutReason(signal: AbortSignal): AbortSignal {
+  const plain = new AbortController();
+  if (signal.aborted) plain.abort();
+  else signal.addEventListener("abort", () => plain.abort(), { once: true });
+  return plain.signal;
 }
 
 function progressOf(ctx: ServerContext): SendProgress | undefined {

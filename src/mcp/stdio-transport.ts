@@ -9,13 +9,18 @@ import type { JSONRPCMessage, Transport } from "@modelcontextprotocol/server";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { createBatches, hasBatches, MAX_BATCH_MESSAGES } from "./batch.ts";
-import { findId, idOf } from "./message-id.ts";
+import { findId, idOf, type MessageId } from "./message-id.ts";
 import { createLineReader } from "./message-lines.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
+import type { HeardOpening } from "./opening.ts";
 
 export interface StdioTransportOptions {
   readonly stdin: Readable;
   readonly stdout: Writable;
+  /** What the host sent before, part of it answered. */
+  readonly heard?: HeardOpening | undefined;
+  /** All of that is delivered, and stdin is read. */
+  onHeard(): void;
   /** A message left for the host. */
   onSent(message: JSONRPCMessage): void;
   onClosed(): void;
@@ -40,13 +45,47 @@ export class StdioTransport implements Transport {
   readonly #onData = (chunk: Buffer): void => this.#read(chunk);
   #revision: string | undefined;
   #isClosed = false;
+  /** Drops the reply to a request of the opening, which the host has. */
+  #drop: ((reply: JSONRPCMessage) => boolean) | undefined;
 
   constructor(options: StdioTransportOptions) {
     this.#options = options;
   }
 
   async start(): Promise<void> {
-    this.#options.stdin.on("data", this.#onData);
+    // The SDK may take messages only after this returned.
+    void this.#hear();
+  }
+
+  /** Delivers the opening one message at a time, then all else. It cannot fail. */
+  async #hear(): Promise<void> {
+    const { stdin, heard } = this.#options;
+    for (const line of heard?.answered ?? []) {
+      const answered = this.#dropReply(line.id);
+      this.#read(line.bytes);
+      await answered;
+    }
+    if (!this.#isClosed) {
+      stdin.on("data", this.#onData);
+      if (heard !== undefined) {
+        // Nothing comes in this turn; a reply that the host does not take pauses it again.
+        stdin.resume();
+        this.#read(heard.rest);
+      }
+    }
+    this.#options.onHeard();
+  }
+
+  async #dropReply(id: MessageId | undefined): Promise<void> {
+    if (id === undefined) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#drop = (reply) => {
+      if ("method" in reply || reply.id !== id) return false;
+      this.#drop = undefined;
+      resolve();
+      return true;
+    };
+    await promise;
   }
 
   setProtocolVersion = (revision: string): void => {
@@ -56,6 +95,7 @@ export class StdioTransport implements Transport {
   /** Resolves when the host can take more. */
   async send(message: JSONRPCMessage): Promise<void> {
     if (this.#isClosed) throw new SandboxError("unavailable", "the connection is closed");
+    if (this.#drop?.(message) === true) return;
     if (!this.#batches.take(message)) await this.#write(message);
     this.#options.onSent(message);
   }

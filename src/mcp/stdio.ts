@@ -1,19 +1,17 @@
 /** MCP over stdin and stdout, for hosts of both protocol eras, until one of the ends is gone. */
 
 import type { Readable, Writable } from "node:stream";
-import { serveStdio } from "@modelcontextprotocol/server/stdio";
-import { createMcpServer } from "./server.ts";
-import type { McpState } from "./state.ts";
-import { StdioTransport } from "./stdio-transport.ts";
-import type { Tool } from "./tool.ts";
+import { createOpening, type HeardOpening, type OpeningAnswers } from "./opening.ts";
+import type { Connection, StdioServer } from "./stdio-connection.ts";
 
 /** Why a connection is over. */
 export type StdioEnd = "stdin closed" | "stdout closed" | "parent gone" | "stopped";
 
 export interface StdioOptions {
-  readonly state: McpState;
-  readonly tools: readonly Tool[];
-  readonly version: string;
+  /** Loads and makes what answers calls; called once, and not for a host that asks for nothing. */
+  open(): Promise<StdioServer>;
+  /** Answers the opening of a host before `open`; absent: all messages wait for that. */
+  readonly answers?: OpeningAnswers;
   /** `legacy` answers no probe for the newer era. */
   readonly protocol: "auto" | "legacy";
   readonly stdin: Readable;
@@ -32,9 +30,10 @@ const WATCHDOG_MS = 1_000;
 /** Serves one host; resolves with the reason once the connection is over. */
 export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
   const { stdin, stdout, signal } = options;
-  const { promise: over, resolve: end } = Promise.withResolvers<StdioEnd>();
+  const { promise: over, resolve: end, reject } = Promise.withResolvers<StdioEnd>();
+  const link = startLink(options, { onClosed: () => end("stopped"), onFailed: reject });
   // The SDK reports the end of stdin only after the first message.
-  const onStdin = () => end("stdin closed");
+  const onStdin = () => link.afterHeard(() => end("stdin closed"));
   const onStdout = () => end("stdout closed");
   const onSignal = () => end("stopped");
   stdin.once("end", onStdin).once("close", onStdin).once("error", onStdin);
@@ -48,7 +47,6 @@ export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
     if (options.parentPid() !== parent) end("parent gone");
   }, WATCHDOG_MS);
 
-  const connection = await connect(options, () => end("stopped"));
   try {
     return await over;
   } finally {
@@ -57,36 +55,77 @@ export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
     stdin.off("end", onStdin).off("close", onStdin).off("error", onStdin);
     stdout.off("close", onStdout);
     // The error listener stays: a late write error must not end the process.
-    await connection.close();
+    await link.close();
   }
 }
 
-interface Connection {
+interface Link {
+  /** Calls back at once, or when the library has all that the host sent before. */
+  afterHeard(then: () => void): void;
   close(): Promise<void>;
 }
 
-async function connect(options: StdioOptions, onClosed: () => void): Promise<Connection> {
-  const { state, tools, version, protocol, stdin, stdout } = options;
-  const report = (error: Error): void => {
-    state.log.debug({ op: "mcp.stdio", err: error }, "connection fault");
-  };
-  const create = (era: "legacy" | "modern") =>
-    createMcpServer({ state, tools, version, era, isLasting: true, principal: "stdio" });
-  const transport = new StdioTransport({
-    stdin,
-    stdout,
-    onClosed,
-    onSent(message) {
-      if ("result" in message && "tools" in message.result) options.onListed?.();
-    },
-  });
-  if (protocol === "auto") {
-    return serveStdio(({ era }) => create(era), { transport, onerror: report });
+interface LinkEvents {
+  onClosed(): void;
+  onFailed(error: unknown): void;
+}
+
+/** Reads what the host sends: first its opening, then all else by the library. */
+function startLink(options: StdioOptions, events: LinkEvents): Link {
+  const { stdin, stdout, answers } = options;
+  const waiting: (() => void)[] = [];
+  let isClosed = false;
+  let isHandingOver = false;
+  let connection: Promise<Connection | undefined> | undefined;
+
+  function onHeard(): void {
+    isHandingOver = false;
+    // The end of stdin was never told in the same turn as the last message.
+    for (const then of waiting) setImmediate(then);
   }
-  const server = create("legacy");
-  // The SDK calls this field and knows no listeners.
-  // oxlint-disable-next-line unicorn/prefer-add-event-listener
-  server.server.onerror = report;
-  await server.connect(transport);
-  return server;
+
+  async function connect(heard: HeardOpening | undefined): Promise<Connection | undefined> {
+    const server = await options.open();
+    const { openConnection } = await import("./stdio-connection.ts");
+    if (isClosed) return undefined;
+    return openConnection({
+      ...options,
+      ...server,
+      heard,
+      onHeard,
+      onClosed: () => events.onClosed(),
+    });
+  }
+
+  function handOver(heard?: HeardOpening): void {
+    isHandingOver = true;
+    connection = connect(heard);
+    connection.catch((error: unknown) => events.onFailed(error));
+  }
+
+  const opening =
+    answers &&
+    createOpening({ answers, write: (line) => !stdout.destroyed && stdout.write(`${line}\n`) });
+  const onData = (chunk: Buffer): void => {
+    if (opening === undefined || opening.take(chunk)) return;
+    stdin.off("data", onData).pause();
+    if (opening.isListed) options.onListed?.();
+    handOver(opening.heard());
+  };
+  if (opening === undefined) handOver();
+  else stdin.on("data", onData);
+
+  return {
+    afterHeard(then) {
+      if (isHandingOver) waiting.push(then);
+      else then();
+    },
+    async close() {
+      isClosed = true;
+      stdin.off("data", onData);
+      if (stdin.listenerCount("data") === 0) stdin.pause();
+      const opened = await connection?.catch(() => undefined);
+      await opened?.close();
+    },
+  };
 }

@@ -4,6 +4,7 @@ import { PassThrough } from "node:stream";
 import { expect } from "vitest";
 import { createService } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
+import { answersFor } from "../../src/mcp/opening-answers.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
 import { serveMcpStdio, type StdioEnd } from "../../src/mcp/stdio.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
@@ -31,6 +32,16 @@ function isMessage(value: unknown): value is Message {
   return typeof value === "object" && value !== null;
 }
 
+const { initialize, tools } = answersFor({ toolset: "all", isReadOnly: false });
+/** As they would be recorded of the version below. */
+const ANSWERS = {
+  initialize: {
+    ...initialize,
+    serverInfo: { name: "sandbox-mcp", title: "Sandboxes", version: "0.0.0" },
+  },
+  tools,
+};
+
 /** A service that nobody answers for: the protocol itself needs none. */
 export function connect(protocol: "auto" | "legacy" = "auto"): Connection {
   const service = createService({ url: "http://127.0.0.1:9", apiKey: "none" });
@@ -55,9 +66,8 @@ export function connect(protocol: "auto" | "legacy" = "auto"): Connection {
     }
   });
   const ended = serveMcpStdio({
-    state,
-    tools: TOOLS,
-    version: "0.0.0",
+    open: async () => ({ state, tools: TOOLS, version: "0.0.0" }),
+    answers: ANSWERS,
     protocol,
     stdin,
     stdout,

@@ -32,7 +32,9 @@ export const pauseSandbox = defineTool({
       () => service.control.get(sandboxId, signal),
     );
     const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
-    const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it`;
+    const detail = keepsMemory ? await service.control.get(sandboxId, signal) : undefined;
+    const hasEnded = detail?.pauseMode === "filesystem" ? "; its processes have ended" : "";
+    const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it${hasEnded}`;
     return recordReply({ sandbox_id: sandboxId, outcome, next });
   },
 });

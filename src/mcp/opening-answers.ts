@@ -1,0 +1,17 @@
+/** The answers to the opening of a host, as `npm run generate` recorded them of the live server. */
+
+import type { OpeningAnswers } from "./opening.ts";
+import recorded from "./recorded-opening.json" with { type: "json" };
+import { selectTools, type ToolSelection } from "./selection.ts";
+
+/** @throws SandboxError invalid_argument for a name that no tool has. */
+export function answersFor(selection: ToolSelection): OpeningAnswers {
+  const tools = recorded.tools.map(({ isCore, listed }) => ({
+    name: listed.name,
+    toolset: isCore ? ("core" as const) : ("all" as const),
+    annotations: listed.annotations,
+    listed,
+  }));
+  const selected = selectTools(tools, selection);
+  return { initialize: recorded.initialize, tools: selected.map(({ listed }) => listed) };
+}

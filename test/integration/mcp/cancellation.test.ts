@@ -1,0 +1,58 @@
+/** A host that cancels a call says why in its own words; to the server it is a cancellation. */
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { PassThrough } from "node:stream";
+import { pino } from "pino";
+import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
+import { startMcpState } from "../../../src/mcp/state.ts";
+import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
+import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { INITIALIZE } from "../../support/stdio-connection.ts";
+
+test("a call that is cancelled with a reason is no fault of the server", async () => {
+  // Answers nothing.
+  const silent = createServer().listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  const address = silent.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const service = createService({ url: `http://127.0.0.1:${port}`, apiKey: "none" });
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: "info" }, { write: (line) => void lines.push(JSON.parse(line)) });
+  const state = startMcpState({ service: () => service, log, onExit: () => "leave" });
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const stop = new AbortController();
+  const ended = serveMcpStdio({
+    open: async () => ({ state, tools: TOOLS, version: "0.0.0" }),
+    protocol: "auto",
+    stdin,
+    stdout,
+    signal: stop.signal,
+    parentPid: () => 1,
+  });
+  const send = (message: object) =>
+    stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  try {
+    send(INITIALIZE);
+    send({ method: "notifications/initialized" });
+    const asked = once(silent, "request");
+    send({ id: 2, method: "tools/call", params: { name: "list_sandboxes", arguments: {} } });
+    await asked;
+    const params = { requestId: 2, reason: "the user stopped it" };
+    send({ method: "notifications/cancelled", params });
+    await expect.poll(() => lines.find(({ op }) => op === "tool.list_sandboxes")).toBeDefined();
+    expect(lines.find(({ op }) => op === "tool.list_sandboxes")).toMatchObject({
+      level: pino.levels.values["info"],
+      outcome: "canceled",
+      code: "canceled",
+    });
+  } finally {
+    stop.abort();
+    await ended;
+    await state[Symbol.asyncDispose]();
+    await service[Symbol.asyncDispose]();
+    silent.closeAllConnections();
+    silent.close();
+  }
+});
