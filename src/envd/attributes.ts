@@ -6,9 +6,9 @@
 import { getSystemErrorName } from "node:util";
 import { inBatches } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
+import { toSystemBytes } from "../common/file-names.ts";
 import { AttributesProcess, HelperDied } from "./attributes-process.ts";
 import type { Command } from "./bundled-program.ts";
-import { toSystemBytes } from "./names.ts";
 
 export type Metadata = Readonly<Record<string, string>>;
 

@@ -11,10 +11,10 @@ import {
   type UnaryResponse,
 } from "@connectrpc/connect";
 import { SandboxError } from "../common/errors.ts";
+import { fromWirePath, toWireText } from "../common/file-names.ts";
 import { CONNECT_CODES } from "../rpc/errors.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import type { Daemon } from "./daemon.ts";
-import { fromWirePath, toWireText } from "./names.ts";
 import { resolvePath } from "./path.ts";
 import type { User } from "./user.ts";
 

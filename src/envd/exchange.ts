@@ -2,10 +2,10 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { toWireText } from "../common/file-names.ts";
 import { sendJson } from "../common/http.ts";
 import { CONNECT_STATUS } from "../wire/status.ts";
 import type { Daemon } from "./daemon.ts";
-import { toWireText } from "./names.ts";
 import { requireUser, type User } from "./user.ts";
 
 export interface Exchange {

@@ -2,7 +2,7 @@
 
 import type { BigIntStats, Stats, StatsFs } from "node:fs";
 import * as system from "node:fs/promises";
-import { fromSystemBytes, toSystemPath } from "./names.ts";
+import { fromSystemBytes, toSystemPath } from "../common/file-names.ts";
 
 /** @throws the system's error, as all of these */
 export async function lstat(path: string): Promise<Stats> {

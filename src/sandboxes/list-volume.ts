@@ -2,6 +2,7 @@
 
 import { opendir, type FileHandle } from "node:fs/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { fromSystemBytes } from "../common/file-names.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
 import { openFolderIn, pathIn, type Place } from "./volume-paths.ts";
 
@@ -54,9 +55,10 @@ async function collect({ folder, path, depth }: Level, found: Found): Promise<vo
 
 async function readNames(folder: FileHandle, limit: number): Promise<string[]> {
   const names: string[] = [];
-  for await (const { name } of await opendir(pathIn(folder, "."), { bufferSize: 256 })) {
+  const listing = await opendir(pathIn(folder, "."), { encoding: "latin1", bufferSize: 256 });
+  for await (const { name } of listing) {
     if (names.length >= limit) throw tooMany();
-    names.push(name);
+    names.push(fromSystemBytes(Buffer.from(name, "latin1")));
   }
   return names.toSorted();
 }

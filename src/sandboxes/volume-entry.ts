@@ -2,12 +2,13 @@
 
 import type { BigIntStats } from "node:fs";
 import { lstat, readlink } from "node:fs/promises";
+import { fromSystemBytes, toWirePath } from "../common/file-names.ts";
 import { isRootless, storedId } from "../common/privilege.ts";
 import type { Place } from "./volume-paths.ts";
 
 const MODE_MASK = 0o7777n;
 
-/** What the kernel knows of an entry. */
+/** What the kernel knows of an entry. Names are as the wire tells them. */
 export interface VolumeEntry {
   readonly name: string;
   readonly type: "file" | "directory" | "symlink" | "unknown";
@@ -30,9 +31,9 @@ export async function toEntry(
   const stats = await lstat(place.systemPath, { bigint: true });
   const type = typeOf(stats);
   return {
-    name: place.name,
+    name: toWirePath(place.name),
     type,
-    path: place.path,
+    path: toWirePath(place.path),
     sizeBytes: Number(stats.size),
     mode: Number(stats.mode & MODE_MASK),
     uid: shownId(stats.uid),
@@ -40,8 +41,12 @@ export async function toEntry(
     accessedAtMs: Number(stats.atimeMs),
     modifiedAtMs: Number(stats.mtimeMs),
     changedAtMs: Number(stats.ctimeMs),
-    ...(type === "symlink" && { target: await readlink(place.systemPath) }),
+    ...(type === "symlink" && { target: await readTarget(place.systemPath) }),
   };
+}
+
+async function readTarget(path: string | Buffer): Promise<string> {
+  return toWirePath(fromSystemBytes(await readlink(path, "buffer")));
 }
 
 function typeOf(stats: BigIntStats): VolumeEntry["type"] {

@@ -7,6 +7,7 @@
 import { constants } from "node:fs";
 import { lstat, open, readlink, type FileHandle } from "node:fs/promises";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { fromSystemBytes, meantName, toSystemPath } from "../common/file-names.ts";
 
 const MAX_PATH_BYTES = 4_096;
 /** As many folders deep as a path of this service goes; the kernel's own limit is that of its length. */
@@ -26,12 +27,16 @@ export interface Place extends AsyncDisposable {
   /** From the top of the volume, with a slash before each component. */
   readonly path: string;
   /** What the system is told; it ends with the folder. */
-  readonly systemPath: string;
+  readonly systemPath: string | Buffer;
 }
 
 /** The system's path of a name in an open folder. */
-export function pathIn(folder: Pick<FileHandle, "fd">, name: string): string {
-  return `/proc/self/fd/${folder.fd}/${name}`;
+export function pathIn(folder: Pick<FileHandle, "fd">, name: string): string | Buffer {
+  return toSystemPath(`${prefixOf(folder)}${name}`);
+}
+
+function prefixOf({ fd }: Pick<FileHandle, "fd">): string {
+  return `/proc/self/fd/${fd}/`;
 }
 
 /** Opens a folder by its name in an open folder, never a link. @throws the system's error */
@@ -76,8 +81,11 @@ async function walk(
   followsLast: boolean,
 ): Promise<Place | string[]> {
   let folder = await open(root, FOLDER_FLAGS);
+  const found: string[] = [];
   try {
-    for (const [index, name] of names.entries()) {
+    for (const [index, given] of names.entries()) {
+      const name = await meantName(prefixOf(folder), given);
+      found.push(name);
       const done = names.slice(0, index);
       const rest = names.slice(index + 1);
       // Above the top is the top, as for a program whose root it is.
@@ -89,7 +97,7 @@ async function walk(
         const link = splitPath([...before, ...splitPath(target), ...rest].join("/"));
         return await restart(folder, link);
       }
-      if (isLast) return toPlace(folder, name, `/${names.join("/")}`);
+      if (isLast) return toPlace(folder, name, `/${found.join("/")}`);
       const next = await openFolderIn(folder, name);
       await folder.close();
       folder = next;
@@ -110,7 +118,7 @@ async function restart(folder: FileHandle, names: string[]): Promise<string[]> {
 async function linkTarget(folder: FileHandle, name: string): Promise<string | undefined> {
   try {
     if (!(await lstat(pathIn(folder, name))).isSymbolicLink()) return undefined;
-    return await readlink(pathIn(folder, name));
+    return fromSystemBytes(await readlink(pathIn(folder, name), "buffer"));
   } catch (error) {
     // Nothing is there, or a link became something else: what opens it says so.
     if (["ENOENT", "EINVAL"].includes(causeCode(error) ?? "")) return undefined;

@@ -54,7 +54,7 @@ export function openVolumePlace(context: PlaceContext, volume: VolumeRecord): Vo
       try {
         return await work();
       } catch (error) {
-        throw await toFullFault(error, volume.sizeMb, volumesDirectory);
+        throw await toFullFault(context, volume, error);
       } finally {
         use[Symbol.dispose]();
       }
@@ -77,12 +77,18 @@ async function beginUse(
   { store, volumeDisks }: PlaceContext,
   volume: DiskVolume,
 ): Promise<Disposable> {
-  try {
-    return await volumeDisks.use(volume);
-  } catch (error) {
-    if (store.volumes.get(volume.volumeId) !== undefined) throw error;
-    throw new SandboxError("not_found", MESSAGES.volumeMissing, { cause: error });
-  }
+  const isRemoved = () => store.volumes.get(volume.volumeId) === undefined;
+  const use = await volumeDisks.use(volume).catch((error: unknown) => {
+    throw isRemoved() ? volumeMissing(error) : error;
+  });
+  // The removal may still wait for the lock that the mount had.
+  if (!isRemoved()) return use;
+  use[Symbol.dispose]();
+  throw volumeMissing();
+}
+
+function volumeMissing(cause?: unknown): SandboxError {
+  return new SandboxError("not_found", MESSAGES.volumeMissing, { cause });
 }
 
 function closing(opened: OpenFile, use?: Disposable): OpenFile & AsyncDisposable {
@@ -95,11 +101,20 @@ function closing(opened: OpenFile, use?: Disposable): OpenFile & AsyncDisposable
   };
 }
 
-/** Where the disk of the service has enough left, the volume itself is what is full. */
-async function toFullFault(error: unknown, sizeMb: number, path: string): Promise<unknown> {
+/**
+ * Where the disk of the service has enough left, the volume itself is what is full. A limit of its growth
+ * can hold before that disk is at its reserve: it counts what images were promised.
+ */
+async function toFullFault(
+  { volumesDirectory, volumeDisks }: PlaceContext,
+  { volumeId, sizeMb }: DiskVolume,
+  error: unknown,
+): Promise<unknown> {
   if (causeCode(error) !== "ENOSPC") return error;
-  const { freeBytes, totalBytes } = await readSpace(path);
-  if (freeBytes < reserveOf(totalBytes)) return error;
+  const { freeBytes, totalBytes } = await readSpace(volumesDirectory);
+  if (freeBytes < reserveOf(totalBytes) || volumeDisks.isLimited(volumeId)) {
+    return error;
+  }
   const hint = "remove files from the volume, or use another one";
   return quotaError(`the volume of ${sizeMb} MiB is full`, hint, error);
 }

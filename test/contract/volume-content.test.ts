@@ -245,6 +245,42 @@ describe.each(VOLUME_LEVELS)("volumes with $name", (level) => {
     await rm(join(root, "pipe"));
   });
 
+  test("names that are not UTF-8 are told with escapes, and found by them", async () => {
+    const bytes = (text: string) =>
+      Buffer.concat([Buffer.from(`${root}/`), Buffer.from(text, "latin1")]);
+    await mkdir(bytes("raw"));
+    await mkdir(bytes("raw/\u00ff\\"));
+    await writeFile(bytes("raw/\u00ff\\/f\u00fe"), "inner");
+    await symlink(Buffer.from("f\u00fe", "latin1"), bytes("raw/\u00ff\\/link"));
+    // A name that looks like an escape is told as it is.
+    await writeFile(bytes("raw/\\xaa"), "plain");
+    const folder = "/raw/\\xff\\x5c";
+    const inner = `${folder}/f\\xfe`;
+    const { status, body } = await ask("GET dir", { query: { path: "/raw", depth: "2" } });
+    expect(status).toBe(200);
+    expect(
+      volumeEntrySchema
+        .array()
+        .parse(body)
+        .map(({ path, target }) => [path, target]),
+    ).toEqual([
+      ["/raw/\\xaa", undefined],
+      [folder, undefined],
+      [inner, undefined],
+      [`${folder}/link`, "f\\xfe"],
+    ]);
+    expect((await ask("GET path", { query: { path: inner } })).body).toMatchObject({
+      name: "f\\xfe",
+      path: inner,
+    });
+    expect((await ask("GET file", { query: { path: `${folder}/link` } })).body).toBe("inner");
+    expect((await ask("GET file", { query: { path: "/raw/\\xaa" } })).body).toBe("plain");
+    expect((await put(inner, "new")).status).toBe(201);
+    expect(await readFile(bytes("raw/\u00ff\\/f\u00fe"), "utf8")).toBe("new");
+    expect((await ask("DELETE path", { query: { path: folder } })).status).toBe(204);
+    expect(await readdir(join(root, "raw"))).toEqual(["\\xaa"]);
+  });
+
   test("an upload that ends early changes nothing and leaves nothing", async () => {
     await put("/kept", "before");
     const stop = new AbortController();

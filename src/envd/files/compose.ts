@@ -6,6 +6,7 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { SandboxError, errorText } from "../../common/errors.ts";
+import { toWirePath } from "../../common/file-names.ts";
 import { readBody, sendJson } from "../../common/http.ts";
 import { parseJson } from "../../common/json.ts";
 import { faultsOf, type z } from "../../common/schema.ts";
@@ -14,7 +15,6 @@ import { pathFor } from "../call.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
 import { realpath, removeFile, stat } from "../file-system.ts";
-import { toWirePath } from "../names.ts";
 import { ensureDirectories } from "../owner.ts";
 import { baseName, joinPath, parentPath } from "../path.ts";
 import type { User } from "../user.ts";

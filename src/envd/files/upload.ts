@@ -1,11 +1,11 @@
 /** POST /files: one file as the whole body, or many as parts of a form. */
 
 import { SandboxError, errorText } from "../../common/errors.ts";
+import { toWirePath } from "../../common/file-names.ts";
 import { sendJson } from "../../common/http.ts";
 import type { FileRecord } from "../../wire/files.ts";
 import { pathFor } from "../call.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
-import { toWirePath } from "../names.ts";
 import { baseName } from "../path.ts";
 import type { User } from "../user.ts";
 import { parseParameterized } from "./disposition.ts";

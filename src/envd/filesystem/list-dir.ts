@@ -3,12 +3,12 @@
 import type { Stats } from "node:fs";
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError, causeCode } from "../../common/errors.ts";
+import { fromSystemBytes, toSystemBytes } from "../../common/file-names.ts";
 import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { readNames, realpath, stat } from "../file-system.ts";
 import { isStagedName, type Staging } from "../files/staging.ts";
-import { fromSystemBytes, toSystemBytes } from "../names.ts";
 import { joinPath } from "../path.ts";
 import type { Accounts } from "../user.ts";
 import { readEntry, type Entry } from "./entry.ts";

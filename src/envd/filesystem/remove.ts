@@ -2,11 +2,11 @@
 
 import type { HandlerContext } from "@connectrpc/connect";
 import { SandboxError } from "../../common/errors.ts";
+import { toSystemPath } from "../../common/file-names.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import type { RemoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText } from "../errno.ts";
-import { toSystemPath } from "../names.ts";
 
 /** @throws SandboxError invalid_argument, internal */
 export async function remove(

@@ -7,8 +7,8 @@
 import { setImmediate as nextTurn, setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../../common/backoff.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { fromSystemBytes, toSystemBytes } from "../../common/file-names.ts";
 import type { EventType } from "../../gen/filesystem/filesystem_pb.ts";
-import { fromSystemBytes, toSystemBytes } from "../names.ts";
 import { EventApplier } from "./apply-events.ts";
 import { applyListing } from "./apply-listing.ts";
 import type { Directory } from "./directory.ts";

@@ -3,13 +3,13 @@
 import type { Stats } from "node:fs";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { toWirePath } from "../../common/file-names.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import { randomId } from "../../wire/address.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { stat, statfs } from "../file-system.ts";
 import { describeEntry, type EntrySource } from "../filesystem/entry.ts";
 import type { DaemonLog } from "../log.ts";
-import { toWirePath } from "../names.ts";
 import { joinPath } from "../path.ts";
 import { EventQueue } from "../queue.ts";
 import type { Inotify } from "./inotify.ts";

@@ -1,12 +1,12 @@
 /**
- * Names of files that are not UTF-8. Inside the daemon each byte that belongs to no character is a
+ * Names of files that are not UTF-8. Inside the program each byte that belongs to no character is a
  * lone surrogate, U+DC80 to U+DCFF, so that paths stay strings. On the wire, whose strings must be
  * UTF-8, it is `\xNN`, and a backslash of such a name `\x5c`; other names are told as they are.
  */
 
 import { isUtf8 } from "node:buffer";
 import { lstat } from "node:fs/promises";
-import { causeCode } from "../common/errors.ts";
+import { causeCode } from "./errors.ts";
 
 const FIRST_ESCAPE = 0xdc00;
 /** With `u` a surrogate that is half of a character does not match. */
@@ -88,7 +88,8 @@ export async function fromWirePath(path: string): Promise<string> {
   return resolved;
 }
 
-async function meantName(prefix: string, name: string): Promise<string> {
+/** As `fromWirePath`, of one name below a path that ends with a slash. */
+export async function meantName(prefix: string, name: string): Promise<string> {
   if (!WIRE_BYTE.test(name) || (await isThere(prefix + name))) return name;
   const raw = name.replaceAll(WIRE_PATTERN, (_, hex: string) =>
     hex === "5c" ? "\\" : String.fromCharCode(FIRST_ESCAPE + Number.parseInt(hex, 16)),
