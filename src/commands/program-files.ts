@@ -5,11 +5,13 @@
 
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
-import { copyFile, mkdir, readdir } from "node:fs/promises";
+import { copyFile, mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { removeTree } from "../common/remove-tree.ts";
+import { tryLockFile } from "../engine/host/lock.ts";
 import { readStartTicks } from "../engine/oci/container-record.ts";
 import { listFolder } from "../spool/folders.ts";
 
@@ -27,8 +29,15 @@ export interface ProgramFiles {
 
 /** Where services keep their copies in a home. */
 const COPIES = "programs";
-/** A copy is named for its process: number and start, because numbers are used again. */
-const COPY_PATTERN = /^([0-9]+)x([0-9]+)x[0-9a-f]{16}$/;
+/**
+ * Beside each copy a file has this ending, which the process of the copy keeps locked: the kernel releases
+ * it when the process ends, and knows it in every container that has the home.
+ */
+const LOCK_END = ".lock";
+const MAX_ATTEMPTS = 5;
+const COPY_PATTERN = /^([0-9a-f]{32})(?:\.lock)?$/;
+/** Of an older version: number and start of its process. */
+const OLDER_PATTERN = /^([0-9]+)x([0-9]+)x[0-9a-f]{16}$/;
 
 /** The files as they were installed. */
 export function findProgramFiles(): ProgramFiles {
@@ -70,10 +79,13 @@ export async function holdProgramFiles(
 async function copyProgramFiles(home: string): Promise<ProgramFiles & AsyncDisposable> {
   const installed = findProgramFiles();
   const parent = join(home, COPIES);
-  const { pid } = process;
-  const own = `${pid}x${readStartTicks(pid)}x${randomBytes(8).toString("hex")}`;
-  const directory = join(parent, own);
-  const remove = async () => removeTree(directory);
+  await mkdir(parent, { recursive: true, mode: 0o755 });
+  const { directory, lock } = await beginCopy(parent);
+  const remove = async () => {
+    await removeTree(directory);
+    await rm(directory + LOCK_END, { force: true });
+    await lock[Symbol.asyncDispose]();
+  };
   const { bundle, starter, egress, guardian, perlDirectory, interpreterDirectory } = installed;
   const copy = {
     bundle: join(directory, "envd.cjs"),
@@ -105,15 +117,33 @@ async function copyFiles(from: string, to: string, ending: string): Promise<void
   }
 }
 
+/** A name and its lock; a clean-up that sees the file before it is locked takes it for a dead one's. */
+async function beginCopy(parent: string) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    const directory = join(parent, randomBytes(16).toString("hex"));
+    const lock = await tryLockFile(directory + LOCK_END);
+    if (lock !== undefined) return { directory, lock };
+  }
+  throw new SandboxError("unavailable", "clean-ups took each new copy for an old one");
+}
+
 /** Removes the copies of processes that ended without it. Returns their names. */
 export async function removeDeadCopies(home: string, tell: TellFailure): Promise<string[]> {
   const parent = join(home, COPIES);
-  const dead: string[] = [];
-  for (const name of await listFolder(parent)) {
-    const [, pid, ticks] = COPY_PATTERN.exec(name) ?? [];
-    if (pid === undefined) continue;
-    if (readStartTicks(Number(pid)) !== ticks) dead.push(name);
+  const names = await listFolder(parent);
+  const older = names.filter((name) => {
+    const [, pid, ticks] = OLDER_PATTERN.exec(name) ?? [];
+    return pid !== undefined && readStartTicks(Number(pid)) !== ticks;
+  });
+  await using locks = new AsyncDisposableStack();
+  const dead = new Map<string, AsyncDisposable>();
+  for (const name of new Set(names.flatMap((found) => COPY_PATTERN.exec(found)?.[1] ?? []))) {
+    const lock = await tryLockFile(join(parent, name) + LOCK_END);
+    if (lock !== undefined) dead.set(name, locks.use(lock));
   }
-  const remove = async (name: string) => removeTree(join(parent, name));
-  return cleanUp({ kind: "programs", names: dead, remove }, tell);
+  const remove = async (name: string) => {
+    await removeTree(join(parent, name));
+    if (dead.has(name)) await rm(join(parent, name) + LOCK_END, { force: true });
+  };
+  return await cleanUp({ kind: "programs", names: [...older, ...dead.keys()], remove }, tell);
 }

@@ -52,7 +52,7 @@ export async function writeDurably(path: string, text: string, mode = 0o600): Pr
 }
 
 /** Makes durable which names a folder has. */
-export async function syncFolder(directory: string): Promise<void> {
+export async function syncFolder(directory: string | Buffer): Promise<void> {
   const folder = await open(directory, "r");
   try {
     await folder.sync();

@@ -37,6 +37,11 @@ sub mount_disk {
     attach( $image, $target, 'ext4', 'noinit_itable', 0, $no_programs );
 }
 
+sub mount_used_disk {
+    my ( $image, $target ) = @_;
+    mount_shared( $image, $target, 'ext4', 'noinit_itable', 0, $no_programs );
+}
+
 sub mount_store {
     my ( $image, $target ) = @_;
     mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs );
@@ -65,7 +70,8 @@ sub attached_device {
     defined $image_inode or fail($image);
     for my $folder ( glob '/sys/block/loop[0-9]*' ) {
         my $device = $folder =~ s{^/sys/block}{/dev}r;
-        open( my $handle, '+<', $device ) or next;
+        # Closing one that was opened for writing would have udev look at it.
+        open( my $handle, '<', $device ) or next;
         my $info = "\0" x 232;
         # LOOP_GET_STATUS64, which begins with the device and the inode of the file.
         ioctl( $handle, 0x4C05, $info ) or next;

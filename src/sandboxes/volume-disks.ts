@@ -18,6 +18,7 @@ import {
   mountVolumeDisks,
   openVolumeDisk,
   setVolumeDiskAside,
+  syncVolumeDisks,
   unmountVolumeDisks,
 } from "../engine/storage/volume-disk.ts";
 import type { Store, VolumeRecord } from "../store/store.ts";
@@ -52,6 +53,8 @@ export interface VolumeDisks extends AsyncDisposable {
   remove(volumeId: string): Promise<void>;
   /** Whether this process has it mounted. */
   has(volumeId: string): boolean;
+  /** Whether this process has it mounted and it may grow by less than it has: the service's disk is short. */
+  isLimited(volumeId: string): boolean;
   /** Those that this process has mounted, by the id of the volume. */
   mounted(): readonly (readonly [volumeId: string, disk: GrowingDisk])[];
 }
@@ -124,6 +127,7 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
       await eraseVolumeDisk(home, volumeId);
     },
     has: (volumeId) => held.has(volumeId),
+    isLimited: (volumeId) => held.get(volumeId)?.disk.isLimited() === true,
     mounted: () => [...held].map(([volumeId, { disk }]) => [volumeId, disk] as const),
     async [Symbol.asyncDispose]() {
       await mounts.sweeping;
@@ -228,6 +232,13 @@ async function unmountIdle(mounts: Mounts, entries: readonly Held[]): Promise<vo
 async function unmount({ options, held }: Mounts, entries: readonly Held[]): Promise<void> {
   const ids = entries.map(({ volume }) => volume.volumeId);
   for (const id of ids) held.delete(id);
+  await syncVolumeDisks(options.home, ids).catch((error: unknown) => {
+    // What was acknowledged had its own fsync(2).
+    options.log.warn(
+      { op: "volume.unmount", err: error },
+      "last writes to volumes were not stored",
+    );
+  });
   for (const { hold } of entries) await hold.close();
   await unmountVolumeDisks(options.home, ids);
 }

@@ -1,10 +1,11 @@
 /** Volumes with disks: each has a size, and its disk is mounted while a service of the home uses it. */
 
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, statfs, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { request } from "undici";
 import { describe, expect, test } from "vitest";
+import { readMounts } from "../../src/engine/host/mount-table.ts";
 import { createdVolumeSchema, volumeSchema, type VolumeBody } from "../../src/wire/control.ts";
 import { takeCensus } from "../support/census.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
@@ -79,6 +80,28 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     expect((await service.call({ method: "DELETE", path, headers })).status).toBe(204);
     expect(await ask(service, volume, { path: "b", body: part })).toMatchObject({ status: 201 });
     expect(await ask(service, volume, { path: "c" })).toEqual({ status: 200, text: "kept" });
+  });
+
+  test("a limit of its growth is told as a full disk of the service: the volume itself has space", async () => {
+    await using service = await startTestService(DISKS.options);
+    const volume = await create(service, "limited");
+    expect(await ask(service, volume, { path: "a", body: "kept" })).toMatchObject({ status: 201 });
+    const mount = join(service.home, "volume-disks", volume.volumeID, "disk");
+    const mounted = (await readMounts()).find(({ target }) => target === mount);
+    const reserve = `/sys/fs/ext4/${basename(mounted?.source ?? "")}/reserved_clusters`;
+    const { blocks } = await statfs(mount);
+    const own = `${Math.floor(blocks / 50)}\n`;
+    // The first look at a disk lifts what an earlier service may have left; the kernel's own is larger.
+    await expect.poll(() => readFile(reserve, "utf8")).toBe(own);
+    await writeFile(reserve, `${blocks}`);
+    const body = Buffer.alloc(MIB, "x");
+    const refused = await ask(service, volume, { path: "b", body });
+    expect({ status: refused.status, body: JSON.parse(refused.text) }).toEqual({
+      status: 507,
+      body: { code: 507, message: "no space left on the disk of the service" },
+    });
+    await writeFile(reserve, own);
+    expect(await ask(service, volume, { path: "b", body })).toMatchObject({ status: 201 });
   });
 
   test("the size is told, and that of a volume stays as it was made", async () => {

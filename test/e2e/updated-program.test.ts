@@ -52,7 +52,7 @@ test.each([
   await source.pause({ keepMemory: false });
   await source.connect();
   expect(await source.files.read("kept.txt")).toBe("kept");
-  expect(await readdir(join(serve.home, "programs"))).toHaveLength(1);
+  expect(await listCopies(serve.home)).toHaveLength(1);
   serve.program.child.kill("SIGTERM");
   await serve.program.exited();
   expect(await readdir(join(serve.home, "programs"))).toEqual([]);
@@ -60,13 +60,20 @@ test.each([
 
 test("what a killed service copied of its program is removed by the next start", async () => {
   await using first = await startServe(FLAGS);
-  const copies = join(first.home, "programs");
-  const [left] = await readdir(copies);
+  const [left] = await listCopies(first.home);
   first.program.child.kill("SIGKILL");
   await first.program.exited();
-  expect(await readdir(copies)).toEqual([left]);
+  expect(await listCopies(first.home)).toEqual([left]);
   await using second = await startServe(FLAGS, { earlier: first });
-  const names = await readdir(join(second.home, "programs"));
+  const names = await listCopies(second.home);
   expect(names).toHaveLength(1);
   expect(names).not.toContain(left);
 });
+
+/** Each has its lock beside it. */
+async function listCopies(home: string): Promise<string[]> {
+  const names = await readdir(join(home, "programs"));
+  const copies = names.filter((name) => !name.endsWith(".lock"));
+  expect(names.toSorted()).toEqual(copies.flatMap((name) => [name, `${name}.lock`]).toSorted());
+  return copies;
+}

@@ -5,9 +5,9 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { open, type FileHandle } from "node:fs/promises";
+import { open, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { causeCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
 
@@ -36,6 +36,7 @@ const DEFAULT_TIMEOUT_MS = 60_000;
 const DESCRIPTOR = 3;
 const TAKEN_STATUS = 3;
 const EXCLUSIVE = "--exclusive";
+const SHARED = "--shared";
 
 export interface LockOptions {
   /** How long to wait for another holder; default 60 s. */
@@ -57,7 +58,7 @@ export async function holdLock(
 ): Promise<AsyncDisposable> {
   const limit = AbortSignal.timeout(timeoutMs);
   const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
-  const lock = await takeLock(lockPath(home, name), [isShared ? "--shared" : EXCLUSIVE], stop);
+  const lock = await takeLock(lockPath(home, name), [isShared ? SHARED : EXCLUSIVE], stop);
   if (lock !== undefined) return lock;
   if (signal?.aborted) throw new SandboxError("canceled", `no longer waiting for lock ${name}`);
   throw new SandboxError("unavailable", `another process holds the lock ${name}`, {
@@ -92,6 +93,40 @@ export async function tryLock(
 }
 
 /**
+ * Takes the lock of any file, which is made; undefined when it is held, or when its holder removed the
+ * file meanwhile. Only its holder may remove the file.
+ */
+export async function tryLockFile(path: string): Promise<AsyncDisposable | undefined> {
+  const stop = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
+  const lock = await takeLock(path, [EXCLUSIVE, "--nonblock"], stop);
+  if (lock === undefined || (await isAt(lock.file, path))) return lock;
+  // The next process would lock another file of this name.
+  await lock[Symbol.asyncDispose]();
+  return undefined;
+}
+
+/** Takes the lock of an open file or folder, which ends when it is closed; false when it is held. */
+export async function tryLockOpen(
+  file: FileHandle,
+  { isShared = false }: Pick<LockOptions, "isShared"> = {},
+): Promise<boolean> {
+  const flags = [isShared ? SHARED : EXCLUSIVE, "--nonblock"];
+  const status = await lockFile(file, flags, AbortSignal.timeout(DEFAULT_TIMEOUT_MS));
+  if (status === 0) return true;
+  if (status === TAKEN_STATUS) return false;
+  throw new SandboxError("unavailable", `lock: exit status ${status}`);
+}
+
+async function isAt(file: FileHandle, path: string): Promise<boolean> {
+  const own = await file.stat();
+  const there = await stat(path).catch((error: unknown) => {
+    if (causeCode(error) === "ENOENT") return undefined;
+    throw error;
+  });
+  return there?.ino === own.ino && there.dev === own.dev;
+}
+
+/**
  * The file is removed only while no process can wait for it: a process that still waits for a removed one
  * would exclude none.
  */
@@ -99,12 +134,16 @@ function lockPath(home: string, name: LockName): string {
   return join(home, `${name}.lock`);
 }
 
+interface HeldLock extends AsyncDisposable {
+  readonly file: FileHandle;
+}
+
 /** Undefined when it was stopped, or when the lock is taken and was not to be waited for. */
 async function takeLock(
   path: string,
   flags: readonly string[],
   stop: AbortSignal,
-): Promise<AsyncDisposable | undefined> {
+): Promise<HeldLock | undefined> {
   const file = await open(path, "a+", 0o600).catch((error: unknown) => {
     throw toSandboxError(error, "lock");
   });
@@ -113,7 +152,7 @@ async function takeLock(
     const status = await lockFile(file, flags, stop);
     // A stop that came with the lock counts: no caller waits for it any more.
     isHeld = status === 0 && !stop.aborted;
-    if (isHeld) return { [Symbol.asyncDispose]: () => file.close() };
+    if (isHeld) return { file, [Symbol.asyncDispose]: () => file.close() };
     if (status === TAKEN_STATUS || stop.aborted) return undefined;
     throw new SandboxError("unavailable", `lock ${path}: exit status ${status}`);
   } finally {

@@ -132,6 +132,14 @@ export async function sharesBlocks(folder: string): Promise<boolean> {
     if (REFUSALS.has(causeCode(error) ?? "")) return false;
     throw error;
   } finally {
-    for (const path of [source, target]) await rm(path, { force: true });
+    for (const path of [source, target]) await removeTrial(path);
   }
+}
+
+/** A fault of the disk says nothing about blocks. What a second one leaves the next start removes. */
+async function removeTrial(path: string): Promise<void> {
+  const remove = async () => rm(path, { force: true });
+  await remove()
+    .catch(remove)
+    .catch(() => undefined);
 }

@@ -19,6 +19,7 @@ import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { BlankDisks } from "./blank-disk.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
+import { detachCopies, MOUNT_MODE } from "./mount-point.ts";
 
 /** The file, and the folder where it is mounted, in the container's folder. */
 export const DISK_NAMES = {
@@ -52,7 +53,7 @@ export interface DiskOptions {
 
 /** Makes the disk, which is mounted nowhere yet. What was made is removed by {@link removeDisk}. */
 export async function makeDisk(options: DiskOptions): Promise<void> {
-  await mkdir(join(options.directory, DISK_NAMES.mount), { mode: 0o700 });
+  await mkdir(join(options.directory, DISK_NAMES.mount), { mode: MOUNT_MODE });
   if (isRootless()) return;
   const image = await placeImage(options);
   await options.blanks.make(image, options.sizeMb, options.signal);
@@ -121,7 +122,11 @@ export async function mountDisk(
   directory: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const command = launcherCommand(perlDirectory, [...attachSteps(directory), ["exit"]]);
+  if (isRootless()) return;
+  const [image, mount] = [join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount)];
+  // The process that unmounted it may have died before it did this.
+  await detachCopies(mount);
+  const command = launcherCommand(perlDirectory, [["reattach", image, mount], ["exit"]]);
   await runProgram(command, { signal });
 }
 
@@ -148,11 +153,13 @@ export async function flushDisk(directory: string): Promise<void> {
   try {
     await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
   } catch (error) {
-    throw new SandboxError("unavailable", FLUSH_FAULT, {
-      cause: error,
-      hint: "check the disk of the home",
-    });
+    throw flushFault(error);
   }
+}
+
+export function flushFault(cause?: unknown): SandboxError {
+  const hint = "check the disk of the home";
+  return new SandboxError("unavailable", FLUSH_FAULT, { cause, hint });
 }
 
 export function isFlushFault(error: unknown): error is SandboxError {
@@ -198,6 +205,8 @@ export async function unmountBelow(directory: string): Promise<void> {
   const folder = await resolveLinks(directory);
   const mounts = (await readMounts()).filter(({ target }) => target.startsWith(`${folder}/`));
   for (const { target } of mounts.toReversed()) await unmount(target);
+  const disk = join(folder, DISK_NAMES.mount);
+  if (mounts.some(({ target }) => target === disk)) await detachCopies(disk);
   const endMs = performance.now() + DETACH_TIMEOUT_MS;
   for (const { source } of mounts) {
     while ((await isAttached(source, folder)) && performance.now() < endMs) {

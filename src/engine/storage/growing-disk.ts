@@ -12,6 +12,9 @@ import { readKernelFile } from "../../common/files.ts";
 import type { DiskGrowth, GrowingDisk } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 
+/** Of the kernel: a folder for each file system, and in it the blocks that no allocation may take. */
+const FILE_SYSTEMS = "/sys/fs/ext4";
+const RESERVED = "reserved_clusters";
 const SECTOR_BYTES = 512;
 const LOOP_MAJOR = 7;
 /** An inode table is written where inodes are used; no count of blocks has it. */
@@ -34,6 +37,7 @@ export function openGrowingDisk(
       return growth && { ...growth, usedBytes: growth.usedBytes + ownBytes };
     },
     limitGrowth: (bytes) => limitGrowth(image, mount, bytes),
+    isLimited: () => isLimited(image, mount),
     async returnFreedBlocks(isOn) {
       if (findDevice(image, mount) === undefined) return;
       await runProgram(["mount", "-o", `remount,${isOn ? "discard" : "nodiscard"}`, mount]);
@@ -58,11 +62,10 @@ function limitGrowth(image: string, mount: string, bytes: number | undefined): b
   const device = findDevice(image, mount);
   if (device === undefined) return false;
   const { blocks, bfree, bsize } = statfsSync(mount);
-  const own = Math.min(Math.floor(blocks * OWN_RESERVE.share), OWN_RESERVE.blocks);
   const left = bytes === undefined ? bfree : Math.floor(bytes / bsize);
-  const reserved = Math.max(bfree - left, own);
+  const reserved = Math.max(bfree - left, ownReserveOf(blocks));
   try {
-    writeFileSync(`/sys/fs/ext4/${device}/reserved_clusters`, String(reserved));
+    writeFileSync(join(FILE_SYSTEMS, device, RESERVED), String(reserved));
     return true;
   } catch (error) {
     // In some containers sysfs cannot be written to; a disk may just have been unmounted.
@@ -70,6 +73,18 @@ function limitGrowth(image: string, mount: string, bytes: number | undefined): b
       return false;
     throw error;
   }
+}
+
+function isLimited(image: string, mount: string): boolean {
+  const device = findDevice(image, mount);
+  if (device === undefined) return false;
+  const reserved = Number(readKernelFile(join(FILE_SYSTEMS, device, RESERVED)) ?? 0);
+  const blocks = statSync(image).size / statfsSync(mount).bsize;
+  return reserved > ownReserveOf(blocks);
+}
+
+function ownReserveOf(blocks: number): number {
+  return Math.min(Math.floor(blocks * OWN_RESERVE.share), OWN_RESERVE.blocks);
 }
 
 /** The name of the loop device that is mounted there; undefined when it is none of this image. */

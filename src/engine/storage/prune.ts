@@ -7,6 +7,7 @@ import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
 import { causeCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { discardFolder } from "../host/drafts.ts";
+import { tryLock } from "../host/lock.ts";
 import { readRecord } from "../oci/container-record.ts";
 
 /** Where the daemons' folders are in a home. */
@@ -23,8 +24,25 @@ export function newProbeId(): string {
   return `probe${process.pid}x${randomBytes(8).toString("hex")}`;
 }
 
-/** The containers that probes of dead processes left in this home. */
-export async function findDeadProbes(home: string): Promise<string[]> {
+/**
+ * Removes the containers that probes of dead processes left in this home. Returns their names. A process
+ * in another container that has the home is known by the lock alone: its number means nothing here.
+ */
+export async function pruneProbes(
+  home: string,
+  remove: (id: string) => Promise<void>,
+  tell: TellFailure,
+): Promise<string[]> {
+  const lock = await tryLock(home, "probe");
+  if (lock === undefined) return [];
+  try {
+    return await cleanUp({ kind: "tool", names: await findDeadProbes(home), remove }, tell);
+  } finally {
+    await lock[Symbol.asyncDispose]();
+  }
+}
+
+async function findDeadProbes(home: string): Promise<string[]> {
   const dead: string[] = [];
   for (const name of await readdir(home)) {
     const pid = PROBE_PATTERN.exec(name)?.[1];

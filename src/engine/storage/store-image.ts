@@ -6,7 +6,7 @@
  */
 
 import { existsSync } from "node:fs";
-import { mkdir, open, opendir, realpath, rename, rm, stat, statfs } from "node:fs/promises";
+import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
@@ -19,6 +19,7 @@ import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { sharesBlocks } from "./disk-copy.ts";
+import { holdMount, makeMountPoint, unmountUnheld } from "./mount-point.ts";
 
 /** In a home: the file, and the folder where it is mounted. */
 export const STORE_NAMES = { image: "store.img", mount: "store" } as const;
@@ -35,6 +36,8 @@ const MOUNT_TIMEOUT_MS = 5 * 60_000;
 const UNMOUNT_ATTEMPTS = 10;
 const UNMOUNT_PAUSE_MS = 100;
 const LEAVING = { timeoutMs: 2_000 } as const;
+/** Gigabytes may have to reach a slow disk. */
+const SYNC_TIMEOUT_MS = 10 * 60_000;
 
 export interface StoreOptions {
   readonly home: string;
@@ -58,7 +61,7 @@ export async function openStoreImage(options: StoreOptions): Promise<AsyncDispos
       await makeImage(home, sizeGb);
     }
     if (!(await isMounted(home))) await mountImage(options);
-    return opendir(join(home, STORE_NAMES.mount));
+    return holdMount(join(home, STORE_NAMES.mount));
   });
   if (hold === undefined) return undefined;
   return {
@@ -143,7 +146,7 @@ async function makeImage(home: string, sizeGb: number): Promise<void> {
 async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> {
   const image = join(home, STORE_NAMES.image);
   const mount = join(home, STORE_NAMES.mount);
-  await mkdir(mount, { recursive: true, mode: 0o700 });
+  await makeMountPoint(mount);
   const command = launcherCommand(perlDirectory, [["store", image, mount], ["exit"]]);
   try {
     await runProgram(command, { timeoutMs: MOUNT_TIMEOUT_MS });
@@ -155,10 +158,31 @@ async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> 
 
 /** The last one unmounts; while a service or a disk uses it, it stays. */
 async function leave(home: string): Promise<void> {
+  try {
+    await syncStore(home);
+  } finally {
+    await unmountUnused(home);
+  }
+}
+
+/** Where another mount namespace has a copy of the mount, an unmount brings nothing to the image. */
+async function syncStore(home: string): Promise<void> {
+  if (!(await isMounted(home))) return;
+  try {
+    await runProgram(["sync", "-f", join(home, STORE_NAMES.mount)], { timeoutMs: SYNC_TIMEOUT_MS });
+  } catch (error) {
+    throw new SandboxError("unavailable", "last writes to the store were not stored", {
+      cause: error,
+      hint: "check the disk of the home",
+    });
+  }
+}
+
+async function unmountUnused(home: string): Promise<void> {
   await withLock({ home, name: "store", ...LEAVING }, async () => {
     for (let attempt = 0; attempt < UNMOUNT_ATTEMPTS && (await isMounted(home)); attempt += 1) {
       if (attempt > 0) await delay(UNMOUNT_PAUSE_MS);
-      await runProgram(["umount", join(home, STORE_NAMES.mount)]).catch(() => undefined);
+      await unmountUnheld(join(home, STORE_NAMES.mount));
     }
     // One who comes later unmounts it.
   }).catch(() => undefined);

@@ -7,7 +7,7 @@
  * finds its device.
  */
 
-import { chown, mkdir, open, readdir, rename, stat, type FileHandle } from "node:fs/promises";
+import { chown, mkdir, readdir, rename, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, removeEmpty, syncFolder } from "../../common/files.ts";
@@ -20,6 +20,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { createBlankDisks, type BlankDisks } from "./blank-disk.ts";
 import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
+import { holdMount, makeMountPoint, MOUNT_MODE, unmountUnheld } from "./mount-point.ts";
 import { findDisksFolder } from "./store-image.ts";
 
 /** In a home: the folders of all disks of volumes. */
@@ -102,7 +103,7 @@ async function makeLocked(
   if (await isThere(folder)) return;
   const draft = draftOf(folder);
   await removeFolder(draft);
-  await mkdir(join(draft, DISK_NAMES.mount), { recursive: true, mode: 0o700 });
+  await mkdir(join(draft, DISK_NAMES.mount), { recursive: true, mode: MOUNT_MODE });
   const place = await findDisksFolder(home, "volumes");
   const image = await placeImage({ directory: draft, place, name: volumeId });
   await blanks.make(image, sizeMb, signal);
@@ -145,6 +146,7 @@ async function mountLocked(
     const folder = folderOf(home, volumeId);
     if (await isMounted(folder)) continue;
     fresh.add(volumeId);
+    await makeMountPoint(mountOf(home, volumeId));
     steps.push(["shared", join(folder, DISK_NAMES.image), join(folder, DISK_NAMES.mount)]);
   }
   const holds: FileHandle[] = [];
@@ -156,7 +158,7 @@ async function mountLocked(
     }
     for (const disk of disks) {
       const mount = mountOf(home, disk.volumeId);
-      holds.push(await open(mount, "r"));
+      holds.push(await holdMount(mount));
       await prepare(mount, disk);
       await removeDrafts(join(mount, DRAFTS), fresh.has(disk.volumeId));
     }
@@ -170,18 +172,32 @@ async function mountLocked(
 
 /** Unmounts those that no process uses; the last one that leaves a disk unmounts it. */
 export async function unmountVolumeDisks(home: string, ids: readonly string[]): Promise<void> {
-  const isAny = (await Promise.all(ids.map((id) => isMounted(folderOf(home, id))))).includes(true);
-  if (!isAny) return;
+  if ((await findMounts(home, ids)).length === 0) return;
   await locked(home, () => unmountLocked(home, ids));
 }
 
 async function unmountLocked(home: string, ids: readonly string[]): Promise<void> {
-  const targets: string[] = [];
-  for (const id of ids) if (await isMounted(folderOf(home, id))) targets.push(mountOf(home, id));
-  if (targets.length === 0) return;
-  // It fails for those that have another user.
-  const timeoutMs = MOUNT_TIMEOUT_MS;
-  await runProgram(["umount", ...targets], { timeoutMs }).catch(() => undefined);
+  for (const mount of await findMounts(home, ids)) await unmountUnheld(mount);
+}
+
+/**
+ * Brings what was written to the host's disk. An unmount does so too, but it tells of no fault, and it
+ * holds the lock meanwhile, so that no volume of the home can be mounted.
+ * @throws SandboxError unavailable; all of them were tried
+ */
+export async function syncVolumeDisks(home: string, ids: readonly string[]): Promise<void> {
+  const faults: unknown[] = [];
+  for (const mount of await findMounts(home, ids)) {
+    try {
+      await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
+    } catch (error) {
+      // Another process may have removed it.
+      if (await isMounted(dirname(mount))) faults.push(error);
+    }
+  }
+  if (faults.length === 0) return;
+  const [cause, hint] = [faults[0], "check the disk of the home"];
+  throw new SandboxError("unavailable", "last writes to volumes were not stored", { cause, hint });
 }
 
 /** Brings what was written to the host's disk, and gives it back what is free in the image. */
@@ -240,6 +256,12 @@ async function removeFolder(folder: string): Promise<void> {
   }
   await removeDisk(folder);
   await removeEmpty(folder);
+}
+
+async function findMounts(home: string, ids: readonly string[]): Promise<readonly string[]> {
+  const mounts: string[] = [];
+  for (const id of ids) if (await isMounted(folderOf(home, id))) mounts.push(mountOf(home, id));
+  return mounts;
 }
 
 async function isMounted(folder: string): Promise<boolean> {

@@ -2,14 +2,16 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync, rmSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../src/common/errors.ts";
 import { draftOf } from "../../../src/common/files.ts";
 import { createOnce, removeDeadDrafts } from "../../../src/engine/host/drafts.ts";
-import { holdLock, tryLock, withLock } from "../../../src/engine/host/lock.ts";
+import { holdLock, tryLock, tryLockFile, withLock } from "../../../src/engine/host/lock.ts";
 import { findMade, MADE, MADE_FILES } from "../../support/once-maker.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -34,6 +36,19 @@ test("E58 a lock is one holder's until it is released", async () => {
   await (await second)[Symbol.asyncDispose]();
   await using third = await tryLock(home.path, "host");
   expect(third).toBeDefined();
+});
+
+test("E58 the lock of a file that its holder removed is no lock", async () => {
+  await using home = await makeTempFolder();
+  const path = join(home.path, "copy.lock");
+  const first = tryLockFile(path);
+  while (!existsSync(path)) await nextTurn();
+  // In the same turn: the first one has this file open, and takes its lock later.
+  rmSync(path);
+  const second = await tryLockFile(path);
+  expect(await first).toBeUndefined();
+  expect(second).toBeDefined();
+  await second?.[Symbol.asyncDispose]();
 });
 
 test("E58 a wait for a lock ends at its bound and by its signal", async () => {

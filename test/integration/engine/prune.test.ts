@@ -1,12 +1,13 @@
 /** What gc takes away of the engine's own things and of built-in templates, and what it leaves. */
 
-import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rmdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
+import { holdLock } from "../../../src/engine/host/lock.ts";
 import { writeRecord } from "../../../src/engine/oci/container-record.ts";
-import { findDeadProbes, pruneDaemons } from "../../../src/engine/storage/prune.ts";
+import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -47,13 +48,18 @@ test("while a container runs an unknown daemon, every daemon stays", async () =>
   expect(await pruneDaemons(join(daemons, "current"), [home.path], fail)).toEqual([]);
 });
 
-test("containers of probes are dead when their process is", async () => {
+test("containers of probes are dead when their process is, and while nobody probes", async () => {
   await using home = await makeTempFolder();
   const dead = `probe${NOBODY}x0123456789abcdef`;
+  const remove = async (name: string) => rmdir(join(home.path, name));
   for (const name of [dead, `probe${process.pid}x0123456789abcdef`, "probes"]) {
     await mkdir(join(home.path, name));
   }
-  expect(await findDeadProbes(home.path)).toEqual([dead]);
+  // It may be a process of another container, whose number is not known here.
+  const probing = await holdLock(home.path, "probe");
+  expect(await pruneProbes(home.path, remove, fail)).toEqual([]);
+  await probing[Symbol.asyncDispose]();
+  expect(await pruneProbes(home.path, remove, fail)).toEqual([dead]);
 });
 
 const BUILD: BuildRecord = {

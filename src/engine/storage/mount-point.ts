@@ -1,0 +1,69 @@
+/**
+ * Folders of the home where images are mounted, in every mount namespace of the machine. A program that
+ * makes a namespace (a container, a service of systemd, `unshare`) has a copy of each mount of that
+ * moment. No unmount reaches it, and it keeps the file system and its loop device in use.
+ */
+
+import { mkdir, open, type FileHandle } from "node:fs/promises";
+import { causeCode, SandboxError } from "../../common/errors.ts";
+import { removeEmpty } from "../../common/files.ts";
+import { tryLockOpen } from "../host/lock.ts";
+import { runProgram } from "../host/run-program.ts";
+
+export const MOUNT_MODE = 0o700;
+
+/** The log of a file system is written, and that of a device may be slow. */
+const UNMOUNT_TIMEOUT_MS = 5 * 60_000;
+
+/** Makes the folder, where it is not there: a process may have died while it detached copies. */
+export async function makeMountPoint(mount: string): Promise<void> {
+  await mkdir(mount, { recursive: true, mode: MOUNT_MODE });
+}
+
+/**
+ * Takes what was unmounted here out of all other mount namespaces: the kernel detaches every mount at a
+ * folder that is removed. No process may need the file system there.
+ */
+export async function detachCopies(mount: string): Promise<void> {
+  try {
+    await removeEmpty(mount);
+  } catch (error) {
+    // Then the next mount of the image uses the device again that has it.
+    if (causeCode(error) !== "ENOTEMPTY") throw error;
+  }
+  await makeMountPoint(mount);
+}
+
+/**
+ * Holds the file system that is mounted there: the kernel refuses an unmount in this namespace, and
+ * `unmountUnheld` in others of this home.
+ */
+export async function holdMount(mount: string): Promise<FileHandle> {
+  const hold = await open(mount, "r");
+  if (await tryLockOpen(hold, { isShared: true })) return hold;
+  await hold.close();
+  throw new SandboxError("unavailable", "a file system is being unmounted");
+}
+
+/**
+ * Unmounts it here, unless a process holds it; and its copies, unless a process holds it in another
+ * namespace. The caller has the lock under which others mount it. What has another user stays.
+ */
+export async function unmountUnheld(mount: string): Promise<void> {
+  try {
+    const isHeld = await hasHolder(mount);
+    await runProgram(["umount", mount], { timeoutMs: UNMOUNT_TIMEOUT_MS });
+    if (!isHeld) await detachCopies(mount);
+  } catch {
+    // The next clean-up of the home tries again.
+  }
+}
+
+async function hasHolder(mount: string): Promise<boolean> {
+  const folder = await open(mount, "r");
+  try {
+    return !(await tryLockOpen(folder));
+  } finally {
+    await folder.close();
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * A program that makes a mount namespace keeps copies of the disks that are mounted at that moment. No
+ * disk is mounted a second time beside its copy, which would be two file systems in one image.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Container, Layer } from "../../../src/engine/engine.ts";
+import { runProgram } from "../../../src/engine/host/run-program.ts";
+import {
+  createVolumeDiskMaker,
+  mountVolumeDisks,
+  unmountVolumeDisks,
+  volumeContent,
+} from "../../../src/engine/storage/volume-disk.ts";
+import { baseLayers } from "../../support/base-layer.ts";
+import { takeCensus } from "../../support/census.ts";
+import { copyMounts } from "../../support/mount-copies.ts";
+import { startOciHost, type OciHost } from "../../support/oci-host.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const LIMIT_MS = 120_000;
+
+let host: OciHost;
+let layers: readonly Layer[];
+
+beforeAll(async () => {
+  layers = await baseLayers();
+  host = await startOciHost("auto");
+}, LIMIT_MS);
+
+afterAll(() => host[Symbol.asyncDispose]());
+
+/** The loop devices of the image of a container. */
+async function devicesOf({ id }: Container): Promise<readonly string[]> {
+  const image = join(host.directoryOf(id), "disk.img");
+  const found: string[] = [];
+  for (const name of await readdir("/sys/block")) {
+    const path = `/sys/block/${name}/loop/backing_file`;
+    const backing = await readFile(path, "utf8").catch(() => "");
+    // A file that was removed is named so.
+    if (backing.startsWith(image)) found.push(name);
+  }
+  return found;
+}
+
+async function createWritten(): Promise<Container> {
+  const container = await host.create({ layers });
+  await initDaemon(container);
+  await runInside(container, "echo kept > /root/kept; head -c 1000000 /dev/urandom > /root/more");
+  return container;
+}
+
+async function bootAgain(container: Container): Promise<string> {
+  await container.boot(host.specOf(container.id), AbortSignal.timeout(LIMIT_MS));
+  await initDaemon(container);
+  return (await runInside(container, "cat /root/kept; echo more >> /root/kept")).stdout;
+}
+
+describe("with a copy of the mounts elsewhere", () => {
+  test("a halted container has no device, and boots on one", { timeout: LIMIT_MS }, async () => {
+    await using container = await createWritten();
+    await using others = new AsyncDisposableStack();
+    others.use(await copyMounts());
+    await container.halt();
+    expect(await devicesOf(container)).toEqual([]);
+    expect(await bootAgain(container)).toBe("kept\n");
+    expect(await devicesOf(container)).toHaveLength(1);
+    await container.halt();
+    expect(await bootAgain(container)).toBe("kept\nmore\n");
+  });
+
+  test("one that was unmounted by a process that then died boots on one device", async () => {
+    await using container = await createWritten();
+    await using others = new AsyncDisposableStack();
+    others.use(await copyMounts());
+    await runProgram(["umount", "--lazy", join(host.directoryOf(container.id), "disk")]);
+    await container.halt();
+    expect(await bootAgain(container)).toBe("kept\n");
+    expect(await devicesOf(container)).toHaveLength(1);
+  });
+
+  test("a program that is in the copy of a disk shares its file system", async () => {
+    await using container = await createWritten();
+    const disk = join(host.directoryOf(container.id), "disk");
+    await using others = new AsyncDisposableStack();
+    others.use(await copyMounts(disk));
+    await container.halt();
+    expect(await bootAgain(container)).toBe("kept\n");
+    expect(await devicesOf(container)).toHaveLength(1);
+  });
+
+  test("a removed container leaves no device", async () => {
+    const container = await createWritten();
+    await using others = new AsyncDisposableStack();
+    others.use(await copyMounts());
+    await container[Symbol.asyncDispose]();
+    expect(await devicesOf(container)).toEqual([]);
+  });
+});
+
+test("a volume that a service uses in another namespace stays mounted there", async () => {
+  await using home = await makeTempFolder();
+  const disk = { volumeId: "shared", sizeMb: 64, owner: 0 };
+  await createVolumeDiskMaker(home.path, PERL_DIRECTORY).make(disk, AbortSignal.timeout(LIMIT_MS));
+  const [hold] = await mountVolumeDisks(home.path, PERL_DIRECTORY, [disk]);
+  await writeFile(join(volumeContent(home.path, "shared"), "file"), "");
+  await using other = startHolder(home.path, "shared");
+  expect(await other.names()).toEqual(["file"]);
+  await hold?.close();
+  await unmountVolumeDisks(home.path, ["shared"]);
+  expect(await readdir(join(home.path, "volume-disks/shared/disk"))).toEqual([]);
+  expect(await other.names()).toEqual(["file"]);
+
+  // Nobody holds it any more, and only a copy of its mount is left.
+  const [again] = await mountVolumeDisks(home.path, PERL_DIRECTORY, [disk]);
+  await using others = new AsyncDisposableStack();
+  others.use(await copyMounts());
+  await other[Symbol.asyncDispose]();
+  await again?.close();
+  await unmountVolumeDisks(home.path, ["shared"]);
+  expect((await takeCensus(home.path)).loopDevices).toEqual([]);
+});
+
+interface Holder extends AsyncDisposable {
+  /** What it finds in the volume. */
+  names(): Promise<unknown>;
+}
+
+/** A process that uses a volume in a mount namespace of its own. */
+function startHolder(home: string, volumeId: string): Holder {
+  const script = resolve(import.meta.dirname, "../../support/volume-holder.ts");
+  const words = ["--mount", "--propagation", "private", process.execPath, script, home, volumeId];
+  const child = spawn("unshare", words, { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const ended = once(child, "exit");
+  return {
+    async names() {
+      child.stdin.write("\n");
+      const { value } = await lines.next();
+      return JSON.parse(String(value));
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
