@@ -130,6 +130,8 @@ export interface GrowingDisk {
    * the disk has. Returns whether the kernel took it.
    */
   limitGrowth(bytes: number | undefined): boolean;
+  /** Whether such a limit holds, of this process or an earlier one: files may grow by less than is free. */
+  isLimited(): boolean;
   /** Whether a write to what it has already may take space of the host's disk. */
   sharesBlocks(): boolean;
   /** On: returns free blocks to the host's disk, now and whenever a file is removed. */

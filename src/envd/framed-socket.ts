@@ -3,6 +3,9 @@
  * end when more than 16 KiB of it wait to be read, and those up to September 2026 sometimes do not
  * notice what waits: the host confirms what it has read, and no more than that is on its way.
  *
+ * It ends by a reset once nothing is on its way: a connection that ends in order is kept by the kernel
+ * for a minute more, with some 30 KB of the sandbox's memory.
+ *
  * Frames begin with a word of 32 bits: the kind in its first byte, a number in the others.
  */
 
@@ -28,6 +31,8 @@ const MAX_FRAME_BYTES = 65_536;
 /** A smaller part of something is not worth a frame. */
 const MIN_PART_BYTES = 4_096;
 const [FIRST_NUDGE_MS, LAST_NUDGE_MS] = [20, 1_000];
+/** A host that has not confirmed the last data by then gets an end in order. */
+const LAST_CONFIRMATION_MS = 1_000;
 
 interface Sender {
   consumed(): void;
@@ -35,6 +40,10 @@ interface Sender {
   write(chunk: Buffer, done: () => void): void;
   /** The host has read so many bytes. */
   confirm(bytes: number): void;
+  /** Whether the host has read all that was sent. */
+  isRead(): boolean;
+  /** Calls back once, when the host has read all that was sent, or has had the time for it. */
+  whenRead(done: () => void): void;
   stop(): void;
 }
 
@@ -42,6 +51,7 @@ function createSender(socket: Socket): Sender {
   let unread = 0;
   let nudge: NodeJS.Timeout | undefined;
   let waiting: { readonly rest: Buffer; readonly done: () => void } | undefined;
+  let onRead: (() => void) | undefined;
 
   const send = (kind: number, data: Buffer = Buffer.alloc(0)): void => {
     if (socket.writableEnded || socket.destroyed) return;
@@ -81,6 +91,17 @@ function createSender(socket: Socket): Sender {
       unread = Math.max(0, unread - bytes);
       remind(FIRST_NUDGE_MS);
       sendWaiting();
+      if (unread === 0) onRead?.();
+    },
+    isRead: () => unread === 0,
+    whenRead(done) {
+      const timer = setTimeout(() => onRead?.(), LAST_CONFIRMATION_MS).unref();
+      onRead = () => {
+        onRead = undefined;
+        clearTimeout(timer);
+        done();
+      };
+      if (unread === 0) onRead();
     },
     stop: () => clearTimeout(nudge),
   };
@@ -108,6 +129,10 @@ function readFrames(socket: Socket, onFrame: (kind: number, number: number, data
   });
 }
 
+function reset(socket: Socket): void {
+  if (!socket.destroyed) socket.resetAndDestroy();
+}
+
 /** What is carried by the frames of a connection. */
 export function unframe(socket: Socket): Duplex {
   const sender = createSender(socket);
@@ -123,11 +148,19 @@ export function unframe(socket: Socket): Duplex {
       sender.write(chunk, done);
     },
     final(done) {
-      socket.end(done);
+      sender.whenRead(() => {
+        if (!sender.isRead()) socket.end(done);
+        else {
+          reset(socket);
+          done();
+        }
+      });
     },
     destroy(error, done) {
       sender.stop();
-      socket.destroy();
+      // What is on its way arrives.
+      if (sender.isRead()) reset(socket);
+      else socket.destroy();
       done(error);
     },
   });
@@ -137,7 +170,11 @@ export function unframe(socket: Socket): Duplex {
     else if (stream.push(data)) sender.consumed();
     else owesConsumed = true;
   });
-  socket.once("end", () => stream.push(null));
+  socket.once("end", () => {
+    stream.push(null);
+    // The host reads no more.
+    reset(socket);
+  });
   socket.once("error", (error) => stream.destroy(error));
   socket.once("close", () => stream.destroy());
   socket.on("timeout", () => stream.emit("timeout"));

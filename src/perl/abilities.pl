@@ -1,4 +1,4 @@
-# The first program of the trial of a runtime with a kernel of its own: writes what this kernel lets
+# A first program in the trial of a runtime with a kernel of its own: writes what this kernel lets
 # programs do, a word and its value in each line, and becomes the command that is given. Arguments:
 # the file to write, a path for a program with the set-id bit, and the command.
 # Still needed: what root's programs and set-id bits are to other users shows inside alone, as such
@@ -60,11 +60,16 @@ my $environment = as_nobody(
 );
 
 my ($kernel) = first_line('/proc/version') =~ /\A\S+ version (\S+)/;
+# The last /proc is what programs see.
+open( my $mounts, '<', '/proc/mounts' ) or die "mounts: $!\n";
+my ($proc) = reverse grep { m{\A\S+ /proc } } <$mounts>;
+close $mounts;
 my @lines = (
     'kernel ' . ( $kernel // 'unknown' ),
     'boot-id ' . first_line('/proc/sys/kernel/random/boot_id'),
     'set-id ' . ( $rights == $gained ? 'effective' : 'ignored' ),
     'environment ' . ( $environment == $seen ? 'open' : 'closed' ),
+    'proc ' . ( ( $proc // '' ) =~ /dentry_cache_limit=\d{1,2}\b/ ? 'bounded' : 'unbounded' ),
 );
 open( my $output, '>', $file ) or die "$file: $!\n";
 print {$output} map { "$_\n" } @lines or die "$file: $!\n";

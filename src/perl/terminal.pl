@@ -14,8 +14,9 @@
 use v5.14;
 
 my ( $tiocswinsz, $tiocsctty, $tiocsptlck, $tiocgptpeer ) = ( 0x5414, 0x540E, 0x40045431, 0x5441 );
+my $tiocgptn = 0x80045430;
 my ( $o_rdwr, $o_noctty, $o_nonblock, $f_setfl ) = ( 2, 0400, 04000, 4 );
-my ( $enoent, $eintr, $eagain ) = ( 2, 4, 11 );
+my ( $enoent, $eintr, $eagain, $enosys ) = ( 2, 4, 11, 38 );
 # One read gives 4 KiB at most; so much is gathered before it is passed on.
 my $full = 16384;
 
@@ -40,8 +41,22 @@ pop @field;
 sysopen( my $master, '/dev/ptmx', $o_rdwr | $o_noctty | $o_nonblock ) or fail('open /dev/ptmx');
 my $zero = pack 'i', 0;
 ioctl( $master, $tiocsptlck, $zero ) or fail('unlock terminal');
-my $peer = ioctl( $master, $tiocgptpeer, $o_rdwr | $o_noctty ) or fail('open terminal');
-open( my $slave, '+<&=', $peer ) or fail('open terminal');
+my $peer = ioctl( $master, $tiocgptpeer, $o_rdwr | $o_noctty );
+my $slave = $peer ? open_peer($peer) : open_by_name();
+
+sub open_peer {
+    open( my $handle, '+<&=', $_[0] ) or fail('open terminal');
+    return $handle;
+}
+
+# A kernel that lacks the call above, as gVisor's of 2024, tells the number of the terminal.
+sub open_by_name {
+    my $number = pack 'i', 0;
+    ioctl( $master, $tiocgptn, $number ) or fail('number of terminal');
+    my $path = '/dev/pts/' . unpack 'i', $number;
+    sysopen( my $handle, $path, $o_rdwr | $o_noctty ) or fail('open terminal');
+    return $handle;
+}
 
 sub resize {
     my $size = pack 'S4', $_[1], $_[0], 0, 0;
@@ -82,7 +97,10 @@ sub run {
 defined( my $pid = fork ) or fail('fork');
 run() if $pid == 0;
 my $pidfd = syscall( $call->{pidfd_open}, $pid, 0 );
-$pidfd >= 0 or fail('pidfd');
+# A kernel that lacks that call is asked again and again: what wakes it first is the terminal's end.
+my $is_told = $pidfd >= 0;
+$is_told || $! == $enosys or fail('pidfd');
+my $patience = $is_told ? undef : 0.1;
 close $slave;
 chdir '/';
 syswrite $report, "pid $pid\n";
@@ -97,10 +115,11 @@ while ( $running || $open || length $shown ) {
     vec( $in, 3, 1 ) = 1;
     vec( $in, 0, 1 ) = 1 if $typing && $typed eq '';
     vec( $in, $terminal, 1 ) = 1 if $open && length $shown < $full;
-    vec( $in, $pidfd, 1 ) = 1 if $running;
+    vec( $in, $pidfd, 1 ) = 1 if $running && $is_told;
     vec( $out, 1, 1 ) = 1 if length $shown;
     vec( $out, $terminal, 1 ) = 1 if $open && length $typed;
-    if ( select( $in, $out, undef, undef ) < 0 ) {
+    my $ready = select $in, $out, undef, $running ? $patience : undef;
+    if ( $ready < 0 ) {
         next if $! == $eintr;
         exit 111;
     }
@@ -131,8 +150,8 @@ while ( $running || $open || length $shown ) {
         if ( defined $count ) { substr $shown, 0, $count, '' }
         elsif ( $! != $eagain ) { last }
     }
-    if ( $running && vec( $in, $pidfd, 1 ) ) {
-        waitpid $pid, 0;
+    # WNOHANG
+    if ( $running && ( !$is_told || vec( $in, $pidfd, 1 ) ) && waitpid( $pid, 1 ) == $pid ) {
         $running = 0;
         syswrite $report, $? & 127 ? 'signal ' . ( $? & 127 ) . "\n" : 'exit ' . ( $? >> 8 ) . "\n";
     }

@@ -88,9 +88,10 @@ export function daemonCommand(
 
 /**
  * The command of PID 1 where it inherits no listening socket: it makes them on loopback, where other
- * programs can connect too. What does not begin with the secret of its environment is refused.
+ * programs can connect too. What does not begin with the secret of its environment is refused. `before` is a
+ * program that runs first, which becomes the command that it is given.
  */
-export function listeningInitCommand(id: string): string[] {
+export function listeningInitCommand(id: string, before: readonly string[] = []): string[] {
   const { public: clients, control } = INSIDE_PORTS;
   const words = [process.arch, String(clients), String(control), SECRET_FILE];
   const listener = join(DAEMON_DIRECTORY, "listen-inside.pl");
@@ -99,7 +100,7 @@ export function listeningInitCommand(id: string): string[] {
     daemon: [...daemonCommand(DAEMON_DIRECTORY), SECRET_WORD, SECRET_FILE],
     trapped: EVERY_SIGNAL,
   });
-  return [...commandIn(DAEMON_DIRECTORY, "perl"), listener, ...words, ...init];
+  return [...commandIn(DAEMON_DIRECTORY, "perl"), listener, ...words, ...before, ...init];
 }
 
 /** A program of the daemon's folder, run by the loader and with the libraries that lie there. */

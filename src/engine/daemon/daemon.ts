@@ -34,13 +34,18 @@ import { isIntact, listFiles, writeManifest } from "./manifest.ts";
 const LAYOUT = 6;
 /** The subdirectory of the code interpreter. */
 const INTERPRETER = "interpreter";
-/** What the daemon runs by its own perl, and the table that each of these loads from beside it. */
+/**
+ * What the daemon runs by its own perl, the table that each of these loads from beside it, and the
+ * program of the host that knows the daemon's frames.
+ */
 const DAEMON_PERL_FILES = [
   "abilities.pl",
   "attributes.pl",
   "inotify.pl",
   "listen-inside.pl",
   "make-pipes.pl",
+  "sentry-links.pl",
+  "sentry-relay.pl",
   "terminal.pl",
   "syscalls.pl",
 ] as const;
@@ -70,7 +75,8 @@ export async function prepareDaemon(home: string, sources: DaemonSources): Promi
   const parts = await locateParts(sources);
   const parent = join(home, DAEMONS);
   const directory = join(parent, await identityOf(parts));
-  const find = async () => ((await isIntact(directory)) ? directory : undefined);
+  // It may be a link to one that several homes share; no link is followed where it is mounted.
+  const find = async () => ((await isIntact(directory)) ? realpath(directory) : undefined);
   const make = async (signal: AbortSignal): Promise<string> => {
     await mkdir(parent, { recursive: true, mode: 0o700 });
     // While the lock is held, the makers of these drafts are dead.

@@ -23,6 +23,9 @@ export const MISSING = {
   bootId: "the boot id is the kernel's own",
 } as const;
 
+/** Said too, but no version does better: those of 2026 give the first program no right to mount. */
+export const UNBOUNDED = "programs that read /proc take up to 160 MB of the sandbox's memory";
+
 export interface AbilityTrial {
   /** The boot id that programs are to see. */
   readonly bootId: string;
@@ -38,11 +41,10 @@ export function createTrial(): AbilityTrial {
   return { bootId: randomUUID() };
 }
 
-/** The command of PID 1 of a trial; it ends in `command`. */
-export function trialCommand(command: readonly string[]): string[] {
+/** What stands before a command of PID 1 in a trial. */
+export function trialWords(): string[] {
   const program = join(DAEMON_DIRECTORY, "abilities.pl");
-  const perl = commandIn(DAEMON_DIRECTORY, "perl");
-  return [...perl, program, `/${FILE}`, SET_ID_PROGRAM, ...command];
+  return [...commandIn(DAEMON_DIRECTORY, "perl"), program, `/${FILE}`, SET_ID_PROGRAM];
 }
 
 /** What a trial's container, whose daemon answers, has found. */
@@ -62,6 +64,7 @@ export function describeAbilities(text: string, bootId: string): Finding {
     ...(lines.includes("environment closed") ? [] : [MISSING.environment]),
     ...(lines.includes(`boot-id ${bootId}`) ? [] : [MISSING.bootId]),
   ];
-  const detail = [`kernel ${quoteUntrusted(kernel ?? "unknown")} inside`, ...missing].join("; ");
+  const noted = lines.includes("proc bounded") ? missing : [...missing, UNBOUNDED];
+  const detail = [`kernel ${quoteUntrusted(kernel ?? "unknown")} inside`, ...noted].join("; ");
   return { detail, remedy: missing.length === 0 ? undefined : NEWER };
 }

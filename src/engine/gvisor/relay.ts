@@ -6,6 +6,7 @@
 
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
+import { isThere } from "../../common/files.ts";
 import { isListening } from "../../common/listening.ts";
 import { INSIDE_PORTS } from "../daemon/daemon-command.ts";
 import { perlCommand } from "../host/perl-program.ts";
@@ -19,6 +20,7 @@ import type { Cgroup } from "../oci/process-group.ts";
 export const ORDERS = "runtime/orders.sock";
 /** The number of the program, for the guardian. */
 const RELAY_NAME = "runtime/relay";
+const RELAY_FILE = "sentry-relay.pl";
 const MAX_ANSWER_BYTES = 64;
 /** A pause waits for tasks that are inside the kernel. */
 const ORDER_TIMEOUT_MS = 15_000;
@@ -31,6 +33,8 @@ export interface RelayOptions {
   readonly secret: string;
   /** Where the perl programs lie. */
   readonly perlDirectory: string;
+  /** The folder of the daemon that runs inside. */
+  readonly daemon: string;
   readonly cgroups: CgroupHost;
 }
 
@@ -50,9 +54,17 @@ export async function startRelay(options: RelayOptions, signal: AbortSignal): Pr
     ["listen", SOCKET_NAMES.control],
     ["listen", ORDERS],
     ["chdir", "runtime/state"],
-    ["exec", ...perlCommand(perlDirectory, "sentry-relay", words)],
+    ["exec", ...perlCommand(await findRelay(options), "sentry-relay", words)],
   ]);
   await runProgram(command, { signal, input: `${secret}\n` });
+}
+
+/**
+ * The program lies in the daemon's folder, so both ends have frames of one version: a service that was
+ * updated may find a restored daemon of the version before. Folders of older services lack it.
+ */
+async function findRelay({ daemon, perlDirectory }: RelayOptions): Promise<string> {
+  return (await isThere(join(daemon, RELAY_FILE))) ? daemon : perlDirectory;
 }
 
 /** Whether the program of a container listens. */

@@ -12,9 +12,14 @@ import {
 } from "../daemon/daemon-command.ts";
 import type { Bind } from "../engine.ts";
 import { type BundleOptions, createProcess, createResources } from "../oci/bundle.ts";
-import { trialCommand } from "./abilities.ts";
+import { trialWords } from "./abilities.ts";
 
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
+/**
+ * Of the first program inside alone. It is not in the bounding set: what that program becomes has it
+ * no more, and the kernel inside, which on the machine has the rights of that set, never has it.
+ */
+const MOUNT_RIGHT = "CAP_SYS_ADMIN";
 
 export interface SentryBundleOptions extends Omit<
   BundleOptions,
@@ -39,14 +44,16 @@ export function createSentryBundle(options: SentryBundleOptions) {
   const idMap = [{ containerID: 0, hostID: options.idBase, size: ID_RANGE }];
   const { cgroupPath, limits, host } = options;
   const process = createProcess(options);
-  const command = listeningInitCommand(options.id);
+  const { capabilities } = process;
+  const first = [...capabilities.effective, MOUNT_RIGHT];
   return {
     ociVersion: "1.0.2",
     hostname: options.hostname,
     root: { path: options.rootPath, readonly: false },
     process: {
       ...process,
-      args: options.isTrial === true ? trialCommand(command) : command,
+      capabilities: { ...capabilities, effective: first, permitted: first },
+      args: listeningInitCommand(options.id, options.isTrial === true ? trialWords() : []),
       // For each user of the container, by its own kernel.
       rlimits: [{ type: "RLIMIT_NPROC", hard: limits.pids, soft: limits.pids }],
       env: [...process.env, `${SECRET_VARIABLE}=${options.secret}`],
@@ -72,7 +79,8 @@ function createMounts(options: SentryBundleOptions) {
   const locked = ["nosuid", "noexec", "nodev"];
   // An empty /tmp would get a file system in memory, which no snapshot has.
   const paths = [...(hasTmp ? ["/tmp"] : []), ...binds.map(({ path }) => path)];
-  const shared = ["bind", "rw", "nosuid", "nodev"];
+  // With all that is mounted below, such as a volume in /tmp: Linux gives no part of a locked tree.
+  const shared = ["rbind", "rw", "nosuid", "nodev"];
   const fixed = ["bind", "ro", "nosuid", "nodev"];
   return [
     { destination: "/proc", type: "proc", source: "proc", options: locked },

@@ -5,6 +5,7 @@
  */
 
 import { randomInt } from "node:crypto";
+import { accessSync, constants, mkdirSync } from "node:fs";
 import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { causeCode, SandboxError } from "../../common/errors.ts";
@@ -13,6 +14,19 @@ import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.
 
 /** What the engine shares between all its processes on this machine; gone after a restart of it. */
 export const RUN_DIRECTORY = "/run/sandbox-mcp";
+
+/** Whether that can be written to; an ordinary user's service needs none. */
+export function hasRunDirectory(): boolean {
+  if (isRootless()) return true;
+  try {
+    mkdirSync(RUN_DIRECTORY, { recursive: true, mode: 0o700 });
+    accessSync(RUN_DIRECTORY, constants.W_OK);
+    return true;
+  } catch {
+    // The file system is read-only or full, or there is a file on the way.
+    return false;
+  }
+}
 
 const CLAIMS = join(RUN_DIRECTORY, "ids");
 /** Above the ranges that distributions hand out to people's accounts. */

@@ -28,6 +28,8 @@ const recordSchema = z.object({
   memory: z.enum(["saved", "begun"]).optional(),
   /** The boot of the machine whose memory may have a part of a halted container's disk. */
   unsyncedSince: z.string().optional(),
+  /** Whether the disk has lost what programs wrote in this run; no process says any more that it is there. */
+  hasLostWrites: z.boolean().optional(),
   level: z.enum(ISOLATION_LEVELS),
   /** The name of its daemon's folder; empty in records that were written before it was kept. */
   daemon: z.string().default(""),

@@ -1,11 +1,10 @@
 /** The runs of one container: each ends by a halt, with or without the memory of its programs. */
 
-import type { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container } from "../engine.ts";
 import type { Connections } from "../network/connections.ts";
 import type { Routers } from "../network/router.ts";
-import { flushDisk, isFlushFault } from "../storage/disk.ts";
+import { flushDisk, flushFault, isFlushFault } from "../storage/disk.ts";
 import { copyMemory, type CopyParts } from "./container-copies.ts";
 import { withUnsyncedDisk, writeRecord, type ContainerRecord } from "./container-record.ts";
 import type { Boot } from "./launch-context.ts";
@@ -36,7 +35,9 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
   let { record } = parts;
   let life = record.isHalted ? undefined : watch(record);
   let owesHalt = false;
-  const keepingFaults = createFlushFaults();
+
+  const keepingFaults = async (work: () => Promise<void>) =>
+    whileNothingIsLost({ directory, record: () => record, mark: (lost) => (record = lost) }, work);
 
   const stop = () => {
     life?.[Symbol.dispose]();
@@ -45,7 +46,7 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
 
   async function end(halted: ContainerRecord): Promise<void> {
     // First the record: a process that finds the folder after a crash finishes the halt.
-    await writeRecord(directory, withUnsyncedDisk(halted));
+    await recordHalt(directory, { before: record, halted });
     record = halted;
     owesHalt = true;
     stop();
@@ -68,6 +69,7 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
       await end({ ...record, isHalted: true });
     },
     async haltWithMemory() {
+      await keepingFaults(async () => undefined);
       await removeSaved(directory);
       try {
         const source = { ...parts, connections, record: () => record };
@@ -81,6 +83,9 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
     },
     async boot(spec, signal) {
       if (owesHalt) await end(record);
+      // From now on programs see what the disk has.
+      const { hasLostWrites: _lost, ...known } = record;
+      record = known;
       // The record of the new run may not outlive a power cut; that of the halted one would.
       await writeRecord(directory, withUnsyncedDisk(record));
       const memory = record.memory === undefined ? undefined : spec.memory;
@@ -103,16 +108,42 @@ export function createRuns(parts: RunParts, { connections, watch }: RunWatch): R
   };
 }
 
-/** What programs wrote and the disk has lost: no halt says any more that it is there. */
-function createFlushFaults(): (work: () => Promise<void>) => Promise<void> {
-  let fault: SandboxError | undefined;
-  return async (work) => {
-    if (fault !== undefined) throw fault;
-    try {
-      await work();
-    } catch (error) {
-      if (isFlushFault(error)) fault = error;
-      throw error;
+async function recordHalt(
+  directory: string,
+  { before, halted }: Readonly<Record<"before" | "halted", ContainerRecord>>,
+): Promise<void> {
+  try {
+    await writeRecord(directory, withUnsyncedDisk(halted));
+  } catch (error) {
+    // It may be there all the same: a later process would end the programs, which go on.
+    if (!before.isHalted) await writeRecord(directory, before).catch(() => undefined);
+    throw error;
+  }
+}
+
+interface LossRecord {
+  readonly directory: string;
+  readonly record: () => ContainerRecord;
+  /** What the record is from now on. */
+  readonly mark: (lost: ContainerRecord) => void;
+}
+
+/** The kernel tells of a lost write once: from then on the record does, to a later process too. */
+async function whileNothingIsLost(
+  { directory, record, mark }: LossRecord,
+  work: () => Promise<void>,
+): Promise<void> {
+  if (record().hasLostWrites === true) throw flushFault();
+  try {
+    await work();
+  } catch (error) {
+    if (isFlushFault(error)) {
+      const lost = { ...record(), hasLostWrites: true };
+      mark(lost);
+      // The same disk may refuse the record too; this process knows.
+      const written = writeRecord(directory, lost.isHalted ? withUnsyncedDisk(lost) : lost);
+      await written.catch(() => undefined);
     }
-  };
+    throw error;
+  }
 }

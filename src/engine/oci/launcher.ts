@@ -57,10 +57,9 @@ export type LauncherStep =
    * run, device nodes do not open, and no time of access is kept.
    */
   | readonly ["attach", image: string, target: string]
-  /**
-   * The same for a disk that several processes may mount: the device that has the image already is
-   * used again. Programs of it run.
-   */
+  /** The same for an image that was mounted before: a device that has it still is used again. */
+  | readonly ["reattach", image: string, target: string]
+  /** The same for a disk that several processes may mount. Programs of it run. */
   | readonly ["shared", image: string, target: string]
   /** The same of an XFS image, which gives blocks that become free back to its file. */
   | readonly ["store", image: string, target: string]
@@ -78,6 +77,8 @@ export type LauncherStep =
   | readonly ["open", path: string]
   /** Gives up root for good: this user and group, no others, and no way to more rights. */
   | readonly ["become", id: string]
+  /** Sets an environment variable of what it becomes. */
+  | readonly ["setenv", name: string, value: string]
   /** Writes a text into a file, which is made with mode 0644 where it is missing. */
   | readonly ["write", path: string, text: string]
   /** Marks a folder so that an overlay shows nothing of what lies below it. */

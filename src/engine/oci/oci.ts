@@ -1,7 +1,6 @@
 /** The engine of the product: containers by an OCI runtime that was seen to work on this machine. */
 
-import { join } from "node:path";
-import { cleanUp } from "../../common/clean-up.ts";
+import { dirname, join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon.ts";
@@ -17,7 +16,7 @@ import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
 import { createBlankDisks } from "../storage/blank-disk.ts";
 import { makeLayer } from "../storage/layers.ts";
-import { findDeadProbes, pruneDaemons } from "../storage/prune.ts";
+import { pruneDaemons, pruneProbes } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
 import { findDisksFolder } from "../storage/store-image.ts";
 import { openCgroup, readCgroupHost } from "./cgroups.ts";
@@ -109,9 +108,8 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     squash: async (layers, kept, directory) =>
       makeLayer(directory, async (draft) => squashInto(draft, { layers, kept, perlDirectory })),
     prune: async (directories, tell) => {
-      const names = await findDeadProbes(options.home);
       const removeProbe = async (id: string) => remove(id, join(options.home, id));
-      const probes = await cleanUp({ kind: "tool", names, remove: removeProbe }, tell);
+      const probes = await pruneProbes(options.home, removeProbe, tell);
       const current = await locateDaemon(options.home, options.daemon);
       const daemons = await pruneDaemons(current, directories, tell);
       const drafts = await removeDeadDaemons(options.home, tell);
@@ -261,7 +259,9 @@ async function settleMemory(
   const { id } = record;
   const memory = savedMemoryOf(directory);
   const { home } = context.keys;
-  const found = await findRestored({ ...context, home, id, directory, record, cgroup, memory });
+  const daemon = join(dirname(context.daemon), record.daemon);
+  const place = { ...context, daemon, home, id, directory, record, cgroup, memory };
+  const found = await findRestored(place);
   const { memory: _memory, ...files } = record;
   const settled =
     found === "unused"

@@ -13,6 +13,7 @@ import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
+import { hasRunDirectory } from "../host/id-ranges.ts";
 import { findDelegation } from "./delegation.ts";
 import type { RuntimeChoice } from "./launch-context.ts";
 
@@ -95,12 +96,13 @@ export function recallProbe(options: ProbeOptions): ProbeResult | undefined {
   return readProbe(options, probeKey(options, findCandidates(options.runtime)));
 }
 
-/** The remembered result of a probe with this key. */
+/** The remembered result of a probe with this key; undefined where it cannot hold any more. */
 export function readProbe(options: ProbeOptions, key: string): ProbeResult | undefined {
   const text = readCache(join(options.home, cacheName(options)));
   if (text === undefined) return undefined;
   const data = parseCache(text);
-  if (data === undefined || data.key !== key) return undefined;
+  // A file system becomes read-only without a new start of the machine.
+  if (data === undefined || data.key !== key || !hasRunDirectory()) return undefined;
   const { choice, report } = data;
   const checks = report.checks.map(({ remedy, ...check }) =>
     remedy === undefined ? check : { ...check, remedy },

@@ -1,12 +1,12 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
-import { access, constants, mkdir, readFile } from "node:fs/promises";
+import { access, constants, readFile } from "node:fs/promises";
 import { causeCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { isOnOverlay } from "../host/id-maps.ts";
-import { RUN_DIRECTORY } from "../host/id-ranges.ts";
+import { hasRunDirectory, RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { installCommand } from "../host/install-command.ts";
 import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
@@ -60,7 +60,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
       (await exists("/proc/self/ns/user")) || "boot a kernel with CONFIG_USER_NS",
     ),
     await checkHome(wanted.home),
-    await checkRunDirectory(),
+    checkRunDirectory(),
     checkCgroups(cgroups),
     checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
@@ -77,21 +77,9 @@ async function checkHome(home: string): Promise<EngineCheck> {
   return check("home", detail, HOME_REMEDY);
 }
 
-/** Where all services of the machine claim numbers; an ordinary user's service claims none. */
-async function checkRunDirectory(): Promise<EngineCheck> {
-  const held = isRootless() || (await isMade(RUN_DIRECTORY));
-  return check("run directory", RUN_DIRECTORY, held || "mount -t tmpfs tmpfs /run");
-}
-
-async function isMade(directory: string): Promise<boolean> {
-  try {
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    await access(directory, constants.W_OK);
-    return true;
-  } catch {
-    // The file system is read-only or full, or there is a file on the way.
-    return false;
-  }
+/** Where all services of the machine claim numbers. */
+function checkRunDirectory(): EngineCheck {
+  return check("run directory", RUN_DIRECTORY, hasRunDirectory() || "mount -t tmpfs tmpfs /run");
 }
 
 /** What helps where the files of a home cannot have the ids of sandboxes. */

@@ -22,6 +22,11 @@ const BIND_STEP = "launcher: bind path:";
 /** The program of the launcher, which becomes the runtime. */
 const LAUNCHER_PREFIX = /^perl: /;
 const DOCTOR = "run `sandbox-mcp doctor` on the machine of the service, which tries the runtime";
+/**
+ * Tells crun and runc where a copy of their program is for a moment: in the folder of the sandbox it
+ * ends with the sandbox, although its runtime was killed. They use `/tmp` by themselves.
+ */
+const COPY_FOLDER = "_LIBCONTAINER_STATEDIR";
 /** A runtime that takes longer hangs; it is ended then, with what it began. */
 const START_TIMEOUT_MS = 30_000;
 
@@ -82,6 +87,7 @@ export async function runRuntime(
     ["null", "0"],
     ["null", "1"],
     ["null", "2"],
+    ["setenv", COPY_FOLDER, join(directory, FOLDER_NAMES.runtime)],
   ];
   const manager = hasCgroups(context.cgroups) ? [] : ["--cgroup-manager", "disabled"];
   const runtime = [context.runtime, "--root", file("state"), "--log", file("log")] as const;

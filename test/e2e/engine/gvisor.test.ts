@@ -3,12 +3,12 @@
  * own way. Where no such runtime is installed, the one test here says which command brings it.
  */
 
-import { writeFile } from "node:fs/promises";
+import { readFile, realpath, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
-import { MISSING } from "../../../src/engine/gvisor/abilities.ts";
+import { MISSING, UNBOUNDED } from "../../../src/engine/gvisor/abilities.ts";
 import { findProgram } from "../../../src/engine/host/find-program.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { describeEngine } from "../../suites/engine.ts";
@@ -19,6 +19,8 @@ import { gvisorRuntime } from "../../support/runtimes.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LIMIT_MS = 60_000;
+/** CAP_SYS_ADMIN */
+const MOUNT_RIGHT = 1n << 21n;
 const runtime = gvisorRuntime();
 if (runtime === undefined) describeAbsence();
 else describePresence(runtime);
@@ -48,6 +50,7 @@ interface Found {
   readonly kernel: string;
   readonly givesRights: boolean;
   readonly hidesEnvironment: boolean;
+  readonly keptEntries: number;
 }
 
 /** By what doctor says of its trial, so that these tests prove doctor right. */
@@ -60,6 +63,7 @@ async function readFound(host: OciHost, name: string): Promise<Found> {
     kernel: /; kernel (\S+) inside/.exec(detail)?.[1] ?? "",
     givesRights: !missing.includes(MISSING.setId),
     hidesEnvironment: !missing.includes(MISSING.environment),
+    keptEntries: detail.includes(UNBOUNDED) ? 1000 : 64,
   };
 }
 
@@ -143,6 +147,28 @@ function describePresence(path: string): void {
       expect(stdout).toBe("[13, 25]\n");
     });
 
+    test("the relay is the one of the daemon that runs, so both know the same frames", async () => {
+      const directory = host.directoryOf(container.id);
+      const pid = (await readFile(join(directory, "runtime/relay"), "utf8")).trim();
+      const words = (await readFile(`/proc/${pid}/cmdline`, "utf8")).split("\0");
+      const daemon = (await readRecord(directory))?.daemon ?? "";
+      expect(daemon).not.toBe("");
+      // A home of these tests may have a link to a daemon that all of them share.
+      const folder = await realpath(join(host.home, "daemon", daemon));
+      expect(words).toContain(join(folder, "sentry-relay.pl"));
+    });
+
+    test("no program inside has the right to mount, by which the first one bounded /proc", async () => {
+      const { stdout } = await run("cat /proc/self/status /proc/1/status /proc/2/status");
+      const masks = [...stdout.matchAll(/^Cap(?:Prm|Eff|Bnd):\t(.*)$/gm)].map(([, mask]) => mask);
+      expect(masks).toHaveLength(9);
+      expect(masks.filter((mask) => (BigInt(`0x${mask}`) & MOUNT_RIGHT) !== 0n)).toEqual([]);
+      expect((await run("mount -t proc proc /mnt")).exitCode).not.toBe(0);
+      const mounts = await run("grep ' /proc ' /proc/mounts | tail -n 1");
+      expect(mounts.stdout).toMatch(/ proc rw,\S*noexec,/);
+      expect(mounts.stdout).toContain(`,dentry_cache_limit=${found.keptEntries} `);
+    });
+
     test("a daemon that is killed comes back, and keeps its ports meanwhile", async () => {
       await run("kill -KILL $(pgrep -f daemon.cjs | grep -v '^1$' | head -n 1)").catch(() => "");
       await initDaemon(container);
@@ -170,12 +196,29 @@ function describePresence(path: string): void {
       expect((await run("pkill sleep; echo on")).stdout).toBe("on\n");
     });
 
-    test("too much memory ends the whole sandbox, and says so", async () => {
-      await using other = await host.create({ layers, limits: { memoryMb: 128 } });
-      await initDaemon(other);
-      await runInside(other, "python3 -c 'bytearray(400 << 20)'").catch(() => undefined);
-      expect(await other.exit).toEqual({ reason: "out of memory" });
-    });
+    // Which process the machine's kernel ends is its choice: mostly the container's own kernel by the
+    // first one, which asks for all at once, and that of the program by the second.
+    test.for([
+      { memoryMb: 128, program: "bytearray(400 << 20)" },
+      { memoryMb: 512, program: "[b'x' * (1 << 20) for _ in range(800)]" },
+    ])(
+      "too much memory ends the program or the whole container, and both say so: $program",
+      async ({ memoryMb, program }) => {
+        await using other = await host.create({ layers, limits: { memoryMb } });
+        await initDaemon(other);
+        const ran = runInside(other, `python3 -c "${program}"`).catch(() => undefined);
+        const first = await Promise.race([other.exit, ran]);
+        // The connection may end before the container is known to have.
+        const end = first ?? (await other.exit);
+        const isWhole = "reason" in end;
+        const after = isWhole ? undefined : await runInside(other, "echo on");
+        const kills = isWhole ? undefined : (await other.readUsage()).outOfMemoryKills;
+        expect([
+          { end: { reason: "out of memory" }, said: undefined, kills: undefined },
+          { end: { exitCode: 1, stdout: "", stderr: "" }, said: "on\n", kills: 1 },
+        ]).toContainEqual({ end, said: after?.stdout, kills });
+      },
+    );
 
     test("a volume is shared at once with other containers", async () => {
       await using folder = await makeTempFolder();
@@ -189,6 +232,16 @@ function describePresence(path: string): void {
       const { stdout } = await runInside(second, "ls /data; cat /data/new; echo more >>/data/new");
       expect(stdout).toBe("new\nold\nnew\n");
       expect((await runInside(first, "cat /data/new")).stdout).toBe("new\nmore\n");
+    });
+
+    test("a volume may be below /tmp, which is a mount of its own", async () => {
+      await using folder = await makeTempFolder();
+      const binds = [{ source: folder.path, path: "/tmp/shared" }];
+      await using other = await host.create({ layers, binds });
+      await initDaemon(other);
+      await runInside(other, "echo in >/tmp/shared/file; echo out >/tmp/file");
+      expect(await readFile(join(folder.path, "file"), "utf8")).toBe("in\n");
+      expect((await runInside(other, "cat /tmp/file /tmp/shared/file")).stdout).toBe("out\nin\n");
     });
 
     test("another process adopts it, paused or not, by the kernel of its own", async () => {

@@ -67,6 +67,8 @@ describe.each(RUNTIMES.flatMap((runtime) => TEMPLATES.map((template) => ({ runti
         "inotify",
         "listen-inside",
         "make-pipes",
+        "sentry-links",
+        "sentry-relay",
         "syscalls",
         "terminal",
       ];

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { describeAbilities } from "../../../src/engine/gvisor/abilities.ts";
 
 const BOOT_ID = "0123abcd-89ef-4000-8000-0123456789ab";
-const ABLE = ["kernel 4.19.0-gvisor", `boot-id ${BOOT_ID}`, "set-id effective"];
+const ABLE = ["kernel 4.19.0-gvisor", `boot-id ${BOOT_ID}`, "set-id effective", "proc bounded"];
 
 test("a kernel that lacks nothing is named", () => {
   const text = [...ABLE, "environment closed", ""].join("\n");
@@ -27,8 +27,18 @@ test.for([
   expect(remedy).toMatch(/newer runsc: https:/);
 });
 
+test("a /proc that keeps more is said, and no newer runtime is named", () => {
+  const lines = [...ABLE.slice(0, -1), "proc unbounded", "environment closed"];
+  expect(describeAbilities(lines.join("\n"), BOOT_ID)).toEqual({
+    detail:
+      "kernel 4.19.0-gvisor inside; " +
+      "programs that read /proc take up to 160 MB of the sandbox's memory",
+    remedy: undefined,
+  });
+});
+
 test("what the trial did not write counts as missing, and its text is escaped", () => {
   const { detail } = describeAbilities("kernel \u001B[2J", BOOT_ID);
-  expect(detail.split("; ")).toHaveLength(4);
+  expect(detail.split("; ")).toHaveLength(5);
   expect(detail).not.toContain("\u001B");
 });

@@ -45,7 +45,7 @@ test("has its own ids, a network that is there already, and no filter of ours", 
 });
 
 test("what others write to as well is mounted again, so that nothing of it is cached", () => {
-  const shared = ["bind", "rw", "nosuid", "nodev"];
+  const shared = ["rbind", "rw", "nosuid", "nodev"];
   const { mounts } = createSentryBundle(OPTIONS);
   const sources = mounts.filter(({ destination }) => ["/tmp", "/data"].includes(destination));
   expect(sources).toEqual([
@@ -56,11 +56,28 @@ test("what others write to as well is mounted again, so that nothing of it is ca
   expect(JSON.stringify(without)).not.toContain("/stage/rootfs/");
 });
 
-test("a trial's first program is another one, which becomes that of each container", () => {
+test("a trial has one more program, which becomes that of each container", () => {
   const command = createSentryBundle(OPTIONS).process.args;
   const { args } = createSentryBundle({ ...OPTIONS, isTrial: true }).process;
-  expect(args.slice(4, 7)).toEqual(["/run/sandbox-mcp/abilities.pl", "/abilities", "/set-id"]);
-  expect(args.slice(7)).toEqual(command);
+  const at = command.indexOf("/run/sandbox-mcp.secret") + 1;
+  expect(args.slice(0, at)).toEqual(command.slice(0, at));
+  expect(args.slice(at + 4, at + 7)).toEqual([
+    "/run/sandbox-mcp/abilities.pl",
+    "/abilities",
+    "/set-id",
+  ]);
+  expect(args.slice(at + 7)).toEqual(command.slice(at));
+});
+
+test("the first program alone may mount, and its kernel has no right for it on the machine", () => {
+  const { bounding, effective, permitted, inheritable } =
+    createSentryBundle(OPTIONS).process.capabilities;
+  expect(bounding).not.toContain("CAP_SYS_ADMIN");
+  expect([effective, permitted, inheritable]).toEqual([
+    [...bounding, "CAP_SYS_ADMIN"],
+    [...bounding, "CAP_SYS_ADMIN"],
+    [],
+  ]);
 });
 
 test("the secret is in the environment of the first program, and in no argument", () => {

@@ -1,0 +1,128 @@
+/**
+ * The relay of a sandbox with a kernel of its own, between clients of the test and a daemon of the
+ * test: what joins both in place of that kernel is `fake-sentry.py`.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { rm, writeFile } from "node:fs/promises";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { expect } from "vitest";
+import { readKernelFile } from "../../src/common/files.ts";
+import { PERL_DIRECTORY } from "./perl-directory.ts";
+import { makeTempFolder } from "./temp-folder.ts";
+
+const SENTRY = resolve(import.meta.dirname, "fake-sentry.py");
+const SECRET = "f00d".repeat(12);
+const ID = "relayed";
+
+export interface RelayWorld extends AsyncDisposable {
+  /** A connection of a client; the daemon gets it at its port for clients. */
+  dial(): Promise<Socket>;
+  /** Sends one order and returns the answer. */
+  order(word: string): Promise<string>;
+  /** The calls of the kernel so far, without those for connections. */
+  orders(): readonly string[];
+  /** The kernel hands no connection over any more, or does again. */
+  refuse(isRefusing: boolean): Promise<void>;
+  /** Ends what stands for the kernel; resolves when it is gone. */
+  endKernel(): Promise<void>;
+  isRelayRunning(): boolean;
+}
+
+/** Starts a relay whose daemon is `onConnection` at its port for clients. */
+export async function startRelayWorld(
+  onConnection: (raw: Socket) => void,
+  perlDirectory = PERL_DIRECTORY,
+): Promise<RelayWorld> {
+  await using stack = new AsyncDisposableStack();
+  const folder = stack.use(await makeTempFolder());
+  const sockets = new Set<Socket>();
+  const publicPort = await listen(stack, sockets, onConnection);
+  // The relay asks here whether the daemon serves.
+  const controlPort = await listen(stack, sockets, (raw) => {
+    raw.once("data", () => raw.end("HTTP/1.1 204 No Content\r\n\r\n"));
+  });
+  const program = join(perlDirectory, "sentry-relay.pl");
+  const words = [SENTRY, process.arch, ID, String(publicPort), String(controlPort), program];
+  const kernel = spawn("python3", ["-B", ...words], {
+    cwd: folder.path,
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const ended = once(kernel, "exit");
+  const endKernel = async (): Promise<void> => {
+    kernel.stdin.end();
+    await ended;
+  };
+  stack.defer(endKernel);
+  kernel.stdin.write(`${SECRET}\n`);
+  const told: string[] = [];
+  const { promise: pid, resolve: tellPid } = Promise.withResolvers<number>();
+  createInterface(kernel.stdout).on("line", (line) => {
+    told.push(line);
+    if (line.startsWith("relay ")) tellPid(Number(line.slice("relay ".length)));
+  });
+  const relay = await Promise.race([
+    pid,
+    ended.then(() => Promise.reject(new Error("the relay did not start"))),
+  ]);
+  stack.defer(async () => expect.poll(() => isRunning(relay)).toBe(false));
+  stack.defer(endKernel);
+  const dialAt = async (name: string): Promise<Socket> => {
+    const socket = connect(join(folder.path, name));
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    await once(socket, "connect");
+    return socket;
+  };
+  const owned = stack.move();
+  return {
+    dial: async () => dialAt("public"),
+    async order(word) {
+      const socket = await dialAt("orders");
+      socket.write(`${word}\n`);
+      let answer = "";
+      socket.on("data", (chunk: Buffer) => (answer += chunk.toString()));
+      await once(socket, "close");
+      return answer;
+    },
+    orders: () => told.filter((word) => word === "Pause" || word === "Resume"),
+    refuse: async (isRefusing) => {
+      const mark = join(folder.path, "refused");
+      await (isRefusing ? writeFile(mark, "") : rm(mark));
+    },
+    endKernel,
+    isRelayRunning: () => isRunning(relay),
+    [Symbol.asyncDispose]: async () => owned.disposeAsync(),
+  };
+}
+
+async function listen(
+  stack: AsyncDisposableStack,
+  sockets: Set<Socket>,
+  onConnection: (raw: Socket) => void,
+): Promise<number> {
+  const server: Server = createServer((raw) => {
+    sockets.add(raw);
+    raw.on("error", () => undefined);
+    onConnection(raw);
+  });
+  server.listen({ port: 0, host: "127.0.0.1" });
+  await once(server, "listening");
+  stack.defer(async () => {
+    const closed = once(server, "close");
+    server.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  });
+  const address = server.address();
+  return typeof address === "object" && address !== null ? address.port : 0;
+}
+
+/** One that ended may not have been waited for yet. */
+function isRunning(pid: number): boolean {
+  const stat = readKernelFile(`/proc/${pid}/stat`);
+  return stat !== undefined && !/\) Z /.test(stat);
+}
