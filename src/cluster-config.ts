@@ -21,6 +21,8 @@ export interface ClusterConfig {
   readonly snapshots:
     | { readonly registry: string; readonly loginFile: string | undefined }
     | undefined;
+  /** Undefined where volumes are not offered. */
+  readonly volumes: { readonly storageClass: string; readonly accessMode: string } | undefined;
   /** The name of this Pod or machine. */
   readonly hostname: string | undefined;
 }
@@ -47,6 +49,10 @@ export function toCluster(given: Given, environment: Environment): ClusterConfig
       given.snapshotRegistry === undefined
         ? undefined
         : { registry: given.snapshotRegistry, loginFile: given.snapshotRegistryLogin },
+    volumes:
+      given.volumeClass === undefined
+        ? undefined
+        : { storageClass: given.volumeClass, accessMode: given.volumeAccess ?? "ReadWriteMany" },
     hostname: environment["HOSTNAME"],
   };
 }

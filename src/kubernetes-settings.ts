@@ -47,6 +47,20 @@ export const KUBERNETES_SETTINGS = {
     schema: text,
     help: "engine kubernetes: a config.json of docker with the logins for that registry and those of templates",
   },
+  volumeClass: {
+    flag: "volume-class",
+    environment: "SANDBOX_MCP_VOLUME_CLASS",
+    schema: z
+      .string()
+      .regex(/^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/, "expected the name of a storage class"),
+    help: "engine kubernetes: offers volumes, as claims of this storage class",
+  },
+  volumeAccess: {
+    flag: "volume-access",
+    environment: "SANDBOX_MCP_VOLUME_ACCESS",
+    schema: z.enum(["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]),
+    help: "engine kubernetes: access mode of the claims of volumes",
+  },
   kubernetesUrl: {
     flag: "kubernetes-url",
     environment: "SANDBOX_MCP_KUBERNETES_URL",

@@ -5,11 +5,13 @@ import type { CreateOptions } from "../sandboxes/sandbox.ts";
 
 /** By the word with which a client asks for it. */
 const MISSING = {
-  pause: "pause and resume sandboxes: a Pod has no freeze, and its files end with it",
-  autoPause: "pause sandboxes at their timeout: a Pod has no freeze, and its files end with it",
+  pause: "pause and resume sandboxes without --snapshot-registry",
+  autoPause: "pause sandboxes at their timeout without --snapshot-registry",
   snapshot: "take snapshots without --snapshot-registry",
   fork: "fork sandboxes without --snapshot-registry",
-  volumes: "offer volumes",
+  volumes: "offer volumes without --volume-class",
+  volumeContent: "reach the content of a volume from outside of a sandbox",
+  snapshotVolumes: "mount volumes in a sandbox of a snapshot",
   builds: "build templates: a template is an image in a registry, named by --pod-images",
   templates: "change templates: they are images in a registry, named by --pod-images",
   network:
@@ -22,12 +24,16 @@ const MISSING = {
 export function missingAbilities(offered: {
   readonly egress: boolean;
   readonly snapshots: boolean;
+  readonly volumes: boolean;
 }): readonly string[] {
   const rules = offered.egress
     ? ["network rules by host name", "changes of network rules"]
     : ["network rules"];
-  const images = offered.snapshots ? [] : ["snapshot", "fork"];
-  return ["pause", ...images, "volumes", ...rules];
+  const images = offered.snapshots
+    ? ["memory in pauses", "memory in snapshots"]
+    : ["pause", "snapshot", "fork"];
+  const volumes = offered.volumes ? "content of volumes outside of sandboxes" : "volumes";
+  return [...images, volumes, ...rules];
 }
 
 type Missing = keyof typeof MISSING;
@@ -40,8 +46,11 @@ export function cannot(ability: Missing): SandboxError {
 }
 
 /** @throws SandboxError unimplemented when a create asks for what Pods lack. */
-export function requireAbilities(options: CreateOptions): void {
+export function requireAbilities(
+  options: CreateOptions,
+  { snapshots, volumes }: { readonly snapshots: unknown; readonly volumes: unknown },
+): void {
   const { volumeMounts, pausesAtTimeout, resumesOnTraffic } = options;
-  if (pausesAtTimeout || resumesOnTraffic) throw cannot("autoPause");
-  if (volumeMounts.length > 0) throw cannot("volumes");
+  if (snapshots === undefined && (pausesAtTimeout || resumesOnTraffic)) throw cannot("autoPause");
+  if (volumeMounts.length > 0 && volumes === undefined) throw cannot("volumes");
 }

@@ -1,7 +1,7 @@
 /** What operations on sandboxes that are Pods work with. */
 
 import type { Clock } from "../common/clock.ts";
-import type { Gate } from "../common/concurrency.ts";
+import type { Gate, Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
@@ -19,6 +19,7 @@ import type { Runs, RunsOptions } from "./runs.ts";
 import type { ClusterSecrets } from "./seed.ts";
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
+import type { StoredVolume, VolumeSettings } from "./volumes/records.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 export interface ClusterContext extends CleanupRetries {
@@ -34,7 +35,13 @@ export interface ClusterContext extends CleanupRetries {
   /** Undefined where snapshots are not offered, as their settings. */
   readonly snapshots: WatchCache<StoredSnapshot> | undefined;
   readonly snapshotSettings?: SnapshotSettings | undefined;
+  /** Undefined where volumes are not offered, as their settings. */
+  readonly volumes: WatchCache<StoredVolume> | undefined;
+  readonly volumeSettings?: VolumeSettings | undefined;
   readonly takeGate: Gate;
+  /** Closing waits for it. */
+  readonly track: Track;
+  readonly maxSandboxes: number;
   readonly fronts: Fronts;
   readonly runs: Runs;
   readonly inspector: PodInspector;
@@ -53,6 +60,8 @@ export interface ClusterContext extends CleanupRetries {
   readonly closing: AbortSignal;
   /** Port of the listener in Pods, in tests; undefined for that of the daemon. */
   readonly podPort?: number | undefined;
+  /** Of the usual graces of its duties, in tests. */
+  readonly graceShare?: number | undefined;
 }
 
 export interface PoolSize {

@@ -1,38 +1,30 @@
 /** Creates a sandbox: its record as intent, a Pod, its daemon, and only then the answer. */
 
-import { setTimeout as delay } from "node:timers/promises";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
-import { initDaemon } from "../sandboxes/boot.ts";
 import { toStartingRecord } from "../sandboxes/create-plan.ts";
 import { toSandbox, type CreateOptions, type Sandbox } from "../sandboxes/sandbox.ts";
 import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import { isCode } from "./api.ts";
-import { missingAbilities, requireAbilities } from "./cannot.ts";
+import { bootPod, START_TIMEOUT_MS, tellDaemon, toLateFault, toStartFault } from "./boot-pod.ts";
+import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
 import type { OpenCreation } from "./creations.ts";
-import { addPolicy, labelsOf, planEgress, type OwnEgress } from "./egress-policy.ts";
+import { addPolicy, planEgress, type OwnEgress } from "./egress-policy.ts";
 import { removeSandbox } from "./end-pod.ts";
 import type { FoundTemplate } from "./image-templates.ts";
-import { measureIsolation, requireStrength } from "./isolation.ts";
-import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
-import { shapeOf, toPod, type PodPlan } from "./pod-spec.ts";
+import { addressOf } from "./objects.ts";
+import { shapeOf, type PodPlan } from "./pod-spec.ts";
 import { adoptPod, findWarm, toPlan } from "./pool.ts";
-import { proveEnforcement } from "./prove-egress.ts";
 import { addRecord, changeRecord, type KnownSandbox } from "./records.ts";
-import { toPodInit } from "./runs.ts";
-import { keepBaseline } from "./snapshots/baseline.ts";
 import { findTemplate, requireSnapshot } from "./snapshots/snapshots.ts";
+import { findClaims, resolveMounts } from "./volumes/mounts.ts";
 
-/** A node may pull the image first; clients give up after a minute. */
-const START_TIMEOUT_MS = 55_000;
 /** A pooled Pod is there: one that does not answer is on a node that is gone. */
 const CLAIM_TIMEOUT_MS = 8_000;
-/** The daemon listens some time after its container runs. */
-const DIAL_RETRY_MS = 25;
 /** Claims that other fronts win before a Pod of its own is started. */
 const MAX_CLAIMS = 4;
 
@@ -64,18 +56,23 @@ export async function createPodSandbox(
   { team, options, creation, template: given }: CreateRequest,
   signal: AbortSignal,
 ): Promise<Sandbox> {
-  requireAbilities(options);
+  requireAbilities(options, context);
   checkTimeout(options.timeoutSeconds);
   if (options.network?.allowPublicTraffic === false && !options.isSecured) {
     throw new SandboxError("invalid_argument", MESSAGES.publicTrafficNeedsToken);
   }
   const egress = planEgress(context.egress, options);
   const template = given ?? (await findTemplate(context, team, options.template));
+  const mounts = await findMounts(
+    context,
+    { team, options },
+    { template, isFork: given !== undefined },
+  );
   const beganMs = performance.now();
   using reservation = context.quota.take(team);
   const bounded = AbortSignal.any([signal, context.closing]);
   const start = {
-    intent: toIntent(context, { team, options }, template),
+    intent: { ...toIntent(context, { team, options }, template), volumeMounts: mounts },
     resolved: template.resolved,
     plan: toPlan(context, template.image),
     creation,
@@ -93,12 +90,37 @@ export async function createPodSandbox(
 }
 
 export function describe(
-  { cluster, egress, snapshots }: Pick<ClusterContext, "cluster" | "egress" | "snapshots">,
+  context: Pick<ClusterContext, "cluster" | "egress" | "snapshots" | "volumes">,
   stored: KnownSandbox,
 ): Sandbox {
-  const sandbox = toSandbox({ record: stored.record, container: stored }, cluster.secrets);
-  const offered = { egress: egress !== undefined, snapshots: snapshots !== undefined };
+  const isPausing = stored.change?.kind === "pausing";
+  const record = isPausing
+    ? { ...stored.record, state: "paused" as const, hasMemory: false }
+    : stored.record;
+  const sandbox = toSandbox({ record, container: stored }, context.cluster.secrets);
+  const offered = {
+    egress: context.egress !== undefined,
+    snapshots: context.snapshots !== undefined,
+    volumes: context.volumes !== undefined,
+  };
   return { ...sandbox, missingAbilities: missingAbilities(offered) };
+}
+
+/**
+ * A template of its owner leads to no reserved directory by links; the files of a snapshot may. Those of a
+ * fork were looked at when its image was made.
+ */
+async function findMounts(
+  context: ClusterContext,
+  { team, options }: CreateRequest,
+  { template, isFork }: { readonly template: FoundTemplate; readonly isFork: boolean },
+): Promise<SandboxRecord["volumeMounts"]> {
+  const { volumeMounts } = options;
+  const isOfSnapshot = template.resolved.template.kind === "snapshot";
+  if (volumeMounts.length > 0 && isOfSnapshot && !isFork) {
+    throw cannot("snapshotVolumes");
+  }
+  return resolveMounts(context, team, volumeMounts);
 }
 
 function toIntent(
@@ -116,7 +138,7 @@ async function startCold(
   { intent, resolved, plan, creation, egress }: Start,
   signal: AbortSignal,
 ): Promise<KnownSandbox> {
-  const { api, records, pods } = context;
+  const { api, records } = context;
   const { sandboxId } = intent;
   const late = AbortSignal.timeout(START_TIMEOUT_MS);
   const bounded = AbortSignal.any([signal, late]);
@@ -127,17 +149,9 @@ async function startCold(
     await requireSnapshot(api, resolved);
     const owner = { name: sandboxId, uid: stored.metadata.uid };
     if (egress !== undefined) await addPolicy(context, owner, egress);
-    const podLabels = egress === undefined ? {} : labelsOf(sandboxId);
-    const body = toPod(plan, sandboxId, { ...owner, podLabels });
-    const pod = podSchema.parse(
-      await api.call({ method: "POST", path: "pods", body, signal: bounded }),
-    );
-    requireUserNamespace(pod);
-    pods.apply(pod);
-    await step("pod.made");
-    const host = await pods.until(sandboxId, findAddress, bounded);
-    await step("pod.running");
-    return await begin(context, stored, { host, creation, egress, signal: bounded });
+    const mounts = await findClaims(context, intent);
+    const level = await bootPod(context, { stored, plan: { ...plan, mounts }, egress }, bounded);
+    return await finish(context, stored, { level, creation });
   } catch (error) {
     const fault = late.aborted && !signal.aborted ? toLateFault(context, sandboxId, error) : error;
     await undo(context, sandboxId);
@@ -152,7 +166,8 @@ async function startWarm(
   signal: AbortSignal,
 ): Promise<KnownSandbox | undefined> {
   // Policies are sure to hold for a Pod that was made under them alone.
-  const hasNone = context.pool.length === 0 || egress !== undefined;
+  const isSpecial = egress !== undefined || intent.volumeMounts.length > 0;
+  const hasNone = context.pool.length === 0 || isSpecial;
   const warm = hasNone ? [] : findWarm(context, shapeOf(plan));
   for (const pod of warm.slice(0, MAX_CLAIMS)) {
     const sandboxId = pod.metadata.name;
@@ -172,7 +187,9 @@ async function startWarm(
     const late = AbortSignal.timeout(CLAIM_TIMEOUT_MS);
     const bounded = AbortSignal.any([signal, claim.signal, late]);
     const works = [
-      begin(context, stored, { host, creation, egress, signal: bounded }),
+      tellDaemon(context, stored, { host, egress, signal: bounded }).then(async (level) =>
+        finish(context, stored, { level, creation }),
+      ),
       adoptPod(context, stored.metadata),
     ] as const;
     try {
@@ -191,57 +208,16 @@ async function startWarm(
   return undefined;
 }
 
-interface Beginning extends Pick<Start, "creation" | "egress"> {
-  readonly host: string;
-  readonly signal: AbortSignal;
-}
-
-/** A Pod that runs becomes the sandbox: its daemon is told who it serves, then its record says so. */
-async function begin(
+/** Its daemon was told whom it serves: the record says so. */
+async function finish(
   context: ClusterContext,
   stored: KnownSandbox,
-  { host, creation, egress, signal }: Beginning,
+  { level, creation }: Pick<Start, "creation"> & { readonly level: IsolationLevel },
 ): Promise<KnownSandbox> {
-  const dialer = context.runs.dialer(stored, host);
-  const level = await awaitDaemon(() => measureIsolation(dialer, signal), signal);
-  requireStrength(level, context.requireLevel);
-  if (egress !== undefined) await proveEnforcement(dialer, signal);
-  await keepBaseline(context, dialer, signal);
-  await initDaemon(dialer, toPodInit(context, stored.record), signal);
-  await step("pod.told");
-  signal.throwIfAborted();
   await creation?.bind(stored.record, level);
   const running = await commit(context, stored, level);
   await step("pod.committed");
   return running;
-}
-
-/** The address of a Pod that runs. @throws SandboxError unavailable when it never will. */
-function findAddress(pod: Pod | undefined): string | undefined {
-  if (pod === undefined) return undefined;
-  const fault = startFaultOf(pod);
-  if (fault !== undefined)
-    throw new SandboxError("unavailable", `the Pod does not start: ${fault}`);
-  return addressOf(pod);
-}
-
-/** A server whose feature is off drops the field without a word. */
-function requireUserNamespace({ spec }: Pod): void {
-  if (spec?.hostUsers === false) return;
-  throw new SandboxError("unavailable", "this cluster has no user namespaces for Pods", {
-    hint: "Kubernetes 1.33 or newer has them",
-  });
-}
-
-async function awaitDaemon<T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  for (;;) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (signal.aborted || !isCode(error, "unavailable")) throw error;
-    }
-    await delay(DIAL_RETRY_MS, undefined, { signal });
-  }
 }
 
 async function commit(
@@ -265,23 +241,4 @@ async function undo(context: ClusterContext, sandboxId: string): Promise<void> {
     context.log.warn({ op: "sandbox.create", sandboxId, err: error }, "start left traces");
     context.retry(`start of ${sandboxId}`, () => removeSandbox(context, sandboxId));
   }
-}
-
-function toLateFault({ pods }: ClusterContext, sandboxId: string, cause: unknown): SandboxError {
-  const pod = pods.items.get(sandboxId);
-  const reason = pod === undefined ? undefined : schedulingFaultOf(pod);
-  const message = `the Pod did not run in time${reason === undefined ? "" : `: ${reason}`}`;
-  return new SandboxError("deadline_exceeded", message, {
-    cause,
-    word: "sandbox_placement_timeout",
-  });
-}
-
-function toStartFault(error: unknown): SandboxError {
-  const fault = toSandboxError(error, "sandbox start");
-  const isOwn = fault.code === "not_found" || fault.code === "permission_denied";
-  if (!isOwn && fault.code !== "already_exists" && fault.code !== "failed_precondition")
-    return fault;
-  const options = { cause: fault, word: "sandbox_create_failed" } as const;
-  return new SandboxError("unavailable", "sandbox could not be started", options);
 }

@@ -65,7 +65,7 @@ async function settle({ api, clock }: DutyContext, stored: KnownCreation): Promi
   const state = record?.record?.state;
   // Its start is undone by another duty first.
   if (state === "starting") return;
-  if (state === "running") {
+  if (state === "running" || state === "paused") {
     await changeCreation(api, stored, { isKept: true, createdAtMs: clock.now() });
     return;
   }

@@ -10,9 +10,11 @@ import { creationDuties } from "./creation-duties.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
 import { endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
+import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
 import { createPoolFiller } from "./pool.ts";
 import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";
+import { volumeDuties } from "./volumes/volumes.ts";
 
 const TICK_MS = 1_000;
 /** An end that its own front still carries out is not done twice. */
@@ -25,15 +27,17 @@ const PROBE_GRACE_MS = 300_000;
 
 export function startDuties(context: ClusterContext): AsyncDisposable {
   const { log, fronts } = context;
-  const since = createObservations();
+  const since = createObservations(context.graceShare);
   const fillPool = createPoolFiller(context);
+  const pauses = createPauseDuties(context);
   let ticking: Promise<void> | undefined;
 
   async function tick(): Promise<void> {
-    await attempt("records", () => lookAtRecords(context, since));
+    await attempt("records", () => lookAtRecords(context, { since, pauses }));
     await attempt("pods", () => lookAtPods(context, since));
     await attempt("creations", () => inTurns(creationDuties(context, since)));
     await attempt("snapshots", () => inTurns(snapshotDuties(context, since)));
+    await attempt("volumes", () => inTurns(volumeDuties(context, since)));
     await attempt("pool", fillPool);
     since.forget();
   }
@@ -60,10 +64,15 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
   };
 }
 
-async function lookAtRecords(context: ClusterContext, since: Observations): Promise<void> {
+interface Look {
+  readonly since: Observations;
+  readonly pauses: PauseDuties;
+}
+
+async function lookAtRecords(context: ClusterContext, look: Look): Promise<void> {
   const works: (() => Promise<unknown>)[] = [];
   for (const stored of context.records.items.values()) {
-    const work = dutyOf(context, stored, since);
+    const work = dutyOf(context, stored, look);
     if (work !== undefined) works.push(work);
   }
   await inTurns(works);
@@ -73,7 +82,7 @@ async function lookAtRecords(context: ClusterContext, since: Observations): Prom
 function dutyOf(
   context: ClusterContext,
   stored: StoredSandbox,
-  since: Observations,
+  { since, pauses }: Look,
 ): (() => Promise<unknown>) | undefined {
   if (!isKnown(stored)) return undefined;
   const { sandboxId, state, owner, endAtMs } = stored.record;
@@ -87,14 +96,21 @@ function dutyOf(
     if (context.fronts.isAlive(owner) || !lasts("starting", ENDING_GRACE_MS)) return undefined;
     return () => endSandbox(context, sandboxId, { reason: "its front died", holds: isStarting });
   }
+  const pauseDuty = pauses.dutyOf(stored, since);
+  if (pauseDuty !== undefined) return pauseDuty === "wait" ? undefined : pauseDuty;
   if (endAtMs <= context.clock.now()) {
-    const holds = ({ record }: StoredSandbox) => (record?.endAtMs ?? 0) <= context.clock.now();
+    const holds = ({ record }: StoredSandbox) =>
+      record?.state === "running" && record.endAtMs <= context.clock.now();
     return () => endSandbox(context, sandboxId, { reason: "timeout", holds });
   }
   const reason = pod === undefined ? "its Pod is gone" : endOf(pod);
   if (reason === undefined) return undefined;
   if (pod === undefined && !lasts("unseen", UNSEEN_GRACE_MS)) return undefined;
-  return () => endSandbox(context, sandboxId, { reason });
+  return () => endSandbox(context, sandboxId, { reason, holds: isNotPaused });
+}
+
+function isNotPaused({ record }: StoredSandbox): boolean {
+  return record?.state !== "paused";
 }
 
 function isStarting({ record }: StoredSandbox): boolean {

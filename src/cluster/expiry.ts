@@ -10,6 +10,7 @@ import {
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
+import { inChange } from "./pause/change.ts";
 import { changeRecord, isKnown, readRecord, type KnownSandbox } from "./records.ts";
 
 /** Changes by others that a change waits for. */
@@ -27,8 +28,8 @@ export async function setTimeoutOf(
   context: ExpiryContext,
   target: Target,
   seconds: number,
-): Promise<void> {
-  await moveExpiry(context, target, ({ startedAtMs }) =>
+): Promise<KnownSandbox> {
+  return moveExpiry(context, target, ({ startedAtMs }) =>
     expiryAfter(context, seconds, startedAtMs),
   );
 }
@@ -65,6 +66,7 @@ async function moveExpiry(
     if (!isKnown(stored) || stored.record.team !== team || stored.record.state !== "running") {
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
+    if (stored.change !== undefined) throw inChange(sandboxId, stored.change.kind);
     if (clock.now() > stored.record.startedAtMs + MAX_RUN_MS) {
       throw new SandboxError("invalid_argument", MESSAGES.lifetimeExceeded);
     }

@@ -73,7 +73,11 @@ export function createImageTemplates(
         );
       },
       list: () => known.map(({ resolved: { template, build } }) => ({ template, builds: [build] })),
-      remove: async () => refuse(),
+      async remove(reference) {
+        // One that is not there is told first.
+        find(reference);
+        return refuse();
+      },
       publish: refuse,
       tag: refuse,
       untag: refuse,

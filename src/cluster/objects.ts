@@ -15,7 +15,11 @@ const metadataSchema = z.object({
   creationTimestamp: z.string().optional(),
   deletionTimestamp: z.string().optional(),
   labels: z.record(z.string(), z.string()).optional(),
+  annotations: z.record(z.string(), z.string()).optional(),
 });
+
+/** Of a PersistentVolumeClaim, whose state is of no interest: its Pods wait for it. */
+export const claimSchema = z.object({ metadata: metadataSchema });
 
 export const configMapSchema = z.object({
   metadata: metadataSchema,

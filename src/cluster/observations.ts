@@ -7,7 +7,8 @@ export interface Observations {
   forget(): void;
 }
 
-export function createObservations(): Observations {
+/** With a share of the usual times, for tests that wait for them. */
+export function createObservations(share = 1): Observations {
   let before = new Map<string, number>();
   let present = new Map<string, number>();
   return {
@@ -15,7 +16,7 @@ export function createObservations(): Observations {
       const nowMs = performance.now();
       const atMs = before.get(subject) ?? nowMs;
       present.set(subject, atMs);
-      return nowMs - atMs >= ms;
+      return nowMs - atMs >= ms * share;
     },
     forget() {
       before = present;

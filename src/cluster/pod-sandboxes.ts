@@ -13,9 +13,11 @@ import { createCleanupRetries } from "../sandboxes/retry-cleanup.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import { createTeamQuota } from "../sandboxes/team-quota.ts";
 import type { TeamSandboxes } from "../sandboxes/team-sandboxes.ts";
+import type { WakeRequest } from "../sandboxes/wake.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
-import { isCode, type ClusterApi } from "./api.ts";
+import type { ClusterApi } from "./api.ts";
+import { awaitRights } from "./await-rights.ts";
 import { cannot } from "./cannot.ts";
 import type { ClusterContext, PoolSize } from "./context.ts";
 import { createPodOnce } from "./create-once.ts";
@@ -23,23 +25,35 @@ import { describe } from "./create-pod.ts";
 import { startDuties } from "./duties.ts";
 import type { EgressSettings } from "./egress-policy.ts";
 import { endSandbox } from "./end-pod.ts";
-import { extendSandbox, refreshSandbox, setTimeoutOf } from "./expiry.ts";
+import { refreshSandbox, setTimeoutOf } from "./expiry.ts";
+import {
+  countByTeam,
+  countStates,
+  createReadLimit,
+  findFresh,
+  isListed,
+  phaseOf,
+  knownOf,
+  readFresh,
+  requireKnown,
+} from "./find.ts";
 import { startFronts } from "./fronts.ts";
 import { createImageTemplates, type PodImage } from "./image-templates.ts";
+import { inspectOperations } from "./inspect-operations.ts";
 import { createPodInspector } from "./inspect-pod.ts";
-import { addressOf } from "./objects.ts";
+import { pausePod } from "./pause/pause.ts";
+import { connectPod, resumePod } from "./pause/resume.ts";
+import { wakeablePods, wakePod } from "./pause/wake.ts";
 import type { PodTemplate } from "./pod-template.ts";
-import { isKnown, readRecord, type KnownSandbox } from "./records.ts";
 import { createRuns, type RunsOptions } from "./runs.ts";
 import { openClusterSecrets } from "./seed.ts";
 import { snapshotOperations } from "./snapshots/operations.ts";
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import { buildOf as buildOfRecord } from "./snapshots/snapshots.ts";
 import { createTakeGate } from "./snapshots/take.ts";
+import type { VolumeSettings } from "./volumes/records.ts";
+import { createVolume, getVolume, listVolumes, removeVolume } from "./volumes/volumes.ts";
 import { watchCluster } from "./watched.ts";
-
-/** A Pod that another front has started is seen here a moment later. */
-const SIGHT_TIMEOUT_MS = 5_000;
 
 export interface PodSandboxesOptions {
   readonly api: ClusterApi;
@@ -57,24 +71,26 @@ export interface PodSandboxesOptions {
   readonly egress?: EgressSettings | undefined;
   /** Undefined: no snapshots, no forks. */
   readonly snapshotSettings?: SnapshotSettings | undefined;
+  /** Undefined: no volumes. */
+  readonly volumeSettings?: VolumeSettings | undefined;
   readonly environment?: Readonly<Record<string, string>> | undefined;
   /** Of the listener in Pods, in tests. */
   readonly podPort?: number | undefined;
+  /** Of the usual graces of its duties, in tests. */
+  readonly graceShare?: number | undefined;
 }
 
 /** Opens the registry: it answers when all records are known. */
 export async function startPodSandboxes(options: PodSandboxesOptions): Promise<Sandboxes> {
-  const { api, clock, log } = options;
+  const { api, clock, log, podPort, environment = {} } = options;
   await using stack = new AsyncDisposableStack();
   const closing = new AbortController();
   const { pending, track } = createTrack();
-  const cluster = await openClusterSecrets(api);
-  const fronts = stack.use(await startFronts(api, log, options.name));
+  const cluster = await awaitRights(async () => openClusterSecrets(api));
+  const fronts = stack.use(await awaitRights(async () => startFronts(api, log, options.name)));
   const watched = stack.use(watchCluster(options));
-  const { records, pods, snapshots } = watched;
+  const { records, pods, snapshots, volumes } = watched;
   const images = createImageTemplates(options.images, options.limits);
-  const environment = options.environment ?? {};
-  const { podPort } = options;
   const buildOf: RunsOptions["buildOf"] = (record) =>
     buildOfRecord({ snapshots, limits: options.limits, images }, record);
   const runs = stack.use(
@@ -90,6 +106,8 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     records,
     creations: watched.creations,
     snapshots,
+    volumes,
+    track,
     takeGate: createTakeGate(),
     buildOf,
     pods,
@@ -106,6 +124,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   };
   stack.use(startDuties(context));
   const mayRead = createReadLimit();
+  const contentAbility = volumes === undefined ? "volumes" : "volumeContent";
   const owned = stack.move();
   return {
     ...toOperations(context, DEFAULT_TEAM, track),
@@ -118,13 +137,14 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     count: () => countStates(context),
     locate: (sandboxId) => runs.find(sandboxId),
     endpoints: () => runs.all(),
-    async wake({ sandboxId }) {
+    async wake(request) {
+      const { sandboxId } = request;
       // Without a key anyone can name sandboxes: reads of the API server for them are few.
       if (!mayRead(sandboxId)) throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
-      return track(findFresh(context, sandboxId));
+      return track(wakeFresh(context, request));
     },
-    wakeable: () => [],
-    openVolume: () => refuse("volumes"),
+    wakeable: () => wakeablePods(context),
+    openVolume: () => refuse(contentAbility),
     async [Symbol.asyncDispose]() {
       closing.abort();
       await Promise.allSettled(pending);
@@ -140,7 +160,6 @@ function refuse(ability: Ability): never {
 }
 
 function toOperations(context: ClusterContext, team: string, track: Track): TeamSandboxes {
-  const { inspector } = context;
   /** One that is not there is told first. */
   const refuseFor = (sandboxId: string, ability: Ability): never => {
     requireKnown(context, team, sandboxId);
@@ -166,8 +185,8 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     },
     list(query) {
       const entries = knownOf(context)
-        .filter(({ record }) => record.team === team && record.state === "running")
-        .map((stored) => ({ ...stored, phase: "running" as const }));
+        .filter((stored) => stored.record.team === team && isListed(stored))
+        .map((stored) => ({ ...stored, phase: phaseOf(stored) }));
       return listEntries(entries, query, (stored) => describe(context, stored));
     },
     async kill(sandboxId) {
@@ -175,112 +194,34 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
       const isEnded = await track(endSandbox(context, sandboxId, { reason: "request" }));
       if (!isEnded) throw new SandboxError("not_found", sandboxMissing(sandboxId));
     },
-    setTimeout: (sandboxId, seconds) => setTimeoutOf(context, { team, sandboxId }, seconds),
+    async setTimeout(sandboxId, seconds) {
+      await setTimeoutOf(context, { team, sandboxId }, seconds);
+    },
     refresh: (sandboxId, seconds) => refreshSandbox(context, { team, sandboxId }, seconds),
     async connect(sandboxId, { timeoutSeconds }) {
-      const stored = await extendSandbox(context, { team, sandboxId }, timeoutSeconds);
-      return { sandbox: describe(context, stored), wasResumed: false };
+      const subject = { team, sandboxId };
+      const { stored, wasResumed } = await track(connectPod(context, subject, { timeoutSeconds }));
+      return { sandbox: describe(context, stored), wasResumed };
     },
-    resume: async (sandboxId) => refuseFor(sandboxId, "pause"),
-    pause: async (sandboxId) => refuseFor(sandboxId, "pause"),
+    async resume(sandboxId, options) {
+      return describe(context, await track(resumePod(context, { team, sandboxId }, options)));
+    },
+    pause: async (sandboxId) => {
+      requireKnown(context, team, sandboxId);
+      await track(pausePod(context, { team, sandboxId }, "request"));
+    },
     updateNetwork: async (sandboxId) => refuseFor(sandboxId, "networkUpdate"),
-    createVolume: async () => refuse("volumes"),
-    listVolumes: () => [],
-    getVolume: () => refuse("volumes"),
-    removeVolume: async () => refuse("volumes"),
-    logs: async (query) => inspector.logs(requireKnown(context, team, query.sandboxId), query),
-    async metrics(sandboxId, { startMs = 0, endMs = Number.POSITIVE_INFINITY }) {
-      const stored = requireKnown(context, team, sandboxId);
-      const nowMs = context.clock.now();
-      return startMs <= nowMs && nowMs <= endMs ? [await inspector.measure(stored)] : [];
-    },
-    async latestMetric(sandboxId) {
-      const stored = findKnown(context, team, sandboxId);
-      // One of several that does not answer takes nothing from the others.
-      return stored && inspector.measure(stored).catch(() => undefined);
-    },
-    measure: async (sandboxId) => inspector.measure(requireKnown(context, team, sandboxId)),
+    createVolume: (name) => track(createVolume(context, team, name)),
+    listVolumes: () => listVolumes(context, team),
+    getVolume: (volumeId) => getVolume(context, { team, volumeId }),
+    removeVolume: (volumeId) => track(removeVolume(context, { team, volumeId })),
+    ...inspectOperations(context, team),
   };
 }
 
-function knownOf({ records }: Pick<ClusterContext, "records">): KnownSandbox[] {
-  return [...records.items.values()].filter((stored) => isKnown(stored));
-}
-
-/** Undefined for one that does not run, or of another team. */
-function findKnown(
-  { records }: ClusterContext,
-  team: string,
-  sandboxId: string,
-): KnownSandbox | undefined {
-  const stored = records.items.get(sandboxId);
-  const isOwn = isKnown(stored) && stored.record.team === team;
-  return isOwn && stored.record.state === "running" ? stored : undefined;
-}
-
-/** @throws SandboxError not_found for one that does not run, or of another team. */
-function requireKnown(context: ClusterContext, team: string, sandboxId: string): KnownSandbox {
-  const stored = findKnown(context, team, sandboxId);
-  if (stored !== undefined) return stored;
-  throw new SandboxError("not_found", sandboxMissing(sandboxId));
-}
-
-/** Reads a record that another front may have changed; while the API server is away, what is known counts. */
-async function readFresh({ api, records }: ClusterContext, sandboxId: string): Promise<void> {
-  try {
-    const stored = await readRecord(api, sandboxId);
-    if (stored === undefined) records.drop(sandboxId);
-    else records.apply(stored);
-  } catch (error) {
-    if (!isCode(error, "unavailable")) throw error;
-  }
-}
-
-/** The endpoint of a sandbox that another front may just have started. */
-async function findFresh(context: ClusterContext, sandboxId: string) {
-  await readFresh(context, sandboxId);
-  const stored = context.records.items.get(sandboxId);
-  if (isKnown(stored) && stored.record.state === "running") {
-    const signal = AbortSignal.any([context.closing, AbortSignal.timeout(SIGHT_TIMEOUT_MS)]);
-    await context.pods
-      .until(sandboxId, (pod) => pod && addressOf(pod), signal)
-      .catch(() => undefined);
-    const endpoint = context.runs.find(sandboxId);
-    if (endpoint !== undefined) return endpoint;
-  }
-  throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
-}
-
-const SANDBOX_ID_PATTERN = /^i[a-z0-9]{20}$/;
-
-/** Reads of records that requests to the gateway cause, at most; more find what is known here alone. */
-const MAX_READS_PER_SECOND = 20;
-
-function createReadLimit(): (sandboxId: string) => boolean {
-  let left = MAX_READS_PER_SECOND;
-  let atMs = performance.now();
-  return (sandboxId) => {
-    const nowMs = performance.now();
-    const earned = ((nowMs - atMs) / 1_000) * MAX_READS_PER_SECOND;
-    left = Math.min(left + earned, MAX_READS_PER_SECOND);
-    atMs = nowMs;
-    if (!SANDBOX_ID_PATTERN.test(sandboxId) || left < 1) return false;
-    left -= 1;
-    return true;
-  };
-}
-
-function countByTeam(known: readonly KnownSandbox[]): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>();
-  for (const { record } of known) {
-    if (record.state === "running") counts.set(record.team, (counts.get(record.team) ?? 0) + 1);
-  }
-  return counts;
-}
-
-function countStates(context: ClusterContext) {
-  const known = knownOf(context);
-  const running = known.filter(({ record }) => record.state === "running").length;
-  const starting = known.filter(({ record }) => record.state === "starting").length;
-  return { running, paused: 0, starting };
+/** The endpoint of a sandbox that another front may just have started, or that is started for it. */
+async function wakeFresh(context: ClusterContext, request: WakeRequest) {
+  await readFresh(context, request.sandboxId);
+  await wakePod(context, request);
+  return findFresh(context, request.sandboxId);
 }

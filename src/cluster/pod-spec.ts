@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
+import { VOLUME_OWNER_ID } from "../sandboxes/volume-disks.ts";
 import { MANAGED, MANAGER, PART } from "./objects.ts";
 import { CONTAINER_NAME, type PodTemplate } from "./pod-template.ts";
 
@@ -31,6 +32,12 @@ const CPU_REQUEST_MILLI = 100;
 /** The hash of all that shapes a Pod; a pooled Pod of another hash is not used. */
 export const SHAPE = "sandbox-mcp.io/shape";
 
+/** Where a Pod has a volume, and what that is as a volume of its description, without its name. */
+export interface PodMount {
+  readonly path: string;
+  readonly volume: object;
+}
+
 export interface PodPlan {
   readonly image: string;
   readonly limits: ContainerLimits;
@@ -38,6 +45,8 @@ export interface PodPlan {
   readonly template: PodTemplate;
   /** Words for the daemon's command, where snapshots are offered. */
   readonly words?: readonly string[];
+  /** Claims of volumes, and where they are seen. */
+  readonly mounts?: readonly PodMount[];
 }
 
 export interface PodOwner {
@@ -49,7 +58,7 @@ export interface PodOwner {
 
 /** The object to create: of the record of a sandbox, or one without a sandbox. */
 export function toPod(plan: PodPlan, name: string, owner: PodOwner | "pool" | "probe"): unknown {
-  const { template } = plan;
+  const { template, mounts = [] } = plan;
   const { containers: _containers, tolerations = [], ...given } = template.spec ?? {};
   return {
     apiVersion: "v1",
@@ -74,11 +83,25 @@ export function toPod(plan: PodPlan, name: string, owner: PodOwner | "pool" | "p
       enableServiceLinks: false,
       restartPolicy: "Never",
       terminationGracePeriodSeconds: GRACE_SECONDS,
-      securityContext: { seccompProfile: { type: "RuntimeDefault" } },
+      securityContext: {
+        seccompProfile: { type: "RuntimeDefault" },
+        // The default user may write to them, as on one machine.
+        ...(mounts.length > 0 && {
+          fsGroup: VOLUME_OWNER_ID,
+          fsGroupChangePolicy: "OnRootMismatch",
+        }),
+      },
       tolerations: [...tolerations, ...NODE_TOLERATIONS],
       containers: [toContainer(plan, name)],
+      ...(mounts.length > 0 && {
+        volumes: mounts.map(({ volume }, index) => ({ ...volume, name: mountName(index) })),
+      }),
     },
   };
+}
+
+function mountName(index: number): string {
+  return `volume-${index}`;
 }
 
 /** A Pod belongs to the record of its sandbox: it goes with it. */
@@ -93,7 +116,8 @@ const NODE_TOLERATIONS = ["not-ready", "unreachable"].map((state) => ({
   tolerationSeconds: NODE_GRACE_SECONDS,
 }));
 
-function toContainer({ image, limits, passPublicKey, template, words }: PodPlan, name: string) {
+function toContainer(plan: PodPlan, name: string) {
+  const { image, limits, passPublicKey, template, words, mounts = [] } = plan;
   const { memoryMb, cpus, diskMb } = limits;
   const [given] = template.spec?.containers ?? [];
   const bounds = {
@@ -115,6 +139,9 @@ function toContainer({ image, limits, passPublicKey, template, words }: PodPlan,
       runAsUser: 0,
       capabilities: { drop: ["ALL"], add: CAPABILITIES },
     },
+    ...(mounts.length > 0 && {
+      volumeMounts: mounts.map(({ path }, index) => ({ name: mountName(index), mountPath: path })),
+    }),
   };
 }
 

@@ -20,11 +20,14 @@ import { toPod } from "./pod-spec.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import { removeObject } from "./records.ts";
 import { openClusterSecrets } from "./seed.ts";
+import { toClaimSpec, type VolumeSettings } from "./volumes/records.ts";
 
 const MIN_MINOR = 33;
 /** A node may pull the image first. */
 const PROBE_TIMEOUT_MS = 120_000;
 const POLL_MS = 250;
+/** Larger volumes may cost more than the trial is worth. */
+const MAX_PROBE_MB = 1_024;
 
 /** What a front does in its namespace; the Role of the chart names the same. */
 export const RIGHTS: readonly {
@@ -35,6 +38,7 @@ export const RIGHTS: readonly {
   { group: "", resource: "configmaps", verbs: verbs() },
   { group: "", resource: "pods", verbs: verbs() },
   { group: "", resource: "secrets", verbs: ["get", "create"] },
+  { group: "", resource: "persistentvolumeclaims", verbs: verbs() },
   { group: "coordination.k8s.io", resource: "leases", verbs: verbs() },
   { group: "networking.k8s.io", resource: "networkpolicies", verbs: ["create"] },
 ];
@@ -49,6 +53,8 @@ export interface ProbeOptions {
   readonly podTemplate: PodTemplate;
   readonly limits: ContainerLimits;
   readonly requireLevel: IsolationLevel;
+  /** Undefined where volumes are not offered. */
+  readonly volumes?: VolumeSettings | undefined;
 }
 
 export async function probeCluster(options: ProbeOptions): Promise<EngineReport> {
@@ -66,6 +72,9 @@ export async function probeCluster(options: ProbeOptions): Promise<EngineReport>
       hint: "use nodes with containerd 2, runc 1.2 or newer and Linux 6.3 or newer",
     });
   });
+  if (options.volumes !== undefined) {
+    await attempt(checks, "volumes", async () => tryVolume(options));
+  }
   const isUsable = checks.every(({ outcome }) => outcome !== "missing");
   return { runtime: version, level, isUsable, checks };
 }
@@ -121,7 +130,40 @@ async function checkRights(api: ClusterApi): Promise<string> {
   });
 }
 
-async function tryPod(options: ProbeOptions): Promise<IsolationLevel> {
+/** A Pod with a volume of its own, whose claim Kubernetes makes and removes with it. */
+async function tryVolume(options: ProbeOptions): Promise<string> {
+  const { api, volumes } = options;
+  if (volumes === undefined) return "none";
+  const { storageClass, accessMode, sizeMb } = volumes;
+  await requireClass(api, storageClass);
+  const claim = toClaimSpec({ ...volumes, sizeMb: Math.min(sizeMb, MAX_PROBE_MB) });
+  try {
+    await tryPod(options, { ephemeral: { volumeClaimTemplate: { spec: claim } } });
+  } catch (error) {
+    const { message } = toSandboxError(error, "volumes");
+    throw new SandboxError("unavailable", `${storageClass} (${accessMode}): ${message}`, {
+      cause: error,
+      hint: "name a storage class that provides this access mode: kubectl get storageclass",
+    });
+  }
+  return `storage class ${storageClass}, ${accessMode}, mounted in a Pod`;
+}
+
+/** Without the right to read classes, the Pod that waits shows that one is missing. */
+async function requireClass(api: ClusterApi, name: string): Promise<void> {
+  try {
+    await api.read(`/apis/storage.k8s.io/v1/storageclasses/${name}`);
+  } catch (error) {
+    if (isCode(error, "permission_denied")) return;
+    if (!isCode(error, "not_found")) throw error;
+    throw new SandboxError("not_found", `there is no storage class ${name}`, {
+      cause: error,
+      hint: "name one by --volume-class: kubectl get storageclass",
+    });
+  }
+}
+
+async function tryPod(options: ProbeOptions, volume?: object): Promise<IsolationLevel> {
   const { api, images, podTemplate, limits } = options;
   const [first] = images;
   if (first === undefined) {
@@ -137,7 +179,11 @@ async function tryPod(options: ProbeOptions): Promise<IsolationLevel> {
     const made = await api.call({
       method: "POST",
       path: "pods",
-      body: toPod(plan, name, "probe"),
+      body: toPod(
+        volume === undefined ? plan : { ...plan, mounts: [{ path: "/volume", volume }] },
+        name,
+        "probe",
+      ),
     });
     const host = await awaitAddress(api, podSchema.parse(made), signal);
     const dialer = createPodDialer({ podName: name, host, passKey }, async () => undefined);

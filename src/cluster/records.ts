@@ -20,15 +20,27 @@ export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 
 const LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
 
+const changeSchema = z.object({
+  kind: z.enum(["pausing", "resuming"]),
+  /** The front that carries it out. */
+  owner: z.string(),
+  reason: z.enum(["request", "timeout"]).optional(),
+});
+
+/** What is under way with a sandbox that runs or is paused: the intent, until it is done or undone. */
+export type SandboxChange = z.infer<typeof changeSchema>;
+
 /** A record with the version that a change of it must name; undefined where its text is none of ours. */
 export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) => {
   const level = z.enum(LEVELS).catch("none").parse(data["level"]);
-  return { metadata, level, record: parseRecord(data["record"]) };
+  const change = parseText(data["change"], changeSchema);
+  return { metadata, level, change, record: parseText(data["record"], sandboxRecordSchema) };
 });
 
 export interface StoredSandbox {
   readonly metadata: z.infer<typeof configMapSchema>["metadata"];
   readonly level: IsolationLevel;
+  readonly change: SandboxChange | undefined;
   readonly record: SandboxRecord | undefined;
 }
 
@@ -39,10 +51,10 @@ export function isKnown(stored: StoredSandbox | undefined): stored is KnownSandb
   return stored?.record !== undefined;
 }
 
-function parseRecord(text: string | undefined): SandboxRecord | undefined {
+function parseText<T>(text: string | undefined, schema: z.ZodType<T>): T | undefined {
   if (text === undefined) return undefined;
   try {
-    return sandboxRecordSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
+    return schema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
   } catch {
     return undefined;
   }
@@ -64,20 +76,27 @@ export async function addRecord(
   return toKnown(await api.call({ method: "POST", path: "configmaps", body, signal }), record);
 }
 
-/** Fields of the record, and the level that was measured. */
-export type RecordChanges = Partial<SandboxRecord> & { readonly level?: IsolationLevel };
+/** Fields of the record, the level that was measured, and what is under way; null ends that. */
+export type RecordChanges = Partial<SandboxRecord> & {
+  readonly level?: IsolationLevel;
+  readonly change?: SandboxChange | null;
+};
 
 /** @throws SandboxError failed_precondition when it was changed meanwhile, not_found. */
 export async function changeRecord(
   api: ClusterApi,
   stored: KnownSandbox,
-  { level = stored.level, ...changes }: RecordChanges,
+  { level = stored.level, change, ...changes }: RecordChanges,
 ): Promise<KnownSandbox> {
   const { name, resourceVersion, uid } = stored.metadata;
   const record = { ...stored.record, ...changes };
   const body = {
     metadata: { resourceVersion, uid },
-    data: { record: JSON.stringify(record), level },
+    data: {
+      record: JSON.stringify(record),
+      level,
+      ...(change !== undefined && { change: change && JSON.stringify(change) }),
+    },
   };
   return toKnown(await api.call({ method: "PATCH", path: `configmaps/${name}`, body }), record);
 }

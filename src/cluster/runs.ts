@@ -48,8 +48,9 @@ export function createRuns(options: RunsOptions): Runs {
     const stored = records.items.get(sandboxId);
     const pod = pods.items.get(sandboxId);
     const host = pod && addressOf(pod);
-    if (!isKnown(stored) || stored.record.state !== "running" || host === undefined)
-      return undefined;
+    const runs = isKnown(stored) && stored.record.state === "running";
+    // One that is being paused serves no client.
+    if (!runs || stored.change !== undefined || host === undefined) return undefined;
     return { stored, host };
   }
 

@@ -1,4 +1,4 @@
-/** What a front watches of the cluster: records, keys of creates, Pods and snapshots. */
+/** What a front watches of the cluster: records, keys of creates, Pods, snapshots and volumes. */
 
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
@@ -8,6 +8,7 @@ import { RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts"
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
 import { watchSnapshots } from "./snapshots/snapshots.ts";
+import { watchVolumes, type StoredVolume, type VolumeSettings } from "./volumes/records.ts";
 import { startWatchCache, type WatchCache } from "./watch-cache.ts";
 
 export interface Watched extends AsyncDisposable {
@@ -16,6 +17,8 @@ export interface Watched extends AsyncDisposable {
   readonly pods: WatchCache<Pod>;
   /** Undefined where snapshots are not offered: nothing is asked of them then. */
   readonly snapshots: WatchCache<StoredSnapshot> | undefined;
+  /** The same of volumes. */
+  readonly volumes: WatchCache<StoredVolume> | undefined;
   /** Resolves when all that there is is known. */
   readonly filled: Promise<unknown>;
 }
@@ -24,10 +27,12 @@ export function watchCluster({
   api,
   log,
   snapshotSettings,
+  volumeSettings,
 }: {
   readonly api: ClusterApi;
   readonly log: Logger;
   readonly snapshotSettings?: SnapshotSettings | undefined;
+  readonly volumeSettings?: VolumeSettings | undefined;
 }): Watched {
   const stack = new AsyncDisposableStack();
   const maps = { api, log, kind: "configmaps" } as const;
@@ -40,13 +45,15 @@ export function watchCluster({
   );
   const pods = stack.use(startWatchCache({ api, log, kind: "pods", selector, schema: podSchema }));
   const snapshots = snapshotSettings && stack.use(watchSnapshots(api, log));
-  const caches = [records, creations, pods, ...(snapshots === undefined ? [] : [snapshots])];
+  const volumes = volumeSettings && stack.use(watchVolumes(api, log));
+  const caches = [records, creations, pods, snapshots, volumes];
   return {
     records,
     creations,
     pods,
     snapshots,
-    filled: Promise.all(caches.map(async ({ filled }) => filled)),
+    volumes,
+    filled: Promise.all(caches.map(async (cache) => cache?.filled)),
     [Symbol.asyncDispose]: async () => stack.disposeAsync(),
   };
 }

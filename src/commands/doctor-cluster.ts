@@ -16,5 +16,6 @@ export async function probeConfiguredCluster(config: Config): Promise<EngineRepo
     podTemplate: await readPodTemplate(config),
     limits: config.limits,
     requireLevel: config.requireIsolation,
+    volumes: config.cluster.volumes && { ...config.cluster.volumes, sizeMb: config.volumeMb },
   });
 }

@@ -158,6 +158,7 @@ function toRegistryOptions(config: Config) {
     pool: [...base, ...config.poolTemplates],
     egress: cluster.egress,
     snapshotSettings: cluster.snapshots,
+    volumeSettings: cluster.volumes && { ...cluster.volumes, sizeMb: config.volumeMb },
   };
 }
 

@@ -16,6 +16,7 @@ import { createDaemon } from "./daemon.ts";
 import { guardBySecret } from "./guarded-listener.ts";
 import { listenInside } from "./inside.ts";
 import { createPodListener, listenAddress, readPodIdentity } from "./pod-listener.ts";
+import { createPrograms } from "./programs.ts";
 import { createPublicServer } from "./server.ts";
 
 const PUBLIC_FD = 3;
@@ -44,9 +45,13 @@ catchUncaught({
 const publicServer = createPublicServer(daemon);
 let opening: Promise<void> | undefined;
 const changes = createSource(SANDBOX_TREE);
+const identity = readPodIdentity(process.argv);
+const programs =
+  identity === undefined ? undefined : createPrograms(() => publicServer.closeAllConnections());
 const controlServer = createControlServer({
   daemon,
   changes,
+  programs,
   open: async () => (opening ??= openPublic()),
 });
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
@@ -55,7 +60,6 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
     process.exit(0);
   });
 }
-const identity = readPodIdentity(process.argv);
 if (identity?.keepsBaseline === true) {
   // Its fault is told to the host, which asks for it before any program runs.
   changes.baseline.take().catch(() => undefined);
@@ -66,7 +70,8 @@ listenForHost().catch(() => process.exit(EXIT_BROKEN));
 async function listenForHost(): Promise<void> {
   if (identity === undefined) return listenOn(controlServer, CONTROL_FD);
   const { settings } = daemon;
-  const listener = createPodListener({ identity, publicServer, controlServer, settings });
+  const servers = { publicServer, controlServer };
+  const listener = createPodListener({ identity, ...servers, settings, programs });
   listener.listen(listenAddress());
   await once(listener, "listening");
 }

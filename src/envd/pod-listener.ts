@@ -17,6 +17,7 @@ import {
   readPass,
   type PodTarget,
 } from "../wire/pod-listener.ts";
+import type { Programs } from "./programs.ts";
 import type { SettingsHolder } from "./settings.ts";
 
 /** A connection without a complete head is cut by then; passes fit into few bytes. */
@@ -55,6 +56,8 @@ export interface PodListenerOptions {
   readonly controlServer: Server;
   /** Until the front has told the daemon its sandbox, nothing public is served. */
   readonly settings: Pick<SettingsHolder, "isTold">;
+  /** While they are stopped nothing public is served either. */
+  readonly programs?: Pick<Programs, "areStopped"> | undefined;
 }
 
 /** The listener; it does not listen yet. */
@@ -93,7 +96,7 @@ export function listenAddress() {
 /** The server that a connection is for, or the line of its refusal. */
 function admit(
   request: IncomingMessage,
-  { identity, publicServer, controlServer, settings }: PodListenerOptions,
+  { identity, publicServer, controlServer, settings, programs }: PodListenerOptions,
   used: UsedPasses,
 ): Server | string {
   const target = toTarget(request.url);
@@ -103,6 +106,7 @@ function admit(
   if (subject === undefined) return "401 Unauthorized";
   if (!used.take(subject.nonce, subject.atMs)) return "403 Forbidden";
   if (target === "/control") return controlServer;
+  if (programs?.areStopped === true) return "503 Service Unavailable";
   return settings.isTold ? publicServer : "409 Conflict";
 }
 

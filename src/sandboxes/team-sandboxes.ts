@@ -25,6 +25,7 @@ import {
   type NewSnapshot,
   type Snapshot,
   type SnapshotQuery,
+  type SnapshotRequest,
 } from "./snapshots.ts";
 import type { BuildsContext } from "./template-builds/end-build.ts";
 import { createTemplateBuilds, type TemplateBuilds } from "./template-builds/template-builds.ts";
@@ -57,7 +58,7 @@ export interface TeamSandboxes {
   snapshot(
     sandboxId: string,
     name: string | undefined,
-    keepsMemory?: boolean,
+    options?: Omit<SnapshotRequest, "name">,
   ): Promise<NewSnapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
@@ -65,7 +66,7 @@ export interface TeamSandboxes {
   createVolume(name: string): Promise<Volume>;
   listVolumes(): Volume[];
   /** @throws SandboxError invalid_argument for no identifier, not_found. */
-  getVolume(volumeId: string): Volume;
+  getVolume(volumeId: string): Promise<Volume>;
   /** @throws SandboxError as `getVolume`, and failed_precondition while a sandbox has it. */
   removeVolume(volumeId: string): Promise<void>;
   listSnapshots(query: SnapshotQuery): Page<Snapshot>;
@@ -97,13 +98,13 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
     resume: (sandboxId, request) => track(resumeSandbox(context, sandboxId, request)),
     pause: (sandboxId, keepsMemory, requiresDaemon = false) =>
       track(pauseSandbox(context, sandboxId, { keepsMemory, requiresDaemon })),
-    snapshot: (sandboxId, name, keepsMemory) =>
-      track(createSnapshot(context, sandboxId, { name, keepsMemory })),
+    snapshot: (sandboxId, name, options) =>
+      track(createSnapshot(context, sandboxId, { ...options, name })),
     fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
     createVolume: (name) => track(createVolume(context, name)),
     listVolumes: () => listVolumes(context),
-    getVolume: (volumeId) => getVolume(context, volumeId),
+    getVolume: async (volumeId) => getVolume(context, volumeId),
     removeVolume: (volumeId) => track(removeVolume(context, volumeId)),
     listSnapshots: (query) => listSnapshots(context, query),
     logs: async (query) => context.logBook.read({ ...query, team }),

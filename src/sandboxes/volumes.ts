@@ -8,31 +8,25 @@ import { draftOf, isThere, syncFolder } from "../common/files.ts";
 import { storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { step } from "../common/steps.ts";
-import { cleanBindPath, findOverlap, findPathFault } from "../engine/oci/bind-paths.ts";
 import { hasVolumeDisk, volumeContent } from "../engine/storage/volume-disk.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
-import { MAX_MOUNTS } from "../wire/bounds.ts";
 import { MESSAGES } from "../wire/messages.ts";
 import type { Folders, Services, Tenant } from "./context.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { VOLUME_OWNER_ID, type DiskVolume } from "./volume-disks.ts";
-
-/** Of a team; a list tells all of them at once. */
-const MAX_VOLUMES = 1_000;
-
-const NAME_PATTERN = /^[a-zA-Z0-9_-]{1,128}$/;
-const ID_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+import {
+  MAX_VOLUMES,
+  placeMounts,
+  refuseMissing,
+  requireVolumeId,
+  requireVolumeName,
+  type MountRequest,
+} from "./volume-rules.ts";
 
 /** A volume, and the token for its content. */
 export interface Volume extends VolumeRecord {
   readonly token: string;
-}
-
-/** A volume by name, and where it is seen. */
-export interface MountRequest {
-  readonly name: string;
-  readonly path: string;
 }
 
 /** Where a volume is on the host; one with a disk, while that is mounted. */
@@ -76,9 +70,7 @@ export async function createVolume(
   name: string,
 ): Promise<Volume> {
   const { store, clock, team } = context;
-  if (!NAME_PATTERN.test(name)) {
-    throw new SandboxError("invalid_argument", MESSAGES.volumeNameWrong);
-  }
+  requireVolumeName(name);
   await requireDiskSpace(context.volumesDirectory);
   const { sizeMb } = context.volumeDisks;
   const plain = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
@@ -146,9 +138,7 @@ export function listVolumes(context: Services & Tenant): Volume[] {
 
 /** @throws SandboxError invalid_argument for no identifier, not_found when there is none. */
 export function getVolume(context: Services & Tenant, volumeId: string): Volume {
-  if (!ID_PATTERN.test(volumeId)) {
-    throw new SandboxError("invalid_argument", MESSAGES.volumeIdWrong);
-  }
+  requireVolumeId(volumeId);
   const volume = context.store.volumes.get(volumeId);
   if (volume?.team !== context.team) {
     throw new SandboxError("not_found", MESSAGES.volumeMissing);
@@ -187,24 +177,8 @@ export function resolveMounts(
   context: Services & Tenant,
   requests: readonly MountRequest[],
 ): SandboxRecord["volumeMounts"] {
-  if (requests.length > MAX_MOUNTS) {
-    throw new SandboxError("invalid_argument", `at most ${MAX_MOUNTS} volumes can be mounted`);
-  }
-  const paths = new Set<string>();
-  const faults: string[] = [];
-  const mounts = requests.flatMap(({ name, path }, index) => {
-    const volume = context.store.volumes.getByName(context.team, name);
-    const clean = cleanBindPath(path);
-    const reason =
-      volume === undefined
-        ? missingText(name)
-        : (findPathFault(path) ?? overlapText(path, findOverlap(clean, paths)));
-    if (reason !== undefined) faults.push(faultLine(index, reason));
-    paths.add(clean);
-    return volume === undefined ? [] : [{ name, path: clean, volumeId: volume.volumeId }];
-  });
-  refuseFaults(faults);
-  return mounts;
+  const find = (name: string) => context.store.volumes.getByName(context.team, name)?.volumeId;
+  return placeMounts(requests, { find });
 }
 
 /** @throws SandboxError invalid_argument, as `resolveMounts`, when one was removed since. */
@@ -212,30 +186,7 @@ export function requireMounts(
   { store }: Pick<Services, "store">,
   mounts: SandboxRecord["volumeMounts"],
 ): void {
-  const faults = mounts.flatMap(({ name, volumeId }, index) =>
-    store.volumes.get(volumeId) === undefined ? [faultLine(index, missingText(name))] : [],
-  );
-  refuseFaults(faults);
-}
-
-function refuseFaults(faults: readonly string[]): void {
-  if (faults.length === 0) return;
-  throw new SandboxError("invalid_argument", ["invalid mounts:", ...faults].join("\n"));
-}
-
-function faultLine(index: number, reason: string): string {
-  return `\t- volume mount #${index}: ${reason}`;
-}
-
-function missingText(name: string): string {
-  return `volume '${name}' not found`;
-}
-
-function overlapText(path: string, other: string | undefined): string | undefined {
-  if (other === undefined) return undefined;
-  return cleanBindPath(path) === other
-    ? `path '${path}' is already used`
-    : `path '${path}' and path '${other}' lie one inside the other`;
+  refuseMissing(mounts, (volumeId) => store.volumes.get(volumeId) !== undefined);
 }
 
 async function makeContent(context: Making, volume: VolumeRecord): Promise<void> {

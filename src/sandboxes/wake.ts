@@ -65,7 +65,7 @@ export async function wakeSandbox(
   const over = new AbortController();
   const woken = whenIdle(entry, async () => {
     if (!isLate && entry.phase === "paused" && isWakeable(entry)) {
-      await resumeEntry(context, entry, { timeoutSeconds: toSeconds(entry), keepsMemory: true });
+      await resumeEntry(context, entry, { timeoutSeconds: wokenSeconds(entry), keepsMemory: true });
     }
     if (entry.ending !== undefined || entry.run === undefined) throw notFound();
     return entry.run.endpoint;
@@ -100,7 +100,11 @@ function isWakeable({ record, ending, phase }: SandboxEntry): boolean {
 }
 
 /** Only who could enter the running sandbox may wake it. */
-function mayWake({ secrets }: Services, { record }: SandboxEntry, request: WakeRequest): boolean {
+export function mayWake(
+  { secrets }: Pick<Services, "secrets">,
+  { record }: Pick<SandboxEntry, "record">,
+  request: WakeRequest,
+): boolean {
   const { sandboxId, isSecured, isPrivate } = record;
   if (request.port === ENVD_PORT) {
     return !isSecured || isEqual(request.accessToken, secrets.accessToken(sandboxId));
@@ -112,7 +116,8 @@ function isEqual(given: string | undefined, expected: string): boolean {
   return given !== undefined && equalSecrets(given, expected);
 }
 
-function toSeconds({ record }: SandboxEntry): number {
+/** The time to live that traffic gives. */
+export function wokenSeconds({ record }: Pick<SandboxEntry, "record">): number {
   return Math.min(Math.max(record.timeoutSeconds, MIN_WOKEN_SECONDS), MAX_RUN_SECONDS);
 }
 

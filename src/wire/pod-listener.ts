@@ -11,6 +11,17 @@ export const PASS_HEADER = "x-sandbox-mcp-pass";
 export const POD_PROTOCOL = "sandbox-mcp";
 /** After the changes of a sandbox: how many entries no layer can say, and how many changed while they were read. */
 export const CHANGES_TRAILER = "x-sandbox-mcp-changes";
+/** Paths in a Pod that are no part of its snapshots: what is mounted in each, and what is the daemon's. */
+export const DAEMON_PATHS: readonly string[] = [
+  "dev",
+  "proc",
+  "sys",
+  "run/e2b",
+  "run/sandbox-mcp",
+  "run/sandbox-mcp.baseline",
+  "run/sandbox-mcp.baseline.part",
+  "run/sandbox-mcp.secret",
+];
 /** In the command of a daemon that keeps what its image contained. */
 export const BASELINE_WORD = "baseline";
 

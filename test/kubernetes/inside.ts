@@ -18,8 +18,12 @@ import { runKeys } from "./stages/keys.ts";
 import { runLoad } from "./stages/load.ts";
 import { runMcp } from "./stages/mcp.ts";
 import { runLostNode, runOutages } from "./stages/outages.ts";
+import { runPauses } from "./stages/pauses.ts";
 import { runPlacement } from "./stages/placement.ts";
-import { eventually, type World } from "./world.ts";
+import { runSnapshotFaults } from "./stages/snapshot-faults.ts";
+import { runSnapshots } from "./stages/snapshots.ts";
+import { runVolumes } from "./stages/volumes.ts";
+import { eventually, SNAPSHOTS, type Given, type World } from "./world.ts";
 
 const NAMESPACE = "sandboxes";
 const ACCOUNT = "sandbox-mcp";
@@ -37,6 +41,10 @@ const STAGES = {
   keys: runKeys,
   attacks: runAttacks,
   egress: runEgress,
+  snapshots: runSnapshots,
+  pauses: runPauses,
+  "snapshot-faults": runSnapshotFaults,
+  volumes: runVolumes,
   outages: runOutages,
   faults: runFaults,
   // Their fronts have shapes of Pods of their own, and may become the leader.
@@ -55,7 +63,7 @@ const say = (text: string) =>
   process.stdout.write(`${((performance.now() - beganMs) / 1000).toFixed(1)} s  ${text}\n`);
 
 await using stack = new AsyncDisposableStack();
-stack.use(await startRegistry(work));
+const registry = stack.use(await startRegistry(work));
 mkdirSync(join(work, "pause"));
 pushImage(`oci:${writeProgramImage(join(work, "pause"), join(bin, "pause"))}`, "pause:1");
 const image = pushImage(`oci-archive:${archive}`, "base:1");
@@ -83,11 +91,13 @@ let nextPort = BALANCER_PORT + 1;
 function startNamed(
   name: string,
   environment: Readonly<Record<string, string>> = {},
-  given: { readonly template?: string; readonly pool?: number } = {},
+  given: Given = {},
 ): Front {
   const placement = `--pod-template ${given.template ?? template} --pool ${given.pool ?? POOL}`;
   const words = `${placement} --max-sandboxes 400 --toolsets all`;
   const flags = [...words.split(" "), "--egress-denied", "10.0.0.0/8,203.0.113.0/24"];
+  if (given.hasSnapshots !== false) flags.push("--snapshot-registry", SNAPSHOTS);
+  flags.push(...(given.flags ?? []));
   const port = nextPort;
   nextPort += 1;
   return startFront(cluster, {
@@ -120,6 +130,7 @@ const world: World = {
   template,
   image,
   archive,
+  registry,
   startFront: startNamed,
   async check(name, attempt) {
     const startedMs = performance.now();

@@ -60,7 +60,9 @@ try {
     work,
     archive,
   ] as const;
-  run([join(DIRECTORY, "cluster/enter.sh"), work, ...inside]);
+  // Not `run`: an exit would leave the directory.
+  const enter = join(DIRECTORY, "cluster/enter.sh");
+  process.exitCode = spawnSync(enter, [work, ...inside], { stdio: "inherit" }).status ?? 1;
 } finally {
   rmSync(work, { recursive: true, force: true });
 }

@@ -5,6 +5,20 @@ import type { ClusterApi } from "../../src/cluster/api.ts";
 import { z } from "../../src/common/schema.ts";
 import type { Cluster } from "./cluster/cluster.ts";
 import type { Front } from "./cluster/front.ts";
+import { REGISTRY } from "./cluster/node-config.ts";
+import type { Program } from "./cluster/process.ts";
+
+/** Of the images of snapshots, in the registry of the tests. */
+export const SNAPSHOTS = `http://${REGISTRY}/snapshots`;
+
+/** What a front of a stage has that others have not. */
+export interface Given {
+  readonly template?: string;
+  readonly pool?: number;
+  readonly hasSnapshots?: boolean;
+  /** More of its command line. */
+  readonly flags?: readonly string[];
+}
 
 export interface World {
   readonly cluster: Cluster;
@@ -22,11 +36,8 @@ export interface World {
   readonly image: string;
   /** The archive of the image. */
   readonly archive: string;
-  startFront(
-    name: string,
-    environment: Readonly<Record<string, string>>,
-    given?: { readonly template?: string; readonly pool?: number },
-  ): Front;
+  readonly registry: Program;
+  startFront(name: string, environment: Readonly<Record<string, string>>, given?: Given): Front;
   check(name: string, work: () => Promise<string | void>): Promise<void>;
 }
 

@@ -9,6 +9,7 @@ import type { ChangesSource } from "../../src/envd/control/changes.ts";
 import { createControlServer, createSource } from "../../src/envd/control/server.ts";
 import { createDaemon, type Daemon } from "../../src/envd/daemon.ts";
 import { createPodListener, readPodIdentity } from "../../src/envd/pod-listener.ts";
+import { createPrograms, type Programs, type Signals } from "../../src/envd/programs.ts";
 import { createPublicServer } from "../../src/envd/server.ts";
 import type { StoredObject, TestApiServer } from "./api-server.ts";
 
@@ -22,6 +23,8 @@ export interface PodDaemons extends AsyncDisposable {
   isHolding: boolean;
   /** Whether the network of Pods enforces policies: those with rules of their own reach no front. */
   isEnforcing: boolean;
+  /** Whether the programs of a Pod stand still; undefined without that Pod. */
+  areStopped(name: string): boolean | undefined;
 }
 
 export interface PodDaemonsOptions {
@@ -35,7 +38,11 @@ interface Running {
   readonly host: string;
   readonly words: readonly string[];
   readonly changes: ChangesSource | undefined;
+  readonly programs: Programs;
 }
+
+/** Programs of these Pods are those of the tests: they go on. */
+const NO_SIGNALS: Signals = { send: () => undefined, isAnyoneActive: async () => false };
 
 /** The listener of every Pod has the same port, each on an address of its own. */
 export async function startPodDaemons(
@@ -52,23 +59,36 @@ export async function startPodDaemons(
     if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
     const daemon = createDaemon(DIRECTORY);
     const publicServer = createPublicServer(daemon);
+    const programs = createPrograms(() => publicServer.closeAllConnections(), NO_SIGNALS);
     const controlServer = createControlServer({
       daemon,
+      programs,
       open: async () => undefined,
       ...(changes !== undefined && { changes }),
       ...(daemons.isEnforcing && { reach: async () => !hasOwnEgress(name) }),
     });
     const { settings } = daemon;
-    const listener = createPodListener({ identity, publicServer, controlServer, settings });
+    const listener = createPodListener({
+      identity,
+      publicServer,
+      controlServer,
+      settings,
+      programs,
+    });
     listener.listen({ host, port });
     await once(listener, "listening");
     const servers = [listener, publicServer, controlServer];
-    running.set(name, { ...known, servers, daemon });
+    running.set(name, { ...known, servers, daemon, programs });
   }
 
   function hasOwnEgress(name: string): boolean {
     const { labels = {} } = api.objects.get(`pods/${name}`)?.metadata ?? {};
     return labels["sandbox-mcp.io/egress"] === "own" && labels["sandbox-mcp.io/sandbox"] === name;
+  }
+
+  /** Another Pod may have its name by now. */
+  function isThere(name: string, { metadata: { uid } }: StoredObject): boolean {
+    return api.objects.get(`pods/${name}`)?.metadata.uid === uid;
   }
 
   async function run(name: string, host: string, object: StoredObject): Promise<void> {
@@ -77,8 +97,9 @@ export async function startPodDaemons(
     const image: string = containers[0].image;
     const place = await options.files?.(name, image);
     const changes = place && createSource(place);
+    if (!isThere(name, object)) return;
     await start(name, { host, words, changes });
-    if (!api.objects.has(`pods/${name}`)) {
+    if (!isThere(name, object)) {
       stop(name);
       return;
     }
@@ -102,6 +123,7 @@ export async function startPodDaemons(
     port,
     isHolding: false,
     isEnforcing: false,
+    areStopped: (name) => running.get(name)?.programs.areStopped,
     async restart(name) {
       const known = stop(name);
       if (known === undefined) return;

@@ -80,7 +80,7 @@ export async function startPodWorld(pods: PodDaemonsOptions = {}): Promise<PodWo
 export async function podRow() {
   const world = await startPodWorld();
   const { url } = await world.start();
-  const service = { call: async (wanted: Call) => send(url, wanted) };
+  const service = { call: async (wanted: Call) => callFront(url, wanted) };
   const { body } = await service.call({
     method: "POST",
     path: "/v2/sandboxes",
@@ -91,7 +91,11 @@ export async function podRow() {
   return { call: { path: `/sandboxes/${sandboxID}` }, service, finish };
 }
 
-async function send(url: string, { method = "GET", path, body, headers }: Call): Promise<Reply> {
+/** A call with the key of these fronts. */
+export async function callFront(
+  url: string,
+  { method = "GET", path, body, headers }: Omit<Call, "method"> & { readonly method?: string },
+): Promise<Reply> {
   const reply = await fetch(url + path, {
     method,
     headers: { "x-api-key": POD_KEY, "content-type": "application/json", ...headers },

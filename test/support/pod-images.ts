@@ -8,6 +8,7 @@ import {
   lstatSync,
   lutimesSync,
   mkdirSync,
+  readdirSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -105,6 +106,13 @@ export async function applyLayer(root: string, layer: AsyncIterable<Buffer>): Pr
     const name = Buffer.from(entry.path.replace(/\/$/, ""), "latin1").toString("utf8");
     const path = join(root, name);
     const base = path.slice(dirname(path).length + 1);
+    if (base === ".wh..wh..opq") {
+      // What the layer has in it comes after it.
+      for (const old of readdirSync(dirname(path))) {
+        rmSync(join(dirname(path), old), { recursive: true, force: true });
+      }
+      return;
+    }
     if (base.startsWith(".wh.")) {
       rmSync(join(dirname(path), base.slice(4)), { recursive: true, force: true });
       return;

@@ -19,9 +19,15 @@ export interface RegistryOptions {
   readonly directory: string;
   /** A line of an htpasswd file, with a bcrypt hash. */
   readonly login?: string;
+  /** Whether images may be removed. */
+  readonly canDelete?: boolean;
 }
 
-export async function startRegistry({ directory, login }: RegistryOptions): Promise<Registry> {
+export async function startRegistry({
+  directory,
+  login,
+  canDelete = true,
+}: RegistryOptions): Promise<Registry> {
   await mkdir(directory, { recursive: true });
   const passwords = join(directory, "htpasswd");
   if (login !== undefined) await writeFile(passwords, `${login}\n`);
@@ -30,7 +36,10 @@ export async function startRegistry({ directory, login }: RegistryOptions): Prom
   const config = {
     version: 0.1,
     log: { level: "info" },
-    storage: { filesystem: { rootdirectory: join(directory, "data") }, delete: { enabled: true } },
+    storage: {
+      filesystem: { rootdirectory: join(directory, "data") },
+      delete: { enabled: canDelete },
+    },
     http: { addr: "127.0.0.1:0", secret: createHash("sha256").update(directory).digest("hex") },
     ...auth,
   };

@@ -40,6 +40,6 @@ function isDue(
     return lasts("removing", isAlive ? REMOVING_GRACE_MS : UNUSED_GRACE_MS);
   }
   if (state === "pending") return !isAlive && lasts("pending", UNUSED_GRACE_MS);
-  const isUseless = isOld || (kind === "fork" && (isReleased || !isAlive));
+  const isUseless = isOld || (kind !== "snapshot" && (isReleased || !isAlive));
   return isUseless && !isUsed(context, buildId) && lasts("unused", UNUSED_GRACE_MS);
 }

@@ -6,20 +6,22 @@ import { step } from "../../common/steps.ts";
 import type { ForkOptions, ForkResult } from "../../sandboxes/fork-sandbox.ts";
 import type { CreateOptions } from "../../sandboxes/sandbox.ts";
 import { openEnvironment } from "../../sandboxes/secrets.ts";
-import { checkTimeout } from "../../sandboxes/timeout.ts";
+import { checkTimeout, MAX_RUN_SECONDS } from "../../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../../store/store.ts";
 import { networkSchema } from "../../wire/control.ts";
 import { forkTooMany, MESSAGES } from "../../wire/messages.ts";
+import { START_TIMEOUT_MS } from "../boot-pod.ts";
 import type { ClusterContext } from "../context.ts";
-import { createPodSandbox } from "../create-pod.ts";
+import { createPodSandbox, describe } from "../create-pod.ts";
 import { endSandbox } from "../end-pod.ts";
+import { setTimeoutOf } from "../expiry.ts";
 import type { KnownSandbox } from "../records.ts";
-import { changeSnapshot } from "./records.ts";
 import { toFound } from "./snapshots.ts";
-import { takeSnapshot } from "./take.ts";
+import { releaseSnapshot, takeSnapshot } from "./take.ts";
 
 const MAX_FORKS = 100;
 const STARTS_AT_ONCE = 4;
+const MS_PER_SECOND = 1_000;
 
 /**
  * Copies the files of a running sandbox once and starts `count` sandboxes on the copy.
@@ -37,7 +39,10 @@ export async function forkPod(
     await step("fork.imaged");
     requireAwaited(signal);
     const template = toFound(snapshot, context.limits);
-    const options = toOptions(context, stored.record, timeoutSeconds);
+    // The client learns of all at once: until then none may end.
+    const startsMs = Math.ceil(count / STARTS_AT_ONCE) * START_TIMEOUT_MS;
+    const longSeconds = Math.min(timeoutSeconds + startsMs / MS_PER_SECOND, MAX_RUN_SECONDS);
+    const options = toOptions(context, stored.record, longSeconds);
     const gate = createGate(STARTS_AT_ONCE);
     const starts = Array.from({ length: count }, async () =>
       gate.run(async () => createPodSandbox(context, { team, options, template }, signal)),
@@ -51,25 +56,21 @@ export async function forkPod(
       await Promise.allSettled(ends);
     }
     requireAwaited(signal);
-    return results.map((result) =>
-      result.status === "fulfilled" ? { sandbox: result.value } : { error: result.reason },
-    );
+    const forks = results.map(async (result): Promise<ForkResult> => {
+      if (result.status === "rejected") return { error: result.reason };
+      const { sandboxId } = result.value;
+      try {
+        const timed = await setTimeoutOf(context, { team, sandboxId }, timeoutSeconds);
+        return { sandbox: describe(context, timed) };
+      } catch (error) {
+        // It runs, for longer than it should.
+        context.log.warn({ op: "sandbox.fork", sandboxId, err: error }, "fork keeps its long time");
+        return { sandbox: result.value };
+      }
+    });
+    return await Promise.all(forks);
   } finally {
-    await release(context, snapshot.buildId);
-  }
-}
-
-/** From now on the image is removed once no sandbox stands on it. */
-async function release(context: ClusterContext, buildId: string): Promise<void> {
-  const work = async () => {
-    const changes = { isReleased: true };
-    const released = await changeSnapshot(context.api, buildId, { changes, holds: () => true });
-    if (released !== undefined) context.snapshots?.apply(released);
-  };
-  try {
-    await work();
-  } catch {
-    context.retry(`image of forks ${buildId}`, work);
+    await releaseSnapshot(context, snapshot.buildId);
   }
 }
 
@@ -102,7 +103,7 @@ function toOptions(
     allowsInternet: source.allowsInternet ?? undefined,
     network: source.network === null ? undefined : networkSchema.parse(source.network),
     metadata: source.metadata ?? undefined,
-    volumeMounts: [],
+    volumeMounts: source.volumeMounts,
     mcpServers: source.mcpServers,
     environment: openEnvironment(cluster.secrets, source.sealedEnvironment),
   };

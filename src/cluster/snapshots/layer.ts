@@ -15,23 +15,13 @@ import {
 } from "../../common/tar-header.ts";
 import { createByteReader, type ByteReader } from "../../images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../images/tar.ts";
+import { DAEMON_PATHS } from "../../wire/pod-listener.ts";
 
 const MAX_PATH_BYTES = 4_096;
 const MAX_NAME_BYTES = 255;
 const MAX_ID = 0xff_ff_ff_fe;
 const CHUNK_BYTES = 256 * 1024;
 const WHITEOUT = ".wh.";
-/** Of the image: what a layer says of them would be about another sandbox, or its daemon. */
-const KEPT = [
-  "dev",
-  "proc",
-  "sys",
-  "run/e2b",
-  "run/sandbox-mcp",
-  "run/sandbox-mcp.baseline",
-  "run/sandbox-mcp.baseline.part",
-  "run/sandbox-mcp.secret",
-];
 
 export interface LayerBounds {
   /** Of the archive, before it is compressed. */
@@ -39,6 +29,8 @@ export interface LayerBounds {
   readonly maxEntries: number;
   /** Of the paths of all directories: they are kept until the end. */
   readonly maxPathBytes: number;
+  /** Where volumes are mounted in a sandbox of the layer: only directories lead there. */
+  readonly mountPaths?: readonly string[];
 }
 
 interface Folders {
@@ -69,7 +61,7 @@ export type LayerSink = (chunk: Buffer) => Promise<void>;
  */
 export async function writeLayer(
   source: AsyncIterable<Buffer>,
-  { maxBytes, maxEntries, maxPathBytes }: LayerBounds,
+  { maxBytes, maxEntries, maxPathBytes, mountPaths = [] }: LayerBounds,
   sink: LayerSink,
 ): Promise<number> {
   const reader = createByteReader(source);
@@ -87,6 +79,7 @@ export async function writeLayer(
     // Before anything of it is read.
     if (bytes + entry.dataBytes > maxBytes) await write(Buffer.alloc(maxBytes - bytes + 1));
     const checked = checkEntry(entry, folders);
+    requireMountable(checked, mountPaths);
     if (folders.bytes > maxPathBytes) tooLarge("in too many directories");
     await copyEntry(reader, checked, write);
   });
@@ -141,6 +134,14 @@ function requireFolders(path: string, { paths }: Folders): void {
   if (at !== -1 && !paths.has(path.slice(0, at))) invalid("a path without its directories");
 }
 
+/** A runtime follows links: one on the way to a volume could lead it over the files of the daemon. */
+function requireMountable({ kind, path }: TarHeader, mountPaths: readonly string[]): void {
+  if (kind === "directory") return;
+  if (mountPaths.some((mount) => mount === `/${path}` || mount.startsWith(`/${path}/`))) {
+    invalid("a link or a file on the way to a volume");
+  }
+}
+
 function kindOf({ kind }: TarEntry): TarKind {
   if (kind === "device") invalid("a device");
   return kind;
@@ -153,7 +154,8 @@ function checkPath(path: string): string {
     (name) => name !== "" && name !== "." && name !== ".." && name.length <= MAX_NAME_BYTES,
   );
   if (!isPlain || path.length > MAX_PATH_BYTES || path.includes("\0")) invalid("a path");
-  if (KEPT.some((kept) => path === kept || path.startsWith(`${kept}/`))) invalid("a kept path");
+  if (DAEMON_PATHS.some((kept) => path === kept || path.startsWith(`${kept}/`)))
+    invalid("a kept path");
   return path;
 }
 
@@ -171,7 +173,7 @@ function requireKnownWhiteout(path: string, { kind, dataBytes }: TarEntry): stri
   const isSpecial = ["", ".", ".."].includes(ended) || ended.startsWith(WHITEOUT);
   if (isWhiteout && (isSpecial || kind !== "file" || dataBytes > 0)) invalid("a whiteout");
   const subject = [...names, ended].join("/");
-  const holdsKept = KEPT.some((kept) => kept === subject || kept.startsWith(`${subject}/`));
+  const holdsKept = DAEMON_PATHS.some((kept) => kept === subject || kept.startsWith(`${subject}/`));
   if (holdsKept && (isWhiteout || kind !== "directory")) invalid("a kept path");
   return subject;
 }

@@ -5,6 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { paginate } from "../../sandboxes/paging.ts";
 import type { TeamSandboxes } from "../../sandboxes/team-sandboxes.ts";
 import type { Templates } from "../../sandboxes/templates.ts";
+import { sandboxCannotBe } from "../../wire/messages.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { KnownSandbox } from "../records.ts";
@@ -19,7 +20,7 @@ import {
   toFound,
   toSnapshot,
 } from "./snapshots.ts";
-import { removeSnapshot, takeSnapshot } from "./take.ts";
+import { removeSnapshot, takeSnapshot, toRemoving } from "./take.ts";
 
 const NO_MEMORY = { isCarried: false, reason: "a Pod has no image of its memory" } as const;
 
@@ -38,14 +39,17 @@ export function snapshotOperations(
   const requireFor = (sandboxId: string, ability: "snapshot" | "fork"): KnownSandbox => {
     const stored = requireSandbox(sandboxId);
     if (context.snapshots === undefined) throw cannot(ability);
-    return stored;
+    if (stored.record.state === "running" && stored.change === undefined) return stored;
+    const verb = ability === "fork" ? "forked" : "snapshotted";
+    const state = stored.record.state === "paused" ? "paused" : "pausing";
+    throw new SandboxError("failed_precondition", sandboxCannotBe(verb, sandboxId, state));
   };
   return {
     templates:
       context.snapshots === undefined ? context.images.templates : templatesOf(context, team),
-    async snapshot(sandboxId, name) {
+    async snapshot(sandboxId, name, { signal } = {}) {
       const stored = requireFor(sandboxId, "snapshot");
-      const taking = takeSnapshot(context, { team, stored, kind: "snapshot", name });
+      const taking = takeSnapshot(context, { team, stored, kind: "snapshot", name, signal });
       return { ...toSnapshot(await track(taking)), memory: NO_MEMORY };
     },
     async fork(sandboxId, options) {
@@ -103,7 +107,7 @@ function templatesOf(context: ClusterContext, team: string): Templates {
 /** All are decided before the first image goes; what a registry then refuses is done again later. */
 async function removeAll(context: ClusterContext, builds: readonly string[]): Promise<void> {
   for (const buildId of builds) {
-    const changes = { state: "removing" } as const;
+    const changes = toRemoving(context);
     const removing = await changeSnapshot(context.api, buildId, { changes, holds: () => true });
     if (removing !== undefined) context.snapshots?.apply(removing);
   }

@@ -1,21 +1,29 @@
 /** A snapshot in a registry: the image of its sandbox with one layer on top. */
 
-import { createHash, type Hash } from "node:crypto";
-import { once } from "node:events";
-import { Transform } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import { createGzip } from "node:zlib";
 import { SandboxError } from "../../common/errors.ts";
 import { parseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 import { ownArchitecture } from "../../images/layout.ts";
-import type { LayerSink } from "./layer.ts";
+import {
+  copyBlob,
+  descriptorSchema,
+  digestOf,
+  pushDocument,
+  pushLayer,
+  readLayer,
+  toOci,
+  TYPES,
+  type PushedLayer,
+} from "./blobs.ts";
+import type { LayerBounds, LayerSink } from "./layer.ts";
+import { planMerge } from "./merge-layers.ts";
 import type { Registry } from "./registry.ts";
 
-/** Layers of snapshots, one upon the other; a runtime stacks some hundred in all. */
+/** Layers of snapshots upon each other, before they are merged; a runtime stacks some hundred in all. */
 const MAX_DEPTH = 24;
 const DEPTH_LABEL = "io.sandbox-mcp.snapshot-depth";
-const TYPES = "application/vnd.oci.image";
+/** An image of its own for each: one that is removed takes no other of the same files with it. */
+const TAG_LABEL = "io.sandbox-mcp.snapshot";
 const MANIFEST = `${TYPES}.manifest.v1+json`;
 const ACCEPTED = [
   MANIFEST,
@@ -23,16 +31,6 @@ const ACCEPTED = [
   "application/vnd.docker.distribution.manifest.v2+json",
   "application/vnd.docker.distribution.manifest.list.v2+json",
 ].join(", ");
-const DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip";
-/** Speed matters: registry and nodes are near. */
-const GZIP_LEVEL = 1;
-const DIGEST = /^sha256:[0-9a-f]{64}$/;
-
-const descriptorSchema = z.object({
-  mediaType: z.string(),
-  digest: z.string().regex(DIGEST),
-  size: z.int().min(0),
-});
 const manifestSchema = z.object({
   config: descriptorSchema,
   layers: z
@@ -53,8 +51,6 @@ const configSchema = z.looseObject({
   history: z.array(z.unknown()).optional(),
 });
 
-type Descriptor = z.infer<typeof descriptorSchema>;
-
 export interface PushTask {
   /** Where the image of the sandbox is. */
   readonly source: Registry;
@@ -64,6 +60,8 @@ export interface PushTask {
   /** Names the image until it is removed, so that the registry keeps it. */
   readonly tag: string;
   readonly createdAtMs: number;
+  /** Of the layer; what is merged may be so much for each of its layers. */
+  readonly bounds: LayerBounds;
   /** Writes the layer. */
   write(sink: LayerSink): Promise<void>;
 }
@@ -83,19 +81,24 @@ export async function pushSnapshot(task: PushTask): Promise<string> {
   if (!config.success || config.data.rootfs.diff_ids.length !== manifest.layers.length) {
     throw badImage("its configuration");
   }
-  const depth = depthOf(config.data) + 1;
-  if (depth > MAX_DEPTH) throw badImage(`its depth: ${MAX_DEPTH} snapshots upon each other`);
-  for (const layer of manifest.layers) await copyBlob(source, target, layer);
-  const { layer, diffId } = await pushLayer(target, task);
-  const { created, history } = historyOf(config.data.history, task);
+  const known = manifest.layers.map((layer, index) => ({
+    layer,
+    diffId: config.data.rootfs.diff_ids[index] ?? "",
+  }));
+  const depth = depthOf(config.data, known.length);
+  const isMerged = depth >= MAX_DEPTH;
+  const kept = isMerged ? known.slice(0, -depth) : known;
+  for (const { layer } of kept) await copyBlob(source, target, layer);
+  const changes = await pushLayer(target, async (sink) => task.write(sink));
+  const top = isMerged ? await pushMerged(task, known.slice(-depth), changes) : changes;
+  const layers = [...kept, top];
+  const { created, history } = historyOf(config.data.history, task, isMerged ? depth : 0);
+  const labels = { [DEPTH_LABEL]: String(isMerged ? 1 : depth + 1), [TAG_LABEL]: tag };
   const facts = {
     ...config.data,
     created,
-    config: {
-      ...config.data.config,
-      Labels: { ...config.data.config?.Labels, [DEPTH_LABEL]: String(depth) },
-    },
-    rootfs: { type: "layers", diff_ids: [...config.data.rootfs.diff_ids, diffId] },
+    config: { ...config.data.config, Labels: { ...config.data.config?.Labels, ...labels } },
+    rootfs: { type: "layers", diff_ids: layers.map(({ diffId }) => diffId) },
     ...(history !== undefined && { history }),
   };
   const configuration = await pushDocument(target, facts);
@@ -104,12 +107,27 @@ export async function pushSnapshot(task: PushTask): Promise<string> {
       schemaVersion: 2,
       mediaType: MANIFEST,
       config: { mediaType: `${TYPES}.config.v1+json`, ...configuration },
-      layers: [...manifest.layers.map(toOci), layer],
+      layers: layers.map(({ layer }) => toOci(layer)),
     }),
   );
   const headers = { "content-type": MANIFEST };
   await target.send({ method: "PUT", path: `manifests/${tag}`, headers, body: document });
   return digestOf(document);
+}
+
+/** One layer in the place of the snapshots of the source and of the changes upon them. */
+async function pushMerged(
+  { source, target, bounds }: PushTask,
+  below: readonly PushedLayer[],
+  changes: PushedLayer,
+): Promise<PushedLayer> {
+  const layers = [
+    ...below.map(({ layer }) => ({ open: () => readLayer(source, layer) })),
+    { open: () => readLayer(target, changes.layer) },
+  ];
+  const maxBytes = bounds.maxBytes * MAX_DEPTH;
+  // Before the upload begins: a registry does not wait long for its data.
+  return pushLayer(target, await planMerge(layers, { ...bounds, maxBytes }));
 }
 
 /** Removes the image of a tag; false where the registry removes none. */
@@ -153,99 +171,19 @@ async function readDocument(source: Registry, path: string): Promise<unknown> {
   return parseJson(body);
 }
 
-/** What is in the repository stays; of the same registry it is mounted, else copied. */
-async function copyBlob(source: Registry, target: Registry, { digest, size }: Descriptor) {
-  const head = { method: "HEAD", path: `blobs/${digest}`, handled: [404] } as const;
-  if ((await target.send(head)).status !== 404) return;
-  const isNear = source.place.origin === target.place.origin;
-  const from = encodeURIComponent(source.place.repository);
-  const query = isNear ? `?mount=${digest}&from=${from}` : "";
-  const begun = await target.send({ method: "POST", path: `blobs/uploads/${query}` });
-  if (begun.status === 201) return;
-  const body = await source.open({ method: "GET", path: `blobs/${digest}` });
-  const path = withDigest(target.locate(begun), digest);
-  const headers = { "content-type": "application/octet-stream", "content-length": size };
-  await target.send({ method: "PUT", path, headers, body });
-}
-
-/** The size is known only at its end: one request with the data, and one with the digest. */
-async function pushLayer(target: Registry, task: PushTask) {
-  const begun = await target.send({ method: "POST", path: "blobs/uploads/" });
-  const [plain, packed] = [createHash("sha256"), createHash("sha256")];
-  let size = 0;
-  const gzip = createGzip({ level: GZIP_LEVEL });
-  const counted = tap(packed, (bytes) => (size += bytes));
-  const piped = pipeline(gzip, counted);
-  const written = task
-    .write(async (chunk) => {
-      plain.update(chunk);
-      if (gzip.destroyed) throw new SandboxError("unavailable", "the registry took no more");
-      if (!gzip.write(chunk)) await Promise.race([once(gzip, "drain"), piped]);
-    })
-    .then(
-      () => gzip.end(),
-      (error: unknown) => {
-        // An archive that is cut off must not become one that ended.
-        gzip.destroy(error instanceof Error ? error : new Error(String(error)));
-        throw error;
-      },
-    );
-  const headers = { "content-type": "application/octet-stream" };
-  const path = target.locate(begun);
-  const sent = target.send({ method: "PATCH", path, headers, body: counted });
-  const [archive, , reply] = await Promise.allSettled([written, piped, sent]);
-  if (archive.status === "rejected") throw archive.reason;
-  if (reply.status === "rejected") throw reply.reason;
-  const digest = `sha256:${packed.digest("hex")}`;
-  await target.send({ method: "PUT", path: withDigest(target.locate(reply.value), digest) });
-  const layer = { mediaType: `${TYPES}.layer.v1.tar+gzip`, digest, size };
-  return { layer, diffId: `sha256:${plain.digest("hex")}` };
-}
-
-function tap(hash: Hash, count: (bytes: number) => void): Transform {
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      hash.update(chunk);
-      count(chunk.length);
-      done(null, chunk);
-    },
-  });
-}
-
-async function pushDocument(target: Registry, value: unknown) {
-  const body = Buffer.from(JSON.stringify(value), "utf8");
-  const digest = digestOf(body);
-  const begun = await target.send({ method: "POST", path: "blobs/uploads/" });
-  const headers = { "content-type": "application/octet-stream" };
-  const path = withDigest(target.locate(begun), digest);
-  await target.send({ method: "PUT", path, headers, body });
-  return { digest, size: body.length };
-}
-
-function withDigest(location: URL, digest: string): URL {
-  const url = new URL(location);
-  url.searchParams.set("digest", digest);
-  return url;
-}
-
-function historyOf(known: unknown[] | undefined, { createdAtMs, tag }: PushTask) {
+/** The last entries that are replaced are those of snapshots. */
+function historyOf(known: unknown[] | undefined, { createdAtMs, tag }: PushTask, replaced: number) {
   const created = new Date(createdAtMs).toISOString();
   const entry = { created, created_by: "sandbox-mcp snapshot", comment: tag };
-  return { created, history: known && [...known, entry] };
+  const kept = known?.slice(0, known.length - replaced);
+  return { created, history: kept && [...kept, entry] };
 }
 
-function depthOf({ config }: z.infer<typeof configSchema>): number {
+/** How many of the layers are of snapshots; below them is a template. */
+function depthOf({ config }: z.infer<typeof configSchema>, layers: number): number {
   const depth = Number(config?.Labels?.[DEPTH_LABEL] ?? 0);
-  return Number.isInteger(depth) && depth >= 0 ? depth : MAX_DEPTH;
-}
-
-function toOci(descriptor: Descriptor): Descriptor {
-  if (descriptor.mediaType !== DOCKER_LAYER) return descriptor;
-  return { ...descriptor, mediaType: `${TYPES}.layer.v1.tar+gzip` };
-}
-
-function digestOf(data: Buffer): string {
-  return `sha256:${createHash("sha256").update(data).digest("hex")}`;
+  if (Number.isInteger(depth) && depth >= 0 && depth < layers) return depth;
+  throw badImage("its number of snapshots");
 }
 
 function badImage(what: string): SandboxError {

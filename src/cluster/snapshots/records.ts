@@ -23,12 +23,15 @@ const snapshotSchema = z.object({
   team: z.string(),
   alias: z.string().nullable(),
   tag: z.string(),
-  /** That of a fork is for its sandboxes alone. */
-  kind: z.enum(["snapshot", "fork"]),
+  /** That of a fork is for its sandboxes alone, that of a pause for its one sandbox. */
+  kind: z.enum(["snapshot", "fork", "pause"]),
   state: z.enum(["pending", "ready", "removing"]),
-  /** The front that makes it, and which alone may still start sandboxes of a fork. */
+  /**
+   * The front that makes it, and which alone may still name it in records of sandboxes; then the one
+   * that removes it.
+   */
   owner: z.string(),
-  /** Of a fork: whether all its sandboxes were started. */
+  /** Whether all records that are to name it do so. */
   isReleased: z.boolean(),
   sourceSandboxId: z.string(),
   createdAtMs: z.number(),

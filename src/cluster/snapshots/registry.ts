@@ -86,6 +86,7 @@ export function createRegistry(place: RegistryPlace, signal: AbortSignal): Regis
     login = await findLogin(reply.headers["www-authenticate"] ?? "", {
       credentials,
       repository,
+      isPlain: base.protocol === "http:",
       signal,
     });
     return once(call, url);
@@ -174,17 +175,20 @@ async function refusal(reply: IncomingMessage, { method }: RegistryCall): Promis
 interface LoginFacts {
   readonly credentials: RegistryCredentials | undefined;
   readonly repository: string;
+  /** Whether the registry itself is without TLS. */
+  readonly isPlain: boolean;
   readonly signal: AbortSignal;
 }
 
 /** The header for what a registry asks. */
 async function findLogin(challenge: string, facts: LoginFacts): Promise<string | undefined> {
-  const { credentials, repository, signal } = facts;
+  const { credentials, repository, isPlain, signal } = facts;
   const basic = credentials && `Basic ${toBase64(credentials)}`;
   if (!/^bearer /i.test(challenge)) return basic;
   const field = (name: string) => new RegExp(`${name}="([^"]{1,2048})"`, "i").exec(challenge)?.[1];
   const url = URL.parse(field("realm") ?? "");
-  if (url === null) return basic;
+  // A password does not leave TLS.
+  if (url?.protocol !== "https:" && !(isPlain && url?.protocol === "http:")) return basic;
   const service = field("service");
   if (service !== undefined) url.searchParams.set("service", service);
   url.searchParams.set("scope", `repository:${repository}:pull,push,delete`);

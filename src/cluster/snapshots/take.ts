@@ -2,18 +2,18 @@
 
 import { randomUUID } from "node:crypto";
 import { createGate, type Gate } from "../../common/concurrency.ts";
-import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
-import { DEFAULT_TAG } from "../../sandboxes/built-ins.ts";
 import { callDaemon } from "../../sandboxes/daemon-call.ts";
-import { parseTemplateReference, randomId } from "../../wire/address.ts";
-import { foreignNamespace, sandboxCannotBe } from "../../wire/messages.ts";
+import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots.ts";
+import { randomId } from "../../wire/address.ts";
+import { sandboxCannotBe } from "../../wire/messages.ts";
 import { CHANGES_TRAILER } from "../../wire/pod-listener.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import { addressOf } from "../objects.ts";
 import type { KnownSandbox } from "../records.ts";
-import { readReport, writeLayer, type LayerSink } from "./layer.ts";
+import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
 import { findImagePlace, type SnapshotSettings } from "./place.ts";
 import { pushSnapshot, removeImage } from "./push.ts";
 import {
@@ -37,7 +37,8 @@ const BYTES_PER_MB = 1024 * 1024;
 const HEADROOM_BYTES = 64 * BYTES_PER_MB;
 const MAX_ENTRIES = 1_000_000;
 const MAX_PATH_BYTES = 64 * BYTES_PER_MB;
-const REFUSALS = { busy: "409", tooOld: "404" } as const;
+/** What a daemon answers that does not tell its changes. */
+const REFUSALS = { unknown: 400, tooOld: 404, busy: 409 } as const;
 
 /** Bounds what one front does at once. */
 export function createTakeGate(): Gate {
@@ -47,14 +48,16 @@ export function createTakeGate(): Gate {
 export interface TakeRequest {
   readonly team: string;
   readonly stored: KnownSandbox;
-  readonly kind: "snapshot" | "fork";
+  readonly kind: SnapshotRecord["kind"];
   readonly name?: string | undefined;
+  /** Fires when no client waits for the snapshot any more. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
  * Returns the record of the snapshot, which is ready. After a fault nothing of it is left.
  * @throws SandboxError invalid_argument for a bad name, failed_precondition during another one,
- * resource_exhausted beyond a bound, unavailable, unimplemented
+ * resource_exhausted beyond a bound, unavailable, unimplemented, canceled when the signal fired
  */
 export async function takeSnapshot(
   context: ClusterContext,
@@ -71,6 +74,7 @@ export async function takeSnapshot(
       await step("image.recorded");
       const image = await push(context, request.stored, { intent, settings });
       await step("image.pushed");
+      requireAwaited(request.signal);
       const ready = await changeSnapshot(api, buildId, {
         changes: { state: "ready", image },
         holds: ({ state }) => state === "pending",
@@ -96,16 +100,16 @@ function toIntent(
   { team, stored: { record }, kind, name }: TakeRequest,
   { registry }: SnapshotSettings,
 ): SnapshotRecord {
-  const { alias, tag } = parseName(team, name);
+  const { alias = null, tag } = parseSnapshotName(team, name);
   const build = buildOf(context, record);
   const named = alias === null ? randomId() : namedTemplateId(team, alias);
-  const isFork = kind === "fork";
+  const isOwn = kind !== "snapshot";
   return {
     buildId: randomUUID(),
-    // Forks are described by the template of their source.
-    templateId: isFork ? record.templateId : named,
+    // Sandboxes of it are described by the template of their source.
+    templateId: isOwn ? record.templateId : named,
     team,
-    alias: isFork ? record.alias : alias,
+    alias: isOwn ? record.alias : alias,
     tag,
     kind,
     state: "pending",
@@ -118,18 +122,6 @@ function toIntent(
     defaultUser: build.defaultUser,
     defaultWorkdir: build.defaultWorkdir,
   };
-}
-
-function parseName(team: string, name: string | undefined) {
-  if (name === undefined) return { alias: null, tag: DEFAULT_TAG };
-  const parsed = parseTemplateReference(name);
-  if (parsed === undefined) {
-    throw new SandboxError("invalid_argument", `Invalid name: ${name.slice(0, 200)}`);
-  }
-  if (parsed.namespace !== undefined && parsed.namespace !== team) {
-    throw new SandboxError("invalid_argument", foreignNamespace(parsed.namespace, team));
-  }
-  return { alias: parsed.alias, tag: parsed.tag ?? DEFAULT_TAG };
 }
 
 /** Returns the image as a Pod names it. */
@@ -154,13 +146,17 @@ async function push(
   ) ?? [undefined, undefined];
   const target = await findImagePlace(settings.registry, settings);
   const dialer = context.runs.dialer(stored, host);
+  // Those of a snapshot get no volumes.
+  const isMountedAgain = intent.kind !== "snapshot";
+  const mountPaths = isMountedAgain ? stored.record.volumeMounts.map(({ path }) => path) : [];
   const digest = await pushSnapshot({
     source: createRegistry(source.place, signal),
     reference: pinned ?? source.digest ?? source.tag,
     target: createRegistry(target.place, signal),
     tag: snapshotName(intent.buildId),
     createdAtMs: intent.createdAtMs,
-    write: async (sink) => writeChanges(context, { sandboxId, dialer, sink, signal }),
+    bounds: boundsOf(context),
+    write: async (sink) => writeChanges(context, { sandboxId, dialer, sink, signal, mountPaths }),
   });
   return `${target.name}@${digest}`;
 }
@@ -170,49 +166,83 @@ interface ChangesTask {
   readonly dialer: ReturnType<ClusterContext["runs"]["dialer"]>;
   readonly sink: LayerSink;
   readonly signal: AbortSignal;
+  readonly mountPaths: readonly string[];
+}
+
+function boundsOf({ limits }: ClusterContext): LayerBounds {
+  const maxBytes = limits.diskMb * BYTES_PER_MB + HEADROOM_BYTES;
+  return { maxBytes, maxEntries: MAX_ENTRIES, maxPathBytes: MAX_PATH_BYTES };
 }
 
 async function writeChanges(
-  { limits, log }: ClusterContext,
-  { sandboxId, dialer, sink, signal }: ChangesTask,
+  context: ClusterContext,
+  { sandboxId, dialer, sink, signal, mountPaths }: ChangesTask,
 ): Promise<void> {
   const socket = await dialer.dialControl(signal);
   try {
-    const call = { method: "GET", path: "/changes" } as const;
-    const reply = await callDaemon(socket, call, signal).catch((error: unknown) => {
-      throw toRefusal(error, sandboxId);
-    });
-    const maxBytes = limits.diskMb * BYTES_PER_MB + HEADROOM_BYTES;
-    const bounds = { maxBytes, maxEntries: MAX_ENTRIES, maxPathBytes: MAX_PATH_BYTES };
-    const entries = await writeLayer(reply, bounds, sink);
+    const handled = Object.values(REFUSALS);
+    const reply = await callDaemon(socket, { method: "GET", path: "/changes", handled }, signal);
+    requireChanges(reply.statusCode, sandboxId);
+    const entries = await writeLayer(reply, { ...boundsOf(context), mountPaths }, sink);
     const report = readReport(reply.trailers[CHANGES_TRAILER]);
-    log.info({ op: "snapshot.read", sandboxId, entries, ...report }, "changes were read");
+    context.log.info({ op: "snapshot.read", sandboxId, entries, ...report }, "changes were read");
   } finally {
     socket.destroy();
   }
 }
 
-function toRefusal(cause: unknown, sandboxId: string): SandboxError {
-  const fault = toSandboxError(cause, "sandbox");
-  if (fault.code !== "internal") return fault;
-  if (fault.message.endsWith(REFUSALS.busy)) {
+function requireChanges(status: number | undefined, sandboxId: string): void {
+  if (status === REFUSALS.busy) {
     const message = sandboxCannotBe("snapshotted", sandboxId, "snapshotting");
-    return new SandboxError("failed_precondition", message, { cause });
+    throw new SandboxError("failed_precondition", message);
   }
-  if (fault.message.endsWith(REFUSALS.tooOld)) {
+  if (status === REFUSALS.tooOld) {
     const message = "the daemon in the image of this sandbox is too old for this";
     const hint = "export the template again: docs/kubernetes.md";
-    return new SandboxError("unimplemented", message, { cause, hint });
+    throw new SandboxError("unimplemented", message, { hint });
   }
-  const message = "the daemon of the sandbox does not know what its image contained";
-  return new SandboxError("failed_precondition", message, { cause });
+  if (status === REFUSALS.unknown) {
+    const message = "the daemon of the sandbox does not know what its image contained";
+    throw new SandboxError("failed_precondition", message);
+  }
+}
+
+/** @throws SandboxError unavailable when the registry does not answer, unimplemented without one */
+export async function requireRegistry({
+  snapshotSettings: settings,
+  closing,
+}: ClusterContext): Promise<void> {
+  if (settings === undefined) throw cannot("snapshot");
+  const signal = AbortSignal.any([closing, AbortSignal.timeout(REMOVE_TIMEOUT_MS)]);
+  const { place } = await findImagePlace(settings.registry, settings);
+  const question = { method: "HEAD", path: "manifests/none", handled: [404] } as const;
+  await createRegistry(place, signal).send(question);
+}
+
+/** From now on its image is removed once no sandbox stands on it. */
+export async function releaseSnapshot(context: ClusterContext, buildId: string): Promise<void> {
+  const work = async () => {
+    const changes = { isReleased: true };
+    const released = await changeSnapshot(context.api, buildId, { changes, holds: () => true });
+    if (released !== undefined) context.snapshots?.apply(released);
+  };
+  try {
+    await work();
+  } catch {
+    context.retry(`image ${buildId}`, work);
+  }
+}
+
+/** The end of a snapshot, which this front carries out from now on. */
+export function toRemoving({ fronts }: Pick<ClusterContext, "fronts">) {
+  return { state: "removing", owner: fronts.name } as const;
 }
 
 /** Removes the image and the record of one whose end was decided. Idempotent. */
 export async function removeSnapshot(context: ClusterContext, buildId: string): Promise<void> {
   const { api, snapshots } = context;
   const removing = await changeSnapshot(api, buildId, {
-    changes: { state: "removing" },
+    changes: toRemoving(context),
     holds: () => true,
   });
   if (removing !== undefined) {

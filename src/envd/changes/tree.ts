@@ -2,6 +2,7 @@
 
 import { lstatSync, readdirSync, readFileSync, type Stats } from "node:fs";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { DAEMON_PATHS } from "../../wire/pod-listener.ts";
 
 /** What a walk looks at. Names are bytes, of which each is one character. */
 export interface TreePlace {
@@ -31,16 +32,7 @@ const MOUNT_POINT = 4;
 export const SANDBOX_TREE: TreePlace = {
   root: "",
   baselineFile: "/run/sandbox-mcp.baseline",
-  leftOut: [
-    "dev",
-    "proc",
-    "sys",
-    "run/e2b",
-    "run/sandbox-mcp",
-    "run/sandbox-mcp.baseline",
-    "run/sandbox-mcp.baseline.part",
-    "run/sandbox-mcp.secret",
-  ],
+  leftOut: DAEMON_PATHS,
 };
 
 export function createWalk(place: TreePlace): TreeWalk {

@@ -6,6 +6,7 @@ import { createBaseline } from "../changes/baseline.ts";
 import { SANDBOX_TREE, type TreePlace } from "../changes/tree.ts";
 import type { Daemon } from "../daemon.ts";
 import { sendFault, sendStatus, toFault } from "../exchange.ts";
+import type { Programs } from "../programs.ts";
 import { splitTarget } from "../server.ts";
 import { createBaselineHandler, createChangesHandler, type ChangesSource } from "./changes.ts";
 import type { ControlHandler } from "./exchange.ts";
@@ -15,6 +16,7 @@ import { init } from "./init.ts";
 import { isolation } from "./isolation.ts";
 import { keptLog } from "./kept-log.ts";
 import { createLogsHandler } from "./logs.ts";
+import { programRoutes } from "./programs.ts";
 import { createReachHandler, type Reach } from "./reach.ts";
 import { createTunnelHandler } from "./tunnel.ts";
 import { usage } from "./usage.ts";
@@ -27,6 +29,8 @@ export interface ControlOptions {
   readonly reach?: Reach;
   /** What snapshots are made from; in tests a directory. */
   readonly changes?: ChangesSource;
+  /** Undefined for a daemon that is not alone with the programs of its sandbox. */
+  readonly programs?: Programs | undefined;
 }
 
 /** The control server; it does not listen yet. */
@@ -43,6 +47,7 @@ export function createControlServer(options: ControlOptions): Server {
     "GET /usage": usage,
     "POST /reach": createReachHandler(options.reach),
     "POST /rest": idle,
+    ...programRoutes(options.programs),
   };
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
     // A reply that cannot be written has no reader left to be told.

@@ -147,6 +147,15 @@ test("while the API server is away, what runs is served and creates say 503", as
   await call(two, `DELETE /sandboxes/${made.id}`);
 });
 
+test("a front that starts while the API server knows no rights yet waits for them", async () => {
+  await using late = await startPodWorld();
+  late.api.fail(403);
+  const starting = late.start();
+  await expect.poll(() => late.api.calls.length).toBeGreaterThan(2);
+  late.api.fail(undefined);
+  expect((await call(await starting, "GET /v2/sandboxes")).status).toBe(200);
+});
+
 test("pooled Pods are claimed, each once, and replaced", async () => {
   await using pooled = await startPodWorld();
   const [left, right] = [

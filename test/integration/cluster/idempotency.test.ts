@@ -7,6 +7,8 @@ import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../supp
 
 /** A key whose front died is settled after the grace of the leading front. */
 const SETTLED = { timeout: 20_000 };
+/** Two seconds of five, after which a front that is gone is taken for dead. */
+const GRACE_SHARE = 0.4;
 
 let world: PodWorld;
 let one: PodFront;
@@ -14,8 +16,8 @@ let two: PodFront;
 
 beforeAll(async () => {
   world = await startPodWorld();
-  one = await world.start();
-  two = await world.start();
+  one = await world.start({ graceShare: GRACE_SHARE });
+  two = await world.start({ graceShare: GRACE_SHARE });
 });
 afterEach(async () => {
   for (const path of sandboxes()) await kill(path.replace("pods/", ""));

@@ -1,11 +1,14 @@
 /** A front that is gone, or a fault, at each step of a snapshot: what is left is whole or removed. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { StepName } from "../../../src/common/steps.ts";
 import { atStep } from "../../support/at-step.ts";
 import { IMAGE_STEPS } from "../../support/fault-cases.ts";
-import { POD_KEY } from "../../support/pod-front.ts";
+import { callFront, POD_KEY } from "../../support/pod-front.ts";
 import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
+/** Two seconds of ten; every front that is taken for dead here is none of the two that run. */
+const GRACE_SHARE = 0.2;
 /** The grace of the leading front, and some of its rounds. */
 const SETTLED = { timeout: 25_000, interval: 200 };
 const LONG = 60_000;
@@ -13,7 +16,7 @@ const LONG = 60_000;
 let place: SnapshotWorld;
 
 beforeAll(async () => {
-  place = await startSnapshotWorld();
+  place = await startSnapshotWorld({ graceShare: GRACE_SHARE });
 }, LONG);
 afterEach(async () => {
   for (const path of paths("pods/")) await send(`DELETE /sandboxes/${path.slice(5)}`);
@@ -21,14 +24,9 @@ afterEach(async () => {
 afterAll(async () => place[Symbol.asyncDispose]());
 
 async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await fetch(base + path, {
-    method: method ?? "",
-    headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-  const text = await reply.text();
-  return { status: reply.status, body: Object(text === "" ? undefined : JSON.parse(text)) };
+  const [method = "", path = ""] = call.split(" ");
+  const reply = await callFront(base, { method, path, body });
+  return { status: reply.status, body: Object(reply.body) };
 }
 
 async function create(templateID: string, base = place.url): Promise<string> {
@@ -51,6 +49,29 @@ function orphan(): string {
   return path.replace("configmaps/", "");
 }
 
+/** At this step the front of the only snapshot is taken for dead, and then something happens. */
+function orphanAt(step: StepName, work: () => Promise<void>) {
+  let name = "";
+  const held = atStep(step, async () => {
+    name = orphan();
+    await work();
+  });
+  return {
+    get name() {
+      return name;
+    },
+    get wasReached() {
+      return held.wasReached;
+    },
+    [Symbol.dispose]: () => held[Symbol.dispose](),
+  };
+}
+
+const untilRemoved = async () => expect.poll(records, SETTLED).toEqual([]);
+const fault = async () => {
+  throw new Error("planned");
+};
+
 /** Whether the registry has the image of a record. */
 async function hasImage(name: string): Promise<boolean> {
   const accept = "application/vnd.oci.image.manifest.v1+json";
@@ -67,27 +88,43 @@ test.for([recorded, pushed])(
   { timeout: LONG },
   async (step) => {
     const source = await create("base");
-    let name = "";
-    using held = atStep(step, async () => {
-      name = orphan();
-      await expect.poll(records, SETTLED).toEqual([]);
-    });
+    using held = orphanAt(step, untilRemoved);
     const { status } = await send(`POST /sandboxes/${source}/snapshots`, {});
     expect([held.wasReached, status]).toEqual([true, 503]);
-    expect([records(), await hasImage(name)]).toEqual([[], false]);
+    expect([records(), await hasImage(held.name)]).toEqual([[], false]);
   },
 );
 
 test.for([recorded, pushed, committed])("a fault at %s leaves nothing", async (step) => {
   const source = await create("base");
-  let name = "";
-  using held = atStep(step, async () => {
-    name = orphan();
-    throw new Error("planned");
-  });
+  using held = orphanAt(step, fault);
   const { status } = await send(`POST /sandboxes/${source}/snapshots`, {});
   expect([held.wasReached, status]).toEqual([true, 500]);
-  expect([records(), await hasImage(name)]).toEqual([[], false]);
+  expect([records(), await hasImage(held.name)]).toEqual([[], false]);
+});
+
+test("one whose client leaves is not kept", async () => {
+  const source = await create("base");
+  const client = new AbortController();
+  const left = Promise.withResolvers<void>();
+  let name = "";
+  using held = atStep(pushed, async () => {
+    name = records()[0]?.replace("configmaps/", "") ?? "";
+    client.abort();
+    await left.promise;
+    // The front reads the end of the connection before what comes after it.
+    for (let count = 0; count < 2; count += 1) await send("GET /v2/sandboxes");
+  });
+  const taking = fetch(`${place.url}/sandboxes/${source}/snapshots`, {
+    method: "POST",
+    headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
+    body: "{}",
+    signal: client.signal,
+  });
+  await expect(taking).rejects.toThrow("aborted");
+  left.resolve();
+  await expect.poll(records, SETTLED).toEqual([]);
+  expect([held.wasReached, await hasImage(name)]).toEqual([true, false]);
 });
 
 test("one that is committed is whole, though its front dies before it answers", async () => {
@@ -108,16 +145,12 @@ test.for([committed, ...IMAGE_STEPS.fork])(
   { timeout: LONG },
   async (step) => {
     const source = await create("base");
-    let name = "";
-    using held = atStep(step, async () => {
-      name = orphan();
-      await expect.poll(records, SETTLED).toEqual([]);
-    });
+    using held = orphanAt(step, untilRemoved);
     const { status, body } = await send(`POST /sandboxes/${source}/fork`, { count: 2 });
     expect(held.wasReached).toBe(true);
     expect({ status, body }).toMatchObject({ status: 201 });
     expect(body.map((fork: object) => Object.keys(fork))).toEqual([["error"], ["error"]]);
-    expect([paths("pods/"), await hasImage(name)]).toEqual([[`pods/${source}`], false]);
+    expect([paths("pods/"), await hasImage(held.name)]).toEqual([[`pods/${source}`], false]);
   },
 );
 
@@ -129,9 +162,7 @@ test.for(IMAGE_STEPS.remove)(
     await send(`POST /sandboxes/${source}/snapshots`, { name: "removed" });
     const name = records()[0]?.replace("configmaps/", "") ?? "";
     expect(await hasImage(name)).toBe(true);
-    using held = atStep(step, async () => {
-      throw new Error("planned");
-    });
+    using held = atStep(step, fault);
     expect((await send("DELETE /templates/removed")).status).toBe(204);
     expect(held.wasReached).toBe(true);
     await expect.poll(records, SETTLED).toEqual([]);

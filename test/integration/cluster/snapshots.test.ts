@@ -5,7 +5,7 @@ import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { z } from "../../../src/common/schema.ts";
-import { POD_KEY, type PodWorld } from "../../support/pod-front.ts";
+import { callFront, type PodWorld } from "../../support/pod-front.ts";
 import { readImage } from "../../support/pod-images.ts";
 import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
@@ -27,14 +27,8 @@ beforeAll(async () => {
 afterAll(async () => place[Symbol.asyncDispose]());
 
 async function send(method: string, path: string, { body, base = url }: SendOptions = {}) {
-  const reply = await fetch(base + path, {
-    method,
-    headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-  const text = await reply.text();
-  const parsed: unknown = text === "" ? undefined : JSON.parse(text);
-  return { status: reply.status, body: parsed };
+  const reply = await callFront(base, { method, path, body });
+  return { status: reply.status, body: reply.body };
 }
 
 interface SendOptions {
@@ -111,6 +105,19 @@ test("a named snapshot is found by its name, listed once, and a newer one takes 
   expect(ofSource.body).toEqual(body);
 });
 
+test("two without a change between them are two images: the end of one leaves the other", async () => {
+  const source = await create("base");
+  await writeFile(fileOf(source, "etc/equal"), "equal");
+  await snapshot(source, { name: "equal-one" });
+  await snapshot(source, { name: "equal-two" });
+  const one = await create("equal-one");
+  const two = await create("equal-two");
+  expect(imageOf(one)).not.toBe(imageOf(two));
+  for (const id of [one, two]) await send("DELETE", `/sandboxes/${id}`);
+  expect((await send("DELETE", "/templates/equal-one")).status).toBe(204);
+  expect(await text(await create("equal-two"), "etc/equal")).toBe("equal");
+});
+
 test("one that a sandbox stands on stays; after its end image and record are gone", async () => {
   const source = await create("base");
   await snapshot(source, { name: "removed" });
@@ -120,11 +127,37 @@ test("one that a sandbox stands on stays; after its end image and record are gon
   expect(refused.status).toBe(400);
   await send("DELETE", `/sandboxes/${copy}`);
   expect((await send("DELETE", "/templates/removed")).status).toBe(204);
+  // One that is not there is told from what cannot be changed.
+  expect((await send("DELETE", "/templates/removed")).status).toBe(404);
+  expect((await send("DELETE", "/templates/base")).status).toBe(501);
   const reading = readImage(snapshots, digest, BASIC);
   await expect(reading).rejects.toThrow("404");
   const again = await send("POST", "/sandboxes", { body: { templateID: "removed" } });
   expect(again.status).toBe(404);
   expect((await send("GET", "/snapshots?name=removed")).body).toEqual([]);
+});
+
+test("the time of forks begins when all have started", { timeout: 60_000 }, async () => {
+  const source = await create("base");
+  let lastMs = 0;
+  place.world.api.onChange((type, plural) => {
+    if (type === "ADDED" && plural === "pods") lastMs = Date.now();
+  });
+  // More than start at once.
+  const { body } = await send("POST", `/sandboxes/${source}/fork`, {
+    body: { count: 6, timeout: 60 },
+  });
+  const answeredMs = Date.now();
+  const forks = z.array(z.object({ sandbox: idSchema })).parse(body);
+  const details = await Promise.all(
+    forks.map(async ({ sandbox }) => send("GET", `/sandboxes/${sandbox.sandboxID}`)),
+  );
+  const ends = details.map((reply) => Date.parse(Object(reply.body).endAt));
+  expect(ends).toHaveLength(6);
+  for (const endAtMs of ends) {
+    expect(endAtMs).toBeGreaterThan(lastMs + 60_000);
+    expect(endAtMs).toBeLessThanOrEqual(answeredMs + 60_000);
+  }
 });
 
 test("forks have the files of their source and go on alone", { timeout: 60_000 }, async () => {

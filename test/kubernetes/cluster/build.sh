@@ -150,7 +150,7 @@ GO
 
 runtime
 pause
-strict
 containerd
 kubernetes
 helm
+strict

@@ -35,14 +35,22 @@ unset CLUSTER_INSIDE
 mount --make-rprivate /
 mount_hierarchies
 
-# Files stand in for the sysctls of the machine that a kubelet sets.
+# Files stand in for the sysctls of the machine that a kubelet sets. They have its values already: of two
+# kubelets that write one file, the other may read it empty and end.
 mkdir -p "$work/sysctl"
-for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+while read -r name value; do
   [ -e "/proc/sys/$name" ] || continue
   copy=$work/sysctl/${name//\//-}
-  cat "/proc/sys/$name" > "$copy"
+  echo "$value" > "$copy"
   mount --bind "$copy" "/proc/sys/$name"
-done
+done <<'VALUES'
+vm/overcommit_memory 1
+vm/panic_on_oom 0
+kernel/panic 10
+kernel/panic_on_oops 1
+kernel/keys/root_maxkeys 1000000
+kernel/keys/root_maxbytes 25000000
+VALUES
 # A user namespace may mount /proc only where one without such files is seen.
 mkdir -p "$work/proc"
 mount -t proc proc "$work/proc"

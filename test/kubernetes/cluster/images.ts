@@ -17,7 +17,7 @@ export async function startRegistry(directory: string): Promise<Program> {
   const lines = [
     "version: 0.1",
     "log: {level: warn}",
-    `storage: {filesystem: {rootdirectory: ${join(directory, "registry")}}}`,
+    `storage: {filesystem: {rootdirectory: ${join(directory, "registry")}}, delete: {enabled: true}}`,
     `http: {addr: ":5000"}`,
   ];
   writeFileSync(config, `${lines.join("\n")}\n`);

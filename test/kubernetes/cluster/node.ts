@@ -12,6 +12,8 @@ import {
 import { startProgram, type Program } from "./process.ts";
 
 const SCRIPT = join(import.meta.dirname, "node.sh");
+/** A kubelet ends at once when its runtime does not answer yet. */
+const AFTER_CONTAINERD = 'until "$0" version >/dev/null 2>&1; do sleep 0.1; done; exec "$@"';
 const HOLD_MS = 20_000;
 const POLL_MS = 50;
 
@@ -42,13 +44,18 @@ export async function startNode(options: NodeOptions): Promise<ClusterNode> {
   const prefix = isOwn ? [SCRIPT, "run", name, String(await hold(stack, options))] : [];
   const environment = { PATH: `${bin}:${process.env["PATH"] ?? ""}` };
   const run = (program: string, args: readonly string[]) => {
-    const [file = "", ...words] = [...prefix, join(bin, program), ...args];
+    const [file = "", ...words] = [...prefix, ...args];
     return stack.use(
       startProgram({ directory, name: `${name}-${program}`, words: [file, ...words], environment }),
     );
   };
-  const containerd = run("containerd", [`--config=${paths.containerd}`]);
+  const containerd = run("containerd", [join(bin, "containerd"), `--config=${paths.containerd}`]);
   const kubelet = run("kubelet", [
+    "/bin/sh",
+    "-c",
+    AFTER_CONTAINERD,
+    join(bin, "ctr"),
+    join(bin, "kubelet"),
     `--config=${paths.kubelet}`,
     `--kubeconfig=${kubeconfig}`,
     `--hostname-override=${name}`,

@@ -11,13 +11,15 @@ const ROOT = resolve(import.meta.dirname, "../../..");
 const VITEST = join(ROOT, "node_modules/vitest/vitest.mjs");
 const SUITES = "commands files git metadata pty python sandbox signing watch".split(" ");
 
-/** Tests for what Pods lack, with the reason. */
-const MISSING: readonly (readonly [RegExp, string])[] = [
-  [/pause|paus(?:ed|ing)|resume|freez/i, "a Pod cannot be paused"],
-  [/snapshot/i, "no snapshots"],
-  [/fork/i, "no forks"],
-  [/rules of its network/i, "no rules of egress for one sandbox"],
-  [/volume/i, "no volumes"],
+/** The ends of the names of tests for what Pods lack, with the reason. One that passes is a fault of this list. */
+const MISSING: readonly (readonly [string, string])[] = [
+  ["a pause keeps processes", "programs of a Pod end when it is paused"],
+  ["the rules of its network are replaced", "rules of egress hold from the create to the end"],
+  [
+    "tags of a snapshot are set, listed and removed",
+    "templates are images, without tags of the service",
+  ],
+  ["the_content_of_a_volume", "volumes are not offered by these fronts, nor their content by any"],
 ];
 
 const report = z.object({
@@ -65,6 +67,12 @@ async function runSuite({ url, apiKey, directory }: World, suite: string): Promi
   const known = failed.filter(({ fullName }) => reasonOf(fullName) !== undefined);
   const unknown = failed.filter((result) => !known.includes(result));
   const passed = results.filter(({ status }) => status === "passed").length;
+  const surprises = results.filter(
+    ({ status, fullName }) => status === "passed" && reasonOf(fullName) !== undefined,
+  );
+  if (surprises.length > 0) {
+    throw new Error(`listed, and passed: ${surprises.map(({ fullName }) => fullName).join("; ")}`);
+  }
   if (unknown.length > 0 || passed === 0) {
     const lines = unknown.map(
       ({ fullName, failureMessages: [message = ""] }) => `${fullName}: ${message.slice(0, 300)}`,
@@ -77,5 +85,5 @@ async function runSuite({ url, apiKey, directory }: World, suite: string): Promi
 }
 
 function reasonOf(name: string): string | undefined {
-  return MISSING.find(([pattern]) => pattern.test(name))?.[1];
+  return MISSING.find(([end]) => name.endsWith(end))?.[1];
 }

@@ -8,6 +8,7 @@ import type { ClusterApi } from "../../../src/cluster/api.ts";
 import { labelsOf, toNetworkPolicy } from "../../../src/cluster/egress-policy.ts";
 import { toPod } from "../../../src/cluster/pod-spec.ts";
 import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
+import { toClaim, toClaimSpec } from "../../../src/cluster/volumes/records.ts";
 import { z } from "../../../src/common/schema.ts";
 import type { World } from "../world.ts";
 
@@ -56,6 +57,7 @@ const VALUES: readonly (readonly string[])[] = [
   ["networkPolicy.nameServers={10.96.0.10}", "podTemplate.spec.runtimeClassName=gvisor"],
   ["networkPolicy.enabled=false", "nodeSelector.pool=fronts", "pool=0"],
   ["snapshots.registry=registry.example.com/team/snapshots", "snapshots.loginSecret=login"],
+  ["volumes.storageClass=shared", "volumes.accessMode=ReadWriteOnce"],
 ];
 
 /** Objects that fronts create, besides those of the chart. */
@@ -79,9 +81,24 @@ function ownObjects(): unknown[] {
   const owner = { name: "i1", uid: "uid", podLabels: labelsOf("i1") };
   const settings = { denied: ["10.0.0.0/8"], nameServers: ["10.96.0.10"] };
   const rules = { allow: ["192.0.2.1/32"], deny: ["198.51.100.0/24"] };
+  const volumes = { storageClass: "shared", accessMode: "ReadWriteMany", sizeMb: 64 };
+  const volume = { persistentVolumeClaim: { claimName: "volume-a" } };
+  const ephemeral = { ephemeral: { volumeClaimTemplate: { spec: toClaimSpec(volumes) } } };
   return [
     toPod(plan, "i1", owner),
     toPod(plan, "i2", "pool"),
+    toPod(
+      {
+        ...plan,
+        mounts: [
+          { path: "/a", volume },
+          { path: "/b", volume: ephemeral },
+        ],
+      },
+      "i3",
+      owner,
+    ),
+    toClaim({ name: "data", team: "local", createdAtMs: 0, sizeMb: 64 }, volumes),
     toNetworkPolicy(owner, rules, settings),
   ];
 }

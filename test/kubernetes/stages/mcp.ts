@@ -10,12 +10,13 @@ const resultSchema = z.object({
   content: z.array(z.object({ type: z.string(), text: z.string().optional() })),
 });
 
-/** Tools for abilities that Pods lack, with arguments that are right elsewhere. */
-const REFUSED = [
-  ["pause_sandbox", {}],
-  ["snapshot", {}],
-  ["fork_sandbox", {}],
-] as const;
+/** What is done with images, in order. */
+const BY_IMAGES: readonly (readonly [string, object, RegExp])[] = [
+  ["pause_sandbox", {}, /processes have ended/],
+  ["get_sandbox", {}, /paused/],
+  ["connect_sandbox", {}, /was_resumed"?: ?true/],
+  ["read_file", { path: "/home/user/a.txt" }, /two/],
+];
 
 export async function runMcp(world: World): Promise<void> {
   const [front] = world.fronts;
@@ -59,14 +60,18 @@ export async function runMcp(world: World): Promise<void> {
   await world.check("mcp: get_metrics", async () =>
     (await expectCall("get_metrics", sandbox, /memory_mb/)).slice(-300),
   );
-  await world.check("mcp: get_sandbox says what it cannot do", async () =>
-    (await expectCall("get_sandbox", sandbox, /cannot[^]*pause/)).slice(-200),
+  await world.check("mcp: get_sandbox reports what it cannot do", async () =>
+    (await expectCall("get_sandbox", sandbox, /cannot[^]*memory in pauses/)).slice(-200),
   );
-  for (const [name, input] of REFUSED) {
-    await world.check(`mcp: ${name} is refused in words`, async () => {
-      const { isError, text } = await call(name, { ...sandbox, ...input });
-      if (!isError || !/unimplemented/.test(text)) throw new Error(text);
-      return text.slice(0, 200);
+  await world.check("mcp: snapshot and delete_snapshot", async () => {
+    const text = await expectCall("snapshot", sandbox, /snapshot_id/);
+    const snapshot = { snapshot_id: /snapshot_id: (\S+)/.exec(text)?.[1] };
+    await expectCall("delete_snapshot", snapshot, /./);
+    return text.slice(0, 300);
+  });
+  for (const [name, input, pattern] of BY_IMAGES) {
+    await world.check(`mcp: ${name} of a paused Pod`, async () => {
+      await expectCall(name, { ...sandbox, ...input }, pattern);
     });
   }
   await world.check("mcp: kill_sandbox", async () => {

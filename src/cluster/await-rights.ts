@@ -1,0 +1,23 @@
+/** An API server that has just started refuses clients until it has read their roles. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { createBackoff } from "../common/backoff.ts";
+import { isCode } from "./api.ts";
+
+const WAIT_MS = 30_000;
+const FIRST_RETRY_MS = 100;
+const MAX_RETRY_MS = 2_000;
+
+/** Repeats what is refused for want of a right, for a bounded time; then its last fault counts. */
+export async function awaitRights<T>(work: () => Promise<T>): Promise<T> {
+  const endMs = performance.now() + WAIT_MS;
+  const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isCode(error, "permission_denied") || performance.now() > endMs) throw error;
+    }
+    await delay(backoff.next());
+  }
+}

@@ -1,0 +1,136 @@
+/** The Pod of a sandbox, from its creation until its daemon has been told whom it serves. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
+import type { IsolationLevel } from "../engine/engine.ts";
+import { initDaemon } from "../sandboxes/boot.ts";
+import { isCode } from "./api.ts";
+import type { ClusterContext } from "./context.ts";
+import { labelsOf, type OwnEgress } from "./egress-policy.ts";
+import { measureIsolation, requireStrength } from "./isolation.ts";
+import {
+  addressOf,
+  endOf,
+  podSchema,
+  schedulingFaultOf,
+  startFaultOf,
+  type Pod,
+} from "./objects.ts";
+import { toPod, type PodPlan } from "./pod-spec.ts";
+import { proveEnforcement } from "./prove-egress.ts";
+import type { KnownSandbox } from "./records.ts";
+import { toPodInit } from "./runs.ts";
+import { keepBaseline } from "./snapshots/baseline.ts";
+
+/** A node may pull the image first; clients give up after a minute. */
+export const START_TIMEOUT_MS = 55_000;
+/** The daemon listens some time after its container runs. */
+const DIAL_RETRY_MS = 25;
+
+export interface BootTask {
+  readonly stored: KnownSandbox;
+  readonly plan: PodPlan;
+  /** Undefined for a sandbox that may reach what all others reach. */
+  readonly egress: OwnEgress | undefined;
+}
+
+/** Returns the level that was measured. @throws SandboxError unavailable, canceled */
+export async function bootPod(
+  context: ClusterContext,
+  { stored, plan, egress }: BootTask,
+  signal: AbortSignal,
+): Promise<IsolationLevel> {
+  const { api, pods } = context;
+  const { name, uid } = stored.metadata;
+  const podLabels = egress === undefined ? {} : labelsOf(name);
+  const body = toPod(plan, name, { name, uid, podLabels });
+  const pod = podSchema.parse(await api.call({ method: "POST", path: "pods", body, signal }));
+  requireUserNamespace(pod);
+  pods.apply(pod);
+  await step("pod.made");
+  const host = await pods.until(name, findAddress, signal);
+  await step("pod.running");
+  return tellDaemon(context, stored, { host, egress, signal });
+}
+
+/** A Pod that runs serves this sandbox from now on. Returns the level that was measured. */
+export async function tellDaemon(
+  context: ClusterContext,
+  stored: KnownSandbox,
+  {
+    host,
+    egress,
+    signal,
+  }: Pick<BootTask, "egress"> & { readonly host: string; readonly signal: AbortSignal },
+): Promise<IsolationLevel> {
+  const dialer = context.runs.dialer(stored, host);
+  const { sandboxId } = stored.record;
+  const isGone = () => {
+    const pod = context.pods.items.get(sandboxId);
+    return pod === undefined || endOf(pod) !== undefined;
+  };
+  const level = await awaitDaemon(async () => measureIsolation(dialer, signal), { signal, isGone });
+  requireStrength(level, context.requireLevel);
+  if (egress !== undefined) await proveEnforcement(dialer, signal);
+  await keepBaseline(context, dialer, signal);
+  await initDaemon(dialer, toPodInit(context, stored.record), signal);
+  await step("pod.told");
+  signal.throwIfAborted();
+  return level;
+}
+
+/** The address of a Pod that runs. @throws SandboxError unavailable when it never will. */
+function findAddress(pod: Pod | undefined): string | undefined {
+  // It was there: another client has removed it.
+  if (pod === undefined) throw new SandboxError("unavailable", "the Pod was removed");
+  const fault = startFaultOf(pod);
+  if (fault !== undefined)
+    throw new SandboxError("unavailable", `the Pod does not start: ${fault}`);
+  return addressOf(pod);
+}
+
+/** A server whose feature is off drops the field without a word. */
+function requireUserNamespace({ spec }: Pod): void {
+  if (spec?.hostUsers === false) return;
+  throw new SandboxError("unavailable", "this cluster has no user namespaces for Pods", {
+    hint: "Kubernetes 1.33 or newer has them",
+  });
+}
+
+async function awaitDaemon<T>(
+  ask: () => Promise<T>,
+  { signal, isGone }: { readonly signal: AbortSignal; readonly isGone: () => boolean },
+): Promise<T> {
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (signal.aborted || isGone() || !isCode(error, "unavailable")) throw error;
+    }
+    await delay(DIAL_RETRY_MS, undefined, { signal });
+  }
+}
+
+export function toLateFault(
+  { pods }: ClusterContext,
+  sandboxId: string,
+  cause: unknown,
+): SandboxError {
+  const pod = pods.items.get(sandboxId);
+  const reason = pod === undefined ? undefined : schedulingFaultOf(pod);
+  const message = `the Pod did not run in time${reason === undefined ? "" : `: ${reason}`}`;
+  return new SandboxError("deadline_exceeded", message, {
+    cause,
+    word: "sandbox_placement_timeout",
+  });
+}
+
+export function toStartFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox start");
+  const isOwn = fault.code === "not_found" || fault.code === "permission_denied";
+  if (!isOwn && fault.code !== "already_exists" && fault.code !== "failed_precondition")
+    return fault;
+  const options = { cause: fault, word: "sandbox_create_failed" } as const;
+  return new SandboxError("unavailable", "sandbox could not be started", options);
+}

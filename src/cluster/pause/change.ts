@@ -1,0 +1,105 @@
+/** What is under way with a sandbox: of several fronts one begins it, the others wait for its end. */
+
+import { SandboxError } from "../../common/errors.ts";
+import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
+import { isConflict } from "../api.ts";
+import type { ClusterContext } from "../context.ts";
+import {
+  changeRecord,
+  isKnown,
+  readRecord,
+  type KnownSandbox,
+  type SandboxChange,
+  type StoredSandbox,
+} from "../records.ts";
+
+/** Changes of a record by others that a change waits for. */
+const MAX_ROUNDS = 8;
+/** Longer than a start may take; a pause may take longer, and its front goes on with it. */
+const MAX_WAIT_MS = 60_000;
+
+export interface Subject {
+  readonly team: string;
+  readonly sandboxId: string;
+}
+
+/** The newest record of one that runs or is paused. @throws SandboxError not_found */
+async function requireRecord(
+  { api }: Pick<ClusterContext, "api">,
+  { team, sandboxId }: Subject,
+): Promise<KnownSandbox> {
+  const stored = await readRecord(api, sandboxId);
+  const isThere =
+    isKnown(stored) &&
+    stored.record.team === team &&
+    ["running", "paused"].includes(stored.record.state);
+  if (!isThere) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  return stored;
+}
+
+/** What a change begins from; undefined when there is nothing to do. @throws where it is refused. */
+type Decide = (stored: KnownSandbox, hasWaited: boolean) => SandboxChange | undefined;
+
+/**
+ * Waits until nothing is under way, and then begins a change in the record. Returns the record that was
+ * decided about, and whether the change was begun.
+ * @throws SandboxError not_found, failed_precondition when others do not come to an end
+ */
+export async function beginChange(
+  context: ClusterContext,
+  subject: Subject,
+  decide: Decide,
+): Promise<{ readonly stored: KnownSandbox; readonly isBegun: boolean }> {
+  let hasWaited = false;
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const stored = await requireRecord(context, subject);
+    context.records.apply(stored);
+    if (stored.change !== undefined) {
+      hasWaited = true;
+      await awaitEnd(context, subject.sandboxId, stored.change);
+      continue;
+    }
+    const change = decide(stored, hasWaited);
+    if (change === undefined) return { stored, isBegun: false };
+    try {
+      const begun = await changeRecord(context.api, stored, { change });
+      context.records.apply(begun);
+      return { stored: begun, isBegun: true };
+    } catch (error) {
+      if (!isConflict(error)) throw error;
+    }
+  }
+  throw new SandboxError("unavailable", `sandbox ${subject.sandboxId} stays busy`);
+}
+
+function findEnd(stored: StoredSandbox | undefined): string | undefined {
+  return stored?.change === undefined ? "over" : undefined;
+}
+
+async function awaitEnd(
+  { records, closing }: ClusterContext,
+  sandboxId: string,
+  { kind }: SandboxChange,
+): Promise<void> {
+  const late = AbortSignal.timeout(MAX_WAIT_MS);
+  try {
+    await records.until(sandboxId, findEnd, AbortSignal.any([closing, late]));
+  } catch (error) {
+    if (!late.aborted) throw error;
+    throw inChange(sandboxId, kind);
+  }
+}
+
+/** The refusal of what cannot wait. */
+export function inChange(sandboxId: string, kind: SandboxChange["kind"]): SandboxError {
+  return new SandboxError("failed_precondition", sandboxCannotBe("changed", sandboxId, kind));
+}
+
+/** Whether the change of a record is still that of this front. */
+export function isOwn(
+  { fronts }: Pick<ClusterContext, "fronts">,
+  stored: KnownSandbox,
+  kind: SandboxChange["kind"],
+): boolean {
+  return stored.change?.kind === kind && stored.change.owner === fronts.name;
+}

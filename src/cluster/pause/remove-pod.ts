@@ -1,0 +1,15 @@
+/** Removes the Pod of one run of a sandbox: that of a later run has the same name. */
+
+import { isConflict, type ClusterApi } from "../api.ts";
+import type { Pod } from "../objects.ts";
+import { removeObject } from "../records.ts";
+
+/** One that is gone is fine, and so is another one in its place. */
+export async function removePod(api: ClusterApi, { metadata }: Pod): Promise<void> {
+  const { name, uid } = metadata;
+  try {
+    await removeObject(api, `pods/${name}`, { preconditions: { uid } });
+  } catch (error) {
+    if (!isConflict(error)) throw error;
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * Stops every program of a Pod, and cuts the clients of the daemon: then nothing changes the files.
+ * Only for a daemon that has a process namespace of its own.
+ */
+
+import { readdir, readFile } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import { causeCode, SandboxError } from "../common/errors.ts";
+
+const EVERYONE = -1;
+const SHELL_PID = 1;
+/** Of `/proc/PID/stat`, after the name: stopped, traced, dead. */
+const STILL = /^(?:T|t|Z|X)/;
+const POLL_MS = 10;
+/** A program stops once its present system call is over. */
+const STOP_MS = 10_000;
+
+export interface Programs {
+  /** From the order to stop until the order to go on. */
+  readonly areStopped: boolean;
+  /** @throws SandboxError unavailable when one does not stop in time: all go on then. */
+  stop(): Promise<void>;
+  goOn(): Promise<void>;
+}
+
+/** What a test has in the place of processes. */
+export interface Signals {
+  send(signal: "SIGSTOP" | "SIGCONT"): void;
+  /** Whether a process could still change something. */
+  isAnyoneActive(): Promise<boolean>;
+}
+
+/** `cut` ends the connections of clients; the listener refuses new ones while `areStopped`. */
+export function createPrograms(cut: () => void, signals: Signals = PROCESSES): Programs {
+  let areStopped = false;
+
+  async function goOn(): Promise<void> {
+    signals.send("SIGCONT");
+    areStopped = false;
+  }
+
+  return {
+    get areStopped() {
+      return areStopped;
+    },
+    goOn,
+    async stop() {
+      areStopped = true;
+      cut();
+      const endMs = performance.now() + STOP_MS;
+      for (;;) {
+        // Repeated: a program that was starting another one may have missed the first.
+        signals.send("SIGSTOP");
+        if (!(await signals.isAnyoneActive())) return;
+        if (performance.now() > endMs) break;
+        await delay(POLL_MS);
+      }
+      await goOn();
+      throw new SandboxError("unavailable", "a program of the sandbox does not stop");
+    },
+  };
+}
+
+const PROCESSES: Signals = {
+  send(signal) {
+    try {
+      // Linux leaves out the sender and the first process.
+      process.kill(EVERYONE, signal);
+    } catch (error) {
+      if (causeCode(error) !== "ESRCH") throw error;
+    }
+  },
+  async isAnyoneActive() {
+    const names = await readdir("/proc");
+    const others = names.filter(
+      (name) => /^[0-9]+$/.test(name) && ![SHELL_PID, process.pid].includes(Number(name)),
+    );
+    const states = await Promise.all(others.map(async (name) => readState(name)));
+    return states.some((state) => state !== undefined && !STILL.test(state));
+  },
+};
+
+/** Undefined for a process that has ended. */
+async function readState(pid: string): Promise<string | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
+  return text?.slice(text.lastIndexOf(")") + 2);
+}

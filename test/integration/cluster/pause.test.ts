@@ -1,0 +1,204 @@
+/** Pauses of Pods: the files become an image, the Pod goes, and a later one has the same id and tokens. */
+
+import { link, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { callFront } from "../../support/pod-front.ts";
+import { readImage } from "../../support/pod-images.ts";
+import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+
+const LONG = 60_000;
+const SETTLED = { timeout: 30_000, interval: 100 };
+
+let place: SnapshotWorld;
+
+beforeAll(async () => {
+  place = await startSnapshotWorld();
+}, LONG);
+afterEach(async () => {
+  const { body } = await send("GET /v2/sandboxes?state=running,paused");
+  for (const { sandboxID } of body) await send(`DELETE /sandboxes/${sandboxID}`);
+});
+afterAll(async () => place[Symbol.asyncDispose]());
+
+async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
+  const [method, path = ""] = call.split(" ");
+  const reply = await callFront(base, { method: method ?? "", path, body });
+  return { status: reply.status, body: Object(reply.body) };
+}
+
+async function create(more: object = {}): Promise<{ id: string; token: string }> {
+  const wish = { templateID: "base", secure: true, timeout: 300, ...more };
+  const { status, body } = await send("POST /sandboxes", wish);
+  expect({ status, body }).toMatchObject({ status: 201 });
+  return { id: body.sandboxID, token: body.envdAccessToken };
+}
+
+const fileOf = (id: string, path: string) => join(place.directory, id, path);
+const text = async (id: string, path: string) =>
+  readFile(fileOf(id, path), "utf8").catch(() => undefined);
+const hasPod = (id: string) => place.world.api.objects.has(`pods/${id}`);
+/** Records of images that were made of a sandbox. */
+const imagesOf = (id: string) =>
+  [...place.world.api.objects].filter(
+    ([path, object]) =>
+      path.startsWith("configmaps/snapshot-") && JSON.stringify(object).includes(id),
+  );
+
+/** The status of a request to the daemon of a sandbox, through the gateway of a front. */
+async function enter(id: string, token: string, base = place.url): Promise<number> {
+  const headers = { "E2b-Sandbox-Id": id, "E2b-Sandbox-Port": "49983", "x-access-token": token };
+  return (await fetch(`${base}/health`, { headers })).status;
+}
+
+test("a paused sandbox has no Pod; connect at another front brings its files, id and token back", async () => {
+  const { id, token } = await create({ metadata: { of: "pause" } });
+  await writeFile(fileOf(id, "etc/new"), "new");
+  await rm(fileOf(id, "etc/gone"));
+  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+  expect(hasPod(id)).toBe(false);
+  const { body } = await send(`GET /sandboxes/${id}`, undefined, place.second);
+  expect(body).toMatchObject({ state: "paused", pauseMode: "filesystem" });
+  expect(body.missingAbilities).toContain("memory in pauses");
+  expect(await enter(id, token)).toBe(502);
+  const listed = await send("GET /v2/sandboxes?state=paused&metadata=of%3Dpause");
+  expect(listed.body.map(({ sandboxID }: { sandboxID: string }) => sandboxID)).toEqual([id]);
+  await rm(fileOf("", id), { recursive: true });
+  const { status, body: resumed } = await send(
+    `POST /sandboxes/${id}/connect`,
+    { timeout: 60 },
+    place.second,
+  );
+  expect([status, resumed.sandboxID, resumed.envdAccessToken]).toEqual([201, id, token]);
+  expect([await text(id, "etc/new"), await text(id, "etc/gone")]).toEqual(["new", undefined]);
+  expect(await enter(id, token, place.second)).toBe(204);
+  expect((await send(`GET /sandboxes/${id}`)).body.state).toBe("running");
+});
+
+test(
+  "pauses upon each other: the newest files count, and images that nobody uses go",
+  { timeout: LONG },
+  async () => {
+    const { id } = await create();
+    for (const version of ["1", "2", "3"]) {
+      await writeFile(fileOf(id, `etc/version${version}`), version);
+      expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+      expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
+    }
+    const files = ["1", "2", "3"].map(async (version) => text(id, `etc/version${version}`));
+    expect(await Promise.all(files)).toEqual(["1", "2", "3"]);
+    await expect.poll(() => imagesOf(id).length, SETTLED).toBe(1);
+    expect((await send(`DELETE /sandboxes/${id}`)).status).toBe(204);
+    await expect.poll(() => imagesOf(id), SETTLED).toEqual([]);
+  },
+);
+
+test(
+  "beyond the bound of layers the pauses are merged: files, removals and links are those of the last",
+  { timeout: 4 * LONG },
+  async () => {
+    const { id } = await create();
+    for (let count = 1; count <= 27; count += 1) {
+      await writeFile(fileOf(id, "etc/newest"), String(count));
+      await writeFile(fileOf(id, `etc/of-${count}`), String(count));
+      await rm(fileOf(id, count === 1 ? "etc/gone" : `etc/of-${count - 1}`));
+      if (count === 2) await link(fileOf(id, "etc/of-2"), fileOf(id, "etc/linked"));
+      expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+      expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
+    }
+    expect((await readdir(fileOf(id, "etc"))).toSorted()).toEqual(
+      ["kept", "linked", "newest", "of-27"].toSorted(),
+    );
+    expect([await text(id, "etc/newest"), await text(id, "etc/linked")]).toEqual(["27", "2"]);
+    const { spec } = Object(place.world.api.objects.get(`pods/${id}`));
+    const [, digest = ""] = String(spec.containers[0].image).split("@");
+    const { manifest, config } = await readImage(place.snapshots, digest, BASIC);
+    // The 25th pause made one layer of 25; two more are upon it and the template.
+    expect(manifest.layers).toHaveLength(4);
+    expect(Object(config).config.Labels["io.sandbox-mcp.snapshot-depth"]).toBe("3");
+  },
+);
+
+test("what is refused: a pause of a paused one, its timeout, snapshots and forks of it, a resume of a running one", async () => {
+  const { id } = await create();
+  expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(409);
+  await send(`POST /sandboxes/${id}/pause`);
+  const statuses = [
+    await send(`POST /sandboxes/${id}/pause`),
+    await send(`POST /sandboxes/${id}/timeout`, { timeout: 60 }),
+    await send(`POST /sandboxes/${id}/snapshots`, {}),
+    await send(`POST /sandboxes/${id}/fork`, {}),
+    await send(`POST /sandboxes/iaaaaaaaaaaaaaaaaaaaa/pause`),
+  ].map(({ status }) => status);
+  expect(statuses).toEqual([409, 404, 409, 409, 404]);
+  expect((await send(`DELETE /sandboxes/${id}`)).status).toBe(204);
+  expect(place.world.api.objects.has(`configmaps/${id}`)).toBe(false);
+});
+
+test("a sandbox whose pause is asked of two fronts is paused once, and connects at once resume it once", async () => {
+  const { id } = await create();
+  const pauses = await Promise.all([
+    send(`POST /sandboxes/${id}/pause`),
+    send(`POST /sandboxes/${id}/pause`, undefined, place.second),
+  ]);
+  for (const { status } of pauses) expect([204, 409]).toContain(status);
+  expect(imagesOf(id)).toHaveLength(1);
+  const connects = await Promise.all([
+    send(`POST /sandboxes/${id}/connect`, { timeout: 60 }),
+    send(`POST /sandboxes/${id}/connect`, { timeout: 60 }, place.second),
+  ]);
+  expect(connects.map(({ status }) => status).toSorted((left, right) => left - right)).toEqual([
+    200, 201,
+  ]);
+});
+
+test(
+  "at its timeout one is paused, and traffic with its token resumes it",
+  { timeout: LONG },
+  async () => {
+    const { id, token } = await create({
+      timeout: 1,
+      autoPause: true,
+      autoResume: { enabled: true },
+    });
+    await expect
+      .poll(async () => (await send(`GET /sandboxes/${id}`)).body.state, SETTLED)
+      .toBe("paused");
+    await expect.poll(() => hasPod(id), SETTLED).toBe(false);
+    expect(await enter(id, "wrong")).toBe(403);
+    expect(hasPod(id)).toBe(false);
+    expect(await enter(id, token, place.second)).toBe(204);
+    const { body } = await send(`GET /sandboxes/${id}`);
+    expect(body.state).toBe("running");
+    expect(Date.parse(body.endAt) - Date.parse(body.startedAt)).toBe(300_000);
+  },
+);
+
+test("one that was not to be resumed by traffic stays paused", async () => {
+  const { id, token } = await create();
+  await send(`POST /sandboxes/${id}/pause`);
+  expect(await enter(id, token)).toBe(502);
+  expect(hasPod(id)).toBe(false);
+});
+
+test("a key whose front died is answered with its sandbox, which is paused by now", async () => {
+  const again = async () => {
+    const reply = await callFront(place.url, {
+      method: "POST",
+      path: "/v2/sandboxes",
+      headers: { "idempotency-key": "paused-since" },
+      body: { templateID: "base", timeout: 300 },
+    });
+    return { status: reply.status, id: Object(reply.body).sandboxID };
+  };
+  const { id } = await again();
+  await send(`POST /sandboxes/${id}/pause`);
+  const { api } = place.world;
+  const [path = ""] = [...api.objects.keys()].filter((name) => name.includes("/creation-"));
+  api.change(path, (object) => {
+    const data = Object(object["data"]);
+    const creation = { ...JSON.parse(data.creation), owner: "gone", isKept: false };
+    data.creation = JSON.stringify(creation);
+  });
+  await expect.poll(again, SETTLED).toEqual({ status: 201, id });
+});
