@@ -11,8 +11,6 @@ import { readIfThere, writeDurably } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
 import { withLock } from "../engine/host/lock.ts";
-import { forgetUnfinished } from "../sandboxes/reclaim.ts";
-import { openStore } from "../store/sqlite.ts";
 
 const PLACE_NAME = "place.json";
 
@@ -79,6 +77,9 @@ async function writePlace(path: string, place: Place): Promise<void> {
 async function disownCopy(path: string): Promise<void> {
   // Another process may have done so meanwhile.
   if ((await readPlace(path))?.path === path) return;
+  // Rare, and most of the service: a stdio server answers its host before it loads that.
+  const { forgetUnfinished } = await import("../sandboxes/reclaim.ts");
+  const { openStore } = await import("../store/sqlite.ts");
   using store = openStore({ path: join(path, "state.db") });
   for (const owner of store.sandboxes.owners()) {
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);

@@ -36,6 +36,8 @@ const MAX_DRAIN_MS = 5000;
 const MIN_FINAL_STATUS = 200;
 const MAX_STATUS = 599;
 
+const NOTHING = Buffer.alloc(0);
+
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -64,8 +66,7 @@ export async function proxy(exchange: Exchange, socket: Socket): Promise<void> {
     resolve();
   });
   limitDaemonWait(exchange, upstream);
-  upstream.on("response", (reply) => relay(reply, exchange));
-  upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
+  passReply(upstream, exchange);
   // The client did not ask for it: such an answer would leave the client waiting for another one.
   upstream.on("upgrade", (_reply, inner) => {
     inner.destroy();
@@ -101,8 +102,21 @@ export function openUpstream(
   });
 }
 
+/** Passes on the reply to a request, or says why there is none. */
+export function passReply(upstream: ClientRequest, exchange: Exchange): void {
+  let passed: IncomingMessage | undefined;
+  upstream.on("response", (reply) => {
+    passed = reply;
+    relay(reply, exchange);
+  });
+  upstream.on("error", (error) => {
+    // What is wrong behind a whole reply, such as bytes beyond its length, takes nothing from it.
+    if (passed?.complete !== true) refuseUnlessBegun(exchange, error);
+  });
+}
+
 /** Passes a reply on as it comes. */
-export function relay(reply: IncomingMessage, exchange: Exchange): void {
+function relay(reply: IncomingMessage, exchange: Exchange): void {
   const { response, rules } = exchange;
   if (response.destroyed) return;
   try {
@@ -114,7 +128,10 @@ export function relay(reply: IncomingMessage, exchange: Exchange): void {
     refuseUnlessBegun(exchange, error);
     return;
   }
-  response.flushHeaders();
+  // `flushHeaders` would write the head as UTF-8, and each byte beyond ASCII as two.
+  response.write(NOTHING);
+  // At once: Node holds what is written until the next tick, and a reply may break off before.
+  response.socket?.uncork();
   // A premature end destroys the response and with it the client's connection.
   pipeline(reply, response, () => undefined);
 }

@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
-import { limitDaemonWait, openUpstream, refuseUnlessBegun, relay, type Exchange } from "./proxy.ts";
+import { limitDaemonWait, openUpstream, passReply, type Exchange } from "./proxy.ts";
 
 /** The client's raw connection, with what was read beyond the head. */
 export interface Connection {
@@ -39,8 +39,7 @@ export async function proxyUpgrade(
   });
   limitDaemonWait(exchange, upstream);
   // A service that does not upgrade answers as usual, and the connection ends with the answer.
-  upstream.on("response", (reply) => relay(reply, exchange));
-  upstream.on("error", (error) => refuseUnlessBegun(exchange, error));
+  passReply(upstream, exchange);
   upstream.end();
   await over;
 }

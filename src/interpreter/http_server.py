@@ -210,7 +210,7 @@ class Connection:
             pass
 
 
-async def serve(host, port, handle):
+async def serve(listener, handle):
     """Serves until it is cancelled; `handle(request, connection)` answers each request."""
     count = 0
 
@@ -226,7 +226,7 @@ async def serve(host, port, handle):
             count -= 1
             writer.close()
 
-    server = await asyncio.start_server(accept, host, port, limit=1 << 20, backlog=512)
+    server = await asyncio.start_server(accept, sock=listener, limit=1 << 20)
     print(f"interpreter: listening on port {server.sockets[0].getsockname()[1]}", flush=True)
     async with server:
         await server.serve_forever()

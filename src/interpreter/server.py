@@ -17,7 +17,7 @@ EARLY = "python,javascript"
 MAX_VARIABLES = 1_000
 
 
-async def main(port):
+async def main(listener):
     from contexts import Contexts, language_of
     from http_server import HttpError, serve
     from kernel import KernelFailed, Owner
@@ -110,7 +110,7 @@ async def main(port):
         ("POST", 3, "contexts", "restart"): restart_context,
         ("DELETE", 2, "contexts", ""): remove_context,
     }
-    await serve(HOST, port, handle)
+    await serve(listener, handle)
 
 
 def is_unicode(text):
@@ -136,5 +136,6 @@ async def warm(context):
 
 
 if __name__ == "__main__":
-    os.environ["INTERPRETER_FOLDER"] = supervise()
-    asyncio.run(main(int(os.environ.get("INTERPRETER_PORT", PORT))))
+    port = int(os.environ.get("INTERPRETER_PORT", PORT))
+    listener, os.environ["INTERPRETER_FOLDER"] = supervise(HOST, port)
+    asyncio.run(main(listener))

@@ -7,6 +7,7 @@ import sys
 import time
 
 RESTART_PAUSE_S = 0.2
+BACKLOG = 512
 # Programs of a cell that multiply are ended in rounds; a server that is not started would be worse.
 MAX_ROUNDS = 1_000
 ROUND_PAUSE_S = 0.01
@@ -14,8 +15,9 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def supervise():
-    """Returns in each new serving process, with an empty folder for its kernels' sockets."""
+def supervise(host, port):
+    """Returns in each new serving process: the listener, and an empty folder for its kernels' sockets."""
+    listener = listen(host, port)
     # A shell starts what runs in the background with SIGINT ignored, and kernels would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Kernels of a server that ended, and programs without a parent, become children of this process.
@@ -30,12 +32,19 @@ def supervise():
             if os.getppid() != own_id:
                 os._exit(1)
             empty(folder)
-            return folder
+            return listener, folder
         signal.signal(signal.SIGTERM, lambda *_: stop(folder))
         status = wait_for(child)
         end_all()
         print(f"interpreter: the server ended ({status}), starting it again", file=sys.stderr)
         time.sleep(RESTART_PAUSE_S)
+
+
+def listen(host, port):
+    """Of this process, so that a connection that comes while no server runs waits for the next one."""
+    import socket
+
+    return socket.create_server((host, port), backlog=BACKLOG)
 
 
 def stop(folder):

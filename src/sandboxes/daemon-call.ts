@@ -13,6 +13,8 @@ export interface DaemonCall {
   readonly method: "GET" | "POST";
   readonly path: string;
   readonly body?: unknown;
+  /** Statuses beyond 200 and 204 that the caller handles. */
+  readonly handled?: readonly number[];
 }
 
 /**
@@ -26,9 +28,10 @@ export async function callDaemon(
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
   const reply = await asOperation("daemon.call", () => send(socket, call, signal));
-  if (reply.statusCode !== 200 && reply.statusCode !== 204) {
+  const { statusCode = 0 } = reply;
+  if (![200, 204, ...(call.handled ?? [])].includes(statusCode)) {
     socket.destroy();
-    throw new SandboxError("internal", `daemon ${call.path} answered ${reply.statusCode}`);
+    throw new SandboxError("internal", `daemon ${call.path} answered ${statusCode}`);
   }
   return reply;
 }

@@ -64,7 +64,8 @@ function fit<T>(items: readonly T[], view: ItemView<T>): readonly T[] {
   return end === -1 ? items : items.slice(0, end);
 }
 
-function comparePositions(left: Position, right: Position, order: Order): number {
+/** Of items of the same millisecond, the id decides, in the other direction for the other order. */
+export function comparePositions(left: Position, right: Position, order: Order): number {
   const newestFirst = right.atMs - left.atMs || compareText(left.id, right.id);
   return order === "desc" ? newestFirst : -newestFirst;
 }

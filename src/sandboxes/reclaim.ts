@@ -14,6 +14,7 @@ import { removeDeadLayers } from "../engine/storage/layers.ts";
 import {
   listVolumeDisks,
   removeVolumeDisk,
+  syncVolumeDisks,
   unmountVolumeDisks,
 } from "../engine/storage/volume-disk.ts";
 import type { Store } from "../store/store.ts";
@@ -253,11 +254,14 @@ async function removeLostDisks({
   const isLost = (name: string) => store.volumes.get(name.replace(/\.part$/, "")) === undefined;
   const remove = async (name: string) => removeVolumeDisk(home, name);
   const removed = await cleanUp({ kind: "volume", names: all.filter(isLost), remove }, onFailure);
-  const unmount = async () =>
-    unmountVolumeDisks(
-      home,
-      all.filter((name) => !isLost(name)),
-    );
+  const unmount = async () => {
+    const kept = all.filter((name) => !isLost(name));
+    try {
+      await syncVolumeDisks(home, kept);
+    } finally {
+      await unmountVolumeDisks(home, kept);
+    }
+  };
   await cleanUp({ kind: "volume", names: ["mounts"], remove: unmount }, onFailure);
   return removed;
 }

@@ -5,7 +5,7 @@ import type { SandboxRecord } from "../store/store.ts";
 import { networkSchema, type Network } from "../wire/control.ts";
 import type { CarriedMemory } from "./memory.ts";
 import type { Secrets } from "./secrets.ts";
-import type { MountRequest } from "./volumes.ts";
+import type { MountRequest } from "./volume-rules.ts";
 
 /** A sandbox at one moment. */
 export interface Sandbox {

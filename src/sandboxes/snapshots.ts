@@ -35,6 +35,8 @@ export interface SnapshotRequest {
   readonly name: string | undefined;
   /** False: files alone. */
   readonly keepsMemory?: boolean | undefined;
+  /** Fires when no client waits for the snapshot any more: it is not kept then. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 interface SnapshotName {
@@ -46,14 +48,14 @@ interface SnapshotName {
  * Takes a snapshot of a running sandbox, which goes on running; with the memory of its programs where
  * it can have that, and `keepsMemory` is set. Durable when it resolves.
  * @throws SandboxError invalid_argument for a bad name, not_found when unknown or paused,
- * failed_precondition during another change.
+ * failed_precondition during another change, canceled when the signal fired.
  */
 export async function createSnapshot(
   context: SandboxContext,
   sandboxId: string,
-  { name, keepsMemory = true }: SnapshotRequest,
+  { name, keepsMemory = true, signal }: SnapshotRequest,
 ): Promise<NewSnapshot> {
-  const parsed = parseName(context, name);
+  const parsed = parseSnapshotName(context.team, name);
   const entry = findEntry(context, sandboxId);
   if (entry === undefined || entry.phase === "paused") {
     throw new SandboxError("not_found", sandboxMissing(sandboxId));
@@ -65,7 +67,7 @@ export async function createSnapshot(
   context.logBook.note(entry.record, "Checkpointing sandbox");
   const { promise, resolve } = Promise.withResolvers<NewSnapshot>();
   await changeState(context, { entry, during: "snapshotting" }, async () => {
-    resolve(await take(context, entry, { ...parsed, keepsMemory }));
+    resolve(await take(context, entry, { ...parsed, keepsMemory, signal }));
     return "running";
   });
   await step("snapshot.committed");
@@ -76,7 +78,7 @@ export async function createSnapshot(
 async function take(
   context: Services & Tenant & Folders,
   entry: SandboxEntry,
-  name: SnapshotName & { readonly keepsMemory: boolean },
+  name: SnapshotName & Pick<SnapshotRequest, "signal"> & { readonly keepsMemory: boolean },
 ): Promise<NewSnapshot> {
   const known = ownTemplate(context, name);
   // Before anything is copied, and again when it becomes known.
@@ -85,8 +87,16 @@ async function take(
     templateId: known?.templateId ?? randomId(),
     form: "disk",
     keepsMemory: name.keepsMemory,
-    commit: (build) => ({ ...commit(context, build, name), memory: memoryOf(build) }),
+    commit(build) {
+      requireAwaited(name.signal);
+      return { ...commit(context, build, name), memory: memoryOf(build) };
+    },
   });
+}
+
+/** @throws SandboxError canceled when no client waits for the snapshot any more. */
+export function requireAwaited(signal: AbortSignal | undefined): void {
+  if (signal?.aborted === true) throw new SandboxError("canceled", "snapshot was canceled");
 }
 
 /** Build, tag and template appear together. */
@@ -127,7 +137,8 @@ function toSnapshot(template: TemplateRecord, tag: string): Snapshot {
   return { snapshotId: `${template.name}:${tag}`, names: [template.name] };
 }
 
-function parseName({ team }: Tenant, name: string | undefined): SnapshotName {
+/** @throws SandboxError invalid_argument for a malformed name, or one of another team. */
+export function parseSnapshotName(team: string, name: string | undefined): SnapshotName {
   if (name === undefined) return { alias: undefined, tag: DEFAULT_TAG };
   const parsed = parseTemplateReference(name);
   if (parsed === undefined) {

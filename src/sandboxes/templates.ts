@@ -12,7 +12,13 @@ import {
   type TemplatesOptions,
 } from "./built-ins.ts";
 import { removeLayers, unnamedFolders } from "./layer-folders.ts";
-import { paginate, type Page, type PageRequest } from "./paging.ts";
+import {
+  comparePositions,
+  paginate,
+  type Page,
+  type PageRequest,
+  type Position,
+} from "./paging.ts";
 import {
   lookUp,
   requireReference,
@@ -119,7 +125,7 @@ export function createTemplates(options: TemplatesOptions): Templates {
       store.templates
         .all()
         .filter((template) => isListed(options, template))
-        .toSorted((left, right) => left.createdAtMs - right.createdAtMs)
+        .toSorted((left, right) => comparePositions(positionOf(left), positionOf(right), "asc"))
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
@@ -139,6 +145,10 @@ export function createTemplates(options: TemplatesOptions): Templates {
     assignments: (reference) => listAssignments(options, reference),
     toStored: (layer) => toStoredLayer(layersDirectory, layer),
   };
+}
+
+function positionOf({ createdAtMs, templateId }: TemplateRecord): Position {
+  return { atMs: createdAtMs, id: templateId };
 }
 
 /** Those that are offered here to everyone, and those that the team may see and were built. */

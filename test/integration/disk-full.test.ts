@@ -33,6 +33,7 @@ function createDiskEngine() {
           },
           sharesBlocks: () => false,
           limitGrowth: () => true,
+          isLimited: () => false,
           returnFreedBlocks: async () => undefined,
         },
         async resume() {

@@ -20,9 +20,12 @@ export const snapshotRoutes: readonly Route[] = [
     body: snapshotRequestSchema.default({}),
     replies: { 201: newSnapshotSchema },
     faults: [400, 404, 409],
-    async handle({ params, body }, { sandboxes }) {
-      const { name, memory } = body;
-      const snapshot = await sandboxes.snapshot(readSandboxId(params), name, memory);
+    async handle({ params, body, signal }, { sandboxes }) {
+      const { name, memory: keepsMemory } = body;
+      const snapshot = await sandboxes.snapshot(readSandboxId(params), name, {
+        keepsMemory,
+        signal,
+      });
       return {
         status: 201,
         body: { ...toSnapshotBody(snapshot), ...toMemoryFields(snapshot.memory) },

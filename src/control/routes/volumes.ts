@@ -53,7 +53,7 @@ export const volumeRoutes: readonly Route[] = [
     replies: { 200: volumeSchema },
     faults: [400, 404],
     async handle({ params }, { sandboxes, domain }) {
-      const volume = sandboxes.getVolume(params.volumeID);
+      const volume = await sandboxes.getVolume(params.volumeID);
       return { status: 200, body: toVolumeBody(volume, domain) };
     },
   }),

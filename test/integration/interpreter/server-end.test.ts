@@ -14,18 +14,27 @@ const CELL = "sleep 300 & setsid sleep 301 & echo $$ $! $(jobs -p); sleep 302";
 test("a killed server takes its cells and their programs with it, and starts again", async () => {
   await using server = await startInterpreterServer();
   const [front, ids] = await startCell(server);
-  const inLoop = server.run("for (;;);", { language: "js" }).catch(() => undefined);
+  const inLoop = await startRun(server, "for (;;);", "js");
   const before = [...childrenOf(server.pid)];
   expect(before).toHaveLength(1);
   const kernels = before.flatMap(childrenOf);
   expect(kernels).toHaveLength(2);
   for (const id of before) process.kill(id, "SIGKILL");
   await front;
-  await inLoop;
+  await inLoop.text().catch(() => undefined);
   await expect.poll(() => [...kernels, ...ids].filter(isRunning), { timeout: 10_000 }).toEqual([]);
   await expect.poll(async () => isWhole(server), { timeout: 20_000 }).toBe(true);
   expect(descendantsOf(server.pid)).toHaveLength(3);
 }, 60_000);
+
+test("a request that comes while no server runs waits for the next one", async () => {
+  await using server = await startInterpreterServer();
+  const before = childrenOf(server.pid);
+  expect(before).toHaveLength(1);
+  for (const id of before) process.kill(id, "SIGKILL");
+  await expect.poll(() => before.filter(isRunning), { interval: 1 }).toEqual([]);
+  expect(textOf(await server.run("echo new", { language: "bash" }), "stdout")).toBe("new\n");
+}, 30_000);
 
 test("a server that is told to end leaves no program of a cell", async () => {
   await using server = await startInterpreterServer();
@@ -49,10 +58,7 @@ test("kernels end with a server whose supervisor was killed", async () => {
 async function startCell(
   server: InterpreterServer,
 ): Promise<readonly [Promise<unknown>, readonly number[]]> {
-  const reply = await fetch(`${server.url}/execute`, {
-    method: "POST",
-    body: JSON.stringify({ code: CELL, language: "bash" }),
-  });
+  const reply = await startRun(server, CELL, "bash");
   const reader = (reply.body ?? new ReadableStream<Uint8Array>()).getReader();
   let text = "";
   while (!text.includes("stdout")) {
@@ -66,6 +72,12 @@ async function startCell(
     while (!(await reader.read()).done);
   })();
   return [rest.catch(() => undefined), ids];
+}
+
+/** A reply that has begun: the server has the request. */
+function startRun(server: InterpreterServer, code: string, language: string): Promise<Response> {
+  const body = JSON.stringify({ code, language });
+  return fetch(`${server.url}/execute`, { method: "POST", body });
 }
 
 async function isWhole(server: InterpreterServer): Promise<boolean> {

@@ -1,0 +1,81 @@
+/** Replies of services in a sandbox, byte for byte: what HTTP allows passes through the gateway as it is. */
+
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { request } from "undici";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { SandboxBody } from "../../src/wire/control.ts";
+import { startTestService, type TestService } from "../support/service.ts";
+
+let service: TestService;
+let sandbox: SandboxBody;
+beforeAll(async () => {
+  service = await startTestService();
+  sandbox = await service.create();
+});
+afterAll(() => service[Symbol.asyncDispose]());
+
+/** A service inside that answers each connection once. */
+async function startInside(answer: (socket: Socket) => void) {
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.once("data", () => answer(socket));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" && address !== null ? address.port : 0;
+  return { port, [Symbol.dispose]: () => void server.close() };
+}
+
+/** All that a client reads whose request is answered so. */
+async function relayed(answer: (socket: Socket) => void, method = "GET"): Promise<string> {
+  using inside = await startInside(answer);
+  const client = connect(service.embedded.socketPath);
+  client.write(
+    `${method} / HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: ${sandbox.sandboxID}\r\n` +
+      `E2b-Sandbox-Port: ${inside.port}\r\nConnection: close\r\n\r\n`,
+  );
+  let text = "";
+  for await (const chunk of client.setEncoding("latin1")) text += String(chunk);
+  return text;
+}
+
+const UTF8_NAME = Buffer.from('attachment; filename="é.txt"').toString("latin1");
+
+test.for(["GET", "HEAD"])("bytes beyond ASCII in a head pass unchanged, %s", async (method) => {
+  const head = [
+    "HTTP/1.1 200 Tr\u00e8s bien",
+    `Content-Disposition: ${UTF8_NAME}`,
+    "Content-Length: 2",
+    "Connection: close",
+  ];
+  const text = await relayed(
+    (socket) => socket.end(`${head.join("\r\n")}\r\n\r\n${method === "GET" ? "hi" : ""}`, "latin1"),
+    method,
+  );
+  expect(text).toContain("HTTP/1.1 200 Tr\u00e8s bien\r\n");
+  expect(text).toContain(`\r\nContent-Disposition: ${UTF8_NAME}\r\n`);
+  expect(text.endsWith(method === "GET" ? "\r\n\r\nhi" : "\r\n\r\n")).toBe(true);
+});
+
+test("a head passes before its body", async () => {
+  const { promise: body, resolve: goOn } = Promise.withResolvers<void>();
+  using inside = await startInside((socket) => {
+    socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+    void body.then(() => socket.end("hi"));
+  });
+  const reply = await request("http://localhost/", {
+    dispatcher: service.dispatcher,
+    headers: { "e2b-sandbox-id": sandbox.sandboxID, "e2b-sandbox-port": String(inside.port) },
+  });
+  goOn();
+  expect(await reply.body.text()).toBe("hi");
+});
+
+test("bytes behind a reply take nothing from it", async () => {
+  const reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+  const text = await relayed((socket) => socket.end(`${reply} and more`));
+  expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(text.endsWith("\r\n\r\nhi")).toBe(true);
+});
