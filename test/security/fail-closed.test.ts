@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { startOciHost } from "../support/oci-host.ts";
 import { startProgram } from "../support/program.ts";
-import { attackedRuntimes, runtimePath } from "../support/runtimes.ts";
+import { attackedRuntimes, hasOwnKernel, runtimePath } from "../support/runtimes.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 import { startWeakHost } from "../support/weak-runtime.ts";
 
@@ -20,6 +20,38 @@ const LEVELS = [
 ] as const;
 
 describe.each(attackedRuntimes())("on %s", (runtime) => {
+  if (hasOwnKernel(runtime)) describeOwnKernel(runtime);
+  else describeShared(runtime);
+});
+
+/** Its own ids are what the engine can see; the filter of its processes is the runtime's. */
+function describeOwnKernel(runtime: string): void {
+  test("R14 with nothing changed the level is gvisor", async () => {
+    await using host = await startWeakHost(runtime, { config: "" });
+    expect(await host.engine.probe("fresh")).toMatchObject({ isUsable: true, level: "gvisor" });
+    const container = await host.create();
+    expect(container.level).toBe("gvisor");
+    await container[Symbol.asyncDispose]();
+  });
+
+  test("R14 with no user namespace nothing starts, whatever level is required", async () => {
+    await using host = await startWeakHost(runtime, { config: NO_USERS });
+    expect(await host.engine.probe("fresh")).toMatchObject({ isUsable: false, level: "none" });
+    await expect(host.create()).rejects.toMatchObject({ code: "unavailable" });
+  });
+
+  test("R14 a program of another name is no such runtime, and nothing starts", async () => {
+    await using folder = await makeTempFolder();
+    const path = join(folder.path, "runsc");
+    await writeFile(path, `#!/bin/sh\nexec ${runtimePath(runtime)} "$@"\n`);
+    await chmod(path, 0o755);
+    await using host = await startOciHost(path, "gvisor");
+    expect(await host.engine.probe("fresh")).toMatchObject({ isUsable: false });
+    await expect(host.create()).rejects.toMatchObject({ code: "unavailable" });
+  });
+}
+
+function describeShared(runtime: string): void {
   test.for(LEVELS)("R14 with $name the level is $level", async ({ config, level }) => {
     await using host = await startWeakHost(runtime, { config });
     expect(await host.engine.probe("fresh")).toMatchObject({ isUsable: true, level });
@@ -79,4 +111,4 @@ exec ${real} "$@"
     expect(await started.exited()).toBe(78);
     expect(started.stderr()).toContain(`is weaker than the required ${row.level}`);
   });
-});
+}

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { fromSystemBytes, toWirePath } from "../../src/envd/names.ts";
+import { fromSystemBytes, toWirePath } from "../../src/common/file-names.ts";
 import { tellCells } from "../support/cells.ts";
 import { openGatewayDaemon, type GatewayDaemon } from "../support/gateway-daemon.ts";
 import { createRandom, printedSeed } from "../support/random.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { lstat, mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { fromSystemBytes, toSystemBytes, toWirePath } from "../../src/envd/names.ts";
+import { fromSystemBytes, toSystemBytes, toWirePath } from "../../src/common/file-names.ts";
 import { tellCells } from "../support/cells.ts";
 import { startTestDaemon } from "../support/envd.ts";
 import { startMcpWorld } from "../support/mcp-sandbox.ts";

@@ -13,9 +13,10 @@ import { createBundle } from "../../src/engine/oci/bundle.ts";
 import { readRecord, type ContainerRecord } from "../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../support/base-layer.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
-import { capabilityMask, readPosture, type ProcessPosture } from "../support/posture.ts";
+import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
 import { initDaemon, runInside } from "../support/run-inside.ts";
-import { attackedRuntimes } from "../support/runtimes.ts";
+import { attackedRuntimes, hasOwnKernel } from "../support/runtimes.ts";
+import { describeSentryPosture } from "./posture-sentry.ts";
 
 const PROGRAMS = 50;
 const LIMITS = { memoryMb: 128, cpus: 0.5, diskMb: 64, pids: 64 };
@@ -49,6 +50,11 @@ const configSchema = z.object({
 });
 
 describe.each(attackedRuntimes())("on %s", (runtime) => {
+  if (hasOwnKernel(runtime)) describeSentryPosture(runtime);
+  else describePosture(runtime);
+});
+
+function describePosture(runtime: string): void {
   let host: OciHost;
   let container: Container;
   let record: ContainerRecord;
@@ -196,7 +202,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
     expect(kinds.difference(new Set(DAEMON_KINDS))).toEqual(new Set());
     expect(processes.every(({ filters }) => filters.join() === "2 1")).toBe(true);
   }
-});
+}
 
 function isProgram({ command }: ProcessPosture): boolean {
   return command === "sleep 600";
@@ -204,13 +210,6 @@ function isProgram({ command }: ProcessPosture): boolean {
 
 function isDaemon(command: string): boolean {
   return command.includes("/run/sandbox-mcp/node") && command.endsWith("/daemon.compiled");
-}
-
-async function posturesOf(id: string): Promise<ProcessPosture[]> {
-  const text = await readFile(`/sys/fs/cgroup/pids/sandbox-mcp/${id}/cgroup.procs`, "utf8");
-  const pids = text.split("\n").filter(Boolean).map(Number);
-  const read = pids.map(async (pid) => readPosture(pid).catch(() => undefined));
-  return (await Promise.all(read)).filter((one) => one !== undefined);
 }
 
 async function limitsOf(id: string) {

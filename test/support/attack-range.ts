@@ -11,7 +11,7 @@ import { join, resolve } from "node:path";
 import { performance } from "node:perf_hooks";
 import { Sandbox, type SandboxOpts } from "e2b";
 import { openOrdinaryUser } from "./ordinary-user.ts";
-import type { AttackPlace } from "./runtimes.ts";
+import { hasOwnKernel, type AttackPlace } from "./runtimes.ts";
 import { startServe, type TestServe } from "./serve.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -32,6 +32,8 @@ export interface Attack {
   readonly program: string;
   readonly id: string;
   readonly words?: readonly (string | number)[];
+  /** What starts the program, instead of nothing. */
+  readonly through?: readonly string[];
 }
 
 export interface AttackRange extends AsyncDisposable {
@@ -41,6 +43,8 @@ export interface AttackRange extends AsyncDisposable {
   readonly neighbour: Sandbox;
   /** No id of a sandbox is below it, as the namespace of the service sees it. */
   readonly firstId: number;
+  /** Whether programs of its sandboxes are answered by a kernel of their own. */
+  readonly hasOwnKernel: boolean;
   /** Files on the host that everybody may read; no sandbox must ever see one. */
   readonly canary: Canary;
   /** Runs an attack in the attacked sandbox, or in another one. */
@@ -128,6 +132,7 @@ export async function startRange(
     sandbox,
     neighbour,
     firstId: isRootless ? 1 : FIRST_ID,
+    hasOwnKernel: hasOwnKernel(runtime),
     canary,
     createSandbox,
     equip,
@@ -145,8 +150,8 @@ export async function startRange(
 }
 
 /** The command that runs an attack, in a sandbox or in a control run. */
-export function attackCommand({ program, id, words = [] }: Attack): string[] {
-  return ["python3", "-B", `${INSIDE}/${program}.py`, id, ...words.map(String)];
+export function attackCommand({ program, id, words = [], through = [] }: Attack): string[] {
+  return [...through, "python3", "-B", `${INSIDE}/${program}.py`, id, ...words.map(String)];
 }
 
 /** What an attack printed. */

@@ -6,6 +6,10 @@ import { join } from "node:path";
 const NAMESPACES = ["pid", "mnt", "net", "ipc", "uts", "cgroup", "user"] as const;
 
 export interface ProcessPosture {
+  /** By the host's number. */
+  readonly pid: number;
+  /** Real, effective, saved and of files, as the host sees them. */
+  readonly users: readonly number[];
   readonly uidMap: string;
   readonly gidMap: string;
   readonly bounding: string;
@@ -23,11 +27,13 @@ export interface ProcessPosture {
 }
 
 /** One process, by the host's number. */
-export async function readPosture(pid: number): Promise<ProcessPosture> {
+async function readPosture(pid: number): Promise<ProcessPosture> {
   const read = async (name: string) => readFile(`/proc/${pid}/${name}`, "utf8");
   const status = fieldsOf(await read("status"));
   const links = NAMESPACES.map(async (kind) => [kind, await readlink(`/proc/${pid}/ns/${kind}`)]);
   return {
+    pid,
+    users: (status["Uid"] ?? "").split(/\s+/).map(Number),
     uidMap: (await read("uid_map")).trim().replaceAll(/\s+/g, " "),
     gidMap: (await read("gid_map")).trim().replaceAll(/\s+/g, " "),
     bounding: status["CapBnd"] ?? "",
@@ -41,6 +47,14 @@ export async function readPosture(pid: number): Promise<ProcessPosture> {
     descriptors: await readDescriptors(pid),
     command: (await read("cmdline")).replaceAll("\0", " ").trim(),
   };
+}
+
+/** All processes of a container's cgroup. */
+export async function posturesOf(id: string): Promise<ProcessPosture[]> {
+  const text = await readFile(`/sys/fs/cgroup/pids/sandbox-mcp/${id}/cgroup.procs`, "utf8");
+  const pids = text.split("\n").filter(Boolean).map(Number);
+  const read = pids.map(async (pid) => readPosture(pid).catch(() => undefined));
+  return (await Promise.all(read)).filter((one) => one !== undefined);
 }
 
 async function readFilters(pid: number): Promise<string[]> {
@@ -88,4 +102,5 @@ const CAPABILITIES =
   `CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
   NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO
   SYS_CHROOT SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME
-  SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP`.split(/\s+/);
+  SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM
+  BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`.split(/\s+/);

@@ -18,7 +18,12 @@ import { tellCells } from "../../support/cells.ts";
 import { hostileLinks, LINKED_FOLDER, mountCase, MOVED_FOLDER } from "../../support/mount-cases.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
 import { chooseSeed, createRandom } from "../../support/random.ts";
-import { attackedRuntimes, attackPlaces, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import {
+  attackedRuntimes,
+  attackPlaces,
+  hasOwnKernel,
+  IS_WHOLE_RUN,
+} from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 import { startWeakHost } from "../../support/weak-runtime.ts";
 
@@ -27,6 +32,9 @@ const run = promisify(execFile);
 /** Of each place; most are refused before anything starts. */
 const CASES = IS_WHOLE_RUN ? 500 : 30;
 const VOLUMES = ["one", "two", "three"];
+/** In each volume, with its id. */
+const MARK = "mark";
+const FIXED = ["/run/sandbox-mcp", "/proc", "/sys", "/dev", "/run", "/"];
 const TIMEOUT_MS = 600_000;
 
 const createdSchema = z.object({ sandboxID: z.string(), envdAccessToken: z.string() });
@@ -143,7 +151,23 @@ describe.each(attackPlaces())("on $name", (place) => {
     return Volume.connect(volumeId, options);
   }
 
+  /** Its table names no source: what is in a volume tells which one it is. */
+  async function expectOwnMounts(sandbox: Sandbox, paths: readonly string[], told: string) {
+    const table = await sandbox.commands.run("cat /proc/self/mountinfo", { user: "root" });
+    const targets = parseMounts(table.stdout).map(({ target }) => target);
+    const countOf = (path: string) => targets.filter((target) => target === path).length;
+    for (const [index, path] of paths.entries()) {
+      const clean = cleanBindPath(path);
+      const mark = await sandbox.files.read(join(clean, MARK), { user: "root" });
+      const found = { told, clean, mark, count: countOf(clean) };
+      expect(found).toEqual({ told, clean, mark: volumeIds[index], count: 1 });
+    }
+    const counts = FIXED.map((path) => [path, countOf(path)]);
+    expect({ told, counts }).toEqual({ told, counts: FIXED.map((path) => [path, 1]) });
+  }
+
   async function expectMounts(sandbox: Sandbox, paths: readonly string[], told: string) {
+    if (hasOwnKernel(place.runtime)) return expectOwnMounts(sandbox, paths, told);
     const table = await sandbox.commands.run("cat /proc/self/mountinfo", { user: "root" });
     const mounts = parseMounts(table.stdout).map(({ target, root, type }) => ({
       target,
@@ -156,9 +180,7 @@ describe.each(attackPlaces())("on $name", (place) => {
       const found = at(clean).map(({ root }) => root.split("/").at(-1));
       expect({ told, clean, found }).toEqual({ told, clean, found: [volumeIds[index]] });
     }
-    const types = ["/run/sandbox-mcp", "/proc", "/sys", "/dev", "/run", "/"].map((path) =>
-      at(path).map(({ type }) => type),
-    );
+    const types = FIXED.map((path) => at(path).map(({ type }) => type));
     expect({ told, types }).toEqual({
       told,
       types: [["overlay"], ["proc"], ["sysfs"], ["tmpfs"], ["tmpfs"], ["overlay"]],
@@ -168,7 +190,8 @@ describe.each(attackPlaces())("on $name", (place) => {
   }
 });
 
-test.for(attackedRuntimes())(
+// A kernel of its own refuses such a mount by itself.
+test.for(attackedRuntimes().filter((name) => !hasOwnKernel(name)))(
   "E43 control: %s follows a link in a volume, which is seen before the daemon gets its token",
   async (runtime) => {
     await using host = await startWeakHost(runtime, { config: RUNTIME_MAKES_THE_MOUNTS });
@@ -209,6 +232,9 @@ async function plantLinks(options: SandboxOpts, volumes: readonly Volume[]): Pro
   await first.files.write("/root/plant", script, { user: "root" });
   const folders = [...volumes.keys()].map((index) => `/mnt/v${index}`).join(" ");
   const before = `${MOVED_FOLDER}-before`;
+  for (const [index, { volumeId }] of volumes.entries()) {
+    await first.files.write(`/mnt/v${index}/${MARK}`, volumeId, { user: "root" });
+  }
   await first.commands.run(
     `mkdir -p ${LINKED_FOLDER} ${before}; for f in ${folders} ${LINKED_FOLDER} ${before}; do (cd $f; sh /root/plant); done`,
     { user: "root" },

@@ -8,6 +8,7 @@ import { Sandbox, type SandboxOpts } from "e2b";
 import { LAB, startLab, type Lab } from "../../support/lab.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../../support/ordinary-user.ts";
 import { placeUser } from "../../support/placed-user.ts";
+import { hasOwnKernel } from "../../support/runtimes.ts";
 import { startServe, type TestServe } from "../../support/serve.ts";
 import { startSocketRelay } from "../../support/socket-relay.ts";
 
@@ -27,6 +28,8 @@ export type OwnSandbox = Sandbox & AsyncDisposable;
 
 export interface Ground extends AsyncDisposable {
   readonly lab: Lab;
+  /** Whether programs are answered by a kernel of their own. */
+  readonly hasOwnKernel: boolean;
   /** Of every service in the lab. */
   readonly flags: readonly string[];
   readonly serve: TestServe;
@@ -50,7 +53,12 @@ export async function startGround(runtime: string): Promise<Ground> {
   const flags = [...labFlags(runtime), "--egress", lab.namespace];
   const service = parts.use(await startService(flags, undefined));
   const ending = parts.move();
-  return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
+  return {
+    ...service,
+    lab,
+    hasOwnKernel: hasOwnKernel(runtime),
+    [Symbol.asyncDispose]: async () => ending.disposeAsync(),
+  };
 }
 
 /** A lab with one service of an ordinary user in it, whose machine is the user's machine. */
@@ -61,13 +69,18 @@ export async function startOrdinaryGround(): Promise<Ground> {
   const flags = [...labFlags("crun"), "--egress", "on"];
   const service = parts.use(await startService(flags, placeUser(account, lab.namespace)));
   const ending = parts.move();
-  return { ...service, lab, [Symbol.asyncDispose]: async () => ending.disposeAsync() };
+  return {
+    ...service,
+    lab,
+    hasOwnKernel: false,
+    [Symbol.asyncDispose]: async () => ending.disposeAsync(),
+  };
 }
 
 async function startService(
   flags: readonly string[],
   account: OrdinaryUser | undefined,
-): Promise<Omit<Ground, "lab">> {
+): Promise<Omit<Ground, "lab" | "hasOwnKernel">> {
   await using parts = new AsyncDisposableStack();
   const serve = parts.use(await startServe(flags, { account }));
   let current = serve;

@@ -39,7 +39,8 @@ interface Moment {
 /** One server in an empty working directory, which gets one signal; true where it opened the inspector first. */
 async function attack(home: string, { signal, when }: Moment): Promise<boolean> {
   await using folder = await makeTempFolder();
-  const child = spawn(process.execPath, [PROGRAM, "stdio", "--home", home], {
+  // Its end is sudden: a sandbox of a pool would stay.
+  const child = spawn(process.execPath, [PROGRAM, "stdio", "--home", home, "--pool", "0"], {
     cwd: folder.path,
     stdio: ["pipe", "pipe", "pipe"],
     env: { PATH: process.env["PATH"] ?? "", HOME: folder.path, ...OFFLINE },

@@ -11,7 +11,7 @@ import { causeCode } from "../../../src/common/errors.ts";
 import { startRange, type AttackRange } from "../../support/attack-range.ts";
 import { tellCells } from "../../support/cells.ts";
 import { createRandom, printedSeed, type Random } from "../../support/random.ts";
-import { attackPlaces, IS_WHOLE_RUN } from "../../support/runtimes.ts";
+import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   chooseSignals,
   daemonsIn,
@@ -64,6 +64,9 @@ const STATES: Readonly<Record<string, (signal: number, frame: Frame) => Promise<
   },
 };
 
+/** The machine sees no process of a sandbox with a kernel of its own. */
+const SENT_BY_THE_MACHINE = new Set(["while it is frozen", "while it is being thawed"]);
+
 const SEED = printedSeed("signals in states");
 const PLACES = attackPlaces().map((place, index) => ({
   ...place,
@@ -88,12 +91,13 @@ describe.each(PLACES)("on $name", (place) => {
 
   afterAll(async () => range[Symbol.asyncDispose]());
 
-  test.for(Object.entries(STATES))(
+  const isOwn = hasOwnKernel(place.runtime);
+  test.for(Object.entries(STATES).filter(([state]) => !isOwn || !SENT_BY_THE_MACHINE.has(state)))(
     `E42 signals to the daemon %s, seed ${SEED}`,
     { timeout: 240_000 },
     async ([state, act], context) => {
       const { target, random } = frame;
-      expect(await daemonsIn(frame.namespace)).toHaveLength(1);
+      expect(await daemonsIn(frame.namespace)).toHaveLength(isOwn ? 0 : 1);
       const ports = await target.listening();
       const all = chooseSignals(random, place.takesAll);
       const chosen = IS_WHOLE_RUN ? all : all.slice(0, CASES_OF_ORDINARY);

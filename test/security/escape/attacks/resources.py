@@ -18,19 +18,19 @@ MEGABYTE = 1 << 20
 
 @attack("E26")
 def fork_bomb(seconds, most):
-    """Forks without end for a while; says how many processes it had at once."""
+    """Forks until it was refused for so long; says how many processes it had at once."""
 
     def explode():
         signal.alarm(0)
-        children, until = [], time.monotonic() + float(seconds)
-        peak = 0
-        while time.monotonic() < until and len(children) < int(most):
+        children, peak, until = [], 0, None
+        while len(children) < int(most) and (until is None or time.monotonic() < until):
             try:
                 pid = os.fork()
             except OSError as error:
                 if error.errno != errno.EAGAIN:
                     raise
                 peak = max(peak, len(children))
+                until = until or time.monotonic() + float(seconds)
                 time.sleep(0.01)
                 continue
             if pid == 0:
