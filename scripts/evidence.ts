@@ -127,7 +127,7 @@ function render(known: Facts): string {
       ],
     ),
     "",
-    "Levels that this run did not show: `gvisor`, and `container`, which the engine never creates on purpose ([security](docs/security.md) gives the reason).",
+    `${describeMissing(known)} \`container\`, which the engine never creates on purpose ([security](docs/security.md) gives the reason).`,
     "",
     "## Attacks from within",
     "",
@@ -148,6 +148,13 @@ function render(known: Facts): string {
       REQUIREMENTS.map((row) => requirementRow(row)),
     ),
   ].join("\n");
+}
+
+function describeMissing({ runtimes }: Facts): string {
+  const isShown = runtimes.some(({ level }) => level === "gvisor");
+  return isShown
+    ? "What differs by design at the level `gvisor` is a table of [security](docs/security.md#a-kernel-of-its-own). Level that this run did not show:"
+    : "Levels that this run did not show: `gvisor`, for which no runsc was found, and";
 }
 
 function attackTable(known: Facts): string[] {
