@@ -3,7 +3,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { LONG_FILES } from "./support/long-files.ts";
-import { TIMED_FILES } from "./support/timed-files.ts";
+import { ALONE_FILES, PAIRED_FILES, TIMED_FILES } from "./support/timed-files.ts";
 
 interface Level {
   readonly name: string;
@@ -19,8 +19,10 @@ function level({ name, testTimeout, globalSetup = [] }: Level) {
       testTimeout,
       hookTimeout: testTimeout,
       globalSetup,
-      // The runner's own choice leaves one core free: on a machine with two, half of it.
-      maxWorkers: availableParallelism(),
+      // Many files wait for most of their time: one more than there are processors keeps those busy.
+      maxWorkers: availableParallelism() + 1,
+      // A process and all imports for each file would take half of the processors' time.
+      isolate: false,
       // A machine under load is slow, not wrong: what is waited for has time to come.
       expect: { poll: { timeout: 10_000 } },
     },
@@ -35,7 +37,7 @@ const LEFT_OUT = [
   ...(process.env["FIRST_RUN"] === "all" ? [] : LONG_FILES.FIRST_RUN),
 ];
 
-/** A level in two parts: its files, and one after the other those that measure times. */
+/** A level in three parts: its files, then those that measure times, in pairs and one by one. */
 function levelOfServices(wanted: Level) {
   const { test } = level(wanted);
   const own = (file: string) => file.startsWith(`test/${wanted.name}/`);
@@ -52,9 +54,19 @@ function levelOfServices(wanted: Level) {
     {
       test: {
         ...test,
+        name: `${wanted.name}-paired`,
+        include: PAIRED_FILES.filter(own),
+        maxWorkers: MAX_SERVICES,
+        sequence: { groupOrder: 2 },
+      },
+    },
+    {
+      test: {
+        ...test,
         name: `${wanted.name}-timed`,
-        include: TIMED_FILES.filter(own),
+        include: ALONE_FILES.filter(own),
         ...ONE_BY_ONE,
+        sequence: { groupOrder: 3 },
       },
     },
   ];

@@ -448,7 +448,10 @@ test.for(ROUTES)("$method $path shows all that is documented, and no more", asyn
   const seen = new Set<string>();
   for (const status of statuses) {
     for (const row of rowsFor(route, status)) {
-      const found = await attempt(route, row);
+      let found = await attempt(route, row);
+      // A rate limit lets one more through as time passes, perhaps just this call.
+      const isLetThrough = (seenNow: Seen) => status === 429 && seenNow.status !== 429;
+      while (isLetThrough(found)) found = await attempt(route, row);
       expect(found.status, `a call that is to be answered with ${status}`).toBe(status);
       for (const field of found.fields) seen.add(field);
     }

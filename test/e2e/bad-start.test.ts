@@ -87,12 +87,17 @@ test.for([
   expect(program.stderr().trimEnd().split("\n")).toHaveLength(1);
 });
 
-test("a /run that cannot be written to", async () => {
+test.for([
+  { machine: "new", first: ["key", "list"] },
+  { machine: "found fit before", first: ["doctor"] },
+])("a /run that cannot be written to, machine $machine", async ({ first }) => {
   const mounts = 'mount -t tmpfs -o ro none /run && exec "$@"';
   const inside = ["unshare", "-m", "--propagation", "private", "sh", "-c", mounts, "sh"] as const;
   const command = [...inside, process.execPath, PROGRAM] as const;
   // What was found of the machine is remembered in a home.
   await using folder = await makeTempFolder();
+  await using before = startProgram([...first, "--home", folder.path]);
+  expect(await before.exited()).toBe(0);
   const words = ["serve", "--home", folder.path, "--port", "0"];
   await using program = startProgram(words, {}, command);
   expect(await program.exited()).toBe(69);

@@ -1,8 +1,9 @@
 /**
  * Plays suites of the public clients against a service that speaks TLS, to clients that know a key
- * and a domain only: `node test/over-tls/main.ts [--all] [FILE...]`. With files, by the releases of
- * the lock file. Without, or with `--all`, by the oldest supported releases, those of the lock file and
- * the newest of the registries; then every client must be there, and its figures are printed.
+ * and a domain only: `node test/over-tls/main.ts [--all] [--runtime=runsc] [FILE...]`. With files,
+ * by the releases of the lock file. Without, or with `--all`, by the oldest supported releases, those
+ * of the lock file and the newest of the registries; then every client must be there, and its figures
+ * are printed.
  */
 
 import { spawn } from "node:child_process";
@@ -74,7 +75,8 @@ async function printFigures(path: string): Promise<number> {
 }
 
 const words = process.argv.slice(2);
-const named = words.filter((word) => word !== "--all");
+const [runtime] = words.flatMap((word) => /^--runtime=(.+)$/.exec(word)?.slice(1) ?? []);
+const named = words.filter((word) => !word.startsWith("--"));
 const isWhole = named.length === 0 || words.includes("--all");
 const names = named.length === 0 ? SUITES : named;
 const files = names.map((name) => `test/e2e/sdk/${name}.test.ts`);
@@ -95,6 +97,7 @@ try {
       NODE_EXTRA_CA_CERTS: certificate.authorityPath,
       NODE_OPTIONS: `--import ${NAMES}`,
       SDK_TLS: dirname(certificate.authorityPath),
+      ...(runtime !== undefined && { SDK_RUNTIME: runtime }),
       ...(isWhole && (await clients())),
     },
   });

@@ -2,7 +2,7 @@
 
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { findProgram } from "../../src/engine/host/find-program.ts";
 import { startOciHost } from "./oci-host.ts";
 
@@ -23,21 +23,25 @@ export type RuntimeMood =
 export interface BrokenRuntime extends AsyncDisposable {
   /** For `--runtime`. */
   readonly path: string;
+  /** The name of the copy of its program that a runtime leaves which fails. */
+  readonly copyName: string;
   set(mood: RuntimeMood): Promise<void>;
 }
+
+const MOOD = "mood";
 
 /** Wraps the runtime that this machine works with. */
 export async function makeBrokenRuntime(): Promise<BrokenRuntime> {
   const directory = await mkdtemp(join(tmpdir(), "smcp-run-"));
   const path = join(directory, "runtime");
-  const moodPath = join(directory, "mood");
   // An account without any rights may use it too.
   await chmod(directory, 0o755);
-  const set = (mood: RuntimeMood) => writeFile(moodPath, `${mood}\n`);
+  const set = (mood: RuntimeMood) => writeFile(join(directory, MOOD), `${mood}\n`);
   await set("work");
-  await writeFile(path, script(await findWorking(), moodPath), { mode: 0o755 });
+  await writeFile(path, script(await findWorking(), directory), { mode: 0o755 });
   return {
     path,
+    copyName: basename(directory),
     set,
     [Symbol.asyncDispose]: () => rm(directory, { recursive: true, force: true }),
   };
@@ -52,11 +56,12 @@ async function findWorking(): Promise<string> {
 }
 
 /** Its parent is the service: the launcher has become this program. */
-function script(runtime: string, moodPath: string): string {
+function script(runtime: string, directory: string): string {
+  const copy = `"\${_LIBCONTAINER_STATEDIR:-/tmp}/${basename(directory)}"`;
   return `#!/bin/sh
-case "$*" in *" run "*) read -r mood < ${moodPath};; *) mood=work;; esac
+case "$*" in *" run "*) read -r mood < ${join(directory, MOOD)};; *) mood=work;; esac
 case "$mood" in
-fail) exit 3;;
+fail) > ${copy}; exit 3;;
 tell)
   while [ "$1" != --log ]; do shift; done
   echo "{\\"msg\\":\\"cannot open $0 below '$2': lstat /dev/loop7: no such device\\"}" > "$2"

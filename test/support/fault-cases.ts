@@ -388,9 +388,11 @@ export const FIRST_STEPS: readonly StepName[] = [
   "create.committed",
 ];
 
-/** Of snapshots of sandboxes that are Pods, in a registry of images. */
+/** Of snapshots, forks and pauses of sandboxes that are Pods, in a registry of images. */
 export const IMAGE_STEPS = {
   take: ["image.recorded", "image.pushed", "image.committed"],
   fork: ["fork.imaged"],
   remove: ["image.removing", "image.removed", "image.erased"],
+  pause: ["pod.pausing", "pod.stopped", "pod.paused", "pod.parked"],
+  resume: ["pod.resuming", "pod.resumed"],
 } as const satisfies Readonly<Record<string, readonly StepName[]>>;

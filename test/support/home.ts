@@ -1,12 +1,12 @@
 /** A home of its own for one test, with the base template of the machine's home in it. */
 
 import { execFile } from "node:child_process";
-import { link, mkdtemp, mkdir, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { causeCode } from "../../src/common/errors.ts";
 import { baseLayers } from "./base-layer.ts";
+import { shareServiceDaemon } from "./shared-daemon.ts";
 
 const run = promisify(execFile);
 
@@ -18,8 +18,8 @@ export interface TestHome extends AsyncDisposable {
 export const DEEP_FOLDER = `.local/share/${"long name, ".repeat(12)}für 'it'`;
 
 /**
- * Makes the home with the base template in it, in a folder below if one is named. Other homes come
- * and go with links to the same files, which changes their times, unless the base is a copy.
+ * Makes the home with the base template in it, in a folder below if one is named: a link to that of
+ * the machine, of which every use is read-only, unless the base is a copy.
  */
 export async function openTestHome(
   below = "",
@@ -31,29 +31,13 @@ export async function openTestHome(
   const source = dirname(layer?.root ?? "");
   const target = join(path, "layers", basename(source));
   await mkdir(dirname(target), { recursive: true });
-  await (base === "copied" ? copyTree(source, target) : shareTree(source, target));
+  if (base === "copied") await run("cp", ["-a", source, target]);
+  else await symlink(source, target);
+  await shareServiceDaemon(path);
   return {
     path,
     async [Symbol.asyncDispose]() {
       await rm(folder, { recursive: true, force: true });
     },
   };
-}
-
-/** Hard links do where they can, which the read-only use of a layer allows. */
-async function shareTree(source: string, target: string): Promise<void> {
-  try {
-    // Two folders on one file system can still be two mounts: one file tells.
-    const probe = `${target}.probe`;
-    await link(join(source, "root/etc/passwd"), probe);
-    await rm(probe);
-    await run("cp", ["-al", source, target]);
-  } catch (error) {
-    if (causeCode(error) !== "EXDEV") throw error;
-    await copyTree(source, target);
-  }
-}
-
-async function copyTree(source: string, target: string): Promise<void> {
-  await run("cp", ["-a", source, target]);
 }

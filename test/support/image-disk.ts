@@ -39,7 +39,7 @@ export async function openImageDisk(
   await mkdir(path);
   await run(program, [...words, image]);
   await run("mount", ["-o", options, image, path]);
-  stack.defer(async () => void (await run("umount", [path])));
+  stack.defer(() => unmount(path));
   const owned = stack.move();
   return {
     path,
@@ -48,12 +48,19 @@ export async function openImageDisk(
     async restore() {
       // A copy, because the dead file system lives on where another namespace has this mount too.
       await run("cp", ["--sparse=always", image, `${image}.cut`]);
-      // Volumes are mounted below it.
-      await run("umount", ["-R", path]);
+      await unmount(path);
       await run("mount", ["-o", options, `${image}.cut`, path]);
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+/**
+ * Takes it away with the volumes below it. A namespace that another test made meanwhile keeps a copy
+ * of those for a moment, and so their loop devices, whose files are on this disk.
+ */
+async function unmount(path: string): Promise<void> {
+  await run("umount", ["-R", "-l", path]);
 }
 
 /** Larger than the reserve of a service and what tests write. */

@@ -40,7 +40,7 @@ export async function startInterpreterServer(): Promise<InterpreterServer> {
   });
   let url = "";
   const lines = createInterface(child.stdout);
-  // Each new server has a port of its own.
+  // Each new server says so.
   lines.on("line", (line) => {
     const port = /port ([0-9]+)/.exec(line)?.[1];
     if (port !== undefined) url = `http://127.0.0.1:${port}`;

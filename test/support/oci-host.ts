@@ -4,6 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { warmUpRequests } from "../../src/commands/warm-up-requests.ts";
+import type { DaemonSources } from "../../src/engine/daemon/daemon.ts";
 import type {
   Bind,
   Container,
@@ -17,10 +18,16 @@ import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { createOciEngine } from "../../src/engine/oci/oci.ts";
 import type { EngineHost } from "../suites/engine.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
+import { shareDaemon } from "./shared-daemon.ts";
 import { makeTempFolder, type TempFolder } from "./temp-folder.ts";
 
-const BUNDLE = resolve(import.meta.dirname, "../../dist/envd.cjs");
-const STARTER = resolve(import.meta.dirname, "../../dist/envd-starter.cjs");
+const DAEMON: DaemonSources = {
+  bundle: resolve(import.meta.dirname, "../../dist/envd.cjs"),
+  starter: resolve(import.meta.dirname, "../../dist/envd-starter.cjs"),
+  node: process.execPath,
+  perlDirectory: PERL_DIRECTORY,
+  warmUp: warmUpRequests,
+};
 const LIMITS: ContainerLimits = { memoryMb: 256, cpus: 1, diskMb: 256, pids: 100 };
 const CONTAINER_PREFIX = "c-";
 
@@ -50,19 +57,14 @@ export async function startOciHost(
 ): Promise<OciHost> {
   const folder = await openFolder();
   const idPrefix = `t${randomBytes(4).toString("hex")}`;
+  await shareDaemon(folder.path, "engine", async () => DAEMON);
   const engine = createOciEngine({
     home: folder.path,
     runtime,
     requireLevel,
     namespaceFault: undefined,
     guardian: join(PERL_DIRECTORY, "../shell/guardian.sh"),
-    daemon: {
-      bundle: BUNDLE,
-      starter: STARTER,
-      node: process.execPath,
-      perlDirectory: PERL_DIRECTORY,
-      warmUp: warmUpRequests,
-    },
+    daemon: DAEMON,
   });
   const directoryOf = (id: string) => join(folder.path, `${CONTAINER_PREFIX}${id}`);
   const specs = new Map<string, ContainerSpec>();

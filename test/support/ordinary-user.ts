@@ -2,15 +2,30 @@
 
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chmod, chown, cp, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import {
+  chmod,
+  chown,
+  cp,
+  link,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  symlink,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { causeCode } from "../../src/common/errors.ts";
 import { findRange } from "../../src/engine/host/user-namespace.ts";
 import { shiftIds } from "../../src/engine/templates/base.ts";
 import { baseLayers } from "./base-layer.ts";
 import { DEEP_FOLDER } from "./home.ts";
 import { PROGRAM } from "./program.ts";
+import { findShared } from "./shared-daemon.ts";
 
 const run = promisify(execFile);
 
@@ -29,6 +44,12 @@ export interface OrdinaryUser extends AsyncDisposable {
   processes(): Promise<string[]>;
 }
 
+interface Owner {
+  readonly uid: number;
+  readonly gid: number;
+  readonly idBase: number;
+}
+
 /** Makes the account; only root may. Without `ids` it is one that containers cannot have. */
 export async function openOrdinaryUser(options: { readonly ids: boolean }): Promise<OrdinaryUser> {
   const name = `smcp${randomBytes(4).toString("hex")}`;
@@ -41,13 +62,13 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
   const gid = Number((await run("id", ["-g", name])).stdout);
   const idBase = await rangeOf(name);
   await cp(dirname(PROGRAM), join(home, "dist"), { recursive: true });
-  await cp(process.execPath, join(home, "node"));
+  await giveNode(join(home, "node"));
   const data = join(home, DEEP_FOLDER);
   await mkdir(join(data, "layers"), { recursive: true });
   await chown(home, uid, gid);
   await run("chown", ["-R", `${uid}:${gid}`, join(home, ".local")]);
   await chmod(home, 0o700);
-  if (idBase !== undefined) await copyBase(join(data, "layers"), { uid, gid, idBase });
+  if (idBase !== undefined) await giveBase(join(data, "layers"), { uid, gid, idBase });
   const identity = ["--reuid", name, "--regid", name, "--clear-groups"];
   return {
     name,
@@ -74,17 +95,35 @@ export async function openOrdinaryUser(options: { readonly ids: boolean }): Prom
   };
 }
 
-/** The base template as this user would have built it. */
-async function copyBase(
-  layers: string,
-  owner: { readonly uid: number; readonly gid: number; readonly idBase: number },
-): Promise<void> {
+/** The base template as this user would have built it; users of a run with the same ids share one. */
+async function giveBase(layers: string, owner: Owner): Promise<void> {
   const [layer] = await baseLayers();
   const source = dirname(layer?.root ?? "");
-  const target = join(layers, basename(source));
+  const shared = await findShared();
+  if (shared === undefined) return copyBase(source, join(layers, basename(source)), owner);
+  const copy = join(shared, `base-of-${owner.idBase}`);
+  if ((await stat(copy).catch(() => undefined)) === undefined) {
+    const draft = `${copy}.${owner.uid}.part`;
+    await copyBase(source, draft, owner);
+    await rename(draft, copy);
+  }
+  await symlink(copy, join(layers, basename(source)));
+}
+
+async function copyBase(source: string, target: string, owner: Owner): Promise<void> {
   await run("cp", ["-a", source, target]);
   await chown(target, owner.uid, owner.gid);
   await shiftIds(join(target, "root"), owner.idBase);
+}
+
+/** The program itself where the home is on its disk; its path alone tells them apart. */
+async function giveNode(path: string): Promise<void> {
+  try {
+    await link(process.execPath, path);
+  } catch (error) {
+    if (causeCode(error) !== "EXDEV") throw error;
+    await cp(process.execPath, path);
+  }
 }
 
 const RANGE = 65_536;

@@ -3,12 +3,13 @@
  * the end of the run, or the next one after a run that was cut, finds what is left and takes it away.
  */
 
-import { chmod, mkdtemp, readdir, readFile, readlink, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, readFile, readlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readStartTicks } from "../../src/engine/oci/container-record.ts";
 import { removeRun } from "./remove-run.ts";
 import { IS_WHOLE_RUN } from "./runtimes.ts";
+import { SHARED } from "./shared-daemon.ts";
 
 /** Homes have short paths: sockets lie in them. */
 const PREFIX = "r-";
@@ -31,6 +32,7 @@ export async function makeRunFolder(): Promise<string> {
   await writeFile(join(folder, OWNER_NAME), await describeProcess(process.pid));
   // Accounts without any rights have homes below it.
   await chmod(folder, 0o711);
+  await mkdir(join(folder, SHARED), { mode: 0o711 });
   process.env["TMPDIR"] = folder;
   return folder;
 }

@@ -10,6 +10,7 @@ import * as newest from "e2b";
 import * as older from "e2b-v1";
 import { afterAll, beforeAll } from "vitest";
 import { takeCensus, type Census } from "./census.ts";
+import { hasSetId as runtimeHasSetId } from "./runtimes.ts";
 import { startServe, type TestServe } from "./serve.ts";
 
 export type Sdk = typeof newest;
@@ -37,6 +38,13 @@ export const isOfPods = frontUrl !== undefined;
 /** Whether clients know the service by its domain. */
 export const isOverTls = tlsFolder !== undefined;
 
+/** Of the sandboxes' runtime; `test/over-tls/main.ts` sets it. */
+const runtime = process.env["SDK_RUNTIME"];
+const level = runtime === undefined ? [] : ["--runtime", runtime];
+
+/** Whether sudo gives rights in the sandboxes. */
+export const hasSetId = runtime === undefined || runtimeHasSetId(runtime);
+
 /** Whether all releases play, and none may be left out; `test/over-tls/main.ts` sets it. */
 const isWhole = process.env["SDK_CLIENTS"] === "all";
 
@@ -53,6 +61,9 @@ const registry = await registryReleases();
 
 export const RELEASES: readonly Release[] =
   isOverTls && !isWhole ? [NEWEST] : [NEWEST, OLDER, ...registry];
+
+/** Of the suites that `npm run clients:tls` plays in all releases: in `npm test` the newest. */
+export const MATRIX_RELEASES: readonly Release[] = isWhole || isOfPods ? RELEASES : [NEWEST];
 
 /** The newest release of all that play. */
 export const newestSdk: Sdk = registry.at(-1)?.sdk ?? newest;
@@ -127,7 +138,7 @@ function useFront(url: string): SdkServe {
 async function startSdkServe(flags: readonly string[]): Promise<SdkServe> {
   if (frontUrl !== undefined) return useFront(frontUrl);
   const tls = tlsFolder === undefined ? [] : tlsFlags(tlsFolder);
-  const serve = await startServe([...tls, ...flags]);
+  const serve = await startServe([...tls, ...level, ...flags]);
   return {
     serve,
     ...(tlsFolder === undefined ? byUrl(serve) : byDomain(serve, tlsFolder)),

@@ -18,8 +18,8 @@ const RANDOM_ONES = IS_WHOLE_RUN ? 12 : 3;
 const RETURN_LIMIT_MS = 30_000;
 /** How long what was stopped stays so, in seconds. */
 const STOPPED_S = 0.05;
-/** The pids inside of daemons; the shell that asks has another command line. */
-export const FIND_DAEMON = String.raw`pgrep -f '[s]tart\.cjs'`;
+/** The pid inside of the daemon, whose parent is process 1 with a command line that names it too. */
+export const FIND_DAEMON = String.raw`pgrep -P 1 -f '[s]tart\.cjs'`;
 /** Listening sockets, as the kernel shows them. */
 const LISTENING = `awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 | sort`;
 const NEW_FILES = String.raw`find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run/e2b \) -prune -o -type f -newer /opt/mark -print`;

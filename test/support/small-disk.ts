@@ -5,6 +5,7 @@ import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect } from "vitest";
+import { detachCopies } from "../../src/engine/storage/mount-point.ts";
 import type { TestHome } from "./home.ts";
 import { copyBase, openImageDisk } from "./image-disk.ts";
 
@@ -52,6 +53,8 @@ export async function openSmallDisk(): Promise<SmallDisk> {
       // Volumes are mounted below it; the kernel lets go of their images a moment after an unmount.
       const unmount = async () => run("umount", ["-R", path]);
       await expect.poll(async () => unmount().then(String), { timeout: RELEASE_MS }).toBeTruthy();
+      // The pages of a file system that is mounted elsewhere would not be read again.
+      await detachCopies(path);
       await run("dd", [`if=${image}`, "iflag=nocache", "count=0", "status=none"]);
       await run("mount", ["-o", "loop", image, path]);
     },

@@ -1,10 +1,12 @@
 /** Two fronts with snapshots in a registry of the test, which asks for a login. */
 
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { userInfo } from "node:os";
 import { join } from "node:path";
+import type { PodSandboxesOptions } from "../../src/cluster/pod-sandboxes.ts";
 import { startPodWorld, type PodWorld } from "./pod-front.ts";
 import { applyLayer, putImage, readImage, toStream } from "./pod-images.ts";
-import { startRegistry } from "./registry.ts";
+import { startRegistry, type RegistryOptions } from "./registry.ts";
 import { tar } from "./tar-writer.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -26,11 +28,22 @@ export interface SnapshotWorld extends AsyncDisposable {
   readonly directory: string;
 }
 
-export async function startSnapshotWorld(): Promise<SnapshotWorld> {
+interface SnapshotWorldOptions extends Pick<RegistryOptions, "canDelete"> {
+  /** What fronts have beyond snapshots. */
+  readonly more?: Partial<PodSandboxesOptions>;
+  /** Of the usual graces, where no front that lives is slow to say so. */
+  readonly graceShare?: number;
+}
+
+export async function startSnapshotWorld({
+  graceShare,
+  more,
+  ...given
+}: SnapshotWorldOptions = {}): Promise<SnapshotWorld> {
   await using stack = new AsyncDisposableStack();
   const directory = stack.use(await makeTempFolder()).path;
   const { host } = stack.use(
-    await startRegistry({ directory: join(directory, "registry"), login: LOGIN }),
+    await startRegistry({ ...given, directory: join(directory, "registry"), login: LOGIN }),
   );
   const registry = `http://${host}/v2`;
   const layer = tar(
@@ -44,21 +57,36 @@ export async function startSnapshotWorld(): Promise<SnapshotWorld> {
   await writeFile(loginFile, JSON.stringify({ auths: { [host]: { auth } } }));
 
   /** What a kubelet does: the layers of the image, one upon the other. */
-  async function makeFiles(name: string, image: string) {
+  async function makeFilesNow(name: string, image: string) {
     const [, repository = "", reference = ""] =
       /^[^/]+\/(.+?)(?:@|:(?=[^/:]*$))(.+)$/.exec(image) ?? [];
     const root = join(directory, name);
+    // A Pod of the same name begins with its image alone.
+    await rm(root, { recursive: true, force: true });
+    await rm(`${root}.baseline`, { force: true });
     await mkdir(root);
     const { layers } = await readImage(`${registry}/${repository}`, reference, BASIC);
     for (const one of layers) await applyLayer(root, toStream(one));
     return { root, baselineFile: `${root}.baseline`, leftOut: [] };
   }
 
+  const makings = new Map<string, Promise<unknown>>();
+  /** Pods of one name one after the other. */
+  async function makeFiles(name: string, image: string) {
+    const before = makings.get(name);
+    const making = Promise.allSettled([before]).then(async () => makeFilesNow(name, image));
+    makings.set(name, making);
+    return making;
+  }
+
   const world = stack.use(await startPodWorld({ files: makeFiles }));
-  const images = [{ name: "base", image: `${host}/templates/base:1` }];
+  const { username: user } = userInfo();
+  const images = [{ name: "base", image: `${host}/templates/base:1`, user, workdir: directory }];
   const settings = {
     images,
     snapshotSettings: { registry: `${host}/team/snapshots`, loginFile },
+    graceShare,
+    ...more,
   };
   const { url } = await world.start(settings);
   const { url: second } = await world.start(settings);

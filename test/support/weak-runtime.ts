@@ -3,7 +3,7 @@
  * runs of attacks that only this defence stops. It is for tests alone.
  */
 
-import { chmod, writeFile } from "node:fs/promises";
+import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { startOciHost, type OciHost } from "./oci-host.ts";
 import { runtimePath } from "./runtimes.ts";
@@ -28,6 +28,9 @@ export async function startWeakHost(runtime: string, weakness: Weakness): Promis
   const real = runtimePath(runtime) ?? runtime;
   await writeFile(path, wrapper({ change, real, weakness }));
   await chmod(path, 0o755);
+  // Processes of a kernel of its own are known by the file that they run: this one, or one beside it.
+  await mkdir(join(folder.path, "gvisor-bin"));
+  await symlink(real, join(folder.path, "gvisor-bin/runtime"));
   const host = stack.use(await startOciHost(path, "none"));
   const owned = stack.move();
   return { ...host, [Symbol.asyncDispose]: async () => owned.disposeAsync() };

@@ -139,7 +139,7 @@ function isAllowed(claim: {
   return specifier.startsWith("node:");
 }
 
-test("every import stays within the rights of its room", async () => {
+test("every import stays within the rights of its folder", async () => {
   const files = await readSources();
   expect(files.length).toBeGreaterThan(MIN_FILES);
   expect(files.flatMap((file) => violations(file))).toEqual([]);

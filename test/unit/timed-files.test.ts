@@ -1,4 +1,4 @@
-/** A test of the levels e2e and security that compares a duration with a bound runs alone. */
+/** A test of the levels e2e and security that compares a duration with a bound is a timed file. */
 
 import { readdir, readFile } from "node:fs/promises";
 import { dirname, join, matchesGlob, relative, resolve } from "node:path";
@@ -17,7 +17,7 @@ const UNCOMPARED = [
   "support/write-faults/faulty-home",
 ];
 
-test("who reads the timer runs alone", async () => {
+test("who reads the timer is listed", async () => {
   const files = [...(await listTests("e2e")), ...(await listTests("security"))];
   const timed = files.filter((file) => TIMED_FILES.some((pattern) => matchesGlob(file, pattern)));
   expect(timed.length).toBeGreaterThan(10);

@@ -9,7 +9,8 @@ import { faultRun } from "../../support/fault-run.ts";
 import { openFillStage, type FillStage } from "../../support/fill-stage.ts";
 
 const { random } = faultRun();
-const seeds = () => Array.from({ length: 20 }, () => random.below(1_000_000));
+const SEEDS = Number(process.env["FILL_SEEDS"] ?? 20);
+const seeds = () => Array.from({ length: SEEDS }, () => random.below(1_000_000));
 const WRITERS = 4;
 const PAUSE_LIMIT_MS = 60_000;
 const LIMIT_MS = 180_000;

@@ -20,7 +20,7 @@ import type { Random } from "../../support/random.ts";
 
 const { isWhole, random } = faultRun();
 const LIMIT_MS = isWhole ? 3 * 3_600_000 : 900_000;
-const CUTS = isWhole ? 5_000 : 100;
+const CUTS = Number(process.env["POWER_CUTS"] ?? (isWhole ? 5_000 : 100));
 /** Of them, those on which a service is started. */
 const STARTS = isWhole ? 40 : 3;
 const ROUNDS = isWhole ? 4 : 2;

@@ -4,6 +4,7 @@
  * `npm run faults` waits for it.
  */
 
+import { readdir } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   makeBrokenRuntime,
@@ -56,6 +57,7 @@ test.for(FAILURES)("a runtime that is told to $mood", async ({ mood, status }) =
   expect(boot?.status).toBe(status);
   expect(fork).toMatchObject({ status: 201, body: [{ error: { code: status } }] });
   expect(await fateOf(home, halted)).toBe("paused");
+  expect(await readdir("/tmp")).not.toContain(runtime.copyName);
   await stage.expectTruth();
   await home.call("POST", `/sandboxes/${halted}/connect`, { timeout: 60 });
   expect(await home.enter(halted, KEPT.path)).toMatchObject({ body: KEPT.text });

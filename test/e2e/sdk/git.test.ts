@@ -4,13 +4,13 @@
 /* oxlint-disable typescript/no-deprecated */
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const AUTHOR = { authorName: "Some Body", authorEmail: "some@body.test" };
 
 const service = useSdkServe();
 
-describe.each(RELEASES)("e2b $release", ({ sdk }) => {
+describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;
 
   beforeAll(async () => {

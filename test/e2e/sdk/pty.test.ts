@@ -2,7 +2,7 @@
 
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const MISSING_PID = 999_999;
 
@@ -29,7 +29,7 @@ function keys(text: string): Uint8Array {
   return new TextEncoder().encode(text);
 }
 
-describe.each(RELEASES)("e2b $release", ({ sdk }) => {
+describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;
 
   beforeAll(async () => {

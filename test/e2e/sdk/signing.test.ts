@@ -3,7 +3,7 @@
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 const MISSING = {
   code: 401,
@@ -52,7 +52,7 @@ function formOf(text: string): RequestInit {
   return { method: "POST", body };
 }
 
-describe.each(RELEASES)("e2b $release, secured", ({ sdk }) => {
+describe.each(MATRIX_RELEASES)("e2b $release, secured", ({ sdk }) => {
   let sandbox: Sandbox;
   let token: string;
 
@@ -206,7 +206,7 @@ describe.each(RELEASES)("e2b $release, secured", ({ sdk }) => {
   });
 });
 
-describe.each(RELEASES)("e2b $release, open", ({ sdk }) => {
+describe.each(MATRIX_RELEASES)("e2b $release, open", ({ sdk }) => {
   let sandbox: Sandbox;
 
   beforeAll(async () => {

@@ -2,13 +2,13 @@
 
 import type { FilesystemEvent, Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { RELEASES, useSdkServe } from "../../support/sdk.ts";
+import { MATRIX_RELEASES, useSdkServe } from "../../support/sdk.ts";
 
 type WatchOptions = NonNullable<Parameters<Sandbox["files"]["watchDir"]>[2]>;
 
 const service = useSdkServe();
 
-describe.each(RELEASES)("e2b $release", ({ sdk }) => {
+describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
   let sandbox: Sandbox;
 
   beforeAll(async () => {

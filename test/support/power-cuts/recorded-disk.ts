@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
+import { detachCopies } from "../../../src/engine/storage/mount-point.ts";
 import { baseLayers } from "../base-layer.ts";
 import { openCloningDisk } from "../cloning-disk.ts";
 import type { TestHome } from "../home.ts";
@@ -27,7 +28,7 @@ const FORMAT = ["-q", "-F", "-m", "0", "-J", "size=32", "-E", "nodiscard,lazy_it
 /** Nothing reaches the disk before it is asked for: neither by time nor by a rename. */
 const OPTIONS = "noauto_da_alloc,commit=300,noinit_itable";
 const POSITION_BYTES = 8;
-/** A program that was just started may have a copy of a mount for a moment. */
+/** What ended just now may use a mount for a moment. */
 const BUSY_LIMIT_MS = 60_000;
 const POLL_MS = 5;
 
@@ -162,6 +163,8 @@ async function unmountAll(path: string, file: string): Promise<void> {
       await delay(POLL_MS);
     });
   }
+  // A program that made a mount namespace meanwhile would keep the file for as long as it runs.
+  await detachCopies(path);
   while ((await readdir("/sys/block")).some((name) => backingOf(name) === file)) {
     if (performance.now() > endMs) throw new Error("a loop device is still in use");
     await delay(POLL_MS);

@@ -163,6 +163,20 @@ export const OPERATIONS: readonly WriteOperation[] = [
     again: [409, 503],
   },
   {
+    name: "pause without memory, by the next service",
+    isLocal: true,
+    prepare: async (world) => makeSandbox(world),
+    act: async (home, id) => {
+      const told = await home.call("POST", `/sandboxes/${id}/pause`, { memory: false });
+      if (told === undefined || told.status < 300) return told;
+      await home.stop("SIGTERM");
+      await home.start();
+      return home.call("POST", `/sandboxes/${id}/pause`, { memory: false });
+    },
+    effects: (id) => [[`sandbox ${id}`, "paused"]],
+    again: [409, 503],
+  },
+  {
     name: "resume",
     prepare: async (world) => makePaused(world, true),
     act: post("/connect", { timeout: HOUR_S }),

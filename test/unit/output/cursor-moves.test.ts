@@ -23,7 +23,7 @@ test.for([
 
 test("rendering takes linear time on lines that are all edits", () => {
   const line = `${"x".repeat(2_000)}${`${E}9999@${E}D`.repeat(200)}`;
-  const startedAtMs = performance.now();
+  const before = process.threadCpuUsage();
   cleanTerminal(`${line}\n`.repeat(50));
-  expect(performance.now() - startedAtMs).toBeLessThan(5_000);
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(5_000);
 });
