@@ -1,4 +1,7 @@
-/** What a cluster can do, asked and tried: its version, our rights, and one Pod as a sandbox has it. */
+/**
+ * What a cluster can do, asked and tried: its version, our rights, its quotas, the registry for
+ * snapshots, and Pods as sandboxes and their volumes have them.
+ */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
@@ -16,10 +19,13 @@ import { createPodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
 import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
-import { toPod } from "./pod-spec.ts";
+import { toPod, type PodPlan } from "./pod-spec.ts";
 import type { PodTemplate } from "./pod-template.ts";
+import { checkQuota } from "./probe-quota.ts";
 import { removeObject } from "./records.ts";
 import { openClusterSecrets } from "./seed.ts";
+import type { SnapshotSettings } from "./snapshots/place.ts";
+import { tryRegistry } from "./snapshots/probe-registry.ts";
 import { toClaimSpec, type VolumeSettings } from "./volumes/records.ts";
 
 const MIN_MINOR = 33;
@@ -38,6 +44,7 @@ export const RIGHTS: readonly {
   { group: "", resource: "configmaps", verbs: verbs() },
   { group: "", resource: "pods", verbs: verbs() },
   { group: "", resource: "secrets", verbs: ["get", "create"] },
+  { group: "", resource: "resourcequotas", verbs: ["list"] },
   { group: "", resource: "persistentvolumeclaims", verbs: verbs() },
   { group: "coordination.k8s.io", resource: "leases", verbs: verbs() },
   { group: "networking.k8s.io", resource: "networkpolicies", verbs: ["create"] },
@@ -55,14 +62,27 @@ export interface ProbeOptions {
   readonly requireLevel: IsolationLevel;
   /** Undefined where volumes are not offered. */
   readonly volumes?: VolumeSettings | undefined;
+  /** Undefined where snapshots are not offered. */
+  readonly snapshots?: SnapshotSettings | undefined;
+  /** Port of the listener in Pods, in tests; undefined for that of the daemon. */
+  readonly podPort?: number | undefined;
 }
 
 export async function probeCluster(options: ProbeOptions): Promise<EngineReport> {
-  const { api, requireLevel } = options;
+  const { api, podTemplate, requireLevel, snapshots, volumes } = options;
   const checks: EngineCheck[] = [];
   const version = await attempt(checks, "API server", () => checkVersion(api));
   if (version === undefined) return { runtime: undefined, level: "none", isUsable: false, checks };
   await attempt(checks, "rights", () => checkRights(api));
+  if (options.images.length > 0) {
+    await attempt(checks, "quota", async () => {
+      return checkQuota(api, toPod(await planOf(options), "none", "probe"));
+    });
+  }
+  const { runtimeClassName } = podTemplate.spec ?? {};
+  if (runtimeClassName !== undefined) {
+    await attempt(checks, "runtime class", () => requireRuntimeClass(api, runtimeClassName));
+  }
   let level: IsolationLevel = "none";
   await attempt(checks, "probe Pod", async () => {
     level = await tryPod(options);
@@ -72,8 +92,11 @@ export async function probeCluster(options: ProbeOptions): Promise<EngineReport>
       hint: "use nodes with containerd 2, runc 1.2 or newer and Linux 6.3 or newer",
     });
   });
-  if (options.volumes !== undefined) {
-    await attempt(checks, "volumes", async () => tryVolume(options));
+  if (snapshots !== undefined) {
+    await attempt(checks, "registry of snapshots", () => tryRegistry(snapshots));
+  }
+  if (volumes !== undefined) {
+    await attempt(checks, "volumes", async () => tryVolume(options, volumes));
   }
   const isUsable = checks.every(({ outcome }) => outcome !== "missing");
   return { runtime: version, level, isUsable, checks };
@@ -131,9 +154,8 @@ async function checkRights(api: ClusterApi): Promise<string> {
 }
 
 /** A Pod with a volume of its own, whose claim Kubernetes makes and removes with it. */
-async function tryVolume(options: ProbeOptions): Promise<string> {
-  const { api, volumes } = options;
-  if (volumes === undefined) return "none";
+async function tryVolume(options: ProbeOptions, volumes: VolumeSettings): Promise<string> {
+  const { api } = options;
   const { storageClass, accessMode, sizeMb } = volumes;
   await requireClass(api, storageClass);
   const claim = toClaimSpec({ ...volumes, sizeMb: Math.min(sizeMb, MAX_PROBE_MB) });
@@ -149,31 +171,54 @@ async function tryVolume(options: ProbeOptions): Promise<string> {
   return `storage class ${storageClass}, ${accessMode}, mounted in a Pod`;
 }
 
-/** Without the right to read classes, the Pod that waits shows that one is missing. */
 async function requireClass(api: ClusterApi, name: string): Promise<void> {
+  await requireThere(api, `/apis/storage.k8s.io/v1/storageclasses/${name}`, {
+    message: `there is no storage class ${name}`,
+    hint: "name one by --volume-class: kubectl get storageclass",
+  });
+}
+
+async function requireRuntimeClass(api: ClusterApi, name: string): Promise<string> {
+  const isRead = await requireThere(api, `/apis/node.k8s.io/v1/runtimeclasses/${name}`, {
+    message: `there is no runtime class ${name}`,
+    hint: "name one as runtimeClassName in --pod-template: kubectl get runtimeclass",
+  });
+  return isRead ? name : `${name}: not read, the probe Pod shows whether it is there`;
+}
+
+/** Without the right to read it, false: the Pod that waits for it shows that it is missing. */
+async function requireThere(
+  api: ClusterApi,
+  path: string,
+  fault: { readonly message: string; readonly hint: string },
+): Promise<boolean> {
   try {
-    await api.read(`/apis/storage.k8s.io/v1/storageclasses/${name}`);
+    await api.read(path);
+    return true;
   } catch (error) {
-    if (isCode(error, "permission_denied")) return;
+    if (isCode(error, "permission_denied")) return false;
     if (!isCode(error, "not_found")) throw error;
-    throw new SandboxError("not_found", `there is no storage class ${name}`, {
-      cause: error,
-      hint: "name one by --volume-class: kubectl get storageclass",
-    });
+    throw new SandboxError("not_found", fault.message, { cause: error, hint: fault.hint });
   }
 }
 
-async function tryPod(options: ProbeOptions, volume?: object): Promise<IsolationLevel> {
-  const { api, images, podTemplate, limits } = options;
+/** That of the first image. @throws SandboxError failed_precondition without one */
+async function planOf({ api, images, podTemplate, limits }: ProbeOptions): Promise<PodPlan> {
   const [first] = images;
   if (first === undefined) {
     throw new SandboxError("failed_precondition", "no image is named", {
       hint: "name one by --pod-images base=IMAGE",
     });
   }
-  const { passKey, passPublicKey } = await openClusterSecrets(api);
+  const { passPublicKey } = await openClusterSecrets(api);
+  return { image: first.image, limits, passPublicKey, template: podTemplate };
+}
+
+async function tryPod(options: ProbeOptions, volume?: object): Promise<IsolationLevel> {
+  const { api, podPort } = options;
+  const plan = await planOf(options);
+  const { passKey } = await openClusterSecrets(api);
   const name = newSandboxId();
-  const plan = { image: first.image, limits, passPublicKey, template: podTemplate };
   const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
   try {
     const made = await api.call({
@@ -186,7 +231,10 @@ async function tryPod(options: ProbeOptions, volume?: object): Promise<Isolation
       ),
     });
     const host = await awaitAddress(api, podSchema.parse(made), signal);
-    const dialer = createPodDialer({ podName: name, host, passKey }, async () => undefined);
+    const dialer = createPodDialer(
+      { podName: name, host, passKey, ...(podPort !== undefined && { port: podPort }) },
+      async () => undefined,
+    );
     return await awaitLevel(() => measureIsolation(dialer, signal), signal);
   } finally {
     await removeObject(api, `pods/${name}`);

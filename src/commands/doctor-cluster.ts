@@ -16,6 +16,7 @@ export async function probeConfiguredCluster(config: Config): Promise<EngineRepo
     podTemplate: await readPodTemplate(config),
     limits: config.limits,
     requireLevel: config.requireIsolation,
+    snapshots: config.cluster.snapshots,
     volumes: config.cluster.volumes && { ...config.cluster.volumes, sizeMb: config.volumeMb },
   });
 }

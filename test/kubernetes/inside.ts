@@ -8,6 +8,7 @@ import { startFront, writeAccount, type Front } from "./cluster/front.ts";
 import { pushImage, startRegistry, writeProgramImage } from "./cluster/images.ts";
 import { runAttacks } from "./stages/attacks.ts";
 import { runClients } from "./stages/clients.ts";
+import { runCompare } from "./stages/compare.ts";
 import { runDeployment } from "./stages/deployment.ts";
 import { runDoctor } from "./stages/doctor.ts";
 import { runEgress } from "./stages/egress.ts";
@@ -16,6 +17,7 @@ import { runInspect } from "./stages/inspect.ts";
 import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
 import { runKeys } from "./stages/keys.ts";
 import { runLoad } from "./stages/load.ts";
+import { runMany } from "./stages/many.ts";
 import { runMcp } from "./stages/mcp.ts";
 import { runLostNode, runOutages } from "./stages/outages.ts";
 import { runPauses } from "./stages/pauses.ts";
@@ -35,6 +37,8 @@ const STAGES = {
   install: runInstall,
   doctor: runDoctor,
   load: runLoad,
+  many: runMany,
+  compare: runCompare,
   clients: runClients,
   mcp: runMcp,
   inspect: runInspect,
@@ -53,7 +57,7 @@ const STAGES = {
   node: runLostNode,
 } as const;
 
-const [bin = "", work = "", archive = ""] = process.argv.slice(2);
+const [bin = "", work = "", archive = "", home = ""] = process.argv.slice(2);
 const wanted = (process.env["KUBERNETES_STAGES"] ?? Object.keys(STAGES).join(",")).split(",");
 /** What is installed for real; the fronts of the runs are processes beside the Pods. */
 const INSTALLED = new Set(["Namespace", "ServiceAccount", "Role", "RoleBinding", "NetworkPolicy"]);
@@ -125,6 +129,7 @@ const world: World = {
   url: `http://127.0.0.1:${BALANCER_PORT}`,
   apiKey: API_KEY,
   directory: work,
+  home,
   bin,
   account,
   template,

@@ -59,6 +59,7 @@ try {
     join(cache, "bin"),
     work,
     archive,
+    home,
   ] as const;
   // Not `run`: an exit would leave the directory.
   const enter = join(DIRECTORY, "cluster/enter.sh");

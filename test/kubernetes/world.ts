@@ -29,6 +29,8 @@ export interface World {
   readonly url: string;
   readonly apiKey: string;
   readonly directory: string;
+  /** Of the service that made the image: it has the template. */
+  readonly home: string;
   /** Directories of the built programs and of the service account, a file, and an image. */
   readonly bin: string;
   readonly account: string;

@@ -57,6 +57,8 @@ export interface TestApiServer extends AsyncDisposable {
   refuseNext(target: string, reply: Refusal): void;
   /** Carries out the next create of a kind, and cuts the connection in place of an answer. */
   loseNextReply(plural: string): void;
+  /** What a path outside of the namespace answers to any method: a body, or a status alone. */
+  provide(path: string, answer: object | number): void;
   /** Requests that came, as `METHOD path`. */
   readonly calls: readonly string[];
 }
@@ -70,6 +72,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
   const refusals = new Map<string, Refusal>();
   const lost = new Set<string>();
+  const provided = new Map<string, object | number>();
   const calls: string[] = [];
   let version = 1_000;
   let oldest = 0;
@@ -189,6 +192,12 @@ export async function startApiServer(): Promise<TestApiServer> {
     if (failing !== undefined) {
       return refuse(response, { status: failing, reason: "", message: "planned outage" });
     }
+    const known = provided.get(url.pathname);
+    if (typeof known === "number") {
+      return refuse(response, { status: known, reason: "", message: "planned refusal" });
+    }
+    if (known !== undefined) return send(response, 200, known);
+    if (plural === "") return refuse(response, NOT_FOUND);
     const body = text === "" ? undefined : JSON.parse(text);
     if (request.method === "POST") return create(plural, body, response);
     if (request.method === "PATCH") {
@@ -238,6 +247,7 @@ export async function startApiServer(): Promise<TestApiServer> {
       failing = status;
       if (status !== undefined) for (const { response } of watchers) response.destroy();
     },
+    provide: (path, known) => void provided.set(path, known),
     loseNextReply: (plural) => void lost.add(plural),
     refuseNext: (target, reply) => void refusals.set(target, reply),
     async [Symbol.asyncDispose]() {

@@ -1,8 +1,9 @@
 /** What `doctor` reports of the real cluster, and of one whose rights are missing. */
 
 import { execFile } from "node:child_process";
-import { resolve } from "node:path";
-import type { World } from "../world.ts";
+import { writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { eventually, SNAPSHOTS, type World } from "../world.ts";
 
 const MAIN = resolve(import.meta.dirname, "../../../dist/main.js");
 
@@ -11,10 +12,16 @@ export async function runDoctor(world: World): Promise<void> {
   const words = `--engine kubernetes --kubernetes-url ${cluster.url} --pod-images base=${image}`;
   const run = (more: string) => runMain(`doctor ${words} --pod-template ${template} ${more}`);
   await world.check("doctor: the cluster is usable", async () => {
-    const { status, text } = await run(`--kubernetes-account ${account}`);
-    if (status !== 0 || !text.includes("userns-container")) throw new Error(`${status} ${text}`);
+    const { status, text } = await run(
+      `--kubernetes-account ${account} --snapshot-registry ${SNAPSHOTS}`,
+    );
+    const isWhole = ["userns-container", "no quota", "a blob was pushed, read and removed"].every(
+      (part) => text.includes(part),
+    );
+    if (status !== 0 || !isWhole) throw new Error(`${status} ${text}`);
     return text.trim().replaceAll("\n", "\n    ");
   });
+  await world.check("doctor: quota and runtime class", () => runOutOfRoom(world));
   await world.check("doctor: rights that are missing are named", async () => {
     const namespace = "--kubernetes-namespace default";
     const { status, text } = await run(`--kubernetes-account ${account} ${namespace}`);
@@ -22,6 +29,28 @@ export async function runDoctor(world: World): Promise<void> {
       throw new Error(`${status} ${text}`);
     }
   });
+}
+
+/** A quota that is used up, and a runtime class that is not there. */
+async function runOutOfRoom({ admin, cluster, account, image, directory }: World): Promise<string> {
+  const file = join(directory, "classed.yaml");
+  writeFileSync(file, "spec: { runtimeClassName: absent }");
+  const quota = { metadata: { name: "small" }, spec: { hard: { pods: "0" } } };
+  await admin.call({ method: "POST", path: "resourcequotas", body: quota });
+  try {
+    const service = `--engine kubernetes --kubernetes-url ${cluster.url} --kubernetes-account ${account}`;
+    const words = `doctor ${service} --pod-images base=${image} --pod-template ${file}`;
+    return await eventually(async () => {
+      const { status, text } = await runMain(words);
+      const isTold = ["room for 0 more sandboxes (small: pods)", "absent"].every((part) =>
+        text.includes(part),
+      );
+      if (status !== 69 || !isTold) throw new Error(`${status} ${text}`);
+      return text.trim().replaceAll("\n", "\n    ");
+    });
+  } finally {
+    await admin.call({ method: "DELETE", path: "resourcequotas/small" });
+  }
 }
 
 /** Runs the built program until it ends. */

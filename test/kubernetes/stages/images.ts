@@ -42,7 +42,11 @@ export async function request(
   throw new Error(`${call}: ${reply.status} ${reply.text}`);
 }
 
-export async function takeSnapshot(world: World, sandboxId: string, name?: string) {
+export async function takeSnapshot(
+  world: Pick<World, "url" | "apiKey">,
+  sandboxId: string,
+  name?: string,
+) {
   const body = await request(world, `POST /sandboxes/${sandboxId}/snapshots`, {
     ...(name !== undefined && { name }),
   });
@@ -120,4 +124,26 @@ export async function cleanUp(world: World): Promise<void> {
 export async function timed<T>(work: () => Promise<T>): Promise<{ value: T; ms: number }> {
   const beganMs = performance.now();
   return { value: await work(), ms: Math.round(performance.now() - beganMs) };
+}
+
+/** Least, median and most. */
+export function spread(durations: readonly number[]): string {
+  const sorted = durations.map((ms) => Math.round(ms)).toSorted((left, right) => left - right);
+  return `${sorted[0]}, ${sorted[Math.floor(sorted.length / 2)]}, ${sorted.at(-1)} ms`;
+}
+
+const WAVE = 20;
+
+/** The work for all, some of them at once. */
+export async function inWaves<T, R>(
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += WAVE) {
+    results.push(
+      ...(await Promise.all(items.slice(at, at + WAVE).map(async (item) => work(item)))),
+    );
+  }
+  return results;
 }

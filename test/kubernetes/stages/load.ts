@@ -4,6 +4,7 @@ import { Sandbox } from "e2b";
 import { z } from "../../../src/common/schema.ts";
 import { eventually, expectNothing, namesOf, type World } from "../world.ts";
 import { clientOf } from "./faults.ts";
+import { spread } from "./images.ts";
 
 const ROUNDS = 5;
 const AT_ONCE = [20, 50];
@@ -108,14 +109,8 @@ async function requestList({ url, apiKey }: World): Promise<number> {
   return z.array(z.unknown()).parse(await reply.json()).length;
 }
 
-/** Least, median and most. */
-function spread(durations: readonly number[]): string {
-  const sorted = durations.map((ms) => Math.round(ms)).toSorted((left, right) => left - right);
-  return `${sorted[0]}, ${sorted[Math.floor(sorted.length / 2)]}, ${sorted.at(-1)} ms`;
-}
-
 /** @throws Error unless a pooled Pod has an address. */
-async function expectWarm({ admin }: World): Promise<void> {
+export async function expectWarm({ admin }: World): Promise<void> {
   const names = await namesOf(admin, "pods", "pool");
   for (const name of names) {
     const pod = JSON.stringify(await admin.call({ method: "GET", path: `pods/${name}` }));
