@@ -49,8 +49,8 @@ export class EventApplier {
     }
     const child = source?.children.get(from.name);
     if (source !== undefined) this.#noticeExchange(source, from.name);
-    const canFollow = source !== undefined && child instanceof Directory && child.wd !== undefined;
-    if (canFollow && target !== undefined && to !== undefined) {
+    const isDirectory = source !== undefined && child instanceof Directory;
+    if (isDirectory && target !== undefined && to !== undefined) {
       const isListed = target.unconfirmed.has(to.name);
       if (!isListed && !target.isWithin(child)) {
         this.#follow(child, { source, target, name: to.name });
@@ -58,11 +58,16 @@ export class EventApplier {
       }
     }
     if (source !== undefined) this.#go(source, from.name, EventType.RENAME);
+    // A reader moves what it knows below a renamed directory to the name that is told next.
+    if (isDirectory) this.#tree.tell(source, from.name, EventType.REMOVE);
     // A target that lay below what went shows events of different moments: a listing tells.
     if (to !== undefined && target?.isAttached) this.#come(target, to);
   }
 
-  /** Moves a watched directory with all that is known below it. */
+  /**
+   * Moves a directory with all that is known below it, which the next listing compares with what is
+   * there: its watch may be lost.
+   */
   #follow(
     child: Directory,
     way: { readonly source: Directory; readonly target: Directory; readonly name: string },
