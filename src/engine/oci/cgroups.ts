@@ -3,6 +3,7 @@
  * limits; without root we do, where a part of the tree is delegated to the user.
  */
 
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
@@ -32,7 +33,11 @@ export interface CgroupHost {
 /** Finds the trees of this machine; none that would not take orders from us. */
 export async function readCgroupHost(delegation?: Delegation): Promise<CgroupHost> {
   if (isRootless()) return { unified: undefined, legacy: [], hasSwapLimit: false, delegation };
-  const trees = locateCgroups(await readMounts());
+  const mounts = await readMounts();
+  // One that another mount covers is in the table and cannot be reached.
+  const trees = locateCgroups(
+    mounts.filter(({ type, target }) => type.startsWith("cgroup") && existsSync(target)),
+  );
   const memory = trees.legacy.find(({ controllers }) => controllers.includes("memory"));
   const swapFile = join(memory?.path ?? "", "memory.memsw.limit_in_bytes");
   const hasSwapLimit = memory === undefined || readKernelFile(swapFile) !== undefined;

@@ -20,6 +20,7 @@ const REFILL_MS = 2_000;
 const START_MS = 60_000;
 const SETTLE_MS = 180_000;
 const LOCAL_PORT = 3_600;
+const LOG_CHARACTERS = 2_000;
 
 interface Target {
   readonly name: string;
@@ -179,8 +180,12 @@ async function openPods(world: World, stack: AsyncDisposableStack): Promise<Targ
 async function openLocal(world: World, stack: AsyncDisposableStack): Promise<Target> {
   const [warm, cold] = [startLocal(world, LOCAL_PORT, 2), startLocal(world, LOCAL_PORT + 1, 0)];
   for (const { program } of [warm, cold]) stack.use(program);
-  for (const { place } of [warm, cold]) {
-    await eventually(async () => request(place, "GET /sandboxes"), START_MS);
+  for (const { place, log } of [warm, cold]) {
+    await eventually(async () => request(place, "GET /sandboxes"), START_MS).catch(
+      (error: unknown) => {
+        throw new Error(readFileSync(log, "utf8").slice(-LOG_CHARACTERS), { cause: error });
+      },
+    );
   }
   return {
     name: "one machine",
@@ -199,5 +204,9 @@ function startLocal({ directory, apiKey, home }: World, port: number, pool: numb
     words: [process.execPath, MAIN, ...words.split(" ")],
     environment: { SANDBOX_MCP_API_KEY: apiKey },
   });
-  return { program, place: { url: `http://127.0.0.1:${port}`, apiKey } };
+  return {
+    program,
+    log: join(directory, `${name}.log`),
+    place: { url: `http://127.0.0.1:${port}`, apiKey },
+  };
 }
