@@ -63,13 +63,16 @@ export function createGate(limit: number): Gate {
         const { promise, resolve } = Promise.withResolvers<void>();
         waiting.push(resolve);
         await promise;
+      } else {
+        running += 1;
       }
-      running += 1;
       try {
         return await task();
       } finally {
-        running -= 1;
-        waiting.shift()?.();
+        const next = waiting.shift();
+        // The next one takes this place: one that comes before it goes on would find a free one.
+        if (next === undefined) running -= 1;
+        else next();
       }
     },
   };
