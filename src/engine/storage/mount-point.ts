@@ -40,9 +40,23 @@ export async function detachCopies(mount: string): Promise<void> {
  */
 export async function holdMount(mount: string): Promise<FileHandle> {
   const hold = await open(mount, "r");
-  if (await tryLockOpen(hold, { isShared: true })) return hold;
-  await hold.close();
-  throw new SandboxError("unavailable", "a file system is being unmounted");
+  try {
+    if (await tryLockOpen(hold, { isShared: true })) return hold;
+    throw new SandboxError("unavailable", "a file system is being unmounted");
+  } catch (error) {
+    await hold.close();
+    throw error;
+  }
+}
+
+/** Whether a process holds the file system that is mounted there, in any namespace. */
+export async function hasHolder(mount: string): Promise<boolean> {
+  const folder = await open(mount, "r");
+  try {
+    return !(await tryLockOpen(folder));
+  } finally {
+    await folder.close();
+  }
 }
 
 /**
@@ -56,14 +70,5 @@ export async function unmountUnheld(mount: string): Promise<void> {
     if (!isHeld) await detachCopies(mount);
   } catch {
     // The next clean-up of the home tries again.
-  }
-}
-
-async function hasHolder(mount: string): Promise<boolean> {
-  const folder = await open(mount, "r");
-  try {
-    return !(await tryLockOpen(folder));
-  } finally {
-    await folder.close();
   }
 }

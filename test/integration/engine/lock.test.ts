@@ -1,6 +1,6 @@
 /** Locks between processes, and what is made once whoever asks and whenever a maker dies. */
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, rmSync } from "node:fs";
 import { mkdir, readdir } from "node:fs/promises";
@@ -153,4 +153,26 @@ test("E58 what fails is told to all that waited, and made by the next call", asy
   const results = await Promise.allSettled([make("a", failing), make("a", failing)]);
   expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   expect(await make("a", { ...task, make: async () => "made" })).toBe("made");
+});
+
+test("E58 a folder whose lock cannot be taken is not kept open", async () => {
+  await using home = await makeTempFolder();
+  const module = resolve(import.meta.dirname, "../../../src/engine/storage/mount-point.ts");
+  // With the descriptors that a process may have, all but one: none are left to start flock(1).
+  const script = `
+    import { closeSync, openSync } from "node:fs";
+    const { holdMount } = await import(${JSON.stringify(module)});
+    const files = [];
+    const take = () => files.push(openSync("/dev/null"));
+    try { for (;;) take(); } catch { closeSync(files.pop()); }
+    const code = await holdMount(${JSON.stringify(home.path)}).then(() => "held", ({ code }) => code);
+    take();
+    closeSync(files.pop());
+    process.stdout.write(code);
+  `;
+  const words = ["--input-type=module", "--eval", script];
+  const run = spawnSync("prlimit", ["--nofile=64", process.execPath, ...words], {
+    encoding: "utf8",
+  });
+  expect([run.stdout, run.stderr]).toEqual(["unavailable", ""]);
 });
