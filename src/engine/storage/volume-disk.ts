@@ -20,7 +20,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import { createBlankDisks, type BlankDisks } from "./blank-disk.ts";
 import { DISK_NAMES, placeImage, removeDisk } from "./disk.ts";
 import { openGrowingDisk } from "./growing-disk.ts";
-import { holdMount, makeMountPoint, MOUNT_MODE, unmountUnheld } from "./mount-point.ts";
+import { hasHolder, holdMount, makeMountPoint, MOUNT_MODE, unmountUnheld } from "./mount-point.ts";
 import { findDisksFolder } from "./store-image.ts";
 
 /** In a home: the folders of all disks of volumes. */
@@ -158,9 +158,11 @@ async function mountLocked(
     }
     for (const disk of disks) {
       const mount = mountOf(home, disk.volumeId);
+      // One that is mounted in another namespace only may have uploads there.
+      const isUnused = fresh.has(disk.volumeId) && !(await hasHolder(mount));
       holds.push(await holdMount(mount));
       await prepare(mount, disk);
-      await removeDrafts(join(mount, DRAFTS), fresh.has(disk.volumeId));
+      await removeDrafts(join(mount, DRAFTS), isUnused);
     }
     return holds;
   } catch (error) {

@@ -5,8 +5,8 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readFile, writeFile } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { readdir, readFile, writeFile, type FileHandle } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
@@ -16,6 +16,7 @@ import {
   mountVolumeDisks,
   unmountVolumeDisks,
   volumeContent,
+  volumeDraft,
 } from "../../../src/engine/storage/volume-disk.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
@@ -126,6 +127,33 @@ test("a volume that a service uses in another namespace stays mounted there", as
   await again?.close();
   await unmountVolumeDisks(home.path, ["shared"]);
   expect((await takeCensus(home.path)).loopDevices).toEqual([]);
+});
+
+test("an upload of a service in another namespace goes on when this one mounts the volume", async () => {
+  await using home = await makeTempFolder();
+  const disk = { volumeId: "shared", sizeMb: 64, owner: 0 };
+  await createVolumeDiskMaker(home.path, PERL_DIRECTORY).make(disk, AbortSignal.timeout(LIMIT_MS));
+  const mount = async () => mountVolumeDisks(home.path, PERL_DIRECTORY, [disk]);
+  const unmount = async (holds: readonly FileHandle[]) => {
+    for (const hold of holds) await hold.close();
+    await unmountVolumeDisks(home.path, ["shared"]);
+  };
+  const draft = volumeDraft(home.path, "shared", "upload");
+
+  const first = await mount();
+  await writeFile(draft, "part");
+  await using other = startHolder(home.path, "shared");
+  await other.names();
+  await unmount(first);
+  const second = await mount();
+  expect(await readdir(dirname(draft))).toEqual([basename(draft)]);
+
+  // Nobody is left that could go on with it.
+  await unmount(second);
+  await other[Symbol.asyncDispose]();
+  const third = await mount();
+  expect(await readdir(dirname(draft))).toEqual([]);
+  await unmount(third);
 });
 
 interface Holder extends AsyncDisposable {
