@@ -162,7 +162,8 @@ async function mountAll(mounts: Mounts, wanted: readonly DiskVolume[]): Promise<
     }
   });
   options.watches.note();
-  mounts.sweeping ??= sweepWhileHeld(mounts);
+  // All may be removed again; a sweep that ends at once would stand for those of later mounts.
+  if (held.size > 0) mounts.sweeping ??= sweepWhileHeld(mounts);
 }
 
 function beginUse(entry: Held, clock: Clock): Disposable {
