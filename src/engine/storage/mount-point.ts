@@ -15,9 +15,16 @@ export const MOUNT_MODE = 0o700;
 /** The log of a file system is written, and that of a device may be slow. */
 const UNMOUNT_TIMEOUT_MS = 5 * 60_000;
 
-/** Makes the folder, where it is not there: a process may have died while it detached copies. */
+/**
+ * Makes the folder, where it is not there: a process may have died while it detached copies. Not the one
+ * above it: what was removed meanwhile is not made again.
+ */
 export async function makeMountPoint(mount: string): Promise<void> {
-  await mkdir(mount, { recursive: true, mode: MOUNT_MODE });
+  try {
+    await mkdir(mount, { mode: MOUNT_MODE });
+  } catch (error) {
+    if (causeCode(error) !== "EEXIST") throw error;
+  }
 }
 
 /**

@@ -1,11 +1,15 @@
 /** The disks of volumes that a process has mounted: each goes when nothing has used it for a while. */
 
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
+import { listVolumeDisks, mountVolumeDisks } from "../../../src/engine/storage/volume-disk.ts";
 import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 import { DISKS, VOLUME_LEVELS, VOLUME_MB } from "../../support/volume-levels.ts";
 
@@ -38,5 +42,18 @@ test.runIf(VOLUME_LEVELS.includes(DISKS))(
     expect(disks.has(later.volumeId)).toBe(true);
     await clock.advance(IDLE_MS);
     await expect.poll(() => disks.has(later.volumeId)).toBe(false);
+  },
+);
+
+test.runIf(VOLUME_LEVELS.includes(DISKS))(
+  "a mount of a removed volume leaves nothing",
+  async () => {
+    await using home = await makeTempFolder();
+    const disk = { volumeId: "removed", sizeMb: VOLUME_MB, owner: 0 };
+    await mkdir(join(home.path, "volume-disks"));
+    await expect(mountVolumeDisks(home.path, PERL_DIRECTORY, [disk])).rejects.toMatchObject({
+      code: "unavailable",
+    });
+    expect(await listVolumeDisks(home.path)).toEqual([]);
   },
 );
