@@ -4,7 +4,7 @@
  */
 
 import type { Service } from "../client/service.ts";
-import { hidePaths, SandboxError } from "../common/errors.ts";
+import { hidePaths, SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
 import type { NoService, OpenService } from "./local-service.ts";
@@ -54,7 +54,13 @@ export function createDeferredService(config: Config, log: Logger): DeferredServ
   return {
     begin,
     async ready() {
-      await begin();
+      await begin().catch((error: unknown) => {
+        const { code, message, hint } = toSandboxError(error, "service");
+        throw new SandboxError(code, hidePaths(message), {
+          cause: error,
+          ...(hint !== undefined && { hint }),
+        });
+      });
       if (found !== undefined && "reason" in found) {
         throw new SandboxError("failed_precondition", hidePaths(found.reason), {
           hint: found.hint,

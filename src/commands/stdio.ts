@@ -21,7 +21,7 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   // What may fail does so before a host is answered.
   if (!(await isKnownToWork(config))) await late.begin();
   const begin = (): void => {
-    // A failure is told to `ready` and by the signal below.
+    // A failure is told to `ready` and by `failed` below.
     late.begin().catch(() => undefined);
   };
   const idle = setTimeout(begin, IDLE_MS);
@@ -35,7 +35,8 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
     protocol: config.protocol,
     stdin: process.stdin,
     stdout: process.stdout,
-    signal: AbortSignal.any([stops.signal, late.failed, lastResort.signal]),
+    signal: AbortSignal.any([stops.signal, lastResort.signal]),
+    failed: late.failed,
     parentPid: () => process.ppid,
     onListed: begin,
   });

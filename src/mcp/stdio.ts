@@ -19,6 +19,8 @@ export interface StdioOptions {
   readonly stdout: Writable;
   /** Ends the connection from inside. */
   readonly signal: AbortSignal;
+  /** As `signal`, for what calls wait for and fail by: those that came are answered first. */
+  readonly failed?: AbortSignal;
   /** The host has been sent a list of tools. */
   onListed?(): void;
   /** The current parent of this process; it changes when the host dies. */
@@ -29,17 +31,20 @@ const WATCHDOG_MS = 1_000;
 
 /** Serves one host; resolves with the reason once the connection is over. */
 export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
-  const { stdin, stdout, signal } = options;
+  const { stdin, stdout, signal, failed } = options;
   const { promise: over, resolve: end, reject } = Promise.withResolvers<StdioEnd>();
   const link = startLink(options, { onClosed: () => end("stopped"), onFailed: reject });
   // The SDK reports the end of stdin only after the first message.
   const onStdin = () => link.afterHeard(() => end("stdin closed"));
   const onStdout = () => end("stdout closed");
   const onSignal = () => end("stopped");
+  // The answers leave in this turn.
+  const onFailed = () => link.afterHeard(() => setImmediate(onSignal));
   stdin.once("end", onStdin).once("close", onStdin).once("error", onStdin);
   stdout.once("close", onStdout).on("error", onStdout);
   signal.addEventListener("abort", onSignal, { once: true });
   if (signal.aborted) onSignal();
+  failed?.addEventListener("abort", onFailed, { once: true });
 
   const parent = options.parentPid();
   // Besides watching, this timer keeps the process alive where stdin alone does not.
@@ -52,6 +57,7 @@ export async function serveMcpStdio(options: StdioOptions): Promise<StdioEnd> {
   } finally {
     clearInterval(watchdog);
     signal.removeEventListener("abort", onSignal);
+    failed?.removeEventListener("abort", onFailed);
     stdin.off("end", onStdin).off("close", onStdin).off("error", onStdin);
     stdout.off("close", onStdout);
     // The error listener stays: a late write error must not end the process.
