@@ -21,6 +21,7 @@ sub attach {
         # LOOP_CTL_GET_FREE, LOOP_CONFIGURE. Between the two another one may take the device: EBUSY.
         defined( my $number = ioctl( $control, 0x4C82, 0 ) ) or fail('no loop device');
         my $device = '/dev/loop' . ( $number + 0 );
+        make_node($device);
         open( my $handle, '+<', $device ) or fail($device);
         if ( !ioctl( $handle, 0x4C0A, $config ) ) {
             next if $! == 16;
@@ -70,6 +71,7 @@ sub attached_device {
     defined $image_inode or fail($image);
     for my $folder ( glob '/sys/block/loop[0-9]*' ) {
         my $device = $folder =~ s{^/sys/block}{/dev}r;
+        make_node($device) if -e "$folder/loop";
         # Closing one that was opened for writing would have udev look at it.
         open( my $handle, '<', $device ) or next;
         my $info = "\0" x 232;
@@ -79,6 +81,20 @@ sub attached_device {
         return ( $device, $handle ) if $device_of == $image_device && $inode == $image_inode;
     }
     return;
+}
+
+# The /dev of a container has the devices that there were when it was started, and an image may be
+# attached to a later one.
+sub make_node {
+    my ($device) = @_;
+    return if -e $device;
+    my $name = $device =~ s{.*/}{}r;
+    open( my $file, '<', "/sys/block/$name/dev" ) or return;
+    my ( $major, $minor ) = <$file> =~ /^(\d+):(\d+)$/ or return;
+    my $number = ( $major << 8 ) | ( $minor & 0xff ) | ( ( $minor & ~0xff ) << 12 );
+    # S_IFBLK. Another one may make it too: EEXIST.
+    return if syscall( $call->{mknodat}, $cwd, $device, 0060600, $number ) == 0 || $! == 17;
+    fail($device);
 }
 
 # The files of a copied disk have the ids of another container, and the kernel's own marks on it are

@@ -5,11 +5,12 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readFile, writeFile, type FileHandle } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Container, Layer } from "../../../src/engine/engine.ts";
+import { readMounts } from "../../../src/engine/host/mount-table.ts";
 import { runProgram } from "../../../src/engine/host/run-program.ts";
 import {
   createVolumeDiskMaker,
@@ -156,16 +157,49 @@ test("an upload of a service in another namespace goes on when this one mounts t
   await unmount(third);
 });
 
+test("a service whose /dev is older than the device of a volume uses that device", async () => {
+  await using home = await makeTempFolder();
+  const disk = { volumeId: "shared", sizeMb: 64, owner: 0 };
+  await createVolumeDiskMaker(home.path, PERL_DIRECTORY).make(disk, AbortSignal.timeout(LIMIT_MS));
+  const [hold] = await mountVolumeDisks(home.path, PERL_DIRECTORY, [disk]);
+  await writeFile(join(volumeContent(home.path, "shared"), "file"), "");
+  const mount = join(home.path, "volume-disks/shared/disk");
+  const device = (await readMounts()).find(({ target }) => target === mount)?.source ?? "";
+  const older = join(home.path, "dev");
+  await mkdir(older);
+  // As in a container of its own, which has no copy of the mount either.
+  const other = startHolder(home.path, "shared", [
+    `umount ${mount}`,
+    `mount -t tmpfs none ${older}`,
+    `cp -a /dev/null /dev/urandom /dev/loop* ${older}`,
+    `rm ${join(older, basename(device))}`,
+    `mount --move ${older} /dev`,
+  ]);
+  const found = { names: await other.names(), images: (await takeCensus(home.path)).loopDevices };
+  await other[Symbol.asyncDispose]();
+  await hold?.close();
+  await unmountVolumeDisks(home.path, ["shared"]);
+  expect(found).toEqual({ names: ["file"], images: [expect.stringContaining("disk.img")] });
+});
+
 interface Holder extends AsyncDisposable {
   /** What it finds in the volume. */
   names(): Promise<unknown>;
 }
 
-/** A process that uses a volume in a mount namespace of its own. */
-function startHolder(home: string, volumeId: string): Holder {
+/** A process that uses a volume in a mount namespace of its own, after these commands. */
+function startHolder(home: string, volumeId: string, before: readonly string[] = []): Holder {
   const script = resolve(import.meta.dirname, "../../support/volume-holder.ts");
-  const words = ["--mount", "--propagation", "private", process.execPath, script, home, volumeId];
-  const child = spawn("unshare", words, { stdio: ["pipe", "pipe", "inherit"] });
+  const own = ["--mount", "--propagation", "private", "sh", "-e", "-c"];
+  const words = [
+    [...before, 'exec "$@"'].join("\n"),
+    "sh",
+    process.execPath,
+    script,
+    home,
+    volumeId,
+  ];
+  const child = spawn("unshare", [...own, ...words], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const ended = once(child, "exit");
   return {
