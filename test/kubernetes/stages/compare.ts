@@ -24,9 +24,10 @@ const LOG_CHARACTERS = 2_000;
 
 interface Target {
   readonly name: string;
-  /** With a pool, and without one. */
+  /** With a pool; until the one without a pool is asked for. */
   readonly warm: Place;
-  readonly cold: Place;
+  /** The same service without a pool. */
+  openCold(): Promise<Place>;
   /** Until a pooled sandbox is there. */
   awaitPool(): Promise<void>;
 }
@@ -53,12 +54,12 @@ export async function runCompare(world: World): Promise<void> {
 
 const WORKS: readonly (readonly [string, number, Measure])[] = [
   ["create from the pool", ROUNDS, claim],
-  ["create of a Pod or container of its own", ROUNDS, createCold],
   ["a command", 1, runCommands],
   ["100 MB up", TRANSFERS, upload],
   ["100 MB down", TRANSFERS, download],
   ["snapshot of 100 MB", TRANSFERS, snapshot],
   ["create from that snapshot", TRANSFERS, restore],
+  ["create of a Pod or container of its own", ROUNDS, createCold],
 ];
 
 async function inTurns(
@@ -82,7 +83,8 @@ async function claim(target: Target): Promise<number[]> {
   return [ms];
 }
 
-async function createCold({ cold }: Target): Promise<number[]> {
+async function createCold(target: Target): Promise<number[]> {
+  const cold = await target.openCold();
   const { value, ms } = await timed(async () => createFrom(cold, "base"));
   await value.kill();
   return [ms];
@@ -126,7 +128,8 @@ async function snapshot({ warm }: Target, round: number): Promise<number[]> {
   return [ms];
 }
 
-async function restore({ cold }: Target, round: number): Promise<number[]> {
+async function restore(target: Target, round: number): Promise<number[]> {
+  const cold = await target.openCold();
   const { value, ms } = await timed(async () => createFrom(cold, nameOf(round)));
   const { stdout } = await value.commands.run("stat -c %s ~/large");
   await value.kill();
@@ -141,11 +144,13 @@ function nameOf(round: number): string {
 
 async function compareLists(targets: readonly Target[]): Promise<string> {
   const texts: string[] = [];
-  for (const { name, warm } of targets) {
-    const sandboxes = await createMany(warm);
+  for (const target of targets) {
+    const { name } = target;
+    const place = await target.openCold();
+    const sandboxes = await createMany(place);
     const durations: number[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
-      const { value, ms } = await timed(async () => request(warm, "GET /sandboxes"));
+      const { value, ms } = await timed(async () => request(place, "GET /sandboxes"));
       const count = z.array(z.unknown()).parse(value).length;
       if (count !== LISTED) throw new Error(`${name}: ${count} of ${LISTED}`);
       durations.push(ms);
@@ -166,47 +171,50 @@ async function openPods(world: World, stack: AsyncDisposableStack): Promise<Targ
   const template = join(world.directory, "cold.yaml");
   const label = `metadata: { labels: { cold: "yes" } }\n`;
   writeFileSync(template, label + readFileSync(world.template, "utf8"));
-  const cold = stack.use(world.startFront("cold", {}, { template, pool: 0 }));
+  const cold = stack.use(world.startFront("unpooled", {}, { template, pool: 0 }));
   await cold.ready();
   return {
     name: "Pods",
     warm: world,
-    cold: { url: cold.url, apiKey: world.apiKey },
+    openCold: async () => ({ url: cold.url, apiKey: world.apiKey }),
     awaitPool: async () => eventually(async () => expectWarm(world)),
   };
 }
 
-/** Two services on the home that has the template of the image. */
+/** A service on the home that has the template of the image; without a pool it is another process. */
 async function openLocal(world: World, stack: AsyncDisposableStack): Promise<Target> {
-  const [warm, cold] = [startLocal(world, LOCAL_PORT, 2), startLocal(world, LOCAL_PORT + 1, 0)];
-  for (const { program } of [warm, cold]) stack.use(program);
-  for (const { place, log } of [warm, cold]) {
-    await eventually(async () => request(place, "GET /sandboxes"), START_MS).catch(
-      (error: unknown) => {
-        throw new Error(readFileSync(log, "utf8").slice(-LOG_CHARACTERS), { cause: error });
-      },
-    );
-  }
+  const opened = stack.use(new AsyncDisposableStack());
+  const warm = opened.use(await startLocal(world, 2));
+  let cold: Promise<Place> | undefined;
+  const replace = async (): Promise<Place> => {
+    await opened.disposeAsync();
+    const started = stack.use(await startLocal(world, 0));
+    return started.place;
+  };
   return {
     name: "one machine",
     warm: warm.place,
-    cold: cold.place,
+    openCold: async () => (cold ??= replace()),
     awaitPool: async () => delay(REFILL_MS),
   };
 }
 
-function startLocal({ directory, apiKey, home }: World, port: number, pool: number) {
-  const name = `local-${port}`;
-  const words = `serve --home ${home} --port ${port} --pool ${pool} --egress off --max-sandboxes 400`;
+async function startLocal({ directory, apiKey, home }: World, pool: number) {
+  const name = `local-${pool}`;
+  const words = `serve --home ${home} --port ${LOCAL_PORT} --pool ${pool} --egress off --max-sandboxes 400`;
   const program = startProgram({
     directory,
     name,
     words: [process.execPath, MAIN, ...words.split(" ")],
     environment: { SANDBOX_MCP_API_KEY: apiKey },
   });
-  return {
-    program,
-    log: join(directory, `${name}.log`),
-    place: { url: `http://127.0.0.1:${port}`, apiKey },
-  };
+  const place = { url: `http://127.0.0.1:${LOCAL_PORT}`, apiKey };
+  try {
+    await eventually(async () => request(place, "GET /sandboxes"), START_MS);
+  } catch (error) {
+    await program[Symbol.asyncDispose]();
+    const log = readFileSync(join(directory, `${name}.log`), "utf8").slice(-LOG_CHARACTERS);
+    throw new Error(log, { cause: error });
+  }
+  return { place, [Symbol.asyncDispose]: () => program[Symbol.asyncDispose]() };
 }
