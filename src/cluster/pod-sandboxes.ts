@@ -69,6 +69,8 @@ export interface PodSandboxesOptions {
   readonly requireLevel: IsolationLevel;
   readonly pool: readonly PoolSize[];
   readonly egress?: EgressSettings | undefined;
+  /** Those that have a key, besides the first one. */
+  readonly teams?: (() => readonly string[]) | undefined;
   /** Undefined: no snapshots, no forks. */
   readonly snapshotSettings?: SnapshotSettings | undefined;
   /** Undefined: no volumes. */
@@ -117,7 +119,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     inspector: createPodInspector({ clock, pods, runs, closing: closing.signal }),
     quota: createTeamQuota({
       ...options,
-      teams: () => [DEFAULT_TEAM],
+      teams: () => [...new Set([DEFAULT_TEAM, ...(options.teams?.() ?? [])])],
       count: () => countByTeam(knownOf(context)),
     }),
     closing: closing.signal,

@@ -18,6 +18,7 @@ import { isCode, type ClusterApi } from "./api.ts";
 import { createPodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
+import { KEYS_SECRET } from "./keys.ts";
 import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
 import { toPod, type PodPlan } from "./pod-spec.ts";
 import type { PodTemplate } from "./pod-template.ts";
@@ -40,10 +41,13 @@ export const RIGHTS: readonly {
   readonly group: string;
   readonly resource: string;
   readonly verbs: readonly string[];
+  /** The only object of the kind; undefined for all. */
+  readonly name?: string;
 }[] = [
   { group: "", resource: "configmaps", verbs: verbs() },
   { group: "", resource: "pods", verbs: verbs() },
   { group: "", resource: "secrets", verbs: ["get", "create"] },
+  { group: "", resource: "secrets", verbs: ["patch"], name: KEYS_SECRET },
   { group: "", resource: "resourcequotas", verbs: ["list"] },
   { group: "", resource: "persistentvolumeclaims", verbs: verbs() },
   { group: "coordination.k8s.io", resource: "leases", verbs: verbs() },
@@ -134,9 +138,10 @@ const reviewSchema = z.object({ status: z.object({ allowed: z.boolean() }) });
 
 async function checkRights(api: ClusterApi): Promise<string> {
   const missing: string[] = [];
-  for (const { group, resource, verbs: wanted } of RIGHTS) {
+  for (const { group, resource, verbs: wanted, name } of RIGHTS) {
     for (const verb of wanted) {
-      const resourceAttributes = { namespace: api.namespace, group, resource, verb };
+      const { namespace } = api;
+      const resourceAttributes = { namespace, group, resource, verb, ...(name && { name }) };
       const body = {
         apiVersion: "authorization.k8s.io/v1",
         kind: "SelfSubjectAccessReview",

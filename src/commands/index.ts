@@ -21,7 +21,8 @@ const COMMANDS: readonly Command[] = [
   {
     name: "key",
     usage: "key create|list|revoke [NAME] [--team TEAM]",
-    summary: "API keys of the local service; those of a team see only what is its own",
+    summary:
+      "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; those of a team see only what is its own",
     hasEngine: false,
     load: async () => (await import("./key.ts")).runKey,
   },

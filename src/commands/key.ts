@@ -1,29 +1,41 @@
-/** `key create|list|revoke`: API keys of the local service. */
+/** `key create|list|revoke`: API keys of the local service, or of the fronts of a cluster. */
 
 import { join } from "node:path";
+import { findCluster } from "../cluster/address.ts";
+import { createClusterApi } from "../cluster/api.ts";
+import { addKey, readKeys, removeKey } from "../cluster/keys.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
-import { createKey, listKeys, revokeKeys } from "../sandboxes/keys.ts";
+import type { Config } from "../config.ts";
+import { findKeys, makeKey, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
+import type { KeyRecord } from "../store/store.ts";
 import type { CommandContext } from "./command.ts";
 import { openHome } from "./home.ts";
 
 const EXIT_OK = 0;
 
+/** Where keys are kept. */
+interface Keys extends Disposable {
+  all(): Promise<readonly KeyRecord[]>;
+  add(record: KeyRecord): Promise<void>;
+  remove(record: KeyRecord): Promise<void>;
+}
+
 export async function runKey({ config, words }: CommandContext): Promise<number> {
   const [action, name] = words;
-  await openHome(config.home);
-  using store = openStore({ path: join(config.home, "state.db") });
+  using keys = config.engine === "kubernetes" ? await openCluster(config) : await openLocal(config);
   switch (action) {
     case "create": {
       const holder = { name: name ?? "default", team: config.team };
-      const { key } = createKey(store, createSystemClock(), holder);
+      const { key, record } = makeKey(createSystemClock(), holder);
+      await keys.add(record);
       process.stdout.write(`${key}\n`);
       process.stderr.write("sandbox-mcp: this key is shown once, keep it\n");
       return EXIT_OK;
     }
     case "list": {
-      for (const record of listKeys(store)) {
+      for (const record of sortKeys(await keys.all())) {
         const createdAt = new Date(record.createdAtMs).toISOString();
         const { keyId, mask, team } = record;
         process.stdout.write(`${keyId}  ${mask}  ${createdAt}  ${team}  ${record.name}\n`);
@@ -32,15 +44,39 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
     }
     case "revoke": {
       if (name === undefined) throw usage("key revoke needs the name or id of a key");
-      const revoked = revokeKeys(store, name);
-      if (revoked.length === 0) throw usage(`no key ${JSON.stringify(name)}`);
-      for (const record of revoked) process.stdout.write(`revoked ${record.mask}\n`);
+      const found = findKeys(sortKeys(await keys.all()), name);
+      if (found.length === 0) throw usage(`no key ${JSON.stringify(name)}`);
+      for (const record of found) {
+        await keys.remove(record);
+        process.stdout.write(`revoked ${record.mask}\n`);
+      }
       return EXIT_OK;
     }
     case undefined:
     default:
       throw usage(`key ${action ?? ""}: no such action`);
   }
+}
+
+async function openLocal(config: Config): Promise<Keys> {
+  await openHome(config.home);
+  const store = openStore({ path: join(config.home, "state.db") });
+  return {
+    all: async () => store.keys.all(),
+    add: async (record) => store.keys.add(record),
+    remove: async ({ keyId }) => void store.keys.remove(keyId),
+    [Symbol.dispose]: () => store[Symbol.dispose](),
+  };
+}
+
+async function openCluster(config: Config): Promise<Keys> {
+  const api = createClusterApi(await findCluster(config.cluster));
+  return {
+    all: () => readKeys(api),
+    add: (record) => addKey(api, record),
+    remove: (record) => removeKey(api, record),
+    [Symbol.dispose]: () => api[Symbol.dispose](),
+  };
 }
 
 function usage(message: string): SandboxError {

@@ -6,6 +6,8 @@ import { mkdir, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { findCluster } from "../cluster/address.ts";
 import { createClusterApi } from "../cluster/api.ts";
+import { awaitRights } from "../cluster/await-rights.ts";
+import { startClusterKeys } from "../cluster/keys.ts";
 import { startPodSandboxes, type PodSandboxesOptions } from "../cluster/pod-sandboxes.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
@@ -71,7 +73,6 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const scheme: "http" | "https" = tls === undefined ? "http" : "https";
   const name = frontName(config);
   const address = await openPrivateAddress(config, name);
-  const keys = createKeyCheck(NO_KEYS, [address.apiKey, ...[config.apiKey ?? []].flat()]);
   const late = createDeferredHandlers();
   const { host, domain } = config;
   const listener = await startListener({
@@ -87,6 +88,8 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const closeListener = () => listener[Symbol.asyncDispose]();
   stack.defer(closeListener);
   const api = stack.use(createClusterApi(await findCluster(config.cluster)));
+  const stored = stack.use(await awaitRights(async () => startClusterKeys(api, log)));
+  const keys = createKeyCheck(stored, [address.apiKey, ...[config.apiKey ?? []].flat()]);
   const sandboxes = stack.use(
     await startPodSandboxes({
       ...toRegistryOptions(config),
@@ -94,6 +97,7 @@ export async function startFront(options: FrontOptions): Promise<Front> {
       clock,
       log,
       name,
+      teams: () => stored.keys.teams(),
       podTemplate: await readPodTemplate(config),
       ...registry,
     }),
@@ -124,9 +128,6 @@ export async function startFront(options: FrontOptions): Promise<Front> {
   const owned = stack.move();
   return { port, scheme, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
-
-/** Keys of a cluster are given, not made. */
-const NO_KEYS = { keys: { getByHash: () => undefined } };
 
 /** @throws SandboxError failed_precondition */
 function requireSettings(config: Config): void {

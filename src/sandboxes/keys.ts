@@ -34,12 +34,18 @@ export interface KeyHolder {
   readonly team?: string | undefined;
 }
 
+/** Makes and stores a key. @throws SandboxError invalid_argument */
+export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey {
+  const made = makeKey(clock, holder);
+  store.keys.add(made.record);
+  return made;
+}
+
 /**
- * Makes and stores a key.
+ * Makes a key, to be stored by its record.
  * @throws SandboxError invalid_argument when the team cannot be one, or the name none.
  */
-export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey {
-  const { name, team = DEFAULT_TEAM } = holder;
+export function makeKey(clock: Clock, { name, team = DEFAULT_TEAM }: KeyHolder): NewKey {
   if (!TEAM_PATTERN.test(team)) {
     throw new SandboxError("invalid_argument", `${JSON.stringify(team)} cannot be a team`, {
       hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
@@ -61,21 +67,22 @@ export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey
     mask: `${KEY_PREFIX}${value.slice(0, MASK_START)}…${value.slice(-MASK_END)}`,
     createdAtMs: clock.now(),
   };
-  store.keys.add(record);
   return { key, record };
 }
 
 /** Oldest first. */
 export function listKeys(store: Store): KeyRecord[] {
-  return store.keys.all().toSorted((left, right) => left.createdAtMs - right.createdAtMs);
+  return sortKeys(store.keys.all());
 }
 
-/** Revokes every key of this identifier or name, at once and in every running service. */
-export function revokeKeys(store: Store, idOrName: string): KeyRecord[] {
-  const found = listKeys(store).filter(
-    ({ keyId, name }) => keyId === idOrName || name === idOrName,
-  );
-  return found.filter(({ keyId }) => store.keys.remove(keyId));
+/** Oldest first. */
+export function sortKeys(records: readonly KeyRecord[]): KeyRecord[] {
+  return records.toSorted((left, right) => left.createdAtMs - right.createdAtMs);
+}
+
+/** Those with this identifier or name. */
+export function findKeys(records: readonly KeyRecord[], idOrName: string): KeyRecord[] {
+  return records.filter(({ keyId, name }) => keyId === idOrName || name === idOrName);
 }
 
 /** Knows which keys open the service, and for whom. */

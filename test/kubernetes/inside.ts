@@ -24,6 +24,7 @@ import { runPauses } from "./stages/pauses.ts";
 import { runPlacement } from "./stages/placement.ts";
 import { runSnapshotFaults } from "./stages/snapshot-faults.ts";
 import { runSnapshots } from "./stages/snapshots.ts";
+import { runTeams } from "./stages/teams.ts";
 import { runVolumes } from "./stages/volumes.ts";
 import { eventually, SNAPSHOTS, type Given, type World } from "./world.ts";
 
@@ -43,6 +44,7 @@ const STAGES = {
   mcp: runMcp,
   inspect: runInspect,
   keys: runKeys,
+  teams: runTeams,
   attacks: runAttacks,
   egress: runEgress,
   snapshots: runSnapshots,

@@ -40,6 +40,7 @@ test("the Role grants what a front does, and no more", () => {
       group: rule["apiGroups"]?.join(),
       resource,
       verbs: rule["verbs"]?.toSorted(),
+      ...(rule["resourceNames"] && { name: rule["resourceNames"].join() }),
     })),
   );
   expect(granted).toEqual(RIGHTS.map((right) => ({ ...right, verbs: right.verbs.toSorted() })));
