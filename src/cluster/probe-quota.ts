@@ -41,33 +41,33 @@ const podSchema = z.object({
   }),
 });
 
-interface Room {
+interface Remainder {
   readonly count: number;
   /** What ends first, as `NAME: KEY`. */
   readonly bound: string;
 }
 
 /**
- * The sandboxes for which there is room, by the quotas that hold for every Pod.
- * @throws SandboxError resource_exhausted when there is room for none, permission_denied
+ * How many more sandboxes fit into the quotas that hold for every Pod.
+ * @throws SandboxError resource_exhausted when none fits, permission_denied
  */
 export async function checkQuota(api: ClusterApi, pod: unknown): Promise<string> {
   const reply = await api.call({ method: "GET", path: "resourcequotas" });
   const { items } = quotasSchema.parse(reply);
   const needs = needsOf(pod);
-  const rooms = items.flatMap(({ metadata: { name }, spec, status = {} }) => {
+  const remainders = items.flatMap(({ metadata: { name }, spec, status = {} }) => {
     const isPartial = (spec.scopes?.length ?? 0) > 0 || spec.scopeSelector !== undefined;
     if (isPartial) return [];
-    return Object.entries(status.hard ?? {}).flatMap(([key, hard]): Room[] => {
+    return Object.entries(status.hard ?? {}).flatMap(([key, hard]): Remainder[] => {
       const need = needs.get(key);
       const left = toNumber(hard) - toNumber(status.used?.[key] ?? "0");
       if (need === undefined || need === 0 || Number.isNaN(left)) return [];
       return [{ count: Math.max(0, Math.floor(left / need)), bound: `${name}: ${key}` }];
     });
   });
-  const [least] = rooms.toSorted((left, right) => left.count - right.count);
+  const [least] = remainders.toSorted((left, right) => left.count - right.count);
   if (least === undefined) return "no quota bounds the sandboxes";
-  const text = `room for ${least.count} more sandboxes (${least.bound})`;
+  const text = `${least.count} more sandboxes fit (${least.bound})`;
   if (least.count > 0) return text;
   throw new SandboxError("resource_exhausted", text, {
     hint: "raise this ResourceQuota, or give sandboxes smaller limits and requests",

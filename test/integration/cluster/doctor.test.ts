@@ -56,15 +56,10 @@ test("without quotas, classes and a registry nothing is said of them but that", 
 });
 
 test.for([
-  ["memory", { "requests.memory": "3Gi" }, {}, "room for 6 more sandboxes (q: requests.memory)"],
-  ["processors", { cpu: "1" }, { cpu: "500m" }, "room for 2 more sandboxes (q: cpu)"],
-  [
-    "Pods",
-    { "count/pods": "9" },
-    { "count/pods": "2" },
-    "room for 7 more sandboxes (q: count/pods)",
-  ],
-  ["limits", { "limits.cpu": "5" }, {}, "room for 2 more sandboxes (q: limits.cpu)"],
+  ["memory", { "requests.memory": "3Gi" }, {}, "6 more sandboxes fit (q: requests.memory)"],
+  ["processors", { cpu: "1" }, { cpu: "500m" }, "2 more sandboxes fit (q: cpu)"],
+  ["Pods", { "count/pods": "9" }, { "count/pods": "2" }, "7 more sandboxes fit (q: count/pods)"],
+  ["limits", { "limits.cpu": "5" }, {}, "2 more sandboxes fit (q: limits.cpu)"],
   [
     "other kinds",
     { services: "0", "requests.nvidia.com/gpu": "0" },
@@ -91,7 +86,7 @@ test("the least of several quotas counts, those with scopes do not, and a used o
   });
   expect((await cluster.report()).get("quota")).toEqual({
     outcome: "missing",
-    detail: "room for 0 more sandboxes (used: memory)",
+    detail: "0 more sandboxes fit (used: memory)",
     remedy: "raise this ResourceQuota, or give sandboxes smaller limits and requests",
   });
 });

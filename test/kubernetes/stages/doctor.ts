@@ -21,7 +21,7 @@ export async function runDoctor(world: World): Promise<void> {
     if (status !== 0 || !isWhole) throw new Error(`${status} ${text}`);
     return text.trim().replaceAll("\n", "\n    ");
   });
-  await world.check("doctor: quota and runtime class", () => runOutOfRoom(world));
+  await world.check("doctor: quota and runtime class", () => lackQuota(world));
   await world.check("doctor: rights that are missing are named", async () => {
     const namespace = "--kubernetes-namespace default";
     const { status, text } = await run(`--kubernetes-account ${account} ${namespace}`);
@@ -32,7 +32,7 @@ export async function runDoctor(world: World): Promise<void> {
 }
 
 /** A quota that is used up, and a runtime class that is not there. */
-async function runOutOfRoom({ admin, cluster, account, image, directory }: World): Promise<string> {
+async function lackQuota({ admin, cluster, account, image, directory }: World): Promise<string> {
   const file = join(directory, "classed.yaml");
   writeFileSync(file, "spec: { runtimeClassName: absent }");
   const quota = { metadata: { name: "small" }, spec: { hard: { pods: "0" } } };
@@ -42,7 +42,7 @@ async function runOutOfRoom({ admin, cluster, account, image, directory }: World
     const words = `doctor ${service} --pod-images base=${image} --pod-template ${file}`;
     return await eventually(async () => {
       const { status, text } = await runMain(words);
-      const isTold = ["room for 0 more sandboxes (small: pods)", "absent"].every((part) =>
+      const isTold = ["0 more sandboxes fit (small: pods)", "absent"].every((part) =>
         text.includes(part),
       );
       if (status !== 69 || !isTold) throw new Error(`${status} ${text}`);
