@@ -12,6 +12,7 @@ import { runCompare } from "./stages/compare.ts";
 import { runDeployment } from "./stages/deployment.ts";
 import { runDoctor } from "./stages/doctor.ts";
 import { runEgress } from "./stages/egress.ts";
+import { runEscapes } from "./stages/escapes.ts";
 import { runFaults } from "./stages/faults.ts";
 import { runInspect } from "./stages/inspect.ts";
 import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
@@ -46,6 +47,7 @@ const STAGES = {
   keys: runKeys,
   teams: runTeams,
   attacks: runAttacks,
+  escapes: runEscapes,
   egress: runEgress,
   snapshots: runSnapshots,
   pauses: runPauses,

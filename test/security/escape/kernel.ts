@@ -10,6 +10,7 @@ import {
   type AttackRange,
   type Outcomes,
 } from "../../support/attack-range.ts";
+import { REFUSED_CALLS } from "../../support/refused-calls.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { hasOwnKernel } from "../../support/runtimes.ts";
 import { attackUnconfined } from "../../support/unconfined.ts";
@@ -21,21 +22,6 @@ const FAMILIES = Array.from({ length: 46 }, (_, family) => family);
 /** UNIX, INET, INET6 and NETLINK. */
 const OPEN_FAMILIES = [1, 2, 10, 16];
 const NETLINKS = Array.from({ length: 21 }, (_, index) => index + 1);
-const REFUSED = [
-  ..."add_key bpf delete_module fanotify_init finit_module fsopen init_module io_uring_enter".split(
-    " ",
-  ),
-  ..."io_uring_register io_uring_setup kcmp kexec_file_load kexec_load keyctl lookup_dcookie".split(
-    " ",
-  ),
-  ..."mbind migrate_pages move_pages name_to_handle_at open_by_handle_at perf_event_open".split(
-    " ",
-  ),
-  ..."pidfd_getfd process_madvise process_vm_readv process_vm_writev quotactl quotactl_fd".split(
-    " ",
-  ),
-  ..."request_key set_mempolicy settimeofday swapoff syslog userfaultfd vhangup".split(" "),
-];
 const PERSONALITIES = ["personality 0x1", "personality 0x40000", "personality 0x400000"];
 const MACHINE = [
   "clock_settime",
@@ -77,8 +63,11 @@ export function describeKernel(place: () => AttackRange, runtime: string): void 
   });
 
   test.for(USERS)("E32 what no program needs is refused to %s", async (user) => {
-    const outcomes = await place().attack({ program: "kernel", id: "E32", words: REFUSED }, user);
-    const expected = all([...REFUSED, ...PERSONALITIES], "EPERM");
+    const outcomes = await place().attack(
+      { program: "kernel", id: "E32", words: REFUSED_CALLS },
+      user,
+    );
+    const expected = all([...REFUSED_CALLS, ...PERSONALITIES], "EPERM");
     expectOutcomes(place(), { id: "E32", user, outcomes }, expected);
   });
 
@@ -165,7 +154,7 @@ export function describeKernelControl(): void {
   });
 
   test("E32 control: the kernel does or looks at them", async () => {
-    const outcomes = await attackUnconfined({ program: "kernel", id: "E32", words: REFUSED });
+    const outcomes = await attackUnconfined({ program: "kernel", id: "E32", words: REFUSED_CALLS });
     const refused = Object.entries(outcomes).filter(([, outcome]) => outcome === "EPERM");
     expect(refused).toEqual([]);
     expect(outcomes).toMatchObject(all([...PERSONALITIES, "userfaultfd"], "ok"));
@@ -176,7 +165,7 @@ export function describeKernelControl(): void {
     const allowed = new Set(
       syscalls.flatMap(({ names, action }) => (action === "SCMP_ACT_ALLOW" ? names : [])),
     );
-    expect(REFUSED.filter((name) => allowed.has(name))).toEqual([]);
+    expect(REFUSED_CALLS.filter((name) => allowed.has(name))).toEqual([]);
   });
 
   test("E33 control: a terminal takes what is typed into it", async () => {
