@@ -24,6 +24,8 @@ const changeSchema = z.object({
   kind: z.enum(["pausing", "resuming"]),
   /** The front that carries it out. */
   owner: z.string(),
+  /** Tells it from another one of the same front, whatever was answered. */
+  attempt: z.string().optional(),
   reason: z.enum(["request", "timeout"]).optional(),
 });
 

@@ -28,6 +28,8 @@ interface Watcher {
   readonly plural: string;
   readonly selector: string;
   readonly response: ServerResponse;
+  /** What it is told later; undefined while it is told at once. */
+  held?: string[] | undefined;
 }
 
 interface Refusal {
@@ -55,8 +57,12 @@ export interface TestApiServer extends AsyncDisposable {
   fail(status: number | undefined): void;
   /** Refuses so the next create of a kind, or the next patch of an object by its path. */
   refuseNext(target: string, reply: Refusal): void;
-  /** Carries out the next create of a kind, and cuts the connection in place of an answer. */
-  loseNextReply(plural: string): void;
+  /** Carries out the next create of a kind or patch of a path, and cuts the connection in place of an answer. */
+  loseNextReply(target: string): void;
+  /** Does something before the next such call is carried out, written as those of `calls`. */
+  before(call: string, work: () => Promise<void>): void;
+  /** The watch that was the first of its kind and labels is told nothing until that is disposed of. */
+  delayWatch(plural: string, selector: string): Disposable;
   /** What a path outside of the namespace answers to any method: a body, or a status alone. */
   provide(path: string, answer: object | number): void;
   /** Requests that came, as `METHOD path`. */
@@ -72,6 +78,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
   const refusals = new Map<string, Refusal>();
   const lost = new Set<string>();
+  const works = new Map<string, () => Promise<void>>();
   const provided = new Map<string, object | number>();
   const calls: string[] = [];
   let version = 1_000;
@@ -82,7 +89,9 @@ export async function startApiServer(): Promise<TestApiServer> {
     const copy = structuredClone(object);
     for (const watcher of watchers) {
       if (watcher.plural !== plural || !matches(copy, watcher.selector)) continue;
-      watcher.response.write(`${JSON.stringify({ type, object: copy })}\n`);
+      const line = `${JSON.stringify({ type, object: copy })}\n`;
+      if (watcher.held === undefined) watcher.response.write(line);
+      else watcher.held.push(line);
     }
     for (const listener of listeners) listener(type, plural, copy);
   }
@@ -116,7 +125,7 @@ export async function startApiServer(): Promise<TestApiServer> {
     if (from < oldest) return refuse(response, { status: 410, reason: "Expired", message: "" });
     response.writeHead(200, { "content-type": "application/json" });
     response.flushHeaders();
-    const watcher = { plural, selector: query.get("labelSelector") ?? "", response };
+    const watcher: Watcher = { plural, selector: query.get("labelSelector") ?? "", response };
     // What changed since the list; what was removed is known by its absence in these tests.
     for (const [path, object] of objects) {
       const isNewer = Number(object.metadata.resourceVersion) > from;
@@ -168,15 +177,16 @@ export async function startApiServer(): Promise<TestApiServer> {
     }
     merge(object, body);
     touch(object);
-    send(response, 200, object);
+    if (lost.delete(path)) response.destroy();
+    else send(response, 200, object);
     tell("MODIFIED", path.split("/")[0] ?? "", object);
   }
 
   function remove(path: string, body: unknown, response: ServerResponse): void {
     const object = objects.get(path);
     if (object === undefined) return refuse(response, NOT_FOUND);
-    const wanted = Object(body).preconditions?.resourceVersion;
-    if (wanted !== undefined && wanted !== object.metadata.resourceVersion) {
+    const { uid, resourceVersion } = { ...object.metadata, ...Object(body).preconditions };
+    if (uid !== object.metadata.uid || resourceVersion !== object.metadata.resourceVersion) {
       return refuse(response, { status: 409, reason: "Conflict", message: path });
     }
     send(response, 200, { kind: "Status", status: "Success" });
@@ -187,8 +197,12 @@ export async function startApiServer(): Promise<TestApiServer> {
     const url = new URL(request.url ?? "", "http://api");
     const [, plural = "", name] = PATH_PATTERN.exec(url.pathname) ?? [];
     const path = `${plural}/${name}`;
-    calls.push(`${request.method} ${name === undefined ? plural : path}`);
+    const call = `${request.method} ${name === undefined ? plural : path}`;
+    calls.push(call);
     const text = await textOf(request);
+    const work = works.get(call);
+    works.delete(call);
+    await work?.();
     if (failing !== undefined) {
       return refuse(response, { status: failing, reason: "", message: "planned outage" });
     }
@@ -248,7 +262,21 @@ export async function startApiServer(): Promise<TestApiServer> {
       if (status !== undefined) for (const { response } of watchers) response.destroy();
     },
     provide: (path, known) => void provided.set(path, known),
-    loseNextReply: (plural) => void lost.add(plural),
+    loseNextReply: (target) => void lost.add(target),
+    before: (call, work) => void works.set(call, work),
+    delayWatch(plural, selector) {
+      const watcher = [...watchers].find(
+        (one) => one.plural === plural && one.selector === selector,
+      );
+      if (watcher === undefined) throw new Error(`no watch of ${plural}`);
+      watcher.held = [];
+      return {
+        [Symbol.dispose]() {
+          for (const line of watcher.held ?? []) watcher.response.write(line);
+          watcher.held = undefined;
+        },
+      };
+    },
     refuseNext: (target, reply) => void refusals.set(target, reply),
     async [Symbol.asyncDispose]() {
       server.close();

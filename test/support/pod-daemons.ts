@@ -23,6 +23,8 @@ export interface PodDaemons extends AsyncDisposable {
   isHolding: boolean;
   /** Whether the network of Pods enforces policies: those with rules of their own reach no front. */
   isEnforcing: boolean;
+  /** Whether daemons refuse to let stopped programs go on, as root inside can make them. */
+  isStubborn: boolean;
   /** Whether the programs of a Pod stand still; undefined without that Pod. */
   areStopped(name: string): boolean | undefined;
 }
@@ -41,15 +43,19 @@ interface Running {
   readonly programs: Programs;
 }
 
-/** Programs of these Pods are those of the tests: they go on. */
-const NO_SIGNALS: Signals = { send: () => undefined, isAnyoneActive: async () => false };
-
 /** The listener of every Pod has the same port, each on an address of its own. */
 export async function startPodDaemons(
   api: TestApiServer,
   options: PodDaemonsOptions = {},
 ): Promise<PodDaemons> {
   const port = await findPort();
+  /** Programs of these Pods are those of the tests: they go on. */
+  const signals: Signals = {
+    send(signal) {
+      if (daemons.isStubborn && signal === "SIGCONT") throw new Error("planned refusal");
+    },
+    isAnyoneActive: async () => false,
+  };
   const running = new Map<string, Running>();
   let last = 1;
 
@@ -59,7 +65,7 @@ export async function startPodDaemons(
     if (identity === undefined) throw new Error(`no identity in ${words.join(" ")}`);
     const daemon = createDaemon(DIRECTORY);
     const publicServer = createPublicServer(daemon);
-    const programs = createPrograms(() => publicServer.closeAllConnections(), NO_SIGNALS);
+    const programs = createPrograms(() => publicServer.closeAllConnections(), signals);
     const controlServer = createControlServer({
       daemon,
       programs,
@@ -123,6 +129,7 @@ export async function startPodDaemons(
     port,
     isHolding: false,
     isEnforcing: false,
+    isStubborn: false,
     areStopped: (name) => running.get(name)?.programs.areStopped,
     async restart(name) {
       const known = stop(name);

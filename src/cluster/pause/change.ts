@@ -1,5 +1,6 @@
 /** What is under way with a sandbox: of several fronts one begins it, the others wait for its end. */
 
+import { randomUUID } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
@@ -40,16 +41,24 @@ async function requireRecord(
 /** What a change begins from; undefined when there is nothing to do. @throws where it is refused. */
 type Decide = (stored: KnownSandbox, hasWaited: boolean) => SandboxChange | undefined;
 
+/** A change that this front carries out, unlike any other one of it. */
+export function newChange(
+  { fronts }: Pick<ClusterContext, "fronts">,
+  change: Pick<SandboxChange, "kind" | "reason">,
+): SandboxChange {
+  return { ...change, owner: fronts.name, attempt: randomUUID() };
+}
+
 /**
  * Waits until nothing is under way, and then begins a change in the record. Returns the record that was
- * decided about, and whether the change was begun.
+ * decided about, and the change that was begun, if any.
  * @throws SandboxError not_found, failed_precondition when others do not come to an end
  */
 export async function beginChange(
   context: ClusterContext,
   subject: Subject,
   decide: Decide,
-): Promise<{ readonly stored: KnownSandbox; readonly isBegun: boolean }> {
+): Promise<{ readonly stored: KnownSandbox; readonly change?: SandboxChange }> {
   let hasWaited = false;
   for (let round = 0; round < MAX_ROUNDS; round += 1) {
     const stored = await requireRecord(context, subject);
@@ -60,16 +69,40 @@ export async function beginChange(
       continue;
     }
     const change = decide(stored, hasWaited);
-    if (change === undefined) return { stored, isBegun: false };
+    if (change === undefined) return { stored };
     try {
       const begun = await changeRecord(context.api, stored, { change });
       context.records.apply(begun);
-      return { stored: begun, isBegun: true };
+      return { stored: begun, change };
     } catch (error) {
-      if (!isConflict(error)) throw error;
+      if (isConflict(error)) continue;
+      // It may have been written all the same.
+      await abandon(context, subject.sandboxId, change);
+      throw error;
     }
   }
   throw new SandboxError("unavailable", `sandbox ${subject.sandboxId} stays busy`);
+}
+
+/** Takes back a change of which nothing was done. */
+async function abandon(
+  context: ClusterContext,
+  sandboxId: string,
+  change: SandboxChange,
+): Promise<void> {
+  const work = async () => {
+    const stored = await readRecord(context.api, sandboxId);
+    if (isKnown(stored) && isOwn(stored, change)) {
+      context.records.apply(await changeRecord(context.api, stored, { change: null }));
+    }
+  };
+  try {
+    await work();
+  } catch (error) {
+    const fields = { op: "sandbox.change", sandboxId, kind: change.kind, err: error };
+    context.log.warn(fields, "change is taken back later");
+    context.retry(`change of ${sandboxId}`, work);
+  }
 }
 
 function findEnd(stored: StoredSandbox | undefined): string | undefined {
@@ -95,11 +128,7 @@ export function inChange(sandboxId: string, kind: SandboxChange["kind"]): Sandbo
   return new SandboxError("failed_precondition", sandboxCannotBe("changed", sandboxId, kind));
 }
 
-/** Whether the change of a record is still that of this front. */
-export function isOwn(
-  { fronts }: Pick<ClusterContext, "fronts">,
-  stored: KnownSandbox,
-  kind: SandboxChange["kind"],
-): boolean {
-  return stored.change?.kind === kind && stored.change.owner === fronts.name;
+/** Whether a record still has this change of this front. */
+export function isOwn({ change }: KnownSandbox, { kind, owner, attempt }: SandboxChange): boolean {
+  return change?.kind === kind && change.owner === owner && change.attempt === attempt;
 }

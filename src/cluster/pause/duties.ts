@@ -35,8 +35,14 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
   /** Pauses take long: the look goes on meanwhile. */
   const running = new Set<string>();
   const failing = new Map<string, Failing>();
+  const patienceMs = PATIENCE_MS * (context.graceShare ?? 1);
 
   function noteFailure({ sandboxId, endAtMs }: KnownSandbox["record"]): void {
+    // Of one that was taken over before its timeout nothing is known about that yet.
+    if (endAtMs > context.clock.now()) return;
+    for (const known of failing.keys()) {
+      if (!context.records.items.has(known)) failing.delete(known);
+    }
     const nowMs = performance.now();
     const sinceMs = failing.get(sandboxId)?.sinceMs ?? nowMs;
     const waitMs = Math.min(Math.max(nowMs - sinceMs, FIRST_RETRY_MS), MAX_RETRY_MS);
@@ -99,7 +105,7 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
       const known = failingOf(record);
       const nowMs = performance.now();
       // Other duties end it.
-      if (known !== undefined && nowMs - known.sinceMs > PATIENCE_MS) return undefined;
+      if (known !== undefined && nowMs - known.sinceMs > patienceMs) return undefined;
       if (known !== undefined && nowMs < known.retryAtMs) return "wait";
       return inBackground(record, async () => pausePod(context, { team, sandboxId }, "timeout"));
     },

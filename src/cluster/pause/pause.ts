@@ -6,11 +6,11 @@
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
-import { isCode } from "../api.ts";
+import { isCode, isConflict } from "../api.ts";
 import { askDaemon } from "../ask-daemon.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
-import { addressOf } from "../objects.ts";
+import { addressOf, type Pod } from "../objects.ts";
 import {
   changeRecord,
   isKnown,
@@ -19,11 +19,16 @@ import {
   type SandboxChange,
 } from "../records.ts";
 import { releaseSnapshot, requireRegistry, takeSnapshot } from "../snapshots/take.ts";
-import { beginChange, isOwn, type Subject } from "./change.ts";
+import { beginChange, isOwn, newChange, type Subject } from "./change.ts";
 import { removePod } from "./remove-pod.ts";
 
 /** Programs have ten seconds to stop. */
 const ORDER_TIMEOUT_MS = 20_000;
+/**
+ * A daemon that does not let its programs go on for so long never will: root inside can make it so, and a
+ * sandbox that stays amid a pause would outlive its time.
+ */
+const GO_ON_PATIENCE_MS = 600_000;
 
 type PauseReason = NonNullable<SandboxChange["reason"]>;
 
@@ -39,29 +44,59 @@ export async function pausePod(
 ): Promise<void> {
   const { sandboxId } = subject;
   if (context.snapshots === undefined) throw cannot("pause");
-  const change = { kind: "pausing", owner: context.fronts.name, reason } as const;
-  const { stored, isBegun } = await beginChange(context, subject, ({ record }, hasWaited) => {
+  const { stored, change } = await beginChange(context, subject, ({ record }, hasWaited) => {
     // Its client may have given it more time.
     const isEarly = reason === "timeout" && record.endAtMs > context.clock.now();
-    if (record.state === "running") return isEarly ? undefined : change;
+    if (record.state === "running") {
+      return isEarly ? undefined : newChange(context, { kind: "pausing", reason });
+    }
     if (hasWaited) return undefined;
     throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
   });
-  if (isBegun) await carryOut(context, stored);
+  if (change !== undefined) await carryOut(context, stored, toPausing(context, sandboxId, change));
 }
 
 /** Goes on with the pause of a front that died. */
 export async function takeOverPause(context: ClusterContext, seen: KnownSandbox): Promise<void> {
   if (seen.change === undefined) return;
-  const change = { ...seen.change, owner: context.fronts.name };
-  const stored = await changeRecord(context.api, seen, { change });
+  const { kind, reason } = seen.change;
+  const change = newChange(context, { kind, reason });
+  const pausing = toPausing(context, seen.record.sandboxId, change);
+  let stored: KnownSandbox;
+  try {
+    stored = await changeRecord(context.api, seen, { change });
+  } catch (error) {
+    // It may have been written all the same.
+    if (!isConflict(error)) await undo(context, pausing, undefined);
+    throw error;
+  }
   context.records.apply(stored);
-  await carryOut(context, stored);
+  await carryOut(context, stored, pausing);
+}
+
+/** A pause that this front carries out. */
+interface Pausing {
+  readonly sandboxId: string;
+  readonly change: SandboxChange;
+  /** That of the run which is paused: at its end there may be one of the next run. */
+  readonly pod: Pod | undefined;
+}
+
+function toPausing(
+  { pods }: Pick<ClusterContext, "pods">,
+  sandboxId: string,
+  change: SandboxChange,
+): Pausing {
+  return { sandboxId, change, pod: pods.items.get(sandboxId) };
 }
 
 /** Only for the front that the record names. */
-async function carryOut(context: ClusterContext, stored: KnownSandbox): Promise<void> {
-  const { sandboxId, team } = stored.record;
+async function carryOut(
+  context: ClusterContext,
+  stored: KnownSandbox,
+  pausing: Pausing,
+): Promise<void> {
+  const { team } = stored.record;
   let buildId: string | undefined;
   try {
     await step("pod.pausing");
@@ -72,18 +107,19 @@ async function carryOut(context: ClusterContext, stored: KnownSandbox): Promise<
     ({ buildId } = await takeSnapshot(context, { team, stored, kind: "pause" }));
     await commit(context, stored, buildId);
   } catch (error) {
-    if (await undo(context, sandboxId, buildId)) return;
+    if (await undo(context, pausing, buildId)) return;
     throw error;
   }
-  await finish(context, sandboxId, buildId);
+  await finish(context, pausing, buildId);
 }
 
-/** It is paused: nothing uses its Pod any more. */
-async function finish(context: ClusterContext, sandboxId: string, buildId: string): Promise<void> {
+/** It is paused: nothing uses the Pod of its last run any more. */
+async function finish(context: ClusterContext, pausing: Pausing, buildId: string): Promise<void> {
+  const { sandboxId } = pausing;
   await step("pod.paused");
   context.log.info({ op: "sandbox.pause", sandboxId, outcome: "ok" }, "sandbox.pause ok");
   await releaseSnapshot(context, buildId);
-  await parkPod(context, sandboxId);
+  await parkPod(context, pausing);
 }
 
 async function commit(
@@ -103,8 +139,7 @@ async function commit(
 }
 
 /** Removes the Pod of one that is paused; it is done again later should it fail. */
-async function parkPod(context: ClusterContext, sandboxId: string): Promise<void> {
-  const pod = context.pods.items.get(sandboxId);
+async function parkPod(context: ClusterContext, { sandboxId, pod }: Pausing): Promise<void> {
   const work = async () => {
     if (pod !== undefined) await removePod(context.api, pod);
     await step("pod.parked");
@@ -143,18 +178,21 @@ async function order(
 /** Whether the pause counts after all: the answer to its last change may have been lost. */
 async function undo(
   context: ClusterContext,
-  sandboxId: string,
+  pausing: Pausing,
   buildId: string | undefined,
 ): Promise<boolean> {
+  const { sandboxId, change } = pausing;
+  const patienceMs = GO_ON_PATIENCE_MS * (context.graceShare ?? 1);
+  const endsMs = performance.now() + patienceMs;
   const work = async () => {
     const stored = await readRecord(context.api, sandboxId);
     if (isKnown(stored) && buildId !== undefined && stored.record.buildId === buildId) {
       context.records.apply(stored);
-      await finish(context, sandboxId, buildId);
+      await finish(context, pausing, buildId);
       return true;
     }
-    if (isKnown(stored) && stored.record.state === "running" && isOwn(context, stored, "pausing")) {
-      await goOn(context, stored);
+    if (isKnown(stored) && stored.record.state === "running" && isOwn(stored, change)) {
+      await goOn(context, stored, endsMs);
     }
     if (buildId !== undefined) await releaseSnapshot(context, buildId);
     return false;
@@ -169,8 +207,15 @@ async function undo(
 }
 
 /** Its programs go on first: a sandbox that runs has none that are stopped. */
-async function goOn(context: ClusterContext, stored: KnownSandbox): Promise<void> {
-  const pod = context.pods.items.get(stored.record.sandboxId);
-  if (pod !== undefined && addressOf(pod) !== undefined) await order(context, stored, "/continue");
+async function goOn(context: ClusterContext, stored: KnownSandbox, endsMs: number): Promise<void> {
+  const { sandboxId } = stored.record;
+  const pod = context.pods.items.get(sandboxId);
+  const runs = pod !== undefined && addressOf(pod) !== undefined;
+  try {
+    if (runs) await order(context, stored, "/continue");
+  } catch (error) {
+    if (performance.now() < endsMs) throw error;
+    context.log.warn({ op: "sandbox.pause", sandboxId, err: error }, "programs do not go on");
+  }
   context.records.apply(await changeRecord(context.api, stored, { change: null }));
 }

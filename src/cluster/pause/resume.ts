@@ -13,11 +13,19 @@ import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import { planEgress } from "../egress-policy.ts";
 import { extendSandbox } from "../expiry.ts";
+import type { Pod } from "../objects.ts";
 import { toPlan } from "../pool.ts";
-import { changeRecord, isKnown, readRecord, removeObject, type KnownSandbox } from "../records.ts";
+import {
+  changeRecord,
+  isKnown,
+  readRecord,
+  type KnownSandbox,
+  type SandboxChange,
+} from "../records.ts";
 import { isKnownSnapshot, readSnapshot } from "../snapshots/records.ts";
 import { findClaims } from "../volumes/mounts.ts";
-import { beginChange, isOwn, type Subject } from "./change.ts";
+import { beginChange, isOwn, newChange, type Subject } from "./change.ts";
+import { removePod } from "./remove-pod.ts";
 
 export interface PodResume {
   readonly timeoutSeconds: number;
@@ -32,8 +40,10 @@ export async function connectPod(
   resume: PodResume,
 ): Promise<{ readonly stored: KnownSandbox; readonly wasResumed: boolean }> {
   checkTimeout(resume.timeoutSeconds);
-  const { stored, isBegun } = await begin(context, subject, () => undefined);
-  if (isBegun) return { stored: await carryOut(context, stored, resume), wasResumed: true };
+  const { stored, change } = await begin(context, subject, () => undefined);
+  if (change !== undefined) {
+    return { stored: await carryOut(context, { stored, change }, resume), wasResumed: true };
+  }
   const extended = await extendSandbox(context, subject, resume.timeoutSeconds);
   return { stored: extended, wasResumed: false };
 }
@@ -45,20 +55,19 @@ export async function resumePod(
   resume: PodResume,
 ): Promise<KnownSandbox> {
   checkTimeout(resume.timeoutSeconds);
-  const { stored, isBegun } = await begin(context, subject, () => {
+  const { stored, change } = await begin(context, subject, () => {
     if (context.snapshots === undefined) throw cannot("pause");
     throw new SandboxError("failed_precondition", sandboxAlreadyRunning(subject.sandboxId));
   });
-  return isBegun ? carryOut(context, stored, resume) : stored;
+  return change === undefined ? stored : carryOut(context, { stored, change }, resume);
 }
 
 async function begin(context: ClusterContext, subject: Subject, refuse: () => undefined) {
-  const change = { kind: "resuming", owner: context.fronts.name } as const;
   return beginChange(context, subject, ({ record }, hasWaited) => {
     if (record.state !== "paused") return hasWaited ? undefined : refuse();
     if (context.snapshots === undefined) throw cannot("pause");
     requirePlace(context, subject.team);
-    return change;
+    return newChange(context, { kind: "resuming" });
   });
 }
 
@@ -72,16 +81,18 @@ function requirePlace({ records, quota, maxSandboxes }: ClusterContext, team: st
 
 async function carryOut(
   context: ClusterContext,
-  stored: KnownSandbox,
+  { stored, change }: { readonly stored: KnownSandbox; readonly change: SandboxChange },
   resume: PodResume,
 ): Promise<KnownSandbox> {
   const { sandboxId } = stored.record;
   const beganMs = performance.now();
+  // That of the last run, whose end takes a moment; one that comes from now on is not removed.
+  const before = context.pods.items.get(sandboxId);
   const late = AbortSignal.timeout(START_TIMEOUT_MS);
   const signal = AbortSignal.any([context.closing, late]);
   try {
     await step("pod.resuming");
-    const running = await start(context, stored, { resume, signal });
+    const running = await start(context, stored, { before, resume, signal });
     context.records.apply(running);
     await step("pod.resumed");
     const durationMs = Math.round(performance.now() - beganMs);
@@ -91,15 +102,21 @@ async function carryOut(
   } catch (error) {
     const isLate = late.aborted && !context.closing.aborted;
     const fault = isLate ? toLateFault(context, sandboxId, error) : error;
-    await undo(context, sandboxId);
+    await undo(context, sandboxId, change);
     throw toStartFault(fault);
   }
+}
+
+interface StartOptions {
+  readonly before: Pod | undefined;
+  readonly resume: PodResume;
+  readonly signal: AbortSignal;
 }
 
 async function start(
   context: ClusterContext,
   stored: KnownSandbox,
-  { resume, signal }: { readonly resume: PodResume; readonly signal: AbortSignal },
+  { before, resume, signal }: StartOptions,
 ): Promise<KnownSandbox> {
   const { api, pods } = context;
   const { sandboxId, network, allowsInternet } = stored.record;
@@ -110,9 +127,12 @@ async function start(
     network: rules,
     allowsInternet: allowsInternet ?? undefined,
   });
-  // That of its last run, whose end takes a moment.
-  await removeObject(api, `pods/${sandboxId}`);
-  await pods.until(sandboxId, (pod) => (pod === undefined ? "gone" : undefined), signal);
+  if (before !== undefined) {
+    await removePod(api, before);
+    const findEnd = (pod: Pod | undefined) =>
+      pod?.metadata.uid === before.metadata.uid ? undefined : "gone";
+    await pods.until(sandboxId, findEnd, signal);
+  }
   const record = { ...stored.record, bootId: randomUUID() };
   const level = await bootPod(context, { stored: { ...stored, record }, plan, egress }, signal);
   const startedAtMs = context.clock.now();
@@ -140,10 +160,18 @@ async function findImage({ api, snapshots }: ClusterContext, { record }: KnownSa
 }
 
 /** It is paused as before; a start that counts after all is left as it is. */
-async function undo(context: ClusterContext, sandboxId: string): Promise<void> {
+async function undo(
+  context: ClusterContext,
+  sandboxId: string,
+  change: SandboxChange,
+): Promise<void> {
+  // A later run has another one.
+  const pod = context.pods.items.get(sandboxId);
   const work = async () => {
     const stored = await readRecord(context.api, sandboxId);
-    if (isKnown(stored) && isOwn(context, stored, "resuming")) await undoResume(context, stored);
+    if (!isKnown(stored) || !isOwn(stored, change)) return;
+    if (pod !== undefined) await removePod(context.api, pod);
+    context.records.apply(await changeRecord(context.api, stored, { change: null }));
   };
   try {
     await work();
@@ -153,12 +181,19 @@ async function undo(context: ClusterContext, sandboxId: string): Promise<void> {
   }
 }
 
-/** Also of a front that died: of two that do so, one succeeds. */
-export async function undoResume(context: ClusterContext, stored: KnownSandbox): Promise<void> {
-  await removeObject(context.api, `pods/${stored.record.sandboxId}`);
+/**
+ * Of a front that died. The record says first who undoes it: a front that lives after all can then commit
+ * no start whose Pod is being removed.
+ */
+export async function undoResume(context: ClusterContext, seen: KnownSandbox): Promise<void> {
+  const change = newChange(context, { kind: "resuming" });
   try {
-    context.records.apply(await changeRecord(context.api, stored, { change: null }));
+    context.records.apply(await changeRecord(context.api, seen, { change }));
   } catch (error) {
-    if (!isConflict(error)) throw error;
+    if (isConflict(error)) return;
+    // It may have been written all the same.
+    await undo(context, seen.record.sandboxId, change);
+    throw error;
   }
+  await undo(context, seen.record.sandboxId, change);
 }
