@@ -11,7 +11,9 @@ import { endSandbox, removeSandbox } from "./end-pod.ts";
 import { endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
+import { removePod } from "./pause/remove-pod.ts";
 import { createPoolFiller } from "./pool.ts";
+import { hasNoPod, isOrphan } from "./present-state.ts";
 import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";
 import { volumeDuties } from "./volumes/volumes.ts";
@@ -106,7 +108,11 @@ function dutyOf(
   const reason = pod === undefined ? "its Pod is gone" : endOf(pod);
   if (reason === undefined) return undefined;
   if (pod === undefined && !lasts("unseen", UNSEEN_GRACE_MS)) return undefined;
-  return () => endSandbox(context, sandboxId, { reason, holds: isNotPaused });
+  return async () => {
+    if (await hasNoPod(context, sandboxId)) {
+      await endSandbox(context, sandboxId, { reason, holds: isNotPaused });
+    }
+  };
 }
 
 function isNotPaused({ record }: StoredSandbox): boolean {
@@ -125,8 +131,10 @@ async function lookAtPods(context: ClusterContext, since: Observations): Promise
       works.push(() => removeObject(context.api, `pods/${name}`, { gracePeriodSeconds: 0 }));
     } else if (isForgottenProbe(pod) && since.lasts(`probe ${name}`, PROBE_GRACE_MS)) {
       works.push(() => removeObject(context.api, `pods/${name}`));
-    } else if (isOrphan(context, pod) && since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
-      works.push(() => removeObject(context.api, `pods/${name}`));
+    } else if (seemsOrphan(context, pod) && since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
+      works.push(async () => {
+        if (await isOrphan(context, name)) await removePod(context.api, pod);
+      });
     }
   }
   await inTurns(works);
@@ -144,7 +152,7 @@ function isForgottenProbe({ metadata }: Pod): boolean {
   return metadata.labels?.[PART] === "probe" && metadata.deletionTimestamp === undefined;
 }
 
-function isOrphan({ records }: ClusterContext, { metadata }: Pod): boolean {
+function seemsOrphan({ records }: ClusterContext, { metadata }: Pod): boolean {
   if (metadata.deletionTimestamp !== undefined) return false;
   return metadata.labels?.[PART] === "sandbox" && !records.items.has(metadata.name);
 }

@@ -3,6 +3,7 @@
 import type { ClusterContext } from "../context.ts";
 import { addressOf, type Pod } from "../objects.ts";
 import type { Observations } from "../observations.ts";
+import { isParked } from "../present-state.ts";
 import type { KnownSandbox } from "../records.ts";
 import { pausePod, takeOverPause } from "./pause.ts";
 import { removePod } from "./remove-pod.ts";
@@ -97,7 +98,9 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
       if (state === "paused") {
         const isLeft = pod !== undefined && pod.metadata.deletionTimestamp === undefined;
         if (!isLeft || !lasts("parked", GRACE_MS)) return "wait";
-        return async () => removePod(context.api, pod);
+        return async () => {
+          if (await isParked(context, sandboxId)) await removePod(context.api, pod);
+        };
       }
       const isDue = record.pausesAtTimeout && record.endAtMs <= context.clock.now();
       if (state !== "running" || !isDue || pod === undefined || addressOf(pod) === undefined)

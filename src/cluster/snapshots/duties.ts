@@ -2,6 +2,7 @@
 
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
+import { readRecords } from "../present-state.ts";
 import type { SnapshotRecord } from "./records.ts";
 import { isUsed, superseded } from "./snapshots.ts";
 import { removeSnapshot } from "./take.ts";
@@ -21,11 +22,16 @@ export function snapshotDuties(
   const old = new Set(superseded(all));
   return all
     .filter((snapshot) => isDue(context, snapshot, { isOld: old.has(snapshot), since }))
-    .map(
-      ({ buildId }) =>
-        async () =>
-          removeSnapshot(context, buildId),
-    );
+    .map(({ buildId, state }) => async () => {
+      // The one copy of the files of a paused sandbox may be among them.
+      if (state !== "ready" || !(await isNamedNow(context, buildId))) {
+        await removeSnapshot(context, buildId);
+      }
+    });
+}
+
+async function isNamedNow({ api }: ClusterContext, buildId: string): Promise<boolean> {
+  return (await readRecords(api)).some(({ record }) => record?.buildId === buildId);
 }
 
 function isDue(

@@ -1,7 +1,6 @@
 /** Volumes as a team asks for them. One that is removed is marked first: then no sandbox can get it. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { z } from "../../common/schema.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
@@ -9,7 +8,8 @@ import { isCode, isConflict } from "../api.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
-import { RECORD_SELECTOR, removeObject, storedSchema } from "../records.ts";
+import { readRecords } from "../present-state.ts";
+import { removeObject } from "../records.ts";
 import {
   addClaim,
   claimName,
@@ -146,14 +146,10 @@ async function finishRemoval(context: ClusterContext, marked: StoredVolume): Pro
   return true;
 }
 
-const recordsSchema = z.object({ items: z.array(storedSchema) });
-
 async function isMounted({ api }: ClusterContext, volumeId: string): Promise<boolean> {
-  const query = { labelSelector: RECORD_SELECTOR };
-  const reply = await api.call({ method: "GET", path: "configmaps", query });
-  return recordsSchema
-    .parse(reply)
-    .items.some(({ record }) => record?.volumeMounts.some((mount) => mount.volumeId === volumeId));
+  return (await readRecords(api)).some(({ record }) =>
+    record?.volumeMounts.some((mount) => mount.volumeId === volumeId),
+  );
 }
 
 /** What the leading front does: it goes on with removals whose front died. */

@@ -1,0 +1,49 @@
+/**
+ * What the cluster says now. News of a watch may be late, for one kind and not for another: nothing is
+ * removed because of it alone.
+ */
+
+import { z } from "../common/schema.ts";
+import { isCode, type ClusterApi } from "./api.ts";
+import type { ClusterContext } from "./context.ts";
+import { endOf, podSchema, type Pod } from "./objects.ts";
+import { readRecord, RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
+
+/** Undefined when there is none. */
+async function readPod(api: ClusterApi, name: string): Promise<Pod | undefined> {
+  try {
+    return podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
+  } catch (error) {
+    if (isCode(error, "not_found")) return undefined;
+    throw error;
+  }
+}
+
+/** Whether a sandbox has no Pod that runs, or that may still run. */
+export async function hasNoPod({ api, pods }: ClusterContext, sandboxId: string): Promise<boolean> {
+  const pod = await readPod(api, sandboxId);
+  if (pod !== undefined) pods.apply(pod);
+  return pod === undefined || endOf(pod) !== undefined;
+}
+
+/** Whether a sandbox is paused, and nothing is under way with it. */
+export async function isParked({ api, records }: ClusterContext, sandboxId: string) {
+  const stored = await readRecord(api, sandboxId);
+  if (stored !== undefined) records.apply(stored);
+  return stored?.record?.state === "paused" && stored.change === undefined;
+}
+
+/** Whether a Pod belongs to no record. */
+export async function isOrphan({ api, records }: ClusterContext, name: string): Promise<boolean> {
+  const stored = await readRecord(api, name);
+  if (stored !== undefined) records.apply(stored);
+  return stored === undefined;
+}
+
+const recordsSchema = z.object({ items: z.array(storedSchema) });
+
+/** The records of all sandboxes. */
+export async function readRecords(api: ClusterApi): Promise<readonly StoredSandbox[]> {
+  const query = { labelSelector: RECORD_SELECTOR };
+  return recordsSchema.parse(await api.call({ method: "GET", path: "configmaps", query })).items;
+}

@@ -1,0 +1,99 @@
+/** The leading front while one of its watches is late: it removes nothing that another front has made. */
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { callFront } from "../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+
+const GRACE_SHARE = 0.02;
+const SETTLED = { timeout: 20_000, interval: 50 };
+const LONG = 60_000;
+const RECORDS = "app.kubernetes.io/managed-by=sandbox-mcp,sandbox-mcp.io/part=sandbox";
+const PODS = "app.kubernetes.io/managed-by=sandbox-mcp";
+
+let place: SnapshotWorld;
+
+beforeAll(async () => {
+  place = await startSnapshotWorld({ graceShare: GRACE_SHARE });
+}, LONG);
+afterEach(async () => {
+  for (const path of place.world.api.objects.keys()) {
+    const [, id] = /^configmaps\/(i[a-z0-9]{20})$/.exec(path) ?? [];
+    if (id !== undefined) await send(`DELETE /sandboxes/${id}`);
+  }
+});
+afterAll(async () => place[Symbol.asyncDispose]());
+
+/** Through the front that does not lead. */
+async function send(call: `${string} ${string}`, body?: unknown) {
+  const [method, path = ""] = call.split(" ");
+  const reply = await callFront(place.second, { method: method ?? "", path, body });
+  return { status: reply.status, body: Object(reply.body) };
+}
+
+async function create(): Promise<string> {
+  const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });
+  expect({ status, body }).toMatchObject({ status: 201 });
+  return body.sandboxID;
+}
+
+/** The next of these calls, which is what the leading front does about the sandbox. */
+async function nextOf(...wanted: readonly string[]): Promise<string | undefined> {
+  const { calls } = place.world.api;
+  const from = calls.length;
+  const find = () => calls.slice(from).find((call) => wanted.includes(call));
+  await expect.poll(find, SETTLED).toBeDefined();
+  return find();
+}
+
+/** Until the end of a test. */
+let late: Disposable | undefined;
+afterEach(() => late?.[Symbol.dispose]());
+
+function delay(plural: string, selector: string): void {
+  late = place.world.api.delayWatch(plural, selector);
+}
+
+const has = (path: string) => place.world.api.objects.has(path);
+
+test("a sandbox whose Pod is seen late goes on", { timeout: LONG }, async () => {
+  delay("pods", PODS);
+  const id = await create();
+  expect(await nextOf(`GET pods/${id}`, `DELETE pods/${id}`)).toBe(`GET pods/${id}`);
+  expect([has(`pods/${id}`), has(`configmaps/${id}`)]).toEqual([true, true]);
+});
+
+test("a Pod whose record is seen late stays", { timeout: LONG }, async () => {
+  delay("configmaps", RECORDS);
+  const id = await create();
+  expect(await nextOf(`GET configmaps/${id}`, `DELETE pods/${id}`)).toBe(`GET configmaps/${id}`);
+  expect(has(`pods/${id}`)).toBe(true);
+});
+
+test("the Pod of a resume that is seen late stays", { timeout: LONG }, async () => {
+  const id = await create();
+  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+  // The leading front takes it for paused.
+  const { status, body } = await callFront(place.url, { path: `/sandboxes/${id}` });
+  expect([status, Object(body).state]).toEqual([200, "paused"]);
+  delay("configmaps", RECORDS);
+  expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
+  expect(await nextOf(`GET configmaps/${id}`, `DELETE pods/${id}`)).toBe(`GET configmaps/${id}`);
+  expect(has(`pods/${id}`)).toBe(true);
+});
+
+test("the image of a pause that is seen late stays", { timeout: LONG }, async () => {
+  const id = await create();
+  delay("configmaps", RECORDS);
+  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+  // Those of other tests may still be there.
+  const isImage = (path: string) =>
+    path.startsWith("configmaps/snapshot-") &&
+    JSON.stringify(place.world.api.objects.get(path)).includes(id);
+  const image = [...place.world.api.objects.keys()].find((path) => isImage(path)) ?? "none";
+  // A list of all records, and not one for another image alone.
+  for (let lists = 1; lists <= 3; lists += 1) {
+    expect(await nextOf("GET configmaps", `PATCH ${image}`)).toBe("GET configmaps");
+  }
+  expect(has(image)).toBe(true);
+  expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
+});
