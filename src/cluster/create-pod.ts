@@ -14,12 +14,12 @@ import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
 import type { OpenCreation } from "./creations.ts";
 import { addPolicy, planEgress, type OwnEgress } from "./egress-policy.ts";
-import { removeSandbox } from "./end-pod.ts";
+import { endSandbox, removeSandbox } from "./end-pod.ts";
 import type { FoundTemplate } from "./image-templates.ts";
 import { addressOf } from "./objects.ts";
 import { shapeOf, type PodPlan } from "./pod-spec.ts";
 import { adoptPod, findWarm, toPlan } from "./pool.ts";
-import { addRecord, changeRecord, type KnownSandbox } from "./records.ts";
+import { addRecord, changeRecord, type KnownSandbox, type StoredSandbox } from "./records.ts";
 import { findTemplate, requireSnapshot } from "./snapshots/snapshots.ts";
 import { findClaims, resolveMounts } from "./volumes/mounts.ts";
 
@@ -179,6 +179,8 @@ async function startWarm(
     } catch (error) {
       // Another front was faster.
       if (isCode(error, "already_exists")) continue;
+      // It may have been written all the same.
+      await undoClaim(context, { ...intent, sandboxId });
       throw toStartFault(error);
     }
     context.records.apply(stored);
@@ -231,6 +233,22 @@ async function commit(
   const running = await changeRecord(context.api, stored, changes);
   context.records.apply(running);
   return running;
+}
+
+/** A record of another front may have its name. */
+async function undoClaim(
+  context: ClusterContext,
+  { sandboxId, bootId }: SandboxRecord,
+): Promise<void> {
+  const holds = ({ record }: StoredSandbox) => record?.bootId === bootId;
+  const work = async () =>
+    void (await endSandbox(context, sandboxId, { reason: "its claim failed", holds }));
+  try {
+    await work();
+  } catch (error) {
+    context.log.warn({ op: "pool.claim", sandboxId, err: error }, "claim left traces");
+    context.retry(`claim of ${sandboxId}`, work);
+  }
 }
 
 /** Removes what there is of a start; what fails is retried, and by another front if this one ends. */

@@ -69,8 +69,8 @@ export interface PushTask {
 /**
  * Returns the digest of the new image. What was pushed when it fails is of no image, and the
  * registry's own clean-up removes it.
- * @throws SandboxError unavailable, not_found without the image, failed_precondition for an image
- * that cannot be built upon
+ * @throws SandboxError unavailable, failed_precondition for an image that is gone, or that cannot be
+ * built upon
  */
 export async function pushSnapshot(task: PushTask): Promise<string> {
   const { source, target, tag } = task;
@@ -165,7 +165,9 @@ function parseManifest(document: unknown) {
 }
 
 async function readDocument(source: Registry, path: string): Promise<unknown> {
-  const { body } = await source.send({ method: "GET", path, headers: { accept: ACCEPTED } });
+  const headers = { accept: ACCEPTED };
+  const { status, body } = await source.send({ method: "GET", path, headers, handled: [404] });
+  if (status === 404) throw badImage("the registry does not have it");
   const [, digest] = /(sha256:[0-9a-f]{64})$/.exec(path) ?? [];
   if (digest !== undefined && digestOf(body) !== digest) throw badImage("a digest");
   return parseJson(body);

@@ -68,9 +68,9 @@ export async function takeSnapshot(
   const intent = toIntent(context, request, settings);
   const beganMs = performance.now();
   return context.takeGate.run(async () => {
-    snapshots.apply(await addSnapshot(api, intent));
     const { buildId } = intent;
     try {
+      snapshots.apply(await addSnapshot(api, intent));
       await step("image.recorded");
       const image = await push(context, request.stored, { intent, settings });
       await step("image.pushed");
