@@ -53,7 +53,20 @@ export async function pausePod(
     if (hasWaited) return undefined;
     throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
   });
-  if (change !== undefined) await carryOut(context, stored, toPausing(context, sandboxId, change));
+  if (change === undefined) return;
+  try {
+    await carryOut(context, stored, toPausing(context, sandboxId, change));
+  } catch (error) {
+    throw toPauseFault(error);
+  }
+}
+
+/** E2B's clients read 409 as paused already, and tell no fault: it has no other meaning here. */
+function toPauseFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox pause");
+  if (!isConflict(fault)) return fault;
+  const hint = fault.hint === undefined ? {} : { hint: fault.hint };
+  return new SandboxError("unavailable", fault.message, { cause: fault, ...hint });
 }
 
 /** Goes on with the pause of a front that died. */

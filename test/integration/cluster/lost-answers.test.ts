@@ -67,5 +67,5 @@ test("without its image in the registry a sandbox is not said to be missing", as
     await send(`POST /sandboxes/${id}/snapshots`, {}),
     await send(`POST /sandboxes/${id}/pause`),
   ].map(({ status }) => status);
-  expect(statuses).toEqual([409, 409]);
+  expect(statuses).toEqual([409, 503]);
 });
