@@ -139,12 +139,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     count: () => countStates(context),
     locate: (sandboxId) => runs.find(sandboxId),
     endpoints: () => runs.all(),
-    async wake(request) {
-      const { sandboxId } = request;
-      // Without a key anyone can name sandboxes: reads of the API server for them are few.
-      if (!mayRead(sandboxId)) throw new SandboxError("not_found", MESSAGES.sandboxUnreachable);
-      return track(wakeFresh(context, request));
-    },
+    wake: async (request) => track(wakeFresh(context, request, mayRead)),
     wakeable: () => wakeablePods(context),
     openVolume: () => refuse(contentAbility),
     async [Symbol.asyncDispose]() {
@@ -221,9 +216,16 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
   };
 }
 
-/** The endpoint of a sandbox that another front may just have started, or that is started for it. */
-async function wakeFresh(context: ClusterContext, request: WakeRequest) {
-  await readFresh(context, request.sandboxId);
+/**
+ * The endpoint of a sandbox that another front may just have started, or that is started for it. Without
+ * a key anyone can name sandboxes: few of them are read, and of more what is known here counts.
+ */
+async function wakeFresh(
+  context: ClusterContext,
+  request: WakeRequest,
+  mayRead: (sandboxId: string) => boolean,
+) {
+  if (mayRead(request.sandboxId)) await readFresh(context, request.sandboxId);
   await wakePod(context, request);
   return findFresh(context, request.sandboxId);
 }

@@ -174,6 +174,15 @@ test(
   },
 );
 
+test("names of sandboxes that nobody has keep no paused one from its traffic", async () => {
+  const { id, token } = await create({ autoPause: true, autoResume: { enabled: true } });
+  expect((await send(`POST /sandboxes/${id}/pause`)).status).toBe(204);
+  const names = Array.from({ length: 60 }, (_none, index) => `i${String(index).padStart(20, "0")}`);
+  const statuses = await Promise.all(names.map(async (name) => enter(name, token)));
+  expect(new Set(statuses)).toEqual(new Set([502]));
+  expect(await enter(id, token)).toBe(204);
+});
+
 test("one that was not to be resumed by traffic stays paused", async () => {
   const { id, token } = await create();
   await send(`POST /sandboxes/${id}/pause`);
