@@ -9,7 +9,7 @@ import { causeCode, SandboxError } from "../common/errors.ts";
 
 const EVERYONE = -1;
 const SHELL_PID = 1;
-/** Of `/proc/PID/stat`, after the name: stopped, traced, dead. */
+/** Of `/proc/PID/task/TID/stat`, after the name: stopped, traced, dead. */
 const STILL = /^(?:T|t|Z|X)/;
 const POLL_MS = 10;
 /** A program stops once its present system call is over. */
@@ -75,13 +75,17 @@ const PROCESSES: Signals = {
     const others = names.filter(
       (name) => /^[0-9]+$/.test(name) && ![SHELL_PID, process.pid].includes(Number(name)),
     );
-    const states = await Promise.all(others.map(async (name) => readState(name)));
-    return states.some((state) => state !== undefined && !STILL.test(state));
+    const states = await Promise.all(others.map(async (name) => readStates(name)));
+    return states.flat().some((state) => !STILL.test(state));
   },
 };
 
-/** Undefined for a process that has ended. */
-async function readState(pid: string): Promise<string | undefined> {
-  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
-  return text?.slice(text.lastIndexOf(")") + 2);
+/** Of all threads: the first one may have ended, or stand while another one is in a system call. */
+async function readStates(pid: string): Promise<string[]> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => []);
+  const texts = threads.map(async (thread) =>
+    readFile(`/proc/${pid}/task/${thread}/stat`, "utf8").catch(() => undefined),
+  );
+  // What has ended meanwhile changes nothing.
+  return (await Promise.all(texts)).flatMap((text) => text?.slice(text.lastIndexOf(")") + 2) ?? []);
 }

@@ -162,8 +162,10 @@ describe.each(attackPlaces())("on $name", (place) => {
       const found = { told, clean, mark, count: countOf(clean) };
       expect(found).toEqual({ told, clean, mark: volumeIds[index], count: 1 });
     }
-    const counts = FIXED.map((path) => [path, countOf(path)]);
+    // Where the sentry's first program may mount, the bounded /proc is on top of the first one.
+    const counts = FIXED.map((path) => [path, path === "/proc" ? 1 : countOf(path)]);
     expect({ told, counts }).toEqual({ told, counts: FIXED.map((path) => [path, 1]) });
+    expect([1, 2]).toContain(countOf("/proc"));
   }
 
   async function expectMounts(sandbox: Sandbox, paths: readonly string[], told: string) {

@@ -25,41 +25,60 @@ test("programs are ordered to stop until all stand, and clients are cut first", 
   expect([programs.areStopped, sent.at(-1)]).toEqual([false, "SIGCONT"]);
 });
 
+/** Its first thread has ended, and another one writes. */
+const HEADLESS = `
+import ctypes, os, threading
+first = os.getpid()
+def write():
+    while open(f"/proc/{first}/task/{first}/stat").read().split(") ")[1][0] != "Z": pass
+    while True: os.write(1, b"x")
+threading.Thread(target=write).start()
+ctypes.CDLL(None).pthread_exit(None)
+`;
+
 /** In a process namespace of its own, the first process of which is a shell. */
 const SCRIPT = `
 import { createPrograms } from "./src/envd/programs.ts";
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
-const child = spawn("sh", ["-c", "i=0; while :; do i=$((i+1)); echo $i; done"]);
+import { readFileSync, readdirSync } from "node:fs";
+const [file, ...words] = JSON.parse(process.env.PROGRAM);
+const child = spawn(file, words);
 let bytes = 0;
 child.stdout.on("data", (chunk) => (bytes += chunk.length));
-const stateOf = () => readFileSync("/proc/" + child.pid + "/stat", "utf8").split(" ")[2];
+const tasks = "/proc/" + child.pid + "/task/";
+const states = () => readdirSync(tasks).map((id) => readFileSync(tasks + id + "/stat", "utf8").split(" ")[2]);
 const until = async (holds) => { while (!holds()) await new Promise((resolve) => setImmediate(resolve)); };
 const programs = createPrograms(() => undefined);
 await until(() => bytes > 0);
 await programs.stop();
-const stopped = stateOf();
+const stopped = states();
 await programs.goOn();
 const before = bytes;
 await until(() => bytes > before + 1_000_000);
 child.kill("SIGKILL");
-console.log(stopped, programs.areStopped);
+console.log(stopped.toSorted().join(""), programs.areStopped);
 process.exit(0);
 `;
 
-test(
-  "in a process namespace all but the daemon and the first process stop, and go on",
+test.for([
+  ["a shell", ["sh", "-c", "i=0; while :; do i=$((i+1)); echo $i; done"], "T"],
+  ["a thread whose first one has ended", ["python3", "-c", HEADLESS], "TZ"],
+] as const)(
+  "in a process namespace all but the daemon and the first process stop, and go on: %s",
   { timeout: 60_000 },
-  async () => {
+  async ([, program, states]) => {
     const inner = `${process.execPath} --input-type=module -e '${SCRIPT}'; exit $?`;
     const child = spawn(
       "unshare",
       ["--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", inner],
-      { stdio: ["ignore", "pipe", "inherit"] },
+      {
+        stdio: ["ignore", "pipe", "inherit"],
+        env: { ...process.env, PROGRAM: JSON.stringify(program) },
+      },
     );
     let text = "";
     child.stdout.on("data", (chunk: Buffer) => (text += chunk.toString("utf8")));
     const [code] = await once(child, "close");
-    expect([code, text]).toEqual([0, "T false\n"]);
+    expect([code, text]).toEqual([0, `${states} false\n`]);
   },
 );
