@@ -3,22 +3,25 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import type { StepMessage, StepName } from "../../src/common/steps.ts";
 
-/** Does something at the first time of a step, which waits for it and fails with it. */
-export function atStep(name: StepName, work: () => Promise<void>) {
-  let wasReached = false;
+/** Does something at the first time of a step, or the first times, which wait for it and fail with it. */
+export function atStep(name: StepName, work: () => Promise<void>, times = 1) {
+  let reached = 0;
   const listen = (message: unknown) => {
     // The channel of the program carries this type alone.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     const said = message as StepMessage;
     if (said.name !== name) return;
-    unsubscribe("sandbox-mcp:step", listen);
-    wasReached = true;
+    reached += 1;
+    if (reached === times) unsubscribe("sandbox-mcp:step", listen);
     said.hold = work();
   };
   subscribe("sandbox-mcp:step", listen);
   return {
     get wasReached() {
-      return wasReached;
+      return reached > 0;
+    },
+    get reached() {
+      return reached;
     },
     [Symbol.dispose]: () => void unsubscribe("sandbox-mcp:step", listen),
   };

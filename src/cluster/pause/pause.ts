@@ -115,9 +115,11 @@ async function carryOut(
     await step("pod.pausing");
     // Without one there is no reason to stop anything.
     await requireRegistry(context);
-    await order(context, stored, "/stop");
-    await step("pod.stopped");
-    ({ buildId } = await takeSnapshot(context, { team, stored, kind: "pause" }));
+    const prepare = async () => {
+      await order(context, stored, "/stop");
+      await step("pod.stopped");
+    };
+    ({ buildId } = await takeSnapshot(context, { team, stored, kind: "pause", prepare }));
     await commit(context, stored, buildId);
   } catch (error) {
     if (await undo(context, pausing, buildId)) return;

@@ -52,6 +52,8 @@ export interface TakeRequest {
   readonly name?: string | undefined;
   /** Fires when no client waits for the snapshot any more. */
   readonly signal?: AbortSignal | undefined;
+  /** What comes before its files are read, once other snapshots of this front leave it a place. */
+  prepare?(): Promise<void>;
 }
 
 /**
@@ -69,6 +71,7 @@ export async function takeSnapshot(
   const beganMs = performance.now();
   return context.takeGate.run(async () => {
     const { buildId } = intent;
+    await request.prepare?.();
     try {
       snapshots.apply(await addSnapshot(api, intent));
       await step("image.recorded");

@@ -3,6 +3,7 @@
 import { link, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { atStep } from "../../support/at-step.ts";
 import { callFront } from "../../support/pod-front.ts";
 import { readImage } from "../../support/pod-images.ts";
 import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
@@ -181,6 +182,19 @@ test("names of sandboxes that nobody has keep no paused one from its traffic", a
   const statuses = await Promise.all(names.map(async (name) => enter(name, token)));
   expect(new Set(statuses)).toEqual(new Set([502]));
   expect(await enter(id, token)).toBe(204);
+});
+
+test("programs go on until a front has a place for their snapshot", { timeout: LONG }, async () => {
+  const ids = await Promise.all(Array.from({ length: 5 }, async () => (await create()).id));
+  const released = Promise.withResolvers<void>();
+  using held = atStep("image.recorded", () => released.promise, 4);
+  const pauses = ids.map(async (id) => send(`POST /sandboxes/${id}/pause`));
+  await expect.poll(() => held.reached, SETTLED).toBe(4);
+  const stopped = ids.filter((id) => place.world.daemons.areStopped(id));
+  const waits = ids.filter((id) => !stopped.includes(id));
+  expect(waits).toHaveLength(1);
+  released.resolve();
+  expect((await Promise.all(pauses)).map(({ status }) => status)).toEqual(ids.map(() => 204));
 });
 
 test("one that was not to be resumed by traffic stays paused", async () => {
