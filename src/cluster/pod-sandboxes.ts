@@ -15,7 +15,7 @@ import { createTeamQuota } from "../sandboxes/team-quota.ts";
 import type { TeamSandboxes } from "../sandboxes/team-sandboxes.ts";
 import type { WakeRequest } from "../sandboxes/wake.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
-import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
+import { sandboxMissing } from "../wire/messages.ts";
 import type { ClusterApi } from "./api.ts";
 import { awaitRights } from "./await-rights.ts";
 import { cannot } from "./cannot.ts";

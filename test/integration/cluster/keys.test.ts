@@ -11,8 +11,9 @@ import { callFront, POD_KEY, startPodWorld } from "../../support/pod-front.ts";
 /** A key counts at a front some seconds after it was made. */
 const POLL = { timeout: 15_000, interval: 200 };
 
+const readToken = async () => undefined;
+
 function openApi(url: string): ClusterApi {
-  const readToken = async () => undefined;
   return createClusterApi({ url: new URL(url), namespace: "test", ca: undefined, readToken });
 }
 
