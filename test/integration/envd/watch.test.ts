@@ -240,7 +240,7 @@ test("a directory that leaves the tree, comes back and is replaced is followed",
   await expect
     .poll(async () => (await watch.names()).slice(first).toSorted())
     .toEqual(
-      ["RENAME d", "CREATE d2", "CREATE d2/e", "CREATE d2/e/f", "WRITE d2/e/f"]
+      ["RENAME d", "REMOVE d", "CREATE d2", "CREATE d2/e", "CREATE d2/e/f", "WRITE d2/e/f"]
         .concat("CREATE d2/e/unseen")
         .toSorted(),
     );
