@@ -39,8 +39,8 @@ export async function measureSmallFiles(): Promise<Row[]> {
   const own = stack.use(await startService(["--pool", "0"]));
   const store = stack.use(await startService(["--pool", "0", "--store-gb", "8"]));
   const places = [
-    { id: "disk", where: "", place: await openSandbox(own, program) },
-    { id: "store", where: ", store", place: await openSandbox(store, program) },
+    { id: "disk", where: "", place: stack.use(await openSandbox(own, program)) },
+    { id: "store", where: ", store", place: stack.use(await openSandbox(store, program)) },
   ];
   await host.act("prepare");
   for (const { place } of places) await place.act("prepare");
@@ -64,15 +64,14 @@ export async function measureSmallFiles(): Promise<Row[]> {
   return rows;
 }
 
-async function openSandbox(
-  service: BenchService,
-  program: string,
-): Promise<Omit<Place, typeof Symbol.asyncDispose>> {
+async function openSandbox(service: BenchService, program: string): Promise<Place> {
   const sandbox = await service.create();
   return {
     async act(action) {
       await service.run(sandbox, ["python3", "-c", program, action, "/root"]);
     },
+    // The service leaves its sandboxes when it ends.
+    [Symbol.asyncDispose]: async () => service.kill(sandbox),
   };
 }
 

@@ -6,6 +6,7 @@ import { z } from "../../../src/common/schema.ts";
 import type { ClusterNode } from "../cluster/node.ts";
 import { eventually, expectNothing, namesOf, type World } from "../world.ts";
 import { all, clientOf, expectSettled } from "./faults.ts";
+import { awayFrom } from "./snapshots.ts";
 
 const CREATES = 10;
 const SETTLE_MS = 90_000;
@@ -201,13 +202,14 @@ async function createOnEach(world: World): Promise<readonly [Sandbox, Sandbox]> 
   const options = { ...clientOf(world.url, world.apiKey), timeoutMs: 900_000 };
   const first = await Sandbox.create(options);
   const { name } = await nodeOf(world, first.sandboxId);
-  const second = await eventually(async () => {
+  const createElsewhere = async () => {
     const sandbox = await Sandbox.create(options);
     if ((await nodeOf(world, sandbox.sandboxId)).name !== name) return sandbox;
+    // It was a pooled one: the next one is made on the other node.
     await sandbox.kill();
     throw new Error(`all sandboxes are on ${name}`);
-  }, LOST_MS);
-  return [first, second];
+  };
+  return [first, await awayFrom(world, name, () => eventually(createElsewhere, LOST_MS))];
 }
 
 const placedSchema = z.object({ spec: z.object({ nodeName: z.string() }) });
