@@ -7,6 +7,8 @@ import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Container } from "../../src/engine/engine.ts";
+import { readMounts } from "../../src/engine/host/mount-table.ts";
+import { locateCgroups } from "../../src/engine/oci/cgroups.ts";
 import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../support/base-layer.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
@@ -48,11 +50,16 @@ export function describeSentryPosture(runtime: string): void {
     const period = await readLimit("cpu", "cpu.cfs_period_us");
     expect((await readLimit("cpu", "cpu.cfs_quota_us")) / period).toBe(LIMITS.cpus);
     expect(await readLimit("pids", "pids.max")).toBe(4 * LIMITS.pids + 256);
+    // Another user of the machine may have mounted more trees, in a namespace of its own.
+    const { legacy } = locateCgroups(await readMounts());
+    const trees = new Set(["", ...legacy.flatMap(({ controllers }) => controllers)]);
     for (const { pid } of await kernelProcesses()) {
       const member = (await readFile(`/proc/${pid}/cgroup`, "utf8")).trim().split("\n");
-      expect(new Set(member.map((line) => line.split(":")[2]))).toEqual(
-        new Set([`/sandbox-mcp/${container.id}`]),
-      );
+      const places = member.flatMap((line) => {
+        const [, controllers = "", path] = line.split(":");
+        return trees.has(controllers.split(",")[0] ?? "") ? [path] : [];
+      });
+      expect(new Set(places)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
     }
   });
 
