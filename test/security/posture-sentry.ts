@@ -7,10 +7,9 @@ import { readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Container } from "../../src/engine/engine.ts";
-import { readMounts } from "../../src/engine/host/mount-table.ts";
-import { locateCgroups } from "../../src/engine/oci/cgroups.ts";
 import { readRecord } from "../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../support/base-layer.ts";
+import { cgroupPlaces } from "../support/cgroup-places.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
 import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
 import { initDaemon, runInside } from "../support/run-inside.ts";
@@ -50,16 +49,8 @@ export function describeSentryPosture(runtime: string): void {
     const period = await readLimit("cpu", "cpu.cfs_period_us");
     expect((await readLimit("cpu", "cpu.cfs_quota_us")) / period).toBe(LIMITS.cpus);
     expect(await readLimit("pids", "pids.max")).toBe(4 * LIMITS.pids + 256);
-    // Another user of the machine may have mounted more trees, in a namespace of its own.
-    const { legacy } = locateCgroups(await readMounts());
-    const trees = new Set(["", ...legacy.flatMap(({ controllers }) => controllers)]);
     for (const { pid } of await kernelProcesses()) {
-      const member = (await readFile(`/proc/${pid}/cgroup`, "utf8")).trim().split("\n");
-      const places = member.flatMap((line) => {
-        const [, controllers = "", path] = line.split(":");
-        return trees.has(controllers.split(",")[0] ?? "") ? [path] : [];
-      });
-      expect(new Set(places)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
+      expect(await cgroupPlaces(pid)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
     }
   });
 

@@ -12,6 +12,7 @@ import { parseMounts } from "../../src/engine/host/mount-table.ts";
 import { createBundle } from "../../src/engine/oci/bundle.ts";
 import { readRecord, type ContainerRecord } from "../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../support/base-layer.ts";
+import { cgroupPlaces } from "../support/cgroup-places.ts";
 import { startOciHost, type OciHost } from "../support/oci-host.ts";
 import { capabilityMask, posturesOf, type ProcessPosture } from "../support/posture.ts";
 import { initDaemon, runInside } from "../support/run-inside.ts";
@@ -102,10 +103,7 @@ function describePosture(runtime: string): void {
       pids: pids.limit,
     });
     expect(memory.limit).toBe(LIMITS.memoryMb * BYTES_PER_MB);
-    const member = (await readFile(`/proc/${record.pid}/cgroup`, "utf8")).trim().split("\n");
-    expect(new Set(member.map((line) => line.split(":")[2]))).toEqual(
-      new Set([`/sandbox-mcp/${container.id}`]),
-    );
+    expect(await cgroupPlaces(record.pid)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
   });
 
   test("R4 mounts are those that were asked for, and none shows the host", async () => {

@@ -7,6 +7,7 @@ import type { Layer } from "../../../src/engine/engine.ts";
 import { readRecord } from "../../../src/engine/oci/container-record.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
+import { cgroupPlaces } from "../../support/cgroup-places.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -75,15 +76,7 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
       limits: { memoryMb: 128, cpus: 0.5, pids: 40 },
     });
     const { pid } = await recordOf(container.id);
-    const paths = await readFile(`/proc/${pid}/cgroup`, "utf8");
-    expect(
-      new Set(
-        paths
-          .trim()
-          .split("\n")
-          .map((line) => line.split(":")[2]),
-      ),
-    ).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
+    expect(await cgroupPlaces(pid)).toEqual(new Set([`/sandbox-mcp/${container.id}`]));
     expect(await readLimits(container.id)).toEqual({
       memory: String(128 * 1024 * 1024),
       memoryAndSwap: String(128 * 1024 * 1024),
