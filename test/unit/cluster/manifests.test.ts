@@ -1,6 +1,7 @@
 /** The plain manifests: what they grant, what they start, and that the program takes its flags. */
 
-import { readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
@@ -18,6 +19,22 @@ const policies = new Map(
     .filter(({ kind }) => kind === "NetworkPolicy")
     .map(({ metadata, spec }) => [String(metadata.name), spec]),
 );
+
+test("they are rendered from the chart as it is", () => {
+  const chart = join(DEPLOY, "chart");
+  const templates = readdirSync(join(chart, "templates")).toSorted();
+  expect(templates.every((name) => name.endsWith(".yaml"))).toBe(true);
+  const hash = createHash("sha256");
+  for (const name of [
+    "Chart.yaml",
+    "values.yaml",
+    ...templates.map((each) => `templates/${each}`),
+  ]) {
+    hash.update(readFileSync(join(chart, name)));
+  }
+  // If not: scripts/kubernetes-manifests.sh renders them.
+  expect(text.split("\n", 1)[0]).toBe(`# of the chart sha256:${hash.digest("hex")}`);
+});
 
 test("every kind of the chart is there, once but for policies", () => {
   expect(all.length).toBe(objects.size + policies.size - 1);
