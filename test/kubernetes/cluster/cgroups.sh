@@ -21,16 +21,20 @@ make_group() {
   fi
 }
 
-# Mounts the view of this cgroup namespace, each hierarchy alone.
+# Mounts the view of this cgroup namespace, each hierarchy alone. One that the machine has not mounted
+# would be made, and would stay with its groups.
 mount_hierarchies() {
-  local controllers name
+  local names=() hierarchy name
   if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
     return
   fi
-  controllers=$(awk '$1 !~ /^#/ && $4 == 1 { print $1 }' /proc/cgroups)
+  for hierarchy in $(hierarchies); do
+    name=$(basename "$hierarchy")
+    if [ "$name" != systemd ] && [ "$name" != unified ]; then names+=("$name"); fi
+  done
   mount -t tmpfs tmpfs /sys/fs/cgroup
-  for name in $controllers; do
+  for name in "${names[@]}"; do
     mkdir "/sys/fs/cgroup/$name"
     mount -t cgroup -o "$name" cgroup "/sys/fs/cgroup/$name" 2>/dev/null || rmdir "/sys/fs/cgroup/$name"
   done
