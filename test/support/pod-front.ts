@@ -105,3 +105,18 @@ export async function callFront(
   const parsed: unknown = text === "" ? undefined : JSON.parse(text);
   return { status: reply.status, headers: Object.fromEntries(reply.headers), text, body: parsed };
 }
+
+/** The same by `METHOD path`: the status, and a body whose fields can be named. */
+export async function sendFront(url: string, call: `${string} ${string}`, body?: unknown) {
+  const [method = "", path = ""] = call.split(" ");
+  const reply = await callFront(url, { method, path, body });
+  return { status: reply.status, body: Object(reply.body) };
+}
+
+/** Ends every sandbox of which there is a record, through the front with this address. */
+export async function endSandboxes(api: TestApiServer, url: string): Promise<void> {
+  for (const path of api.objects.keys()) {
+    const [, id] = /^configmaps\/(i[a-z0-9]{20})$/.exec(path) ?? [];
+    if (id !== undefined) await sendFront(url, `DELETE /sandboxes/${id}`);
+  }
+}

@@ -1,7 +1,7 @@
 /** The leading front while one of its watches is late: it removes nothing that another front has made. */
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { callFront } from "../../support/pod-front.ts";
+import { callFront, endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 const GRACE_SHARE = 0.02;
@@ -15,20 +15,11 @@ let place: SnapshotWorld;
 beforeAll(async () => {
   place = await startSnapshotWorld({ graceShare: GRACE_SHARE });
 }, LONG);
-afterEach(async () => {
-  for (const path of place.world.api.objects.keys()) {
-    const [, id] = /^configmaps\/(i[a-z0-9]{20})$/.exec(path) ?? [];
-    if (id !== undefined) await send(`DELETE /sandboxes/${id}`);
-  }
-});
+afterEach(() => endSandboxes(place.world.api, place.second));
 afterAll(async () => place[Symbol.asyncDispose]());
 
 /** Through the front that does not lead. */
-async function send(call: `${string} ${string}`, body?: unknown) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await callFront(place.second, { method: method ?? "", path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown) => sendFront(place.second, call, body);
 
 async function create(): Promise<string> {
   const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });

@@ -1,7 +1,7 @@
 /** Creates of objects whose answer is lost, and registries and daemons that fail: what is left, what is said. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { callFront } from "../../support/pod-front.ts";
+import { sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 const SETTLED = { timeout: 20_000, interval: 50 };
@@ -15,11 +15,7 @@ beforeAll(async () => {
 }, LONG);
 afterAll(async () => place[Symbol.asyncDispose]());
 
-async function send(call: `${string} ${string}`, body?: unknown) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await callFront(place.url, { method: method ?? "", path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown) => sendFront(place.url, call, body);
 
 const namesOf = (start: string) =>
   [...place.world.api.objects.keys()].filter((path) => path.startsWith(start));

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../support/at-step.ts";
-import { callFront } from "../../support/pod-front.ts";
+import { endSandboxes, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 /** A second stands for some minutes. */
@@ -17,19 +17,11 @@ let place: SnapshotWorld;
 beforeAll(async () => {
   place = await startSnapshotWorld({ graceShare: GRACE_SHARE });
 }, LONG);
-afterEach(async () => {
-  for (const path of place.world.api.objects.keys()) {
-    const [, id] = /^configmaps\/(i[a-z0-9]{20})$/.exec(path) ?? [];
-    if (id !== undefined) await send(`DELETE /sandboxes/${id}`);
-  }
-});
+afterEach(() => endSandboxes(place.world.api, place.url));
 afterAll(async () => place[Symbol.asyncDispose]());
 
-async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await callFront(base, { method: method ?? "", path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown, base = place.url) =>
+  sendFront(base, call, body);
 
 const hasPod = (id: string) => place.world.api.objects.has(`pods/${id}`);
 const dataOf = (id: string) => Object(place.world.api.objects.get(`configmaps/${id}`)?.["data"]);

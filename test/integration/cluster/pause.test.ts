@@ -4,7 +4,7 @@ import { link, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { atStep } from "../../support/at-step.ts";
-import { callFront } from "../../support/pod-front.ts";
+import { callFront, sendFront } from "../../support/pod-front.ts";
 import { readImage } from "../../support/pod-images.ts";
 import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
@@ -22,11 +22,8 @@ afterEach(async () => {
 });
 afterAll(async () => place[Symbol.asyncDispose]());
 
-async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await callFront(base, { method: method ?? "", path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown, base = place.url) =>
+  sendFront(base, call, body);
 
 async function create(more: object = {}): Promise<{ id: string; token: string }> {
   const wish = { templateID: "base", secure: true, timeout: 300, ...more };

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { StepName } from "../../../src/common/steps.ts";
 import { atStep } from "../../support/at-step.ts";
 import { IMAGE_STEPS } from "../../support/fault-cases.ts";
-import { callFront, POD_KEY } from "../../support/pod-front.ts";
+import { POD_KEY, sendFront } from "../../support/pod-front.ts";
 import { BASIC, startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 /** Two seconds of ten; every front that is taken for dead here is none of the two that run. */
@@ -23,11 +23,8 @@ afterEach(async () => {
 });
 afterAll(async () => place[Symbol.asyncDispose]());
 
-async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
-  const [method = "", path = ""] = call.split(" ");
-  const reply = await callFront(base, { method, path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown, base = place.url) =>
+  sendFront(base, call, body);
 
 async function create(templateID: string, base = place.url): Promise<string> {
   const { status, body } = await send("POST /sandboxes", { templateID }, base);

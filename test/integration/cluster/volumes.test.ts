@@ -3,7 +3,7 @@
 import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { callFront } from "../../support/pod-front.ts";
+import { callFront, sendFront } from "../../support/pod-front.ts";
 import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
 
 const LONG = 60_000;
@@ -27,11 +27,8 @@ afterEach(async () => {
 });
 afterAll(async () => place[Symbol.asyncDispose]());
 
-async function send(call: `${string} ${string}`, body?: unknown, base = place.url) {
-  const [method, path = ""] = call.split(" ");
-  const reply = await callFront(base, { method: method ?? "", path, body });
-  return { status: reply.status, body: Object(reply.body) };
-}
+const send = (call: `${string} ${string}`, body?: unknown, base = place.url) =>
+  sendFront(base, call, body);
 
 async function make(name: string, base = place.url): Promise<string> {
   const { status, body } = await send("POST /volumes", { name }, base);
