@@ -17,6 +17,7 @@ import { runFaults } from "./stages/faults.ts";
 import { runInspect } from "./stages/inspect.ts";
 import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
 import { runKeys } from "./stages/keys.ts";
+import { runLimits } from "./stages/limits.ts";
 import { runLoad } from "./stages/load.ts";
 import { runMany } from "./stages/many.ts";
 import { runMcp } from "./stages/mcp.ts";
@@ -48,6 +49,7 @@ const STAGES = {
   teams: runTeams,
   attacks: runAttacks,
   escapes: runEscapes,
+  limits: runLimits,
   egress: runEgress,
   snapshots: runSnapshots,
   pauses: runPauses,

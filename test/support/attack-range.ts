@@ -18,6 +18,11 @@ import { makeTempFolder } from "./temp-folder.ts";
 /** The programs of the attacks; every sandbox and every control run gets the same ones. */
 export const ATTACKS: string = resolve(import.meta.dirname, "../security/escape/attacks");
 const INSIDE = "/opt/attacks";
+/** What E29 uses up, one of these at a time. */
+export const TABLES: readonly string[] =
+  "descriptors epoll inotify watches terminals segments locked queues timers pipes locks".split(
+    " ",
+  );
 /** Above the accounts of the machine and their subordinate ids. */
 const FIRST_ID = 0x100000;
 const ANSWER_LIMIT_MS = 1_000;

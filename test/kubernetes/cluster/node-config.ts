@@ -7,6 +7,8 @@ import { join } from "node:path";
 export const REGISTRY = "127.0.0.1:5000";
 export const CONTROL_ADDRESS = "192.0.2.2";
 const PAUSE_IMAGE = `${REGISTRY}/pause:1`;
+/** Processes and threads that a Pod may have. */
+export const POD_PIDS = 512;
 
 /** Of one node. */
 export interface NodePlace {
@@ -114,7 +116,7 @@ export function writeKubeletConfig(place: NodePlace): void {
       cgroupDriver: "cgroupfs",
       cgroupsPerQOS: true,
       enforceNodeAllocatable: [],
-      localStorageCapacityIsolation: false,
+      podPidsLimit: POD_PIDS,
       failSwapOn: false,
       containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock",
       maxPods: 250,

@@ -10,6 +10,7 @@ import {
   attackCommand,
   checkAlive,
   parseOutcomes,
+  TABLES,
   type Outcomes,
 } from "../../support/attack-range.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
@@ -31,10 +32,6 @@ const FATE_LIMIT_MS = 30_000;
 /** Blocks of the disk's own file system, and what it rounds up. */
 const DISK_OVERHEAD = 1.05;
 const HOLD_SECONDS = 60;
-const TABLES =
-  "descriptors epoll inotify watches terminals segments locked queues timers pipes locks".split(
-    " ",
-  );
 /** What the kernel counts for the maker of a user namespace too. */
 const SHORT_LIST = ["inotify", "queues"];
 /** All of these are one per sandbox, not one per process. */
