@@ -14,7 +14,7 @@ import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
 import { removePod } from "./pause/remove-pod.ts";
 import { createPoolFiller } from "./pool.ts";
 import { hasNoPod, isOrphan } from "./present-state.ts";
-import { isKnown, removeObject, type StoredSandbox } from "./records.ts";
+import { isKnown, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";
 import { volumeDuties } from "./volumes/volumes.ts";
 
@@ -128,9 +128,9 @@ async function lookAtPods(context: ClusterContext, since: Observations): Promise
   for (const pod of context.pods.items.values()) {
     const { name } = pod.metadata;
     if (isStuck(pod, since)) {
-      works.push(() => removeObject(context.api, `pods/${name}`, { gracePeriodSeconds: 0 }));
+      works.push(() => removePod(context.api, pod, 0));
     } else if (isForgottenProbe(pod) && since.lasts(`probe ${name}`, PROBE_GRACE_MS)) {
-      works.push(() => removeObject(context.api, `pods/${name}`));
+      works.push(() => removePod(context.api, pod));
     } else if (seemsOrphan(context, pod) && since.lasts(`orphan ${name}`, UNSEEN_GRACE_MS)) {
       works.push(async () => {
         if (await isOrphan(context, name)) await removePod(context.api, pod);
@@ -143,7 +143,7 @@ async function lookAtPods(context: ClusterContext, since: Observations): Promise
 function isStuck({ metadata }: Pod, since: Observations): boolean {
   return (
     metadata.deletionTimestamp !== undefined &&
-    since.lasts(`deleted ${metadata.name}`, DELETED_GRACE_MS)
+    since.lasts(`deleted ${metadata.uid}`, DELETED_GRACE_MS)
   );
 }
 

@@ -4,11 +4,21 @@ import { isConflict, type ClusterApi } from "../api.ts";
 import type { Pod } from "../objects.ts";
 import { removeObject } from "../records.ts";
 
-/** One that is gone is fine, and so is another one in its place. */
-export async function removePod(api: ClusterApi, { metadata }: Pod): Promise<void> {
+/**
+ * One that is gone is fine, and so is another one in its place.
+ * @param graceSeconds 0 removes it without word of its node
+ */
+export async function removePod(
+  api: ClusterApi,
+  { metadata }: Pod,
+  graceSeconds?: 0,
+): Promise<void> {
   const { name, uid } = metadata;
   try {
-    await removeObject(api, `pods/${name}`, { preconditions: { uid } });
+    await removeObject(api, `pods/${name}`, {
+      preconditions: { uid },
+      ...(graceSeconds !== undefined && { gracePeriodSeconds: graceSeconds }),
+    });
   } catch (error) {
     if (!isConflict(error)) throw error;
   }

@@ -72,6 +72,37 @@ test("the Pod of a resume that is seen late stays", { timeout: LONG }, async () 
   expect(has(`pods/${id}`)).toBe(true);
 });
 
+test("a Pod in the place of one that its node did not end stays", { timeout: LONG }, async () => {
+  const { api, daemons } = place.world;
+  const path = "pods/stuck";
+  const { promise: replaced, resolve } = Promise.withResolvers<void>();
+  api.before(`DELETE ${path}`, async () => {
+    api.change(path, ({ metadata }) => {
+      metadata.uid = "of a later run";
+      delete metadata.deletionTimestamp;
+    });
+    resolve();
+  });
+  const labels = {
+    "app.kubernetes.io/managed-by": "sandbox-mcp",
+    "sandbox-mcp.io/part": "pool",
+  };
+  const deletionTimestamp = new Date().toISOString();
+  // No daemon is started for it.
+  daemons.isHolding = true;
+  const made = await fetch(`${api.url}/api/v1/namespaces/test/pods`, {
+    method: "POST",
+    body: JSON.stringify({ metadata: { name: "stuck", labels, deletionTimestamp } }),
+  });
+  daemons.isHolding = false;
+  expect(made.status).toBe(201);
+  await replaced;
+  // That call is answered before this one.
+  const found = await fetch(`${api.url}/api/v1/namespaces/test/${path}`);
+  expect(found.status).toBe(200);
+  api.remove(path);
+});
+
 test("the image of a pause that is seen late stays", { timeout: LONG }, async () => {
   const id = await create();
   delay("configmaps", RECORDS);

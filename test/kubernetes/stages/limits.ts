@@ -78,13 +78,13 @@ async function createPair(world: World): Promise<readonly [Sandbox, Sandbox]> {
   return [first, second];
 }
 
-async function attack(
-  sandbox: Sandbox,
-  id: string,
-  words: readonly (string | number)[],
-  user: string,
-): Promise<Outcomes> {
-  const command = attackCommand({ program: "resources", id, words }).join(" ");
+interface ResourceAttack {
+  readonly id: string;
+  readonly words?: readonly (string | number)[];
+}
+
+async function attack(sandbox: Sandbox, what: ResourceAttack, user: string): Promise<Outcomes> {
+  const command = attackCommand({ program: "resources", ...what }).join(" ");
   return parseOutcomes((await sandbox.commands.run(command, { user, timeoutMs: 0 })).stdout);
 }
 
@@ -117,7 +117,7 @@ async function expectAnswer(sandbox: Sandbox): Promise<void> {
 }
 
 async function bomb(place: Place, user: string): Promise<string> {
-  const exploding = attack(place.sandbox, "E26", [BOMB_SECONDS, 4 * POD_PIDS], user);
+  const exploding = attack(place.sandbox, { id: "E26", words: [BOMB_SECONDS, 4 * POD_PIDS] }, user);
   await Promise.all([exploding, delay(BOMB_SECONDS * 500).then(() => checkNeighbour(place))]);
   const processes = Number((await exploding)["processes"]);
   await eventually(async () => expectAnswer(place.sandbox));
@@ -130,7 +130,7 @@ async function useMemory(place: Place, user: string): Promise<string> {
     place.sandbox.sandboxId,
     clientOf(place.world.url, place.world.apiKey),
   );
-  const outcomes = await attack(place.sandbox, "E27", [memoryMB + 64], user);
+  const outcomes = await attack(place.sandbox, { id: "E27", words: [memoryMB + 64] }, user);
   await eventually(async () => expectAnswer(place.sandbox));
   await checkNeighbour(place);
   const told = JSON.stringify(outcomes);
@@ -146,13 +146,13 @@ async function useTable(place: Place, table: string, user: string): Promise<stri
   const over = () => {
     isOver = true;
   };
-  const ended = attack(sandbox, "E29", [table, HOLD_SECONDS], user).then(over, over);
+  const ended = attack(sandbox, { id: "E29", words: [table, HOLD_SECONDS] }, user).then(over, over);
   let told = "";
   await eventually(async () => {
     told = isOver ? "ended" : (await sandbox.commands.run("cat /dev/shm/held")).stdout;
     if (told === "") throw new Error("the table was not used up");
   }, EVICTION_MS);
-  const outcomes = await attack(neighbour, "E29-little", [], "root");
+  const outcomes = await attack(neighbour, { id: "E29-little" }, "root");
   await checkNeighbour(place);
   const command = "pkill -9 -f resources[.]py; ipcrm -a; rm -rf /var/tmp/watched-*";
   await sandbox.commands.run(command, { user: "root" }).catch((error: unknown) => {
