@@ -138,8 +138,12 @@ export async function removeDeadCopies(home: string, tell: TellFailure): Promise
   await using locks = new AsyncDisposableStack();
   const dead = new Map<string, AsyncDisposable>();
   for (const name of new Set(names.flatMap((found) => COPY_PATTERN.exec(found)?.[1] ?? []))) {
-    const lock = await tryLockFile(join(parent, name) + LOCK_END);
-    if (lock !== undefined) dead.set(name, locks.use(lock));
+    try {
+      const lock = await tryLockFile(join(parent, name) + LOCK_END);
+      if (lock !== undefined) dead.set(name, locks.use(lock));
+    } catch (error) {
+      tell({ kind: "programs", name, error });
+    }
   }
   const remove = async (name: string) => {
     await removeTree(join(parent, name));

@@ -36,6 +36,18 @@ test("the copy of an older version is removed when its process has ended", async
   expect(await readdir(copies)).toEqual([own]);
 });
 
+test("what cannot be locked is told, and the others go", async () => {
+  await using stack = new AsyncDisposableStack();
+  const home = await openHome(stack);
+  const [odd, dead] = ["0".repeat(32), "1".repeat(32)];
+  const copies = join(home, "programs");
+  await mkdir(join(copies, `${odd}.lock`), { recursive: true });
+  await mkdir(join(copies, dead));
+  const told: string[] = [];
+  expect(await removeDeadCopies(home, ({ name }) => told.push(name))).toEqual([dead]);
+  expect(told).toEqual([odd]);
+});
+
 test("a copy goes with its process, and nothing of it is left", async () => {
   await using stack = new AsyncDisposableStack();
   const home = await openHome(stack);
