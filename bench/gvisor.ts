@@ -41,7 +41,7 @@ export async function measureGvisor(context: BenchContext): Promise<Row[]> {
 /** Two servers on one home, and the same work by each in turns. */
 async function openBoth({ home }: BenchContext, level: readonly string[], pool: string) {
   await using stack = new AsyncDisposableStack();
-  const words = ["--home", home, "--pool", pool];
+  const words = ["--home", home, "--pool", pool, "--toolsets", "all"];
   const gvisor = stack.use(await startMcpClient([...words, ...level]));
   const shared = stack.use(await startMcpClient(words));
   const owned = stack.move();
