@@ -48,6 +48,31 @@ export async function textOfSpool(folder: string): Promise<LogText> {
   return textOfPieces(new StoredOutput(folder, await measureSpool(folder)), ({ bytes }) => bytes);
 }
 
+/** Texts as one, each behind the one before it. */
+export function joinTexts(texts: readonly LogText[]): LogText {
+  return {
+    end: texts.reduce((sum, { end }) => sum + end, 0),
+    async read(from, maxBytes) {
+      const kept: Buffer[] = [];
+      let [base, start, size] = [0, from, 0];
+      for (const text of texts) {
+        const wanted = Math.max(0, start + size - base);
+        if (wanted < text.end && size < maxBytes) {
+          const part = await text.read(wanted, maxBytes - size);
+          // The next read begins behind the gap and says so.
+          if (part.start > wanted && size > 0) break;
+          if (size === 0) start = base + part.start;
+          kept.push(part.bytes);
+          size += part.bytes.length;
+          if (start + size < base + text.end) break;
+        }
+        base += text.end;
+      }
+      return { start, bytes: Buffer.concat(kept) };
+    },
+  };
+}
+
 /** The newest part of a text, or the part from a position on. */
 export function formatLog(
   text: LogText,

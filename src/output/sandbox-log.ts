@@ -3,11 +3,13 @@
 import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
 import type { Logger } from "../common/log.ts";
+import { removeTree } from "../common/remove-tree.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
-import type { Spools } from "../spool/spools.ts";
+import { readPieces } from "../spool/reader.ts";
+import type { Spools, TakenSpool } from "../spool/spools.ts";
 import type { SpoolLimits } from "../spool/writer-files.ts";
 import type { SpoolWriter } from "../spool/writer.ts";
-import { textOfSpool, type LogText } from "./log-text.ts";
+import { joinTexts, textOfSpool, type LogText } from "./log-text.ts";
 import { ByteRing } from "./output-buffer.ts";
 import { toNote, withoutNotes } from "./quote.ts";
 import { formatBytes, incompleteTail } from "./text.ts";
@@ -149,29 +151,55 @@ export class SandboxLog {
     await spool?.append("stdout", bytes);
   }
 
-  /** The spool that a dead server left for this log, or a new one. */
+  /** What dead servers left of this log, as one spool, or a new one. */
   async #openSpool(): Promise<SpoolWriter | undefined> {
     const { spools } = this.#options;
     const key = { sandboxId: this.sandboxId, name: LOG_NAME };
-    const found = await spools.find(key);
-    if (found !== undefined && found.ending === undefined && !found.isLive) {
-      const taken = await spools.takeOver(found.place, LOG_LIMITS);
-      if (taken !== undefined) return taken.writer;
+    let opened: SpoolWriter | undefined;
+    for (const { place, ending, isLive } of await spools.findAll(key)) {
+      if (ending !== undefined || isLive) continue;
+      const taken = await spools.takeOver(place, LOG_LIMITS);
+      if (opened === undefined) opened = taken?.writer;
+      else if (taken !== undefined) await absorb(taken, opened);
     }
-    return spools.create(key, LOG_LIMITS);
+    return opened ?? spools.create(key, LOG_LIMITS);
   }
 }
 
-/** The log of a sandbox in the newest spool, whichever server wrote it. */
+/** Moves the text of one spool to the end of another. */
+async function absorb({ writer, extent }: TakenSpool, target: SpoolWriter): Promise<void> {
+  const { folder } = writer.place;
+  for (let at = 0; at < extent.end;) {
+    const pieces = await readPieces(folder, at, MIB);
+    for (const { stream, bytes } of pieces) await target.append(stream, bytes);
+    const last = pieces.at(-1);
+    at = last === undefined ? extent.end : last.start + last.bytes.length;
+  }
+  await target.flush();
+  await writer.close(undefined);
+  // A target that failed has nothing of it.
+  if (target.failure === undefined) await removeTree(folder);
+}
+
+/**
+ * The log of a sandbox in which this server started nothing: that of each server that did, those
+ * that ended first. Undefined when there is none.
+ */
 export async function findStoredLog(
   sandboxId: string,
   { clock, spools }: LogOptions,
   retentionMs: number,
 ): Promise<LogText | undefined> {
-  const found = await spools.find({ sandboxId, name: LOG_NAME });
-  const endedAtMs = Number(found?.ending?.["endedAtMs"] ?? clock.now());
-  const isOld = clock.now() - endedAtMs > retentionMs;
-  return found === undefined || isOld ? undefined : textOfSpool(found.place.folder);
+  const found = (await spools.findAll({ sandboxId, name: LOG_NAME })).filter(({ ending }) => {
+    const endedAtMs = Number(ending?.["endedAtMs"] ?? clock.now());
+    return clock.now() - endedAtMs <= retentionMs;
+  });
+  const ordered = [
+    ...found.filter(({ isLive }) => !isLive),
+    ...found.filter(({ isLive }) => isLive),
+  ];
+  const texts = await Promise.all(ordered.map(({ place }) => textOfSpool(place.folder)));
+  return texts.length === 0 ? undefined : joinTexts(texts);
 }
 
 function droppedText(bytes: number): string {

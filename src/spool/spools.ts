@@ -55,6 +55,8 @@ export interface Spools extends AsyncDisposable {
   create(key: SpoolKey, limits: SpoolLimits): SpoolWriter | undefined;
   /** The newest spool of a name; undefined when there is none. */
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
+  /** Every spool of a name, the oldest first: servers that run at once have one each. */
+  findAll(key: SpoolKey): Promise<readonly FoundSpool[]>;
   /** Takes over a spool whose owner is dead; undefined when another server was first. */
   takeOver(place: SpoolLocation, limits: SpoolLimits): Promise<TakenSpool | undefined>;
 }
@@ -114,20 +116,20 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   }
   const shared = { makeFolder, requestSpace: quota.request.bind(quota) };
 
+  const inspect = (place: SpoolLocation) => inspectSpool(root, place, place.owner === owner());
+
   return {
     create({ sandboxId, name }, spoolLimits) {
       const place = locationOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
       return createSpoolWriter({ place, limits: spoolLimits, ...shared });
     },
-    async find({ sandboxId, name }) {
-      const spools = await listSpools(root, sandboxId);
-      const place = spools.find((other) => other.name === name);
-      if (place === undefined) return undefined;
-      const ending = await readEnding(place);
-      if (ending !== undefined) return { place, ending, isLive: false };
-      const isLive = place.owner === owner() || (await isLeased(root, place.owner));
-      // It can have ended between the two reads.
-      return { place, ending: isLive ? undefined : await readEnding(place), isLive };
+    async find(key) {
+      const [newest] = await placesOf(root, key);
+      return newest && inspect(newest);
+    },
+    async findAll(key) {
+      const places = await placesOf(root, key);
+      return Promise.all(places.toReversed().map(inspect));
     },
     async takeOver(place, spoolLimits) {
       await requireOpen();
@@ -152,6 +154,23 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   };
 }
 
+/** The newest first. */
+async function placesOf(root: string, { sandboxId, name }: SpoolKey): Promise<SpoolLocation[]> {
+  return (await listSpools(root, sandboxId)).filter((other) => other.name === name);
+}
+
+async function inspectSpool(
+  root: string,
+  place: SpoolLocation,
+  isOwn: boolean,
+): Promise<FoundSpool> {
+  const ending = await readEnding(place);
+  if (ending !== undefined) return { place, ending, isLive: false };
+  const isLive = isOwn || (await isLeased(root, place.owner));
+  // It can have ended between the two reads.
+  return { place, ending: isLive ? undefined : await readEnding(place), isLive };
+}
+
 async function listFiles(folder: string): Promise<SpoolFile[]> {
   const { starts } = await readLayout(folder);
   return Promise.all(
@@ -165,6 +184,7 @@ async function listFiles(folder: string): Promise<SpoolFile[]> {
 const NO_SPOOLS: Spools = {
   create: () => undefined,
   find: async () => undefined,
+  findAll: async () => [],
   takeOver: async () => undefined,
   [Symbol.asyncDispose]: async () => undefined,
 };

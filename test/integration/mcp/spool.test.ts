@@ -167,6 +167,29 @@ test("a process whose server ended goes on under the next one, with a mark in be
   );
 });
 
+test("a log has what servers wrote at once, in the order in which they began", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const uri = `sandbox:///${id}/log`;
+  const run = (server: Server, word: string) =>
+    server.ask("run_process", { sandbox_id: id, ...shell(`echo ${word}`) });
+  const first = await startServer(world);
+  await run(first, "one");
+  expect(await first.read(uri)).toContain("\none\n");
+  const second = await startServer(world);
+  await run(second, "two");
+  expect(await second.read(uri)).toContain("\ntwo\n");
+  await first[Symbol.asyncDispose]();
+  await using third = await startServer(world);
+  expect(await third.read(uri)).toMatch(/\none\n[^]*\ntwo\n/);
+  await second[Symbol.asyncDispose]();
+  const before = await third.read(`${uri}/0`);
+  await run(third, "three");
+  const after = await third.read(`${uri}/0`);
+  expect(after).toMatch(/\none\n[^]*\ntwo\n[^]*\nthree\n/);
+  expect(after.startsWith(before.replace(/--- end\n$/, ""))).toBe(true);
+});
+
 test("a process of a killed sandbox runs for no server, also while the first one lives", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
