@@ -24,6 +24,8 @@ const MAX_ENDED = 256;
 const MAX_ENDED_BYTES = 8 * 1024 * 1024;
 /** How long a cancelled start may take to tell the pid that must be ended. */
 const ORPHAN_WAIT_MS = 5_000;
+/** How long the end of a process that no longer runs may be on its way. */
+const END_WAIT_MS = 5_000;
 /** Between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
 
@@ -130,12 +132,28 @@ export class Captures implements AsyncDisposable {
     if (known !== undefined) {
       known.resume();
       markMissing(known, logs);
-      return this.#follow(events, known);
+      return this.#settled(this.#follow(events, known));
     }
     logs.note(sandbox.id, formatProcessId(pid), "was running already");
     const output = this.#newOutput(sandbox.id, pid);
     const start = { sandbox, pid, startedAtMs: clock.now(), isAttached: true, output };
-    return this.#follow(events, new Capture(start));
+    return this.#settled(this.#follow(events, new Capture(start)));
+  }
+
+  /** The capture once it knows the end of a process that ended before it was watched. */
+  async #settled(capture: Capture): Promise<Capture> {
+    const { sandbox, pid } = capture;
+    const { clock, log } = this.#options;
+    const { signal } = this.#stop;
+    try {
+      const running = await sandbox.process.list(signal);
+      if (running.some((process) => process.pid === pid)) return capture;
+    } catch (error) {
+      log.debug({ op: "process.list", sandboxId: sandbox.id, err: error });
+      return capture;
+    }
+    await capture.ended(timeLimit(clock, END_WAIT_MS, signal));
+    return capture;
   }
 
   /** Takes over the spool of a dead server for a process that still runs. */

@@ -190,6 +190,21 @@ test("a log has what servers wrote at once, in the order in which they began", a
   expect(after.startsWith(before.replace(/--- end\n$/, ""))).toBe(true);
 });
 
+test("a process that ended before a server watches it is not called running", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const signal = AbortSignal.timeout(30_000);
+  const sandbox = await world.service.attach(id, signal);
+  const request = { ...shell("exit 7"), env: {}, hasStdin: false };
+  let pid = 0;
+  for await (const event of sandbox.process.start(request, { signal })) {
+    if (event.type === "start") ({ pid } = event);
+  }
+  await using server = await startServer(world);
+  const process = { sandbox_id: id, process_id: `p_${pid}` };
+  expect(await server.ask("get_process_output", process)).toMatch(/^exit_code: 7 \|/);
+});
+
 test("a process of a killed sandbox runs for no server, also while the first one lives", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
