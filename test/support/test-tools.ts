@@ -1,9 +1,12 @@
 /** Programs that only tests need; `scripts/setup.sh` unpacks their packages beside the npm packages. */
 
+import { existsSync, readdirSync } from "node:fs";
 import { access, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 
-const UNPACKED = resolve(import.meta.dirname, "../../node_modules/.cache/test-tools");
+const CACHE = resolve(import.meta.dirname, "../../node_modules/.cache");
+const UNPACKED = join(CACHE, "test-tools");
+const CHART_TOOLS = join(CACHE, "chart-tools");
 
 const PLACES = {
   busybox: ["bin/busybox", "usr/bin/busybox"],
@@ -28,6 +31,27 @@ export async function findTestTool(name: TestTool): Promise<string> {
     }
   }
   throw new Error(`no ${name}: run scripts/setup.sh on a system with apt-get`);
+}
+
+export interface ChartTools {
+  readonly helm: string;
+  /** Definitions of all objects, where an unknown field is a fault, by release. */
+  readonly schemas: ReadonlyMap<string, string>;
+  /** Why there are none. */
+  readonly reason: string;
+}
+
+export function findChartTools(): ChartTools {
+  const helm = join(CHART_TOOLS, "helm/helm");
+  if (!existsSync(join(CHART_TOOLS, "complete"))) {
+    const reason = "no helm: scripts/setup.sh fetches it on x86_64, from npm and PyPI";
+    return { helm, schemas: new Map(), reason };
+  }
+  const schemas = readdirSync(CHART_TOOLS).flatMap((name) => {
+    const [, release] = /^kubernetes-(.*)\.json$/.exec(name) ?? [];
+    return release === undefined ? [] : [[release, join(CHART_TOOLS, name)] as const];
+  });
+  return { helm, schemas: new Map(schemas), reason: "" };
 }
 
 async function muslPaths(root: string): Promise<string[]> {

@@ -1,14 +1,14 @@
 /** The chart installed for real: fronts as Pods without privileges, and a sandbox through each. */
 
-import { execFileSync } from "node:child_process";
 import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Sandbox } from "e2b";
 import { z } from "../../../src/common/schema.ts";
+import { readManifests, renderChart } from "../../support/chart.ts";
 import { addLayer, pushImage } from "../cluster/images.ts";
 import { eventually, expectNothing, type World } from "../world.ts";
 import { clientOf } from "./faults.ts";
-import { createManifest, readManifests } from "./install.ts";
+import { createManifest } from "./install.ts";
 
 const ROOT = resolve(import.meta.dirname, "../../..");
 const RELEASE = "chart";
@@ -62,12 +62,11 @@ async function install(world: World): Promise<void> {
   };
   const file = join(directory, "values.json");
   writeFileSync(file, JSON.stringify(values));
-  const words = ["template", RELEASE, join(ROOT, "deploy/chart"), "-n", admin.namespace];
-  const text = execFileSync(
-    join(bin, "helm"),
-    [...words, "--kube-version", "1.36.0", "--values", file],
-    { encoding: "utf8" },
-  );
+  const text = renderChart(join(bin, "helm"), {
+    release: RELEASE,
+    namespace: admin.namespace,
+    words: ["--values", file],
+  });
   for (const manifest of readManifests(text)) await createManifest(admin, manifest, "keep");
 }
 

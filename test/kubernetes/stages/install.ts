@@ -1,36 +1,23 @@
 /** The chart: rendered, equal to the plain manifests, and accepted by the API server field by field. */
 
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { parseAllDocuments } from "yaml";
+import { join } from "node:path";
 import type { ClusterApi } from "../../../src/cluster/api.ts";
 import { labelsOf, toNetworkPolicy } from "../../../src/cluster/egress-policy.ts";
 import { toPod } from "../../../src/cluster/pod-spec.ts";
 import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
 import { toClaim, toClaimSpec } from "../../../src/cluster/volumes/records.ts";
-import { z } from "../../../src/common/schema.ts";
+import {
+  MANIFESTS,
+  readManifests,
+  renderChart,
+  renderManifests,
+  toSets,
+  VALUES,
+  type Manifest,
+} from "../../support/chart.ts";
 import type { World } from "../world.ts";
-
-const ROOT = resolve(import.meta.dirname, "../../..");
-const MANIFESTS = join(ROOT, "deploy/kubernetes/sandbox-mcp.yaml");
-
-const objectSchema = z.looseObject({
-  apiVersion: z.string(),
-  kind: z.string(),
-  metadata: z.looseObject({ name: z.string(), namespace: z.string().optional() }),
-});
-
-type Manifest = z.infer<typeof objectSchema>;
-
-export function readManifests(text: string): Manifest[] {
-  return parseAllDocuments(text)
-    .map((document): unknown => document.toJS())
-    .filter((value) => value !== null)
-    .map((value) => objectSchema.parse(value));
-}
-
-export const plainManifests = (): Manifest[] => readManifests(readFileSync(MANIFESTS, "utf8"));
 
 const PLURALS: Readonly<Record<string, string>> = {
   NetworkPolicy: "networkpolicies",
@@ -50,15 +37,6 @@ export async function createManifest(
   const query = { fieldValidation: "Strict", ...(mode === "try" && { dryRun: "All" }) };
   await api.call({ method: "POST", path: `${group}${place}/${plural}`, query, body: manifest });
 }
-
-const VALUES: readonly (readonly string[])[] = [
-  [],
-  ["ingress.enabled=true", "ingress.tlsSecret=tls", "ingress.className=nginx"],
-  ["networkPolicy.nameServers={10.96.0.10}", "podTemplate.spec.runtimeClassName=gvisor"],
-  ["networkPolicy.enabled=false", "nodeSelector.pool=fronts", "pool=0"],
-  ["snapshots.registry=registry.example.com/team/snapshots", "snapshots.loginSecret=login"],
-  ["volumes.storageClass=shared", "volumes.accessMode=ReadWriteOnce"],
-];
 
 /** Objects that fronts create, besides those of the chart. */
 function ownObjects(): unknown[] {
@@ -142,10 +120,8 @@ export async function runInstall(world: World): Promise<void> {
   await checkSchemas(world);
 
   const { admin, bin } = world;
-  const helm = join(bin, "helm");
   await world.check("chart: its default values are the plain manifests", async () => {
-    const script = join(ROOT, "scripts/kubernetes-manifests.sh");
-    const rendered = execFileSync(script, [helm], { encoding: "utf8" });
+    const rendered = renderManifests(join(bin, "helm"));
     if (rendered !== readFileSync(MANIFESTS, "utf8")) throw new Error("render it again");
   });
   for (const values of VALUES) {
@@ -161,9 +137,10 @@ export async function runInstall(world: World): Promise<void> {
 }
 
 function render({ admin, bin }: World, values: readonly string[]): string {
-  const sets = values.flatMap((value) => ["--set", value]);
-  const words = ["template", "trial", join(ROOT, "deploy/chart"), "-n", admin.namespace];
-  return execFileSync(join(bin, "helm"), [...words, "--kube-version", "1.36.0", ...sets], {
-    encoding: "utf8",
+  const { namespace } = admin;
+  return renderChart(join(bin, "helm"), {
+    release: "trial",
+    namespace,
+    words: toSets(values),
   });
 }
