@@ -22,7 +22,8 @@ const STOPPED_S = 0.05;
 export const FIND_DAEMON = String.raw`pgrep -P 1 -f '[s]tart\.cjs'`;
 /** Listening sockets, as the kernel shows them. */
 const LISTENING = `awk '$4 == "0A" { print $2 }' /proc/net/tcp /proc/net/tcp6 | sort`;
-const NEW_FILES = String.raw`find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run/e2b \) -prune -o -type f -newer /opt/mark -print`;
+/** Where `/tmp` is a mount of its own, it is looked through by its name. */
+const NEW_FILES = String.raw`find / /tmp -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run/e2b \) -prune -o -type f -newer /opt/mark -print`;
 
 export interface SignalTarget {
   /** What a command prints, as root unless a user is named. */

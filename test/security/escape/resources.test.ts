@@ -45,6 +45,9 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
   let container: Container;
   let neighbour: Container;
 
+  const littleOutcomes = isOwn ? { ...everyTableOk, ...NOT_IN_OWN } : everyTableOk;
+  const isEndless = (table: string) => isOwn && ENDLESS_IN_OWN.has(table);
+
   const start = async (on = host, limits = LIMITS): Promise<Container> => {
     const made = await on.create({ layers: layers.list, limits });
     await initDaemon(made);
@@ -93,11 +96,10 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
   });
 
   test.for(USERS)("E29 tables that %s uses up are not those of the neighbour", async (user) => {
-    for (const table of IS_WHOLE_RUN ? TABLES : SHORT_LIST) {
+    for (const table of (IS_WHOLE_RUN ? TABLES : SHORT_LIST).filter((name) => !isEndless(name))) {
       await using held = await hold(container, table, user);
       const outcomes = await attack(neighbour, { id: "E29-little" }, "root");
-      const expected = isOwn ? { ...everyTableOk, ...NOT_IN_OWN } : everyTableOk;
-      expect({ table, held: held.count, outcomes }).toMatchObject({ outcomes: expected });
+      expect({ table, held: held.count, outcomes }).toMatchObject({ outcomes: littleOutcomes });
     }
   });
 
@@ -150,6 +152,27 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
       expect(heap).not.toBe("ok");
       await expectFate(bombed);
     });
+
+    test.for(USERS)(
+      "E29 timers of %s end at the memory limit, and no other sandbox",
+      async (user) => {
+        for (const table of ENDLESS_IN_OWN) {
+          await using bombed = await start();
+          const bomb = attack(bombed, { id: "E29", words: [table, 0] }, user).then(
+            (outcomes) => outcomes[table],
+            () => "ended",
+          );
+          await checkAlive(async (command) => runInside(neighbour, command));
+          // A version that counts them refuses in the end.
+          expect([table, await bomb]).toEqual([
+            table,
+            expect.stringMatching(/^(ended|[1-9]\d* E[A-Z]+)$/),
+          ]);
+          await expectFate(bombed);
+          expect(await attack(neighbour, { id: "E29-little" }, "root")).toEqual(littleOutcomes);
+        }
+      },
+    );
 
     test("E27 control: without the limit it goes on", async () => {
       await using open = await start(host, limits);
@@ -214,6 +237,8 @@ async function expectFate(bombed: Container): Promise<void> {
   await expect.poll(fate, { timeout: FATE_LIMIT_MS }).toMatch(/^(again|out of memory)$/);
 }
 
+/** It counts none of these: their memory is their limit. */
+const ENDLESS_IN_OWN = new Set(["timers"]);
 /** It locks no device, whoever else does. */
 const NOT_IN_OWN = { locks: "ENOLCK" };
 const everyTableOk = Object.fromEntries(TABLES.map((name) => [name, "ok"]));

@@ -3,7 +3,7 @@
  * brings no token to light and changes nothing of what the daemon runs; it serves again afterwards.
  */
 
-import { readdir, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { constants } from "node:os";
 import type { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -13,6 +13,7 @@ import { createRandom } from "../../support/random.ts";
 import { attackPlaces, hasOwnKernel, IS_WHOLE_RUN } from "../../support/runtimes.ts";
 import {
   chooseSignals,
+  daemonsIn,
   FIND_DAEMON,
   openSignalTarget,
   SIGNALS,
@@ -28,6 +29,7 @@ const FIND: Readonly<Record<string, string>> = {
   "the helper of attributes": `pgrep -f '[a]ttributes[.]pl'`,
   "the relay of a terminal": `pgrep -f '[t]erminal[.]pl'`,
 };
+const DAEMON_FOLDER = "/run/sandbox-mcp/";
 const PLACES = attackPlaces().map((place, index) => ({
   ...place,
   takesAll: IS_WHOLE_RUN && index === 0,
@@ -46,6 +48,23 @@ describe.each(PLACES)("on $name", (place) => {
   });
 
   afterAll(async () => range[Symbol.asyncDispose]());
+
+  /** Files that the daemon has mapped and that are not of its own folder; those must be there too. */
+  const foreignCode = async () => {
+    const maps = (await daemonMaps()).split("\n");
+    const paths = maps.map((line) => line.split(/\s+/).slice(5).join(" "));
+    expect(paths.filter((path) => path.startsWith(DAEMON_FOLDER)).length).toBeGreaterThan(1);
+    return [...new Set(paths.filter((path) => path.includes("planted")))];
+  };
+
+  /** The machine sees no process of another kernel, whose root may look at the daemon in turn. */
+  const daemonMaps = async () => {
+    if (hasOwnKernel(place.runtime)) return target.run(`cat /proc/$(${FIND_DAEMON})/maps`);
+    const namespace = (await target.run("readlink /proc/self/ns/pid")).trim();
+    const found = await daemonsIn(namespace);
+    const maps = found.map(async (pid) => readFile(`/proc/${pid}/maps`, "latin1"));
+    return (await Promise.all(maps)).join("");
+  };
 
   /** Has the helper of attributes started. */
   const ask = async () => (await sandbox.files.getInfo("/etc/passwd")).name;
@@ -137,17 +156,3 @@ printf '%s\\n' 'nodejs_conf = a' '[a]' 'providers = b' '[b]' 'c = d' '[d]' \\
   'module = /opt/planted-provider.so' 'activate = 1' > /etc/ssl/openssl.cnf
 echo /opt/planted-preload.so > /etc/ld.so.preload`;
 const CONFIGURED = `cd /run/sandbox-mcp; ./loader --library-path lib ./node -p 1 2>&1 | head -5`;
-
-/** Files that daemons on this machine have mapped and that are not of their own folder. */
-async function foreignCode(): Promise<string[]> {
-  const found: string[] = [];
-  for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-    const command = await readFile(`/proc/${pid}/cmdline`, "latin1").catch(() => "");
-    if (!command.includes("/run/sandbox-mcp/start.cjs")) continue;
-    if (command.includes("/sh\0")) continue;
-    const maps = await readFile(`/proc/${pid}/maps`, "latin1").catch(() => "");
-    const paths = maps.split("\n").map((line) => line.split(/\s+/).slice(5).join(" "));
-    found.push(...paths.filter((path) => path.startsWith("/") && path.includes("planted")));
-  }
-  return [...new Set(found)];
-}
