@@ -1,12 +1,16 @@
 # A first program in the trial of a runtime with a kernel of its own: writes what this kernel lets
 # programs do, a word and its value in each line, and becomes the command that is given. Arguments:
-# the file to write, a path for a program with the set-id bit, and the command.
+# Node's name of the processor, the file to write, a path for a program with the set-id bit, and the
+# command.
 # Still needed: what root's programs and set-id bits are to other users shows inside alone, as such
 # a user, and in the trial there is no other program than the daemon's.
 
 use v5.14;
 
-my ( $file, $set_id, @command ) = @ARGV;
+my $table = $0 =~ s{[^/]*\z}{syscalls.pl}r;
+my $numbers = do $table or die "cannot load $table: ", $@ || $!, "\n";
+my ( $arch, $file, $set_id, @command ) = @ARGV;
+my $call = $numbers->($arch) or die "no support for $arch\n";
 my ($directory) = $0 =~ m{\A(.*)/} or die "no directory\n";
 my ( $nobody, $gained, $seen ) = ( 65_534, 10, 20 );
 
@@ -49,6 +53,8 @@ chmod( 04755, $set_id ) == 1 or die "$set_id: $!\n";
 my @asks = ( $set_id, '--library-path', "$directory/lib", "$directory/perl" );
 push @asks, '-e', "exit( \$> == 0 ? $gained : 1 )";
 my $rights = as_nobody( sub { exec { $set_id } @asks or return 1 } );
+my ( $name, $value ) = qw(user.ability value);
+my $is_kept = syscall( $call->{setxattr}, $set_id, $name, $value, length $value, 0 ) == 0;
 unlink $set_id;
 
 # Its own is that of root's first process.
@@ -68,6 +74,7 @@ my @lines = (
     'kernel ' . ( $kernel // 'unknown' ),
     'boot-id ' . first_line('/proc/sys/kernel/random/boot_id'),
     'set-id ' . ( $rights == $gained ? 'effective' : 'ignored' ),
+    'attributes ' . ( $is_kept ? 'kept' : 'refused' ),
     'environment ' . ( $environment == $seen ? 'open' : 'closed' ),
     'proc ' . ( ( $proc // '' ) =~ /dentry_cache_limit=\d{1,2}\b/ ? 'bounded' : 'unbounded' ),
 );

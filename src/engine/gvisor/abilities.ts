@@ -21,6 +21,7 @@ export const MISSING = {
   setId: "sudo gives no rights, because set-id bits have no effect",
   environment: "every user inside can read the environment of root's programs",
   bootId: "the boot id is the kernel's own",
+  attributes: "files keep no attributes (user.*), so uploads lose their metadata",
 } as const;
 
 /** Said too, but no version does better: those of 2026 give the first program no right to mount. */
@@ -44,7 +45,13 @@ export function createTrial(): AbilityTrial {
 /** What stands before a command of PID 1 in a trial. */
 export function trialWords(): string[] {
   const program = join(DAEMON_DIRECTORY, "abilities.pl");
-  return [...commandIn(DAEMON_DIRECTORY, "perl"), program, `/${FILE}`, SET_ID_PROGRAM];
+  return [
+    ...commandIn(DAEMON_DIRECTORY, "perl"),
+    program,
+    process.arch,
+    `/${FILE}`,
+    SET_ID_PROGRAM,
+  ];
 }
 
 /** What a trial's container, whose daemon answers, has found. */
@@ -63,6 +70,7 @@ export function describeAbilities(text: string, bootId: string): Finding {
     ...(lines.includes("set-id effective") ? [] : [MISSING.setId]),
     ...(lines.includes("environment closed") ? [] : [MISSING.environment]),
     ...(lines.includes(`boot-id ${bootId}`) ? [] : [MISSING.bootId]),
+    ...(lines.includes("attributes kept") ? [] : [MISSING.attributes]),
   ];
   const noted = lines.includes("proc bounded") ? missing : [...missing, UNBOUNDED];
   const detail = [`kernel ${quoteUntrusted(kernel ?? "unknown")} inside`, ...noted].join("; ");

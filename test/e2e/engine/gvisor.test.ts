@@ -50,6 +50,7 @@ interface Found {
   readonly kernel: string;
   readonly givesRights: boolean;
   readonly hidesEnvironment: boolean;
+  readonly keepsAttributes: boolean;
   readonly keptEntries: number;
 }
 
@@ -63,6 +64,7 @@ async function readFound(host: OciHost, name: string): Promise<Found> {
     kernel: /; kernel (\S+) inside/.exec(detail)?.[1] ?? "",
     givesRights: !missing.includes(MISSING.setId),
     hidesEnvironment: !missing.includes(MISSING.environment),
+    keepsAttributes: !missing.includes(MISSING.attributes),
     keptEntries: detail.includes(UNBOUNDED) ? 1000 : 64,
   };
 }
@@ -178,6 +180,14 @@ function describePresence(path: string): void {
     test("sudo gives root where the trial saw that set-id bits have an effect", async () => {
       const { stdout } = await run("sudo -n id -u", "user");
       expect(stdout).toBe(found.givesRights ? "0\n" : "");
+    });
+
+    test("files of the disk keep attributes where the trial saw that they do", async () => {
+      for (const file of ["/tmp/marked", "/home/user/marked"]) {
+        const set = `import os; os.setxattr("${file}", "user.mark", b"x")`;
+        const { exitCode } = await run(`touch ${file}; python3 -c '${set}'`, "user");
+        expect([file, exitCode === 0]).toEqual([file, found.keepsAttributes]);
+      }
     });
 
     test("files of /tmp and of the root are on the sandbox's disk", async () => {

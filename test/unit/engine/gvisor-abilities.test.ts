@@ -4,7 +4,13 @@ import { expect, test } from "vitest";
 import { describeAbilities } from "../../../src/engine/gvisor/abilities.ts";
 
 const BOOT_ID = "0123abcd-89ef-4000-8000-0123456789ab";
-const ABLE = ["kernel 4.19.0-gvisor", `boot-id ${BOOT_ID}`, "set-id effective", "proc bounded"];
+const ABLE = [
+  "kernel 4.19.0-gvisor",
+  `boot-id ${BOOT_ID}`,
+  "set-id effective",
+  "attributes kept",
+  "proc bounded",
+];
 
 test("a kernel that lacks nothing is named", () => {
   const text = [...ABLE, "environment closed", ""].join("\n");
@@ -17,6 +23,7 @@ test("a kernel that lacks nothing is named", () => {
 test.for([
   { line: "set-id ignored", says: /sudo gives no rights/ },
   { line: "environment open", says: /can read the environment of root's programs/ },
+  { line: "attributes refused", says: /uploads lose their metadata/ },
   { line: "boot-id other", says: /the boot id is the kernel's own/ },
 ])("$line is said, with the way to a newer runtime", ({ line, says }) => {
   const [word = ""] = line.split(" ");
@@ -39,6 +46,6 @@ test("a /proc that keeps more is said, and no newer runtime is named", () => {
 
 test("what the trial did not write counts as missing, and its text is escaped", () => {
   const { detail } = describeAbilities("kernel \u001B[2J", BOOT_ID);
-  expect(detail.split("; ")).toHaveLength(5);
+  expect(detail.split("; ")).toHaveLength(6);
   expect(detail).not.toContain("\u001B");
 });

@@ -61,12 +61,13 @@ test("a trial has one more program, which becomes that of each container", () =>
   const { args } = createSentryBundle({ ...OPTIONS, isTrial: true }).process;
   const at = command.indexOf("/run/sandbox-mcp.secret") + 1;
   expect(args.slice(0, at)).toEqual(command.slice(0, at));
-  expect(args.slice(at + 4, at + 7)).toEqual([
+  expect(args.slice(at + 4, at + 8)).toEqual([
     "/run/sandbox-mcp/abilities.pl",
+    process.arch,
     "/abilities",
     "/set-id",
   ]);
-  expect(args.slice(at + 7)).toEqual(command.slice(at));
+  expect(args.slice(at + 8)).toEqual(command.slice(at));
 });
 
 test("the first program alone may mount, and its kernel has no right for it on the machine", () => {

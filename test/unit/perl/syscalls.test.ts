@@ -6,7 +6,6 @@ import { runPerl } from "../../support/perl-program.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const WITHOUT_TABLE = [
-  "abilities.pl",
   "copier-entry.pl",
   "find-data.pl",
   "launcher-disks.pl",
@@ -17,6 +16,7 @@ const WITHOUT_TABLE = [
 
 /** What each needs before its first look at the table, and where it says that there is none. */
 const CASES = [
+  { program: "abilities", words: [process.arch], code: 2, said: "cannot load " },
   { program: "attributes", words: [process.arch], code: 111, said: "" },
   { program: "boot-id", words: [process.arch], code: 111, said: "boot-id: cannot load " },
   { program: "clone-disk", words: [process.arch], code: 111, said: "clone-disk: cannot load " },
