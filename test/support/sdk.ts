@@ -5,12 +5,12 @@
  */
 
 import assert from "node:assert/strict";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import * as newest from "e2b";
 import * as older from "e2b-v1";
 import { afterAll, beforeAll } from "vitest";
 import { takeCensus, type Census } from "./census.ts";
-import { hasSetId as runtimeHasSetId } from "./runtimes.ts";
+import { hasOwnKernel, hasSetId as runtimeHasSetId } from "./runtimes.ts";
 import { startServe, type TestServe } from "./serve.ts";
 
 export type Sdk = typeof newest;
@@ -44,6 +44,18 @@ const level = runtime === undefined ? [] : ["--runtime", runtime];
 
 /** Whether sudo gives rights in the sandboxes. */
 export const hasSetId = runtime === undefined || runtimeHasSetId(runtime);
+
+/** Whether the sandboxes have a kernel of their own, of which versions keep no attributes of files. */
+export const mayLackAttributes = runtime !== undefined && hasOwnKernel(basename(runtime));
+
+/** Whether uploads keep their metadata: wherever a program of the sandbox can set an attribute. */
+export async function keepsAttributes(sandbox: newest.Sandbox): Promise<boolean> {
+  if (!mayLackAttributes) return true;
+  const set = 'import os; open("marked", "w"); os.setxattr("marked", "user.mark", b"x")';
+  const said = await sandbox.commands.run(`python3 -c '${set}' 2>&1; true`);
+  assert(said.stdout === "" || said.stdout.includes("Operation not supported"), said.stdout);
+  return said.stdout === "";
+}
 
 /** Whether all releases play, and none may be left out; `test/over-tls/main.ts` sets it. */
 const isWhole = process.env["SDK_CLIENTS"] === "all";
