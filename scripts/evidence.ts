@@ -131,7 +131,7 @@ function render(known: Facts): string {
     "",
     "## Attacks from within",
     "",
-    "Passed tests of all tests for an attack: on each runtime, without a runtime (`service`), and as control runs, in which the same attack must succeed without the defence; `cases` is the number of generated cases. `–`: not run on this runtime; n/a: cannot run.",
+    "Passed tests of all tests for an attack: on each runtime (at the level `userns-container` unless the head of its column names another one), without a runtime (`service`), and as control runs, in which the same attack must succeed without the defence; `cases` is the number of generated cases. `–`: not run on this runtime; n/a: cannot run.",
     "",
     ...attackTable(known),
     "",
@@ -162,8 +162,9 @@ function attackTable(known: Facts): string[] {
     runtime?.endsWith("without root") ? [runtime] : [],
   );
   const names = [...known.runtimes.map(({ name }) => name), ...new Set(unprivileged)];
+  const heads = [...known.runtimes.map((runtime) => headOf(runtime)), ...new Set(unprivileged)];
   return table(
-    ["id", "attack", ...names, "service", "cases", "control", "verdict"],
+    ["id", "attack", ...heads, "service", "cases", "control", "verdict"],
     ATTACKS.map(([id, title]) => {
       const all = results.filter(({ ids }) => ids.includes(id));
       const attacks = all.filter(({ isControl }) => !isControl);
@@ -184,6 +185,10 @@ function attackTable(known: Facts): string[] {
       ];
     }),
   );
+}
+
+function headOf({ name, level }: Facts["runtimes"][number]): string {
+  return level === "userns-container" ? name : `${name} (${level})`;
 }
 
 function casesOf(found: readonly Result[]): string {
