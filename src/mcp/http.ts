@@ -18,7 +18,7 @@ import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
-import { findId, idOf } from "./message-id.ts";
+import { findId, idOf, type MessageId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
@@ -176,7 +176,9 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       onsessioninitialized: (id) => sessions.add(id, session),
       onsessionclosed: (id) => sessions.remove(id),
     });
-    const session = { principal, transport, usedAtMs: state.clock.now(), openRequests: 0 };
+    const usedAtMs = state.clock.now();
+    const aloneIds = new Set<MessageId>();
+    const session = { principal, transport, usedAtMs, openRequests: 0, aloneIds };
     await server.connect(transport);
     return session;
   }
@@ -201,15 +203,30 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
     }
     const session = known ?? (await open(principal));
     session.openRequests += 1;
+    const ownId = idOf(body);
+    if (ownId !== undefined) session.aloneIds.add(ownId);
     response.once("close", () => {
       session.openRequests -= 1;
+      if (ownId !== undefined) session.aloneIds.delete(ownId);
       session.usedAtMs = state.clock.now();
     });
     await session.transport.handleRequest(request, response, body);
+    closeCancelled(session, body);
     const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();
   };
+}
+
+const cancelledSchema = z.looseObject({
+  method: z.literal("notifications/cancelled"),
+  params: z.looseObject({ requestId: z.union([z.string(), z.number()]) }),
+});
+
+/** A request that was cancelled has no reply, so nothing else would end its stream. */
+function closeCancelled({ transport, aloneIds }: Session, body: unknown): void {
+  const requestId = cancelledSchema.safeParse(body).data?.params.requestId;
+  if (requestId !== undefined && aloneIds.has(requestId)) transport.closeSSEStream(requestId);
 }
 
 function sendRpcError(

@@ -1,6 +1,7 @@
 /** The sessions of older hosts at one HTTP endpoint: at most a hundred; unused ones end. */
 
 import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/node";
+import type { MessageId } from "./message-id.ts";
 import type { McpState } from "./state.ts";
 
 export interface Session {
@@ -9,6 +10,8 @@ export interface Session {
   usedAtMs: number;
   /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
+  /** Of requests that came alone: the stream of one carries nothing else. */
+  readonly aloneIds: Set<MessageId>;
 }
 
 export interface Sessions extends AsyncDisposable {

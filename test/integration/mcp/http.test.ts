@@ -225,3 +225,25 @@ test("an older host that drops its connection leaves the process alone", async (
   // Whoever asks again finds it where it was.
   expect(await running()).toHaveLength(1);
 });
+
+test("the stream of a cancelled call ends", async () => {
+  await using endpoint = await startEndpoint();
+  const sandboxId = await endpoint.world.createSandbox();
+  const params = {
+    protocolVersion: "2025-06-18",
+    capabilities: {},
+    clientInfo: { name: "older", version: "1" },
+  };
+  const opened = await endpoint.post({ jsonrpc: "2.0", id: 1, method: "initialize", params });
+  await opened.text();
+  const headers = { "mcp-session-id": opened.headers.get("mcp-session-id") ?? "" };
+  const input = { sandbox_id: sandboxId, path: "/tmp", wait_seconds: 50 };
+  const call = { name: "watch_path", arguments: input };
+  const reply = await endpoint.post(
+    { jsonrpc: "2.0", id: 2, method: "tools/call", params: call },
+    headers,
+  );
+  const cancelled = { method: "notifications/cancelled", params: { requestId: 2 } };
+  await endpoint.post({ jsonrpc: "2.0", ...cancelled }, headers);
+  expect(await reply.text()).toBe("");
+});
