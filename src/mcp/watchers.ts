@@ -13,6 +13,8 @@ export interface Watcher {
   readonly held: WatchEvent[];
   /** Whether undelivered events were dropped. */
   hasLost: boolean;
+  /** Whether the directory itself was moved or removed, after which the daemon reports nothing. */
+  isOver: boolean;
   /** A fetch removes the events from the daemon, so one call polls at a time. */
   isPolling: boolean;
   polledAtMs: number;
@@ -83,7 +85,8 @@ export class Watchers implements AsyncDisposable {
 
   #add(sandbox: Sandbox, id: string): Watcher {
     const polledAtMs = this.#options.clock.now();
-    const watcher = { id, sandbox, held: [], hasLost: false, isPolling: false, polledAtMs };
+    const state = { hasLost: false, isOver: false, isPolling: false };
+    const watcher = { id, sandbox, held: [], ...state, polledAtMs };
     this.#table.set(keyOf(sandbox.id, id), watcher);
     return watcher;
   }
@@ -172,8 +175,11 @@ function keyOf(sandboxId: string, watcherId: string): string {
   return `${sandboxId}/${watcherId}`;
 }
 
+const ENDS: ReadonlySet<WatchEvent["type"]> = new Set(["rename", "remove"]);
+
 function hold(watcher: Watcher, events: readonly WatchEvent[]): void {
   watcher.held.push(...events);
+  watcher.isOver ||= events.some(({ name, type }) => name === "." && ENDS.has(type));
   const surplus = watcher.held.length - MAX_HELD_EVENTS;
   if (surplus <= 0) return;
   watcher.held.splice(0, surplus);

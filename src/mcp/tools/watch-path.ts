@@ -56,8 +56,10 @@ export const watchPath = defineTool({
       not_found: "Call watch_path with path to start a new one.",
       internal: "Events were lost: list the directory, then start a new watch.",
     });
-    if (params.close) await watchers.remove(watcher, context.signal);
-    return reply(watcher, params, context);
+    const { text, isRest } = reply(watcher, params, context);
+    // What is left is lost with the watcher.
+    if (params.close && !isRest) await watchers.remove(watcher, context.signal);
+    return text;
   },
 });
 
@@ -76,7 +78,13 @@ async function find(sandbox: Sandbox, params: Params, context: ToolContext): Pro
   });
 }
 
-function reply(watcher: Watcher, params: Params, context: ToolContext): Reply<never> {
+interface WatchReply {
+  readonly text: Reply<never>;
+  /** Whether changes are left for another call. */
+  readonly isRest: boolean;
+}
+
+function reply(watcher: Watcher, params: Params, context: ToolContext): WatchReply {
   const next = watcher.held.slice(0, MAX_EVENTS);
   const lines = next.map(({ type, name }) => `${type} ${quoteName(name)}`);
   const shown = lines.slice(0, countFitting(lines));
@@ -87,10 +95,22 @@ function reply(watcher: Watcher, params: Params, context: ToolContext): Reply<ne
     shown.length === 0 ? "no change" : `${shown.length} changes`,
     rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
     watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
-    params.close ? "watcher ended" : undefined,
+    watcher.isOver ? OVER : undefined,
+    closeFact(params.close, rest),
     expiryFact(context, params.sandbox_id),
   ];
   watcher.hasLost = false;
   const parts = [shown.join("\n")];
-  return textReply(facts, shown.length === 0 ? [] : [{ name: "changes", parts }]);
+  const text = textReply(facts, shown.length === 0 ? [] : [{ name: "changes", parts }]);
+  return { text, isRest: rest > 0 };
+}
+
+const OVER =
+  "the directory itself was moved or removed: this watcher reports nothing more; start a new one";
+
+function closeFact(isClosing: boolean, rest: number): string | undefined {
+  if (!isClosing) return undefined;
+  return rest > 0
+    ? "watcher not ended: take the rest first, again with close=true"
+    : "watcher ended";
 }
