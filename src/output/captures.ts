@@ -50,6 +50,8 @@ export class Captures implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #work = new Set<Promise<void>>();
   readonly #attaching = new Map<string, Promise<Capture>>();
+  /** Starts under way, which have no capture yet. */
+  #starting = 0;
 
   constructor(options: CapturesOptions) {
     this.#options = options;
@@ -78,7 +80,7 @@ export class Captures implements AsyncDisposable {
     const { label, request, user, timeoutMs } = start;
     const events = sandbox.process.start(request, { signal, user, timeoutMs });
     const startedAtMs = this.#options.clock.now();
-    const pid = await this.#pidOrCanceled(readPid(events), sandbox, start.signal);
+    const pid = await this.#counted(this.#pidOrCanceled(readPid(events), sandbox, start.signal));
     this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
     const output = this.#newOutput(sandbox.id, pid);
     const capture = new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
@@ -171,8 +173,17 @@ export class Captures implements AsyncDisposable {
   #requireSlot(): void {
     this.#expire();
     const running = [...this.#table.values()].filter(({ state }) => state.kind === "running");
-    if (running.length < MAX_RUNNING) return;
-    throw new SandboxError("resource_exhausted", `${running.length} processes run, the limit`);
+    if (running.length + this.#starting < MAX_RUNNING) return;
+    throw new SandboxError("resource_exhausted", `${MAX_RUNNING} processes run, the limit`);
+  }
+
+  async #counted<T>(starting: Promise<T>): Promise<T> {
+    this.#starting += 1;
+    try {
+      return await starting;
+    } finally {
+      this.#starting -= 1;
+    }
   }
 
   #expire(): void {

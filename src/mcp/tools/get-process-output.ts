@@ -4,6 +4,7 @@ import { z } from "../../common/schema.ts";
 import { timeLimit, type ProcessView } from "../../output/capture.ts";
 import { pageOutput } from "../../output/excerpt.ts";
 import { formatDuration } from "../../output/text.ts";
+import { explain } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { stateFact, volumeFact } from "../facts.ts";
 import { findProcess } from "../find-process.ts";
@@ -60,6 +61,7 @@ export const getProcessOutput = defineTool({
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
       stateFact(state),
+      await lostFact(capture, context),
       await memoryFact(capture, context),
       `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
       `process_id: ${params.process_id}`,
@@ -78,6 +80,16 @@ export const getProcessOutput = defineTool({
     );
   },
 });
+
+/** Why the stream of a process broke, and the next step; undefined for any other state. */
+async function lostFact(
+  { state, sandboxId }: ProcessView,
+  context: ToolContext,
+): Promise<string | undefined> {
+  if (state.kind !== "lost") return undefined;
+  const { message, hint = "" } = await explain(state.error, sandboxId, context);
+  return `${message}. ${hint}`.trim();
+}
 
 async function waitForChange(
   capture: ProcessView,

@@ -1,7 +1,11 @@
 /** Replies that state what is left, what is over, and what helps, for calls that came late or wrong. */
 
+import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { createSilentLog } from "../../../src/common/log.ts";
+import { startMcpState } from "../../../src/mcp/state.ts";
+import { startMcpHost } from "../../support/mcp-host.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
 async function startSandbox() {
   const world = await startMcpWorld();
@@ -39,4 +43,54 @@ test("a watcher of a directory that was moved says so in every reply", async () 
   expect((await call("watch_path", { ...watcher, wait_seconds: 0 })).text).toMatch(
     /no change \| the directory itself was moved or removed: /,
   );
+});
+
+async function startOther(world: McpWorld) {
+  const state = startMcpState({
+    service: () => world.service,
+    log: createSilentLog(),
+    spoolFolder: join(world.test.home, "spool"),
+    onExit: () => "leave",
+  });
+  const host = await startMcpHost(state);
+  return {
+    host,
+    async [Symbol.asyncDispose]() {
+      await host[Symbol.asyncDispose]();
+      await state[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("a signal to a process that ended under another server is told its end", async () => {
+  await using sandbox = await startSandbox();
+  const { world, id, shell } = sandbox;
+  const processId = /process_id: (p_\d+)/.exec((await shell("exit 3")).text)?.[1];
+  await using other = await startOther(world);
+  const signalled = async () => {
+    const input = { sandbox_id: id, process_id: processId };
+    return (await other.host.client.callTool({ name: "send_signal", arguments: input }))["content"];
+  };
+  await expect
+    .poll(signalled)
+    .toEqual([{ type: "text", text: `${processId} had ended already | exit_code: 3` }]);
+});
+
+test("the output of a process whose sandbox is gone says that and the next step", async () => {
+  await using sandbox = await startSandbox();
+  const { call } = sandbox;
+  const started = await call("run_process", { cmd: "sleep", args: ["60"], wait_seconds: 0 });
+  const process = { process_id: /process_id: (p_\d+)/.exec(started.text)?.[1] };
+  const waiting = call("get_process_output", { ...process, wait_seconds: 20 });
+  await call("kill_sandbox", {});
+  expect((await waiting).text).toMatch(/^status: connection lost .*does not exist.*create_sandbox/);
+});
+
+test("starts at once count against the limit of processes", async () => {
+  await using sandbox = await startSandbox();
+  const start = { cmd: "sleep", args: ["60"], wait_seconds: 0 };
+  const replies = await Promise.all(
+    Array.from({ length: 131 }, () => sandbox.call("run_process", start)),
+  );
+  expect(replies.filter(({ isError }) => isError)).toHaveLength(3);
 });
