@@ -44,15 +44,25 @@ export function quoteName(name: string): string {
 
 const MAX_FOREIGN_CHARACTERS = 256;
 
+/** How many of them are kept from the end, where an error names its cause behind a long path. */
+const FOREIGN_END_CHARACTERS = 64;
+
 /** Foreign words inside a message of ours: cut, and unable to end the quotation by themselves. */
 export function quoteWords(words: string): string {
-  const cut = cutText(words, MAX_FOREIGN_CHARACTERS + 1);
+  const cut = cutMiddle(words, MAX_FOREIGN_CHARACTERS + 1, FOREIGN_END_CHARACTERS);
   return `"${oneLine(cut.replaceAll(/["\\]/g, String.raw`\$&`))}"`;
 }
 
 /** The beginning of a text, with a sign where it was cut; no character is cut in two. */
 export function cutText(text: string, maxCharacters: number): string {
   return text.length > maxCharacters ? `${sliceText(text, maxCharacters - 1)}…` : text;
+}
+
+/** The beginning and the end of a text, with a sign where it was cut. */
+function cutMiddle(text: string, maxCharacters: number, endCharacters: number): string {
+  if (text.length <= maxCharacters) return text;
+  const end = text.slice(-endCharacters).replace(/^[\uDC00-\uDFFF]/, "");
+  return `${sliceText(text, maxCharacters - 1 - endCharacters)}…${end}`;
 }
 
 /** At most so many UTF-16 units from the beginning; no character is cut in two. */

@@ -90,6 +90,8 @@ export const createSandbox = defineTool({
     const body = await withHints(createWhenBuilt(params, context), {
       not_found: `No such template or snapshot; the default is ${DEFAULT_TEMPLATE}.`,
       resource_exhausted: freeHint(suggest),
+      // A template that is being built has a hint of its own.
+      ...(params.isolation !== undefined && { unavailable: WITHOUT_ISOLATION }),
     });
     const { sandboxID: sandboxId } = body;
     const detail = await describe(sandboxId, context);
@@ -120,6 +122,10 @@ export const createSandbox = defineTool({
     });
   },
 });
+
+const WITHOUT_ISOLATION =
+  "If the service lacks this isolation, a repeat does not help: tell the user, or leave isolation " +
+  "out for code that may share the kernel of the machine.";
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 

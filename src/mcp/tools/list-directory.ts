@@ -36,9 +36,11 @@ export const listDirectory = defineTool({
     const sandbox = await context.attach(sandboxId);
     const options = { signal: context.signal, user };
     const list: ListDirectory = (from, levels) => sandbox.filesystem.listDir(from, levels, options);
+    const find = context.suggest("run_process", " Or run find with run_process.");
     const { entries, unreadable, isCut } = await withHints(listTree(list, path, depth), {
       ...pathHints(path, context.suggest),
       invalid_argument: context.suggest("read_file", "For a file use read_file."),
+      resource_exhausted: `A smaller depth, or a directory further down, has fewer.${find}`,
     });
     const lines = entries.slice(offset, offset + limit).map((entry) => formatEntry(entry));
     const shown = lines.slice(0, countFitting(lines));

@@ -1,5 +1,7 @@
 /** Tool: searches the content of files. */
 
+import type { Entry } from "../../client/filesystem.ts";
+import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { oneLine, quoteName } from "../../common/untrusted-text.ts";
 import { timeLimit } from "../../output/capture.ts";
@@ -10,7 +12,7 @@ import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
 import { searchFiles, skippedBy, type SearchResult } from "../search-files.ts";
 import type { FoundLine } from "../search-output.ts";
-import { READ_ONLY, defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_PATTERN_CHARACTERS = 1_000;
 /** Below the patience of hosts, with the time for a second program. */
@@ -49,6 +51,7 @@ export const searchFilesTool = defineTool({
     const sandbox = await context.attach(sandboxId);
     const looking = sandbox.filesystem.stat(path, { signal: context.signal, user });
     const entry = await withHints(looking, pathHints(path, context.suggest));
+    requireSearchable(entry, context);
     const deadline = AbortSignal.any([
       context.signal,
       timeLimit(context.clock, SEARCH_SECONDS * 1_000, context.signal),
@@ -74,6 +77,14 @@ export const searchFilesTool = defineTool({
     return textReply(facts, parts.length === 0 ? [] : [{ name: "matches", parts }]);
   },
 });
+
+/** A pipe or device may never end. */
+function requireSearchable({ type, path }: Entry, { suggest }: ToolContext): void {
+  if (type !== "other") return;
+  const message = `${quoteName(path)} is neither a file nor a directory`;
+  const hint = suggest("run_process", "Read a pipe or device with run_process.");
+  throw new SandboxError("invalid_argument", message, { hint });
+}
 
 function binaryFact({ binaryFiles }: SearchResult): string | undefined {
   if (binaryFiles === undefined) return "binary files were not counted";

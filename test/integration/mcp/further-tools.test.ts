@@ -273,3 +273,14 @@ test("the address of a port is a host of its own, or a base with headers", async
     },
   });
 });
+
+test("an isolation that a service lacks is not to be asked for again", async () => {
+  await using remote = await startRemote({ answer: answerStatus(503) });
+  const reply = await remote.call("create_sandbox", { isolation: "gvisor" });
+  expect(reply["content"]).toEqual([
+    {
+      type: "text",
+      text: expect.stringMatching(/^unavailable: .* a repeat does not help: tell the user/),
+    },
+  ]);
+});

@@ -86,6 +86,36 @@ test("the output of a process whose sandbox is gone says that and the next step"
   expect((await waiting).text).toMatch(/^status: connection lost .*does not exist.*create_sandbox/);
 });
 
+test("a directory with too many entries names what helps", async () => {
+  await using sandbox = await startSandbox();
+  const { call, shell, world } = sandbox;
+  await shell("seq 20001 | xargs touch");
+  expect((await call("list_directory", { path: world.folder })).text).toMatch(
+    /^resource_exhausted: .*"more than 20000 entries"\. A smaller depth, .*find with run_process/,
+  );
+});
+
+test("a pipe is refused by a search at once", async () => {
+  await using sandbox = await startSandbox();
+  const { call, shell, world } = sandbox;
+  await shell("mkfifo pipe");
+  expect((await call("search_files", { path: `${world.folder}/pipe`, pattern: "a" })).text).toBe(
+    `invalid_argument: ${world.folder}/pipe is neither a file nor a directory. ` +
+      "Read a pipe or device with run_process.",
+  );
+});
+
+test.for(["stat_path", "read_file", "list_directory", "make_directory"])(
+  "%s of a name that is too long is no internal fault",
+  async (tool) => {
+    await using sandbox = await startSandbox();
+    const path = `${sandbox.world.folder}/${"y".repeat(300)}`;
+    expect((await sandbox.call(tool, { path })).text).toMatch(
+      /^invalid_argument: .*file name too long"\. Correct the path/,
+    );
+  },
+);
+
 test("starts at once count against the limit of processes", async () => {
   await using sandbox = await startSandbox();
   const start = { cmd: "sleep", args: ["60"], wait_seconds: 0 };
