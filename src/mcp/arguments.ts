@@ -49,6 +49,23 @@ function toText(value: unknown): unknown {
 /** The listed schema of a tool's input, which normalises arguments before it checks them. */
 export function acceptArguments<T extends z.ZodObject>(schema: T) {
   const { "~standard": listed } = toListedSchema(schema);
-  const validate = (given: unknown) => listed.validate(normalizeArguments(schema, given));
+  const validate = (given: unknown) => {
+    const normal = normalizeArguments(schema, given);
+    const path = findHalf(normal);
+    return path === undefined ? listed.validate(normal) : { issues: [{ message: HALF, path }] };
+  };
   return { "~standard": { ...listed, validate } };
+}
+
+const HALF = "half a surrogate pair, which UTF-8 cannot hold; write the whole character";
+
+/** The path of a text that would be changed on its way; undefined where there is none. */
+function findHalf(value: unknown): readonly string[] | undefined {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : [];
+  if (typeof value !== "object" || value === null) return undefined;
+  for (const [name, inner] of Object.entries(value)) {
+    const path = findHalf(inner);
+    if (path !== undefined) return [name, ...path];
+  }
+  return undefined;
 }

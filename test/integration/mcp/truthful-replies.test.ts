@@ -116,6 +116,18 @@ test.for(["stat_path", "read_file", "list_directory", "make_directory"])(
   },
 );
 
+test("half a surrogate pair is refused, not replaced", async () => {
+  await using sandbox = await startSandbox();
+  const { call, world } = sandbox;
+  const path = `${world.folder}/a`;
+  expect((await call("write_file", { path, content: "a\uD83D" })).text).toContain(
+    "content: half a surrogate pair",
+  );
+  expect((await call("write_file", { path, content: "a\u{1F600}" })).text).toMatch(
+    /^wrote 5 bytes/,
+  );
+});
+
 test("starts at once count against the limit of processes", async () => {
   await using sandbox = await startSandbox();
   const start = { cmd: "sleep", args: ["60"], wait_seconds: 0 };
