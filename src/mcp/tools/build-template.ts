@@ -77,7 +77,7 @@ export const buildTemplate = defineTool({
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
   async handler(params, context) {
     const build = params.build_id === undefined ? await start(params, context) : parse(params);
-    const { status, text, cursor } = await follow(build, params, context);
+    const { status, text, cursor, hasMore } = await follow(build, params, context);
     const isOver = status.status === "ready" || status.status === "error";
     const reason =
       status.reason && `failed at step ${status.reason.step}: ${status.reason.message}`;
@@ -86,7 +86,8 @@ export const buildTemplate = defineTool({
       reason,
       `template_id: ${build.templateId}`,
       `build_id: ${build.templateId}/${build.buildId}`,
-      isOver ? undefined : `next_cursor: ${cursor}`,
+      isOver && !hasMore ? undefined : `next_cursor: ${cursor}`,
+      isOver && hasMore ? "the log goes on at this cursor of this build_id" : undefined,
       isOver ? undefined : "the build continues",
     ];
     return textReply(facts, [{ name: "log", parts: toParts(Buffer.from(text)) }]);
@@ -145,6 +146,8 @@ interface Followed {
   readonly status: BuildStatusBody;
   readonly text: string;
   readonly cursor: number;
+  /** Whether the log may go on behind the cursor. */
+  readonly hasMore: boolean;
 }
 
 /** Reads until the end, the limit of the wait, or so much that a reply is full. */
@@ -162,7 +165,7 @@ async function follow(build: BuildRef, params: Params, context: ToolContext): Pr
     const isDone = status.status === "ready" || status.status === "error";
     const isFull = Buffer.byteLength(text) >= MAX_LOG_BYTES;
     if (isFull || (status.logEntries.length === 0 && (isDone || deadline.aborted))) {
-      return { status, text, cursor };
+      return { status, text, cursor, hasMore: status.logEntries.length > 0 };
     }
     if (status.logEntries.length > 0) continue;
     await clock.sleep(POLL_MS, deadline).catch(() => undefined);

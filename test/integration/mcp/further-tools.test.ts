@@ -284,3 +284,30 @@ test("an isolation that a service lacks is not to be asked for again", async () 
     },
   ]);
 });
+
+test("the log of a build that has ended goes on at a cursor where it exceeds a reply", async () => {
+  const line = {
+    timestamp: "2026-01-01T00:00:00Z",
+    level: "info",
+    step: "base",
+    message: "x".repeat(400),
+  };
+  const status = {
+    templateID: "t",
+    buildID: "00000000-0000-4000-8000-000000000000",
+    status: "ready",
+    logs: [],
+    logEntries: Array.from({ length: 100 }, () => line),
+  };
+  await using remote = await startRemote({
+    answer: (_request, response) => answerJson(response, 200, { body: status }),
+  });
+  const input = { build_id: "t/00000000-0000-4000-8000-000000000000" };
+  const reply = await remote.call("build_template", input);
+  expect(reply["content"]).toEqual([
+    {
+      type: "text",
+      text: expect.stringMatching(/^status: ready \|.*\| next_cursor: 100 \| the log goes on/),
+    },
+  ]);
+});
