@@ -30,8 +30,9 @@ const objectSchema = z.looseObject({
 
 export type Manifest = z.infer<typeof objectSchema>;
 
+/** As Kubernetes reads them, to which `n` and `yes` are no strings. */
 export function readManifests(text: string): Manifest[] {
-  return parseAllDocuments(text)
+  return parseAllDocuments(text, { version: "1.1" })
     .map((document): unknown => document.toJS())
     .filter((value) => value !== null)
     .map((value) => objectSchema.parse(value));

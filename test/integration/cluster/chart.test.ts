@@ -17,6 +17,7 @@ import {
   VALUES,
   type Manifest,
 } from "../../support/chart.ts";
+import { frontObjects } from "../../support/front-objects.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 import { findChartTools } from "../../support/test-tools.ts";
 
@@ -35,7 +36,11 @@ const HOSTILE = [
   "{a",
   "*a",
   "yes",
+  "n",
   "1e3",
+  "0x1",
+  "1_000",
+  "~",
   "{{ .Values }}",
   "\t",
 ];
@@ -85,6 +90,20 @@ describe.skipIf(reason !== "")(`the chart ${reason}`, () => {
       expect(loaded).toMatchObject({ config: { engine: "kubernetes" } });
     },
   );
+
+  test("objects that fronts create are valid", () => {
+    for (const [release, faultsOf] of validators) {
+      const faults = frontObjects().flatMap((object) => faultsOf(object));
+      expect({ release, faults }).toEqual({ release, faults: [] });
+    }
+  });
+
+  test.each(["n", "123", "1e3"])("a release and a namespace named %s keep their names", (name) => {
+    const text = renderChart(helm, { release: name, namespace: name });
+    const names = readManifests(text).map(({ metadata }) => metadata);
+    expect(names.map(({ namespace }) => namespace)).toEqual(names.map(() => name));
+    expect(names.every((each) => each.name.startsWith(name))).toBe(true);
+  });
 
   test("values add and remove what they name", () => {
     expect(kindsWith().filter((kind) => kind === POLICY)).toHaveLength(3);

@@ -4,10 +4,6 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ClusterApi } from "../../../src/cluster/api.ts";
-import { labelsOf, toNetworkPolicy } from "../../../src/cluster/egress-policy.ts";
-import { toPod } from "../../../src/cluster/pod-spec.ts";
-import { toPodTemplate } from "../../../src/cluster/pod-template.ts";
-import { toClaim, toClaimSpec } from "../../../src/cluster/volumes/records.ts";
 import {
   MANIFESTS,
   readManifests,
@@ -17,6 +13,7 @@ import {
   VALUES,
   type Manifest,
 } from "../../support/chart.ts";
+import { frontObjects } from "../../support/front-objects.ts";
 import type { World } from "../world.ts";
 
 const PLURALS: Readonly<Record<string, string>> = {
@@ -38,49 +35,6 @@ export async function createManifest(
   await api.call({ method: "POST", path: `${group}${place}/${plural}`, query, body: manifest });
 }
 
-/** Objects that fronts create, besides those of the chart. */
-function ownObjects(): unknown[] {
-  const limits = { memoryMb: 256, cpus: 2, diskMb: 1024, pids: 64 };
-  const template = toPodTemplate(
-    {
-      metadata: { labels: { team: "a" }, annotations: { note: "b" } },
-      spec: {
-        nodeSelector: { pool: "a" },
-        runtimeClassName: "gvisor",
-        priorityClassName: "low",
-        tolerations: [{ key: "a", operator: "Exists", effect: "NoSchedule" }],
-        imagePullSecrets: [{ name: "registry" }],
-        containers: [{ name: "sandbox", resources: { requests: { cpu: 1 } } }],
-      },
-    },
-    "trial",
-  );
-  const plan = { image: "image:1", limits, passPublicKey: "key", template };
-  const owner = { name: "i1", uid: "uid", podLabels: labelsOf("i1") };
-  const settings = { denied: ["10.0.0.0/8"], nameServers: ["10.96.0.10"] };
-  const rules = { allow: ["192.0.2.1/32"], deny: ["198.51.100.0/24"] };
-  const volumes = { storageClass: "shared", accessMode: "ReadWriteMany", sizeMb: 64 };
-  const volume = { persistentVolumeClaim: { claimName: "volume-a" } };
-  const ephemeral = { ephemeral: { volumeClaimTemplate: { spec: toClaimSpec(volumes) } } };
-  return [
-    toPod(plan, "i1", owner),
-    toPod(plan, "i2", "pool"),
-    toPod(
-      {
-        ...plan,
-        mounts: [
-          { path: "/a", volume },
-          { path: "/b", volume: ephemeral },
-        ],
-      },
-      "i3",
-      owner,
-    ),
-    toClaim({ name: "data", team: "local", createdAtMs: 0, sizeMb: 64 }, volumes),
-    toNetworkPolicy(owner, rules, settings),
-  ];
-}
-
 /** Decoded by the types of a release, where an unknown field is a fault. */
 function decodeStrictly(program: string, text: string): string {
   const { status, stdout, stderr } = spawnSync(program, { input: text, encoding: "utf8" });
@@ -96,7 +50,7 @@ async function checkSchemas(world: World): Promise<void> {
     if (programs.length < 3) throw new Error(programs.join(" "));
     return programs.join(" ");
   });
-  const objects = ownObjects().map((object) => JSON.stringify(object));
+  const objects = frontObjects().map((object) => JSON.stringify(object));
   for (const program of programs) {
     const path = join(bin, program);
     await world.check(`${program}: finds an unknown field`, async () => {
