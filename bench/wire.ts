@@ -3,6 +3,7 @@
  * floor is the same work by a plain process, pipe, file server or copy of the same run.
  */
 
+import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream, createWriteStream } from "node:fs";
@@ -205,7 +206,8 @@ async function measureCompose(daemon: TestDaemon): Promise<Row> {
 /** The second of two rounds: the first one grows what the daemon keeps for its own use. */
 async function measureReaders(daemon: TestDaemon): Promise<Row[]> {
   await measureSlowReaders(daemon, READERS);
-  const { beforeMs, duringMs, growthBytes } = await measureSlowReaders(daemon, READERS);
+  const { beforeMs, duringMs, growthBytes, isCut } = await measureSlowReaders(daemon, READERS);
+  assert(!isCut, "the healthy reader was cut off");
   const growth = growthBytes / MIB;
   const base = { samples: 1, peers: [] };
   return [

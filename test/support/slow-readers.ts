@@ -2,6 +2,7 @@
 
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { toTarget } from "./daemon-target.ts";
 import type { TestDaemon } from "./envd.ts";
 import { residentBytes } from "./fuzz.ts";
@@ -11,6 +12,8 @@ export interface SlowReaderFigures {
   /** 99th percentile of a healthy reader of the same process, in milliseconds. */
   readonly beforeMs: number;
   readonly duringMs: number;
+  /** Whether the healthy reader was cut off too, as one that a busy machine does not let read. */
+  readonly isCut: boolean;
   /** The highest resident size while nobody read, less the one before, in bytes. */
   readonly growthBytes: number;
 }
@@ -41,7 +44,10 @@ export async function measureSlowReaders(
       const text = Buffer.from(event.event.value.output.value ?? []).toString("latin1");
       for (const [, stamp] of text.matchAll(STAMP)) delaysMs.push(nowMs - Number(stamp));
     }
-  })();
+  })().then(
+    () => undefined,
+    (error: unknown) => ConnectError.from(error),
+  );
   await delay(WARM_MS);
   delaysMs = [];
   await delay(WARM_MS);
@@ -54,14 +60,16 @@ export async function measureSlowReaders(
     await delay(100);
     peak = Math.max(peak, residentBytes(daemonPid));
   }
-  const figures = { beforeMs, duringMs: percentile(delaysMs), growthBytes: peak - before };
+  const duringMs = percentile(delaysMs);
   for (const socket of idle) socket.destroy();
   await daemon.processes.sendSignal({
     process: { selector: { case: "tag", value: "producer" } },
     signal: 9,
   });
-  await reading;
-  return figures;
+  const failure = await reading;
+  const isCut = failure?.code === Code.ResourceExhausted;
+  if (failure !== undefined && !isCut) throw failure;
+  return { beforeMs, duringMs, isCut, growthBytes: peak - before };
 }
 
 /** A subscriber of the process with the tag `producer`, from whose socket nothing is read. */
