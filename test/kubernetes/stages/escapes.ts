@@ -48,6 +48,13 @@ function attacksOn(secret: string): readonly PodAttack[] {
     },
     {
       program: "processes",
+      id: "E07",
+      words: ["/run/sandbox-mcp/sh", "-c", "'sleep 9'"],
+      // Files of the image, which this one Pod changes for itself; no snapshot takes them along.
+      open: [["root", /^reopen$/, /^ok$/]],
+    },
+    {
+      program: "processes",
       id: "E23",
       words: [1],
       // Root of a Pod traces processes of its Pod, the daemon too: it guards the Pod against others alone.
