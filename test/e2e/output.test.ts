@@ -92,12 +92,16 @@ test("a server is killed while its process writes; the next one reads on, and ma
   const first = await startMcpClient(["--home", serve.home]);
   const agent = createAgent(first);
   const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
-  const cmd = "for i in $(seq 0 299); do echo line $i; sleep 0.005; done; exit 9";
+  const wait = "if [ $i = 280 ]; then until [ -e /tmp/seen ]; do sleep 0.05; done; fi";
+  const cmd = `for i in $(seq 0 299); do ${wait}; echo line $i; sleep 0.005; done; exit 9`;
   const started = await agent.do("run_process", { ...sandbox, cmd, wait_seconds: 1 });
   const handle = { ...sandbox, process_id: read(started, /process_id: (p_\d+)/) };
   process.kill(first.pid, "SIGKILL");
   await using second = await startMcpClient(["--home", serve.home]);
   const next = createAgent(second);
+  // Its last lines come once the next server watches it.
+  await next.do("get_process_output", { ...handle, cursor: 0 });
+  await next.do("write_file", { ...sandbox, path: "/tmp/seen", content: "" });
   let text = "";
   await pageThrough(next, handle, (page) => {
     text += page;
