@@ -158,7 +158,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
   {
     id: "R9",
     title: "slow readers do not affect other clients",
-    counts: /reader|nobody reads/i,
+    counts: /\bR9\b|reader|nobody reads/i,
     note: "the delay of other clients is in the table of neighbours",
   },
   {

@@ -15,7 +15,7 @@ const MAX_ROUNDS = 4;
 const MAX_FIRST_GROWTH_BYTES = 64 * MIB;
 const MAX_GROWTH_BYTES = 24 * MIB;
 
-test.for([1, 100])("%i of them delay no other, and hold no memory", async (count) => {
+test.for([1, 100])("R9 %i slow readers delay no other, and hold no memory", async (count) => {
   await using daemon = await startTestDaemon({ useBinaryFormat: true });
   const first = await measureSlowReaders(daemon, count);
   expect(first.growthBytes).toBeLessThan(MAX_FIRST_GROWTH_BYTES);
@@ -28,7 +28,7 @@ test.for([1, 100])("%i of them delay no other, and hold no memory", async (count
   expect(addedMs).toBeLessThan(MAX_ADDED_MS);
 });
 
-test("who stopped reading gets what came before, and then the reason why no more", async () => {
+test("R9 who stopped reading gets what came before, and then the reason why no more", async () => {
   await using daemon = await startTestDaemon({ useBinaryFormat: true });
   const command = { cmd: "sh", args: ["-c", "read go; exec head -c 20000000 /dev/zero"] };
   const stream = daemon.processes.start({ process: command, tag: "producer" });
