@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { availableParallelism, release } from "node:os";
 import { join, resolve } from "node:path";
 import { isDeepStrictEqual, promisify } from "node:util";
@@ -36,6 +36,8 @@ export interface Facts {
 /** Called by the runner; the returned function is called at the end. */
 export async function setup(): Promise<(() => Promise<void>) | undefined> {
   if (!IS_WHOLE_RUN) return undefined;
+  // A run without its own report leaves none that its facts could be taken for.
+  await rm(join(FOLDER, "run.json"), { force: true });
   const facts = { ...(await describeCode()), ...(await describeMachine()) };
   const homes = await makeRunFolder();
   const before = await look(homes);
