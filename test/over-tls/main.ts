@@ -97,7 +97,7 @@ try {
       NODE_EXTRA_CA_CERTS: certificate.authorityPath,
       NODE_OPTIONS: `--import ${NAMES}`,
       SDK_TLS: dirname(certificate.authorityPath),
-      ...(runtime !== undefined && { SDK_RUNTIME: runtime }),
+      ...(runtime !== undefined && { E2E_RUNTIME: runtime }),
       ...(isWhole && (await clients())),
     },
   });

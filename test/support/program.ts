@@ -23,8 +23,12 @@ export interface TestProgram extends AsyncDisposable {
 /**
  * Tests send nothing to real networks, neither from sandboxes nor to build a template; those about
  * the way out bring a network of their own. What this machine trusts is nothing to them either.
+ * `E2E_RUNTIME=runsc` gives their services another runtime.
  */
 export const OFFLINE = {
+  ...(process.env["E2E_RUNTIME"] !== undefined && {
+    SANDBOX_MCP_RUNTIME: process.env["E2E_RUNTIME"],
+  }),
   SANDBOX_MCP_EGRESS: "off",
   SANDBOX_MCP_BUILD_BASE: "off",
   SANDBOX_MCP_CA: "off",

@@ -38,8 +38,8 @@ export const isOfPods = frontUrl !== undefined;
 /** Whether clients know the service by its domain. */
 export const isOverTls = tlsFolder !== undefined;
 
-/** Of the sandboxes' runtime; `test/over-tls/main.ts` sets it. */
-const runtime = process.env["SDK_RUNTIME"];
+/** Of the sandboxes' runtime; also set by `test/over-tls/main.ts`. */
+const runtime = process.env["E2E_RUNTIME"];
 const level = runtime === undefined ? [] : ["--runtime", runtime];
 
 /** Whether sudo gives rights in the sandboxes. */
