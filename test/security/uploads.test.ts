@@ -108,7 +108,8 @@ test(
     const { events } = await daemon.files.getWatcherEvents({ watcherId });
     expect(events.filter(({ name }) => isStagedName(name))).toEqual([]);
     expect(cuts).toBeGreaterThan(UPLOADS / 4);
-    expect(looks).toBeGreaterThan(100);
+    // Fewer on a busy machine.
+    expect(looks).toBeGreaterThan(20);
     tellCells(context, UPLOADS);
   },
 );

@@ -2,6 +2,7 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { causeCode } from "../../../src/common/errors.ts";
 import { tellCells } from "../../support/cells.ts";
@@ -26,6 +27,7 @@ const [SIGCONT, SIGSTOP] = [18, 19];
 const SIGNALS = IS_WHOLE_RUN
   ? Array.from({ length: 64 }, (_, index) => index + 1)
   : [10, 12, 3, SIGSTOP, 40];
+const SETTLE_MS = 500;
 const RAW = join(import.meta.dirname, "raw.py");
 const PATTERNS = ["allowed.test", "*.wild.test", "mixed.test", "moving.test", "BÜCHER.test"];
 
@@ -190,7 +192,7 @@ export function describeNames(ground: () => Field): void {
     );
 
     test("names hold again once a service that was killed is back, and not meanwhile", async () => {
-      const before = await ground().lab.received();
+      const before = await settled(() => ground().lab.received());
       await ground().restart(async () => {
         // It dies with the service, a moment after it.
         await expect.poll(async () => namePrograms(ground())).toEqual([]);
@@ -203,6 +205,17 @@ export function describeNames(ground: () => Field): void {
       expect(await ground().lab.received()).toBeGreaterThan(before);
     });
   });
+}
+
+/** A count once it has not changed for a moment: what was sent before is on its way. */
+async function settled(count: () => Promise<number>): Promise<number> {
+  let last = await count();
+  for (;;) {
+    await delay(SETTLE_MS);
+    const next = await count();
+    if (next === last) return last;
+    last = next;
+  }
 }
 
 /** Whether a program of the ground was there to be signalled. */
