@@ -60,3 +60,16 @@ export function renderChart(helm: string, { release, namespace, words = [] }: Re
 export function toSets(values: readonly string[]): string[] {
   return values.flatMap((value) => ["--set", value]);
 }
+
+/** What the Role among these objects grants, as `RIGHTS` lists it; verbs in order. */
+export function rightsOf(objects: readonly Manifest[]): unknown {
+  const role = Object(objects.find(({ kind }) => kind === "Role"));
+  return role.rules.flatMap((rule: Record<string, string[]>) =>
+    (rule["resources"] ?? []).map((resource) => ({
+      group: rule["apiGroups"]?.join(),
+      resource,
+      verbs: rule["verbs"]?.toSorted(),
+      ...(rule["resourceNames"] && { name: rule["resourceNames"].join() }),
+    })),
+  );
+}

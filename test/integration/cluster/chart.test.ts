@@ -13,6 +13,7 @@ import {
   readManifests,
   renderChart,
   renderManifests,
+  rightsOf,
   toSets,
   VALUES,
   type Manifest,
@@ -206,18 +207,6 @@ function createValidator(path: string): (object: unknown) => unknown[] {
 function argumentsOf(objects: readonly Manifest[]): string[] {
   const deployment = Object(objects.find(({ kind }) => kind === "Deployment"));
   return deployment.spec.template.spec.containers[0].args;
-}
-
-function rightsOf(objects: readonly Manifest[]): unknown {
-  const role = Object(objects.find(({ kind }) => kind === "Role"));
-  return role.rules.flatMap((rule: Record<string, string[]>) =>
-    (rule["resources"] ?? []).map((resource) => ({
-      group: rule["apiGroups"]?.join(),
-      resource,
-      verbs: rule["verbs"]?.toSorted(),
-      ...(rule["resourceNames"] && { name: rule["resourceNames"].join() }),
-    })),
-  );
 }
 
 /** Paths of all values that are strings, or lists or maps of them. */

@@ -9,6 +9,7 @@ import { labelsOf } from "../../../src/cluster/egress-policy.ts";
 import { RIGHTS } from "../../../src/cluster/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { POD_PORT } from "../../../src/wire/pod-listener.ts";
+import { plainManifests, rightsOf } from "../../support/chart.ts";
 
 const DEPLOY = resolve(import.meta.dirname, "../../../deploy");
 const text = readFileSync(join(DEPLOY, "kubernetes/sandbox-mcp.yaml"), "utf8");
@@ -52,15 +53,9 @@ test("every kind of the chart is there, once but for policies", () => {
 });
 
 test("the Role grants what a front does, and no more", () => {
-  const granted = objects.get("Role").rules.flatMap((rule: Record<string, string[]>) =>
-    (rule["resources"] ?? []).map((resource) => ({
-      group: rule["apiGroups"]?.join(),
-      resource,
-      verbs: rule["verbs"]?.toSorted(),
-      ...(rule["resourceNames"] && { name: rule["resourceNames"].join() }),
-    })),
+  expect(rightsOf(plainManifests())).toEqual(
+    RIGHTS.map((right) => ({ ...right, verbs: right.verbs.toSorted() })),
   );
-  expect(granted).toEqual(RIGHTS.map((right) => ({ ...right, verbs: right.verbs.toSorted() })));
 });
 
 test("the namespace enforces the level that sandboxes need", () => {
