@@ -10,6 +10,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { makeCertificate, type TestCertificate } from "./certificate.ts";
+import { endChild } from "./end-child.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
 const run = promisify(execFile);
@@ -193,10 +194,6 @@ async function startServices(
   });
   await once(child.stdout, "data");
   return {
-    [Symbol.asyncDispose]: async () => {
-      const ended = once(child, "exit");
-      child.kill("SIGKILL");
-      await ended;
-    },
+    [Symbol.asyncDispose]: () => endChild(child),
   };
 }

@@ -7,6 +7,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readlink } from "node:fs/promises";
 import { expect } from "vitest";
+import { endChild } from "./end-child.ts";
 
 const UNSHARE = ["unshare", "--mount", "--propagation", "private"] as const;
 /** Each copies while the ones before it still have their copies. */
@@ -19,11 +20,7 @@ export async function copyMounts(cwd = "/"): Promise<AsyncDisposable> {
   const namespace = () => readlink(`/proc/${holder.pid}/ns/mnt`);
   await expect.poll(namespace).not.toBe(await readlink("/proc/self/ns/mnt"));
   return {
-    async [Symbol.asyncDispose]() {
-      const ended = once(holder, "exit");
-      holder.kill("SIGKILL");
-      await ended;
-    },
+    [Symbol.asyncDispose]: () => endChild(holder),
   };
 }
 

@@ -4,7 +4,6 @@
  */
 
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -21,6 +20,7 @@ import {
 } from "../../../src/engine/storage/volume-disk.ts";
 import { baseLayers } from "../../support/base-layer.ts";
 import { takeCensus } from "../../support/census.ts";
+import { endChild } from "../../support/end-child.ts";
 import { copyMounts } from "../../support/mount-copies.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
@@ -201,16 +201,12 @@ function startHolder(home: string, volumeId: string, before: readonly string[] =
   ];
   const child = spawn("unshare", [...own, ...words], { stdio: ["pipe", "pipe", "inherit"] });
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  const ended = once(child, "exit");
   return {
     async names() {
       child.stdin.write("\n");
       const { value } = await lines.next();
       return JSON.parse(String(value));
     },
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGKILL");
-      await ended;
-    },
+    [Symbol.asyncDispose]: () => endChild(child),
   };
 }

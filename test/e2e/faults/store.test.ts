@@ -9,6 +9,7 @@ import { readlink } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { takeCensus } from "../../support/census.ts";
+import { endChild } from "../../support/end-child.ts";
 import { CLONES, KEPT, STORE_STEPS } from "../../support/fault-cases.ts";
 import { make, openFaultHome } from "../../support/fault-home.ts";
 import { faultRun } from "../../support/fault-run.ts";
@@ -87,7 +88,7 @@ test("a copy of the mount in another namespace keeps no new service out", async 
     expect((await takeCensus(home.path)).loopDevices).toHaveLength(2);
     await home.stop("SIGTERM");
   } finally {
-    other.kill("SIGKILL");
+    await endChild(other);
   }
 });
 

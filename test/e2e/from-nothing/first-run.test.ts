@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { errorText } from "../../../src/common/errors.ts";
 import { tellCells } from "../../support/cells.ts";
+import { endChild } from "../../support/end-child.ts";
 import { FIRST_STEPS } from "../../support/fault-cases.ts";
 import { randomRound, runRound, type Round } from "../../support/first-round.ts";
 import {
@@ -46,7 +47,7 @@ beforeAll(async () => {
   root = rootPerson(folder);
   for (let count = 0; count < BUSY_LOOPS; count += 1) {
     const loop = spawn("sh", ["-c", "while :; do :; done"], { stdio: "ignore" });
-    stack.defer(() => void loop.kill("SIGKILL"));
+    stack.defer(() => endChild(loop));
   }
 }, ROUND_LIMIT_MS);
 afterAll(() => stack.disposeAsync());

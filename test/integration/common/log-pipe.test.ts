@@ -9,6 +9,7 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
+import { endChild } from "../../support/end-child.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LOG = resolve(import.meta.dirname, "../../../src/common/log.ts");
@@ -36,7 +37,7 @@ test.for([{ kind: "pipe" }, { kind: "socket" }] as const)(
     const stderr = kind === "pipe" ? pipe.fd : "pipe";
     const node = ["--input-type=module", "--eval", SCRIPT];
     const child = spawn(process.execPath, node, { stdio: ["pipe", "pipe", stderr] });
-    onTestFinished(() => void child.kill("SIGKILL"));
+    onTestFinished(() => endChild(child));
     const [stdin, stdout, socket] = child.stdio;
     assert(stdin !== null && stdout !== null);
     const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();

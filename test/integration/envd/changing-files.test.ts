@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
 import { expect, test } from "vitest";
+import { endChild } from "../../support/end-child.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
 
 const CONTENT = "regular";
@@ -57,7 +58,7 @@ test.for(["/dev/zero", "pipe"])("a file that becomes %s is not read as one", asy
     for (let count = 0; count < DOWNLOADS; count += 1) seen.add(await download(daemon, name));
     expect([...seen].filter((outcome) => ![CONTENT, "400"].includes(outcome))).toEqual([]);
   } finally {
-    swap.kill("SIGKILL");
+    await endChild(swap);
   }
 });
 

@@ -11,15 +11,17 @@ import { Process } from "../../../src/gen/process/process_pb.ts";
 import { collect, runScript } from "../../support/collect.ts";
 import { startTestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
+import { ownSleep } from "../../support/own-sleep.ts";
 import { envelope } from "../../support/raw-call.ts";
 
 test("a process that ended but whose output is held is listed, and cannot be signalled", async () => {
+  const [first, second] = [ownSleep(604), ownSleep(605)];
   await using daemon = await startTestDaemon();
   const result = collect(
     daemon.processes.start({
       process: {
         cmd: "/bin/sh",
-        args: ["-c", "(read line </dev/tty; sleep 604) 2>/dev/null & sleep 605 & exit 6"],
+        args: ["-c", `(read line </dev/tty; ${first}) 2>/dev/null & ${second} & exit 6`],
       },
       tag: "held",
     }),
@@ -38,14 +40,15 @@ test("a process that ended but whose output is held is listed, and cannot be sig
   expect((await daemon.processes.list({})).processes).toHaveLength(1);
   await runScript(
     daemon.processes,
-    "pkill -fx 'sleep 605'; until pkill -fx 'sleep 604'; do sleep 0.1; done",
+    `pkill -fx '${second}'; until pkill -fx '${first}'; do sleep 0.1; done`,
   );
   expect((await result).end.exitCode).toBe(6);
 });
 
 test("a deadline that comes after the exit is told with the exit", async () => {
   await using daemon = await startTestDaemon();
-  const call = { process: { cmd: "/bin/sh", args: ["-c", "sleep 606 & exit 6"] }, tag: "late" };
+  const sleep = ownSleep(606);
+  const call = { process: { cmd: "/bin/sh", args: ["-c", `${sleep} & exit 6`] }, tag: "late" };
   const [code] = await faultOf(collect(daemon.processes.start(call, { timeoutMs: 500 })));
   const process = { selector: { case: "tag", value: "late" } } as const;
   await expect.poll(async () => (await daemon.processes.list({})).processes).toEqual([]);
@@ -54,7 +57,7 @@ test("a deadline that comes after the exit is told with the exit", async () => {
     "DeadlineExceeded",
     { exitCode: 6, exited: true, status: "exit status 6", error: "context deadline exceeded" },
   ]);
-  await runScript(daemon.processes, "pkill -fx 'sleep 606'; true");
+  await runScript(daemon.processes, `pkill -fx '${sleep}'; true`);
 });
 
 test.for(["9999999999"])("a deadline of %s ms is far away", async (timeout) => {

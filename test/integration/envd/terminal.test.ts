@@ -13,6 +13,7 @@ import {
 import { collect, runScript } from "../../support/collect.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
+import { ownSleep } from "../../support/own-sleep.ts";
 
 const SIZE = { cols: 80, rows: 24 };
 /** A shell without a prompt or files of its own, so that what it shows is what was asked. */
@@ -205,9 +206,10 @@ test("a kill ends the shell at once, and the hang-up what ran on its terminal", 
 });
 
 test("the front job of a terminal ends when its terminal does", async () => {
+  const sleep = ownSleep(603);
   await using daemon = await startTestDaemon();
   const stream = daemon.processes.start({
-    process: { cmd: "/bin/sh", args: ["-c", "echo here; sleep 603; echo never"] },
+    process: { cmd: "/bin/sh", args: ["-c", `echo here; ${sleep}; echo never`] },
     pty: { size: SIZE },
     tag: "front",
   });
@@ -217,7 +219,7 @@ test("the front job of a terminal ends when its terminal does", async () => {
   const byTag = { selector: { case: "tag", value: "front" } } as const;
   await daemon.processes.sendSignal({ process: byTag, signal: 9 });
   await expect
-    .poll(async () => (await runScript(daemon.processes, "pgrep -fx 'sleep 603'; true")).stdout)
+    .poll(async () => (await runScript(daemon.processes, `pgrep -fx '${sleep}'; true`)).stdout)
     .toBe("");
 });
 

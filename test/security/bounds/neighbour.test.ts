@@ -1,10 +1,10 @@
 /** R18, R9: what a neighbour's calls take beside a sandbox that does its worst, as figures. */
 
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { BOMBS, type Bomb } from "../../support/bombs.ts";
+import { endChild } from "../../support/end-child.ts";
 import { tellFigures } from "../../support/figures.ts";
 import { measureNeighbour } from "../../support/neighbour.ts";
 import { openOrdinaryUser } from "../../support/ordinary-user.ts";
@@ -63,10 +63,7 @@ async function ignite(serve: TestServe, { inside, outside }: Bomb): Promise<Asyn
   if (outside !== undefined) {
     const words = [OUTSIDE_BOMB, outside, serve.url, JSON.stringify(sandbox.headers)];
     const program = spawn(process.execPath, words, { stdio: "ignore" });
-    stack.defer(async () => {
-      const exit = once(program, "exit");
-      if (program.kill("SIGKILL")) await exit;
-    });
+    stack.defer(() => endChild(program));
   }
   return stack.move();
 }

@@ -7,6 +7,7 @@ import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { removeTree } from "../../../src/common/remove-tree.ts";
 import { tellCells } from "../../support/cells.ts";
+import { endChild } from "../../support/end-child.ts";
 import { makeDeepTree, makeHostileTrees } from "../../support/hostile-trees.ts";
 import { chooseSeed } from "../../support/random.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
@@ -110,7 +111,7 @@ test("E45 a tree that somebody fills and turns into links meanwhile takes nothin
       await removeTree(top).catch(() => undefined);
     }
   } finally {
-    writer.kill("SIGKILL");
+    await endChild(writer);
   }
   // What else is there the writer itself put there, through one of its links.
   expect(await readdir(decoy)).toEqual(expect.arrayContaining(["file", "hard"]));

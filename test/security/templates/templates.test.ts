@@ -4,7 +4,6 @@
  */
 
 import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -14,6 +13,7 @@ import { buildHost } from "../../../src/engine/templates/host.ts";
 import { attackLayers, type AttackLayers } from "../../support/attack-layer.ts";
 import { makeCanary, type Canary } from "../../support/attack-range.ts";
 import { baseLayers } from "../../support/base-layer.ts";
+import { endChild } from "../../support/end-child.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
@@ -209,8 +209,7 @@ describe.each(attackedRuntimes())("on %s", (runtime) => {
         seen.add(await lookAt(host, source));
       }
     } finally {
-      flipper.kill("SIGKILL");
-      await once(flipper, "exit");
+      await endChild(flipper);
     }
     expect(seen.difference(new Set(["own\n", "refused"]))).toEqual(new Set());
     expect(await canary.fingerprint()).toBe(before);
