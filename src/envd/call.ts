@@ -16,6 +16,7 @@ import { CONNECT_CODES } from "../rpc/errors.ts";
 import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import type { Daemon } from "./daemon.ts";
 import { resolvePath } from "./path.ts";
+import { MAX_PATH_CHARACTERS, tidyPath } from "./place.ts";
 import type { User } from "./user.ts";
 
 /** What the HTTP side learned about a call before its message was read. */
@@ -53,10 +54,17 @@ export async function userOf(origin: CallOrigin): Promise<User> {
   return user;
 }
 
-/** A requested path for the user of a call. @throws SandboxError invalid_argument */
+/**
+ * A requested path for the user of a call: an absolute one as it was given, any other one tidied.
+ * @throws SandboxError invalid_argument
+ */
 export async function pathFor(daemon: Daemon, user: User, path: string): Promise<string> {
   const workdir = daemon.settings.current.defaultWorkdir;
-  return fromWirePath(resolvePath(path, { userName: user.name, home: user.home, workdir }));
+  const absolute = resolvePath(path, { userName: user.name, home: user.home, workdir });
+  // The kernel refuses it, whatever its names mean.
+  if (absolute.length > MAX_PATH_CHARACTERS) return absolute;
+  const meant = await fromWirePath(absolute);
+  return path.startsWith("/") || path === "" ? meant : tidyPath(meant);
 }
 
 const DEFAULT_KEEPALIVE_S = 90;

@@ -13,7 +13,7 @@ export interface PathScope {
 
 /**
  * A requested path as an absolute one. Absolute paths stay exactly as they were given; relative
- * ones start at the home, an empty one is the working directory.
+ * ones start at the home, an empty one is the working directory. What `..` means is not decided here.
  * @throws SandboxError invalid_argument for `~name`, and for a NUL byte, which no path can hold.
  */
 export function resolvePath(path: string, scope: PathScope): string {
@@ -35,19 +35,13 @@ function expandHome(path: string, scope: PathScope): string {
   return joinPath(scope.home, path.slice(1));
 }
 
-/** Two paths joined and cleaned, without a slash at the end. */
+/** A path below a directory, without `.`, empty names and a slash at the end; `..` stays as it is. */
 export function joinPath(base: string, rest: string): string {
-  const joined = posix.join(base, rest);
-  return joined.length > 1 && joined.endsWith("/") ? joined.slice(0, -1) : joined;
+  const names = `${base}/${rest}`.split("/").filter((name) => name !== "" && name !== ".");
+  return `/${names.join("/")}`;
 }
 
 /** The last component of a path; `/` for the root itself. */
 export function baseName(path: string): string {
   return posix.basename(path) || "/";
-}
-
-/** The folder that must exist before a path can: for one that ends in a slash, it is itself one. */
-export function parentPath(path: string): string {
-  const clean = joinPath(path, "");
-  return path.endsWith("/") ? clean : posix.dirname(clean);
 }

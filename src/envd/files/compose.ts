@@ -16,7 +16,8 @@ import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { fileUser, type Exchange } from "../exchange.ts";
 import { realpath, removeFile, stat } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
-import { baseName, joinPath, parentPath } from "../path.ts";
+import { baseName, joinPath } from "../path.ts";
+import { parentPlace } from "../place.ts";
 import type { User } from "../user.ts";
 import { concatenate } from "./concatenate.ts";
 import type { StagedFile, Staging } from "./staging.ts";
@@ -124,7 +125,7 @@ async function checkSource(
 
 /** Where a name really stands: its folder without links, then the name itself. */
 async function placeOf(path: string): Promise<string> {
-  const folder = parentPath(path);
+  const folder = await parentPlace(path);
   const real = await realpath(folder).catch(() => folder);
   return joinPath(real, baseName(path));
 }
@@ -132,7 +133,7 @@ async function placeOf(path: string): Promise<string> {
 async function runComposition(plan: Plan, signal: AbortSignal): Promise<number> {
   const { target, sources, user } = plan;
   try {
-    await ensureDirectories(parentPath(target), user);
+    await ensureDirectories(await parentPlace(target), user);
   } catch (error) {
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
@@ -162,7 +163,7 @@ async function fill(
 
 async function stage({ staging, target }: Plan): Promise<StagedFile> {
   try {
-    return await staging.create(parentPath(target), FILE_MODE);
+    return await staging.create(await parentPlace(target), FILE_MODE);
   } catch (error) {
     const text = fileErrorText("open", target, error);
     throw spaceFault(error, `error creating destination file: ${text}`);

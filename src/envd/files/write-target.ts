@@ -12,7 +12,8 @@ import type { Attributes, Metadata } from "../attributes.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
 import { canChangeOwner, ensureDirectories } from "../owner.ts";
-import { baseName, joinPath, parentPath } from "../path.ts";
+import { baseName, joinPath } from "../path.ts";
+import { parentPlace, tidyPath } from "../place.ts";
 import type { User } from "../user.ts";
 import { storeMetadata } from "./metadata.ts";
 import type { StagedFile, Staging } from "./staging.ts";
@@ -45,6 +46,7 @@ const PRIVATE_MODE = 0o600;
 /** What stays of a mode: a change of owner takes set-id bits away. */
 const KEPT_MODE = 0o1777;
 const MAX_LINKS = 40;
+const DOTS: ReadonlySet<string> = new Set([".", ".."]);
 const COPY_BYTES = 1_048_576;
 /** The name is a mount point, or is protected in another way; the file itself may be open to us. */
 const NOT_RENAMED: ReadonlySet<string> = new Set(["EBUSY", "EXDEV", "EACCES", "EPERM", "EROFS"]);
@@ -61,7 +63,7 @@ export async function writeTarget(
 ): Promise<Metadata> {
   const { path, user } = target;
   try {
-    await ensureDirectories(parentPath(path), user);
+    await ensureDirectories(await parentPlace(path), user);
   } catch (error) {
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });
@@ -101,11 +103,11 @@ async function requireNoDirectory(path: string): Promise<Stats | undefined> {
 
 /** Where the file stands or will stand, links followed; undefined where they lead nowhere. */
 async function placeOf(path: string): Promise<string | undefined> {
-  let current = path;
+  let current = await tidyPath(path);
   for (let links = 0; links <= MAX_LINKS; links += 1) {
     let folder: string;
     try {
-      folder = await realpath(parentPath(current));
+      folder = await realpath(posix.dirname(current));
     } catch {
       return undefined;
     }
@@ -114,7 +116,9 @@ async function placeOf(path: string): Promise<string | undefined> {
     if (!stats?.isSymbolicLink()) return place;
     const link = await readlink(place).catch(() => undefined);
     if (link === undefined || link.endsWith("/")) return undefined;
-    current = posix.resolve(folder, link);
+    current = link.startsWith("/") ? link : joinPath(folder, link);
+    // No file, and where there is no folder either, the kernel refuses it.
+    if (DOTS.has(baseName(current))) return undefined;
   }
   return undefined;
 }
@@ -136,7 +140,7 @@ async function stage(
   { staging }: WriteTools,
 ): Promise<StagedFile | undefined> {
   try {
-    return await staging.create(parentPath(place), mode);
+    return await staging.create(posix.dirname(place), mode);
   } catch (error) {
     if (isDiskFull(error)) throw openFault(place, error);
     // A folder of the kernel, one that is read-only or too deep: the file itself may be open to us.

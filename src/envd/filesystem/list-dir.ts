@@ -10,6 +10,7 @@ import { errnoText, fileErrorText } from "../errno.ts";
 import { readNames, realpath, stat } from "../file-system.ts";
 import { isStagedName, type Staging } from "../files/staging.ts";
 import { joinPath } from "../path.ts";
+import { tidyPath } from "../place.ts";
 import type { Accounts } from "../user.ts";
 import { readEntry, type Entry } from "./entry.ts";
 
@@ -35,7 +36,7 @@ export async function listDir(
     signal: context.signal,
     staging: origin.daemon.staging,
   };
-  await collect(listing, path, Math.max(request.depth, 1));
+  await collect(listing, await tidyPath(path), Math.max(request.depth, 1));
   // All at once: one question for the whole listing, however many files have none.
   const metadata = await origin.daemon.attributes.read(listing.paths);
   return {

@@ -7,7 +7,7 @@ import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { lstat, rename } from "../file-system.ts";
 import { ensureDirectories } from "../owner.ts";
-import { parentPath } from "../path.ts";
+import { parentPlace } from "../place.ts";
 import { describeEntry, type Entry } from "./entry.ts";
 
 /** @throws SandboxError not_found, invalid_argument, internal */
@@ -20,7 +20,7 @@ export async function move(
   const source = await pathFor(origin.daemon, user, request.source);
   const target = await pathFor(origin.daemon, user, request.destination);
   try {
-    await ensureDirectories(parentPath(target), user);
+    await ensureDirectories(await parentPlace(target), user);
   } catch (error) {
     const message = `error ensuring directories: ${errorText(error)}`;
     throw new SandboxError("internal", message, { cause: error });

@@ -11,6 +11,7 @@ import { stat, statfs } from "../file-system.ts";
 import { describeEntry, type EntrySource } from "../filesystem/entry.ts";
 import type { DaemonLog } from "../log.ts";
 import { joinPath } from "../path.ts";
+import { tidyPath } from "../place.ts";
 import { EventQueue } from "../queue.ts";
 import type { Inotify } from "./inotify.ts";
 import { TreeWatch } from "./tree-watch.ts";
@@ -75,6 +76,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   let open = 0;
 
   async function start(request: WatchRequest): Promise<FileWatch> {
+    const folder = await tidyPath(request.path);
     const events = new EventQueue<FileEvent>(() => backlog.settle(events));
     const tree = new TreeWatch({
       root: request.path,
@@ -83,7 +85,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
       inotify: source.inotify,
       onOverflow: () => source.log.write("warn", OVERFLOW, { path: request.path }),
       async onEvent(name, type) {
-        const event = await toEvent({ name, type }, request, source);
+        const event = await toEvent({ name, type }, { ...request, path: folder }, source);
         events.push(event, EVENT_BYTES + 2 * name.length + (event.entry ? ENTRY_BYTES : 0));
         backlog.settle(events);
       },

@@ -1,0 +1,111 @@
+/** `..` after a link is the parent of the link's target, in every operation. */
+
+import { lstat, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { basename, join } from "node:path";
+import { expect, test } from "vitest";
+import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
+
+/** `link` leads to `far/deep`: the text of `link/..` names the folder, the kernel means `far`. */
+async function addLink(daemon: TestDaemon): Promise<void> {
+  await mkdir(join(daemon.folder, "far/deep"), { recursive: true });
+  await symlink("far/deep", join(daemon.folder, "link"));
+}
+
+const upload = (daemon: TestDaemon, path: string, body: string) =>
+  daemon.http(`/files?path=${encodeURIComponent(path)}&username=root`, {
+    method: "POST",
+    headers: { "content-type": "application/octet-stream" },
+    body,
+  });
+
+const contentOf = (path: string) => readFile(path, "utf8").catch(() => undefined);
+
+test("uploads, downloads and compositions", async () => {
+  await using daemon = await startTestDaemon();
+  await addLink(daemon);
+  const at = (name: string) => `${daemon.folder}/${name}`;
+  await upload(daemon, at("link/../new"), "new");
+  await upload(daemon, at("link/../made/below"), "below");
+  await symlink("link/../pointed", at("pointer"));
+  await upload(daemon, at("pointer"), "pointed");
+  await daemon.http("/files/compose", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({
+      username: "root",
+      source_paths: [at("link/../new"), at("far/made/below")],
+      destination: at("link/../whole"),
+    }),
+  });
+  const read = await daemon.http(
+    `/files?username=root&path=${encodeURIComponent(at("link/../whole"))}`,
+  );
+  expect([read.text, await contentOf(at("far/pointed")), await contentOf(at("pointed"))]).toEqual([
+    "newbelow",
+    "pointed",
+    undefined,
+  ]);
+});
+
+test("a source that is the destination under another name is refused", async () => {
+  await using daemon = await startTestDaemon();
+  await addLink(daemon);
+  await writeFile(join(daemon.folder, "far/x"), "kept");
+  const reply = await daemon.http("/files/compose", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({
+      username: "root",
+      source_paths: [`${daemon.folder}/link/../x`],
+      destination: `${daemon.folder}/far/x`,
+    }),
+  });
+  expect([reply.status, await contentOf(join(daemon.folder, "far/x"))]).toEqual([400, "kept"]);
+});
+
+test("directories, moves, listings, events and removals", async () => {
+  await using daemon = await startTestDaemon();
+  await addLink(daemon);
+  const { files, folder } = daemon;
+  const at = (name: string) => `${folder}/${name}`;
+  const made = await files.makeDir({ path: at("link/../dir") });
+  await writeFile(at("far/dir/file"), "");
+  await files.move({ source: at("link/../dir/file"), destination: at("link/../other/file") });
+  const listed = await files.listDir({ path: at("link/.."), depth: 2 });
+  const watched = { path: at("link/.."), includeEntry: true };
+  const { watcherId } = await files.createWatcher(watched);
+  await mkdir(at("far/event"));
+  await expect
+    .poll(async () => (await files.getWatcherEvents({ watcherId })).events[0]?.entry?.path)
+    .toBe(at("link/../event"));
+  await files.remove({ path: at("link/../other") });
+  expect([
+    made.entry?.path,
+    listed.entries.map(({ path }) => path),
+    await contentOf(at("far/other/file")),
+  ]).toEqual([
+    at("link/../dir"),
+    ["deep", "dir", "other", "other/file"].map((name) => at(`link/../${name}`)),
+    undefined,
+  ]);
+});
+
+test("a path relative to the home", async () => {
+  await using daemon = await startTestDaemon();
+  await addLink(daemon);
+  const link = join(homedir(), basename(daemon.folder));
+  await symlink(join(daemon.folder, "link"), link);
+  try {
+    const path = `~/${basename(link)}/../new`;
+    await upload(daemon, path, "new");
+    const { entry } = await daemon.files.stat({ path });
+    expect([entry?.path, await contentOf(join(daemon.folder, "far/new"))]).toEqual([
+      `${link}/../new`,
+      "new",
+    ]);
+    await expect(lstat(join(homedir(), "new"))).rejects.toMatchObject({ code: "ENOENT" });
+  } finally {
+    await rm(link);
+  }
+});
