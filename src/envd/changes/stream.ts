@@ -104,7 +104,8 @@ async function* readDirectory(
   const known = directory.isKnown ? baseline.find(directory.path) : NO_KNOWN;
   const present = new Set(entries.map(({ name }) => name));
   for (const name of known.keys()) {
-    if (present.has(name)) continue;
+    // A layer cannot end a name that would itself be a whiteout; no layer has made it either.
+    if (present.has(name) || name.startsWith(WHITEOUT)) continue;
     yield* writeParents(state.stack);
     yield toTarHeader(whiteoutOf(join(directory.path, name)));
   }
@@ -137,13 +138,15 @@ async function* readOtherNames(
   entries: readonly TreeEntry[],
 ): AsyncGenerator<Buffer> {
   for (const { name, stats } of entries) {
+    // The first walk counted it as skipped, with all that is below it.
+    if (name.startsWith(WHITEOUT)) continue;
     const path = join(directory.path, name);
     if (stats.isDirectory()) {
       directory.left.unshift({ path, stats, isKnown: true, isWritten: false, left: [] });
       continue;
     }
     const file = stats.nlink > 1 ? linked.get(identityOf(stats)) : undefined;
-    if (file === undefined || file.names.has(path) || name.startsWith(WHITEOUT)) continue;
+    if (file === undefined || file.names.has(path)) continue;
     if (file.ctimeMs !== stats.ctimeMs) {
       report.torn += 1;
       continue;

@@ -111,6 +111,23 @@ test("parents come before a change; what is left out, sockets and names of white
   expect(report).toEqual({ skipped: 1, torn: 0 });
 });
 
+test("a directory with the name of a whiteout is left out with all names of files in it", async () => {
+  await using folder = await makeTempFolder();
+  const root = join(folder.path, "root");
+  mkdirSync(join(root, "kept"), { recursive: true });
+  writeFileSync(join(root, ".wh.old"), "");
+  const place = { root, baselineFile: join(folder.path, "baseline"), leftOut: [] };
+  const baseline = createBaseline(place);
+  await baseline.take();
+  rmSync(join(root, ".wh.old"));
+  mkdirSync(join(root, ".wh.kept"));
+  writeFileSync(join(root, "file"), "1");
+  linkSync(join(root, "file"), join(root, ".wh.kept/name"));
+  const report = { skipped: 0, torn: 0 };
+  expect(await entriesOf(place, baseline, report)).toEqual(["file file"]);
+  expect(report).toEqual({ skipped: 1, torn: 0 });
+});
+
 test("the list of the image outlives the daemon and is not made anew", async () => {
   await using folder = await makeTempFolder();
   const root = join(folder.path, "root");
