@@ -1,9 +1,10 @@
 /** Writes what layers show together as one archive, with the owners that programs inside see. */
 
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { ID_RANGE, isRootless } from "../../common/privilege.ts";
+import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { DiskCopy, Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
@@ -30,6 +31,11 @@ const TAR = [
   ".",
 ] as const;
 
+/** Names that readers of an archive of a layer take for orders to hide other files. */
+const RESERVED = ".wh.*";
+/** Runs its arguments, unless a file has a reserved name: then that one is written to a list. */
+const UNLESS_RESERVED = `find all -name '${RESERVED}' -print0 -quit >disk/reserved && test -s disk/reserved || exec "$@"`;
+
 export interface ArchiveSource {
   /** Bottom first. */
   readonly layers: readonly Layer[];
@@ -41,7 +47,10 @@ export interface ArchiveSource {
   readonly signal: AbortSignal;
 }
 
-/** @throws SandboxError failed_precondition without root, unavailable when the disk is full, canceled */
+/**
+ * @throws SandboxError failed_precondition without root, and for a file whose name begins with `.wh.`;
+ * unavailable when the disk is full, canceled
+ */
 export async function archiveLayers(source: ArchiveSource): Promise<string> {
   const { layers, disk, directory, perlDirectory, signal } = source;
   if (isRootless()) {
@@ -66,10 +75,20 @@ export async function archiveLayers(source: ArchiveSource): Promise<string> {
     ...(disk === undefined ? [] : diskSteps(join(directory, DISK_NAMES.image), disk)),
     ...overlaySteps([...roots, ...upper("root")], "r", "all"),
     ...(usrs.length === 0 ? [] : overlaySteps([...usrs, ...upper("usr")], "u", "all/usr")),
-    ["exec", ...TAR],
+    ["exec", "sh", "-c", UNLESS_RESERVED, "sh", ...TAR],
   ];
   await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS, signal });
+  await refuseReserved(join(directory, "reserved"));
   return join(directory, "layer.tar");
+}
+
+async function refuseReserved(list: string): Promise<void> {
+  const [path = ""] = (await readFile(list, "utf8")).split("\0");
+  if (path === "") return;
+  const name = quoteUntrusted(path.replace(/^all/, ""));
+  throw new SandboxError("failed_precondition", `an image cannot contain ${name}`, {
+    hint: "names that begin with .wh. hide other files of an image: rename or remove the file",
+  });
 }
 
 interface Tree {
