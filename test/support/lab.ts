@@ -29,6 +29,8 @@ export const LAB = {
     "100.100.100.200",
     "169.254.169.254",
     "192.0.0.8",
+    "192.0.0.192",
+    "168.63.129.16",
   ],
   port: 8080,
   /** What listens on the machine: remote login, and where the service itself would. */

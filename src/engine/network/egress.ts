@@ -12,13 +12,17 @@ const EVERYTHING = "0.0.0.0/0";
 
 /**
  * Never reached, whatever a rule says: the host and its neighbours, other sandboxes, metadata
- * services, and everything that is no single host of the internet (RFC 6890).
+ * services, and everything that is no single host of the internet (RFC 6890). Metadata services of
+ * other clouds are within these networks: 100.100.100.200, 169.254.169.254, 192.0.0.192. The chart
+ * for Kubernetes has the same list (`network.yaml`), which a test compares.
  */
 export const BLOCKED_NETWORKS = [
   "0.0.0.0/8",
   "10.0.0.0/8",
   "100.64.0.0/10",
   "127.0.0.0/8",
+  // What Azure's machines ask for their own settings, at an address that looks like one of the internet.
+  "168.63.129.16/32",
   "169.254.0.0/16",
   "172.16.0.0/12",
   "192.0.0.0/24",

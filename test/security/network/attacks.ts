@@ -18,7 +18,7 @@ import {
 /** R15 asks for 60; `NETWORK_SECONDS=60` gives them. */
 export const OFF_SECONDS = Number(process.env["NETWORK_SECONDS"] ?? "2");
 const PRIVATE = ["10.1.2.3", "172.16.5.4", "192.168.7.7", "100.64.0.9", "192.0.0.8"];
-const METADATA = ["169.254.169.254", "100.100.100.200"];
+const METADATA = ["169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192"];
 /** Rules that ask for everything, also for what no rule may open. */
 const GREEDY = {
   network: {

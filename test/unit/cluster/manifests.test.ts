@@ -8,6 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { labelsOf } from "../../../src/cluster/egress-policy.ts";
 import { RIGHTS } from "../../../src/cluster/probe.ts";
 import { loadConfig } from "../../../src/config.ts";
+import { BLOCKED_NETWORKS } from "../../../src/engine/network/egress.ts";
 import { POD_PORT } from "../../../src/wire/pod-listener.ts";
 import { plainManifests, rightsOf } from "../../support/chart.ts";
 
@@ -50,6 +51,13 @@ test("every kind of the chart is there, once but for policies", () => {
     "Service",
     "ServiceAccount",
   ]);
+});
+
+test("sandboxes without rules reach none of the networks that no rule opens", () => {
+  const [{ to }] = Object(policies.get("sandbox-mcp-egress")).egress;
+  const [{ ipBlock }] = to;
+  expect(ipBlock.cidr).toBe("0.0.0.0/0");
+  expect(ipBlock.except).toEqual([...BLOCKED_NETWORKS]);
 });
 
 test("the Role grants what a front does, and no more", () => {
@@ -105,7 +113,9 @@ test("out of sandboxes lead the rules of all, or those of their own and nothing 
   const [front] = objects.get("Deployment").spec.template.spec.containers;
   const loaded = loadConfig({}, front.args);
   const { except } = common.egress[0].to[0].ipBlock;
-  expect(loaded).toMatchObject({ config: { cluster: { egress: { denied: except } } } });
+  const denied: readonly string[] = Object(loaded).config.cluster.egress.denied;
+  expect(denied).toContain("10.0.0.0/8");
+  expect(except).toEqual(expect.arrayContaining([...denied]));
 });
 
 test("the chart has the version of the program", () => {

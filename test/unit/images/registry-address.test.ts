@@ -50,6 +50,11 @@ test.for([
   ["2606:4700::1111", true],
   ["172.16.0.1", false],
   ["172.32.0.1", true],
+  ["168.63.129.16", false],
+  ["168.63.129.17", true],
+  ["100.100.100.200", false],
+  ["192.0.0.192", false],
+  ["fd00:ec2::254", false],
   ["fd00::1", false],
 ] as const)("%s is of the internet: %s", ([address, expected]) => {
   expect(isPublic(address)).toBe(expected);
