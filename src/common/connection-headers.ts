@@ -58,6 +58,8 @@ export function findForbiddenOption(
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "connection",
   "expect",
+  // It belongs to an offer of HTTP/2, whether a Connection header names it or not.
+  "http2-settings",
   "keep-alive",
   "proxy-authenticate",
   "proxy-authorization",
@@ -67,3 +69,13 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "transfer-encoding",
   "upgrade",
 ]);
+
+/**
+ * What an `Upgrade` header asks for, without HTTP/2: RFC 9113 (3.1) has withdrawn that offer, which
+ * clients such as curl and Java's still add to plain requests. It is ignored as RFC 9110 (7.8) lets a
+ * server do: the request stays one of HTTP/1.1. Empty where nothing else is asked for.
+ */
+export function wantedProtocols(upgrade = ""): string {
+  const protocols = upgrade.split(",").map((protocol) => protocol.trim());
+  return protocols.filter((name) => name !== "" && name.toLowerCase() !== "h2c").join(", ");
+}

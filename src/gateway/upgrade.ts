@@ -3,6 +3,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { wantedProtocols } from "../common/connection-headers.ts";
 import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
 import { limitDaemonWait, openUpstream, passReply, type Exchange } from "./proxy.ts";
 
@@ -25,7 +26,7 @@ export async function proxyUpgrade(
     "connection",
     "Upgrade",
     "upgrade",
-    request.headers.upgrade ?? "",
+    wantedProtocols(request.headers.upgrade),
   ]);
   connection.socket.once("close", () => {
     upstream.destroy();

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
+import { wantedProtocols } from "../common/connection-headers.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import type { SandboxAddress } from "../wire/address.ts";
@@ -18,6 +19,9 @@ const MAX_HEADER_BYTES = 16 * 1024;
 
 /** A head must be there within this time; a body and a stream may take for ever. */
 const HEADERS_TIMEOUT_MS = 10_000;
+
+/** How often that is looked at; Node's own 30 s would come on top of it. */
+const CHECK_MS = 1_000;
 
 /** Longer than any client keeps an idle connection, so that none is closed under its next request. */
 const KEEP_ALIVE_MS = 620_000;
@@ -133,6 +137,7 @@ function createServerFor(address: ListenAddress, log: Logger): TlsServer {
   const http = {
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: HEADERS_TIMEOUT_MS,
+    connectionsCheckingInterval: CHECK_MS,
     requestTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     // A client whose machine or network is gone never says so, and its streams would stay open.
@@ -140,6 +145,9 @@ function createServerFor(address: ListenAddress, log: Logger): TlsServer {
     keepAliveInitialDelay: PROBE_AFTER_MS,
     // Refused by the dispatch, with a body.
     requireHostHeader: false,
+    // An offer of HTTP/2 alone makes no upgrade of a request, to whatever it goes.
+    shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
+      wantedProtocols(headers.upgrade) !== "",
   };
   if (address.kind === "tcp" && address.tls !== undefined) {
     return createTlsServer({ http, identity: address.tls, log });

@@ -295,6 +295,49 @@ test.for([
   expect(body).toContain(text);
 });
 
+/** As curl and Java's client send it with their first request. */
+const OFFER = {
+  connection: "Upgrade, HTTP2-Settings",
+  upgrade: "h2c",
+  "http2-settings": "AAMAAABkAAQBAAAAAAIAAAAA",
+};
+
+async function sendOffer(headers: Record<string, string>, path: string, body = "") {
+  const call = httpRequest({
+    socketPath: service.embedded.socketPath,
+    method: body === "" ? "GET" : "POST",
+    path,
+    headers: { host: "localhost", "x-api-key": service.embedded.apiKey, ...headers },
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  call.on("response", resolve);
+  call.on("upgrade", () => reject(new Error("it was upgraded")));
+  call.on("error", reject);
+  call.end(body);
+  const response = await promise;
+  let text = "";
+  for await (const chunk of response) text += String(chunk);
+  return { status: response.statusCode, text };
+}
+
+test.for([
+  OFFER,
+  { connection: "Upgrade", upgrade: "h2c" },
+  { "http2-settings": OFFER["http2-settings"] },
+])("an offer of HTTP/2 is ignored and goes no further: %j", async (offer) => {
+  const { sandboxID } = sandbox;
+  const address = { "e2b-sandbox-id": sandboxID, "e2b-sandbox-port": String(echo.port) };
+  for (const body of ["", "a body"]) {
+    const { status, text } = await sendOffer({ ...offer, ...address }, "/", body);
+    expect(status).toBe(200);
+    const passed = Object.keys(seen(text));
+    expect(passed).not.toContain("http2-settings");
+    expect(passed).not.toContain("upgrade");
+  }
+  expect((await sendOffer(offer, "/health")).status).toBe(204);
+  expect((await sendOffer(offer, "/sandboxes")).status).toBe(200);
+});
+
 test.for(["pause", "kill"] as const)("%s breaks an open stream", async (operation) => {
   const { sandboxID } = await service.create();
   const reply = await request("http://localhost/drip", {
