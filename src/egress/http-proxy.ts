@@ -26,6 +26,8 @@ import type { TlsProxyOptions } from "./tls-proxy.ts";
 const HTTP_PORT = 80;
 const MAX_HEADER_BYTES = 16_384;
 const HEADERS_TIMEOUT_MS = 10_000;
+/** How often that is looked at. */
+const CHECK_MS = 1_000;
 const IDLE_MS = 600_000;
 /** Without them a body would be taken for a request of its own. */
 const FRAMING = new Set(["content-length", "transfer-encoding"]);
@@ -33,7 +35,8 @@ const FRAMING = new Set(["content-length", "transfer-encoding"]);
 /** Listens; a request for a host that its sandbox may not reach is refused by a reply. */
 export async function startHttpProxy(options: TlsProxyOptions): Promise<void> {
   const { policies, resolver } = options;
-  const dial = async (name: string) => dialName(resolver, name, HTTP_PORT);
+  const dial: WebServerOptions["dial"] = async (name, sender) =>
+    dialName(resolver, { sender, name, port: HTTP_PORT });
   const server = createWebServer({ policies, dial });
   server.listen(options.port, options.address);
   await once(server, "listening");
@@ -41,14 +44,19 @@ export async function startHttpProxy(options: TlsProxyOptions): Promise<void> {
 
 export interface WebServerOptions {
   readonly policies: Policies;
-  /** A connection to the host of a name; undefined when it leads nowhere. */
-  readonly dial: (name: string) => Promise<Socket | undefined>;
+  /** A connection to the host of a name, for a sandbox; undefined when it leads nowhere. */
+  readonly dial: (name: string, sender: string) => Promise<Socket | undefined>;
 }
 
 /** The proxy's server; it does not listen yet. */
 export function createWebServer(options: WebServerOptions): Server {
   const server = createServer(
-    { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, noDelay: true },
+    {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      connectionsCheckingInterval: CHECK_MS,
+      requireHostHeader: false,
+      noDelay: true,
+    },
     // It ends the response itself, whatever comes.
     (request, response) => void serve(options, { request, response }),
   );
@@ -112,7 +120,7 @@ async function pass(
   { request, response }: Exchange,
   name: string,
 ): Promise<boolean> {
-  const socket = await dial(name);
+  const socket = await dial(name, request.socket.remoteAddress ?? "");
   if (socket === undefined) return false;
   response.once("close", () => socket.destroy());
   if (response.destroyed) socket.destroy();

@@ -6,9 +6,10 @@ import { createServer, type Socket } from "node:net";
 import { parseQuestion, REPLY_CODES, writeReply, type Answer } from "./dns-message.ts";
 import type { Policies } from "./policies.ts";
 import type { NameResolver, Pin } from "./resolver.ts";
+import { createShares } from "./shares.ts";
 
-/** Questions of one sandbox that wait for an answer; further ones are dropped. */
-const MAX_WAITING = 64;
+/** Questions that wait for an answer, of one sandbox and of all; further ones are dropped. */
+const MAX_WAITING = { ofOne: 64, ofAll: 1_024 } as const;
 const MAX_TCP_MESSAGE_BYTES = 4_096;
 const TCP_IDLE_MS = 10_000;
 
@@ -21,19 +22,17 @@ export interface NameServerOptions {
 }
 
 /** Listens; what is no question of a known sandbox gets no reply. */
-export async function startNameServer(options: NameServerOptions): Promise<void> {
+export async function startNameServer(options: NameServerOptions): Promise<Disposable> {
   const { address, port } = options;
-  const waiting = new Map<string, number>();
+  const shares = createShares(MAX_WAITING);
   const reply = async (sender: string, message: Buffer): Promise<Buffer | undefined> => {
-    const count = waiting.get(sender) ?? 0;
-    if (count >= MAX_WAITING || !options.policies.knows(sender)) return undefined;
-    waiting.set(sender, count + 1);
+    if (!options.policies.knows(sender)) return undefined;
+    const giveBack = shares.take(sender);
+    if (giveBack === undefined) return undefined;
     try {
       return await answer(options, { sender, message });
     } finally {
-      const left = (waiting.get(sender) ?? 1) - 1;
-      if (left === 0) waiting.delete(sender);
-      else waiting.set(sender, left);
+      giveBack();
     }
   };
   const udp = createSocket("udp4");
@@ -47,14 +46,27 @@ export async function startNameServer(options: NameServerOptions): Promise<void>
   udp.bind(port, address);
   await once(udp, "listening");
   const tcp = createServer((socket) => {
-    socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
-    socket.on("error", () => socket.destroy());
+    const end = () => void socket.destroy();
+    socket.setTimeout(TCP_IDLE_MS, end);
+    socket.on("error", end);
+    // Counted as connections to a host: the share of each sandbox stays its own.
+    const release = options.policies.hold(socket.remoteAddress ?? "", { name: undefined, end });
+    if (release === undefined) {
+      end();
+      return;
+    }
+    socket.once("close", release);
     // It ends the socket itself, whatever comes.
     void serveTcp(socket, reply);
   });
-  tcp.maxConnections = MAX_WAITING;
   tcp.listen(port, address);
   await once(tcp, "listening");
+  return {
+    [Symbol.dispose]() {
+      udp.close();
+      tcp.close();
+    },
+  };
 }
 
 async function answer(
@@ -70,7 +82,7 @@ async function answer(
   }
   // Sandboxes have no IPv6, and no other record leads them anywhere.
   if (!question.asksAddress) return writeReply(question, { ...empty, code: REPLY_CODES.ok });
-  return writeReply(question, toAnswer(await resolver.lookup(name), now()));
+  return writeReply(question, toAnswer(await resolver.lookup(asked.sender, name), now()));
 }
 
 function toAnswer({ outcome, addresses, untilMs }: Pin, nowMs: number): Answer {

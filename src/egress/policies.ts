@@ -1,6 +1,7 @@
 /** Which sandbox may reach which names, and what is open because of it. */
 
 import { isNamed } from "./host-names.ts";
+import { createShares } from "./shares.ts";
 
 /** Connections of one sandbox, and of all together. */
 const MAX_OPEN = { ofOne: 512, ofAll: 4_096 } as const;
@@ -14,7 +15,7 @@ export interface Policies {
   replace(sender: string, domains: readonly string[] | null): void;
   /**
    * Notes something that is open; `end` is called once a change of rules forbids it. What has no
-   * name yet is asked for it again at each change. Undefined when there are too many already.
+   * name yet is asked for it again at each change. Undefined when the sandbox has too many already.
    */
   hold(sender: string, held: Held): (() => void) | undefined;
 }
@@ -28,14 +29,8 @@ export interface Held {
 export function createPolicies(): Policies {
   const patterns = new Map<string, readonly string[]>();
   const open = new Map<string, Set<Held>>();
-  let count = 0;
+  const shares = createShares(MAX_OPEN);
   const mayReach = (sender: string, name: string) => isNamed(name, patterns.get(sender) ?? []);
-  const release = (sender: string, held: Held) => {
-    const others = open.get(sender);
-    if (others?.delete(held) !== true) return;
-    count -= 1;
-    if (others.size === 0) open.delete(sender);
-  };
   return {
     mayReach,
     knows: (sender) => patterns.has(sender),
@@ -48,11 +43,15 @@ export function createPolicies(): Policies {
       }
     },
     hold(sender, held) {
+      const giveBack = shares.take(sender);
+      if (giveBack === undefined) return undefined;
       const others = open.get(sender) ?? new Set();
-      if (count >= MAX_OPEN.ofAll || others.size >= MAX_OPEN.ofOne) return undefined;
       open.set(sender, others.add(held));
-      count += 1;
-      return () => release(sender, held);
+      return () => {
+        giveBack();
+        others.delete(held);
+        if (others.size === 0 && open.get(sender) === others) open.delete(sender);
+      };
     },
   };
 }

@@ -6,6 +6,7 @@
 import { Resolver } from "node:dns/promises";
 import { once } from "node:events";
 import { BlockList, connect, type Socket } from "node:net";
+import { createShares } from "./shares.ts";
 
 const ASK = { timeout: 2_000, tries: 2 } as const;
 /** An answer is kept for at least a moment, and asked anew at least every five minutes. */
@@ -14,8 +15,8 @@ const FAILURE_SECONDS = 2;
 /** More addresses than this no client tries; an answer fits into 512 bytes. */
 const MAX_ADDRESSES = 12;
 const MAX_PINS = 4_096;
-/** Questions that wait for an answer at once. */
-const MAX_ASKED = 256;
+/** Questions of one sandbox, and of all together, that wait for an answer at once. */
+const MAX_ASKED = { ofOne: 64, ofAll: 256 } as const;
 
 /** What a name leads to, without addresses that are never reached. */
 export interface Pin {
@@ -25,7 +26,8 @@ export interface Pin {
 }
 
 export interface NameResolver {
-  lookup(name: string): Promise<Pin>;
+  /** What a sandbox is told of a name; `failed` where it asks for too much at once. */
+  lookup(sender: string, name: string): Promise<Pin>;
 }
 
 export interface ResolverOptions {
@@ -40,6 +42,7 @@ export function createResolver({ servers, never, now }: ResolverOptions): NameRe
   const refused = toBlockList(never);
   const pins = new Map<string, Pin>();
   const asked = new Map<string, Promise<Pin>>();
+  const shares = createShares(MAX_ASKED);
   const ask = async (name: string): Promise<Pin> => {
     const pin = await askServers(resolver, name, now);
     const addresses = pin.addresses.filter((address) => !refused.check(address));
@@ -53,18 +56,20 @@ export function createResolver({ servers, never, now }: ResolverOptions): NameRe
     return pin;
   };
   return {
-    async lookup(name) {
+    async lookup(sender, name) {
       const known = pins.get(name);
       if (known !== undefined && known.untilMs > now()) return known;
       const running = asked.get(name);
       if (running !== undefined) return running;
-      if (asked.size >= MAX_ASKED) return failure(now());
+      const giveBack = shares.take(sender);
+      if (giveBack === undefined) return failure(now());
       const answer = ask(name).then((pin) => keep(name, pin));
       asked.set(name, answer);
       try {
         return await answer;
       } finally {
         asked.delete(name);
+        giveBack();
       }
     },
   };
@@ -103,13 +108,19 @@ function toBlockList(networks: readonly string[]): BlockList {
 const DIAL_TIMEOUT_MS = 10_000;
 const MAX_DIALS = 3;
 
+/** The port of a host that a sandbox has named. */
+export interface NamedPort {
+  readonly sender: string;
+  readonly name: string;
+  readonly port: number;
+}
+
 /** Undefined when the name leads nowhere or nothing answers there. */
 export async function dialName(
   resolver: NameResolver,
-  name: string,
-  port: number,
+  { sender, name, port }: NamedPort,
 ): Promise<Socket | undefined> {
-  const { addresses } = await resolver.lookup(name);
+  const { addresses } = await resolver.lookup(sender, name);
   for (const host of addresses.slice(0, MAX_DIALS)) {
     const socket = connect({ host, port, allowHalfOpen: true, noDelay: true });
     try {

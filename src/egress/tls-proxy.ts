@@ -9,6 +9,9 @@ import { dialName, type NameResolver } from "./resolver.ts";
 
 const TLS_PORT = 443;
 const HELLO_TIMEOUT_MS = 10_000;
+/** A message comes in a few pieces, each of which is read with all that is there before it. */
+const MAX_HELLO_READS = 64;
+const MAX_HELLO_BYTES = 131_072;
 const IDLE_MS = 3_600_000;
 /** A fatal alert: access_denied. */
 const DENIED = Buffer.from([21, 3, 1, 0, 2, 2, 49]);
@@ -21,7 +24,7 @@ export interface TlsProxyOptions {
 }
 
 /** Listens; a handshake for a host that its sandbox may not reach is refused by an alert. */
-export async function startTlsProxy(options: TlsProxyOptions): Promise<void> {
+export async function startTlsProxy(options: TlsProxyOptions): Promise<Disposable> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     socket.on("error", () => socket.destroy());
     // It ends the socket itself, whatever comes.
@@ -29,6 +32,7 @@ export async function startTlsProxy(options: TlsProxyOptions): Promise<void> {
   });
   server.listen(options.port, options.address);
   await once(server, "listening");
+  return { [Symbol.dispose]: () => void server.close() };
 }
 
 async function serve({ policies, resolver }: TlsProxyOptions, socket: Socket): Promise<void> {
@@ -47,7 +51,7 @@ async function serve({ policies, resolver }: TlsProxyOptions, socket: Socket): P
       return;
     }
     held.name = hello.name;
-    const target = await dialName(resolver, hello.name, TLS_PORT);
+    const target = await dialName(resolver, { sender, name: hello.name, port: TLS_PORT });
     if (target === undefined) return end();
     await join(socket, target, hello.sent);
   } catch {
@@ -62,12 +66,15 @@ async function serve({ policies, resolver }: TlsProxyOptions, socket: Socket): P
 async function readHello(socket: Socket): Promise<{ name: string; sent: Buffer } | undefined> {
   const limit = setTimeout(() => void socket.destroy(), HELLO_TIMEOUT_MS);
   let sent: Buffer = Buffer.alloc(0);
+  let reads = 0;
   try {
     for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
       sent = Buffer.concat([sent, chunk]);
+      reads += 1;
       const found = readServerName(sent);
       if (found.kind === "refused") return undefined;
       if (found.kind === "name") return { name: found.name, sent };
+      if (reads >= MAX_HELLO_READS || sent.length > MAX_HELLO_BYTES) return undefined;
     }
     return undefined;
   } finally {

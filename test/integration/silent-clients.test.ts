@@ -4,7 +4,10 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
+import { createWebServer } from "../../src/egress/http-proxy.ts";
+import { createPolicies } from "../../src/egress/policies.ts";
 import { makeCertificate } from "../support/certificate.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { startTestService } from "../support/service.ts";
 
 const LOOPBACK = "127.0.0.1";
@@ -46,4 +49,29 @@ test("a silent client is asked for within half a minute, with TLS and without", 
     }
   }
   expect(service.embedded.ports).toHaveLength(2);
+});
+
+/** Node itself would look for late heads every 30 seconds only. */
+const LATE_MS = 25_000;
+const dial = async () => undefined;
+
+test("a client that sends half a head is cut off, at the service and at the egress proxy", async () => {
+  await using service = await startTestService({ tcp: [{ host: LOOPBACK, port: 0 }] });
+  const proxy = createWebServer({ policies: createPolicies(), dial });
+  const ports = [...service.embedded.ports, await listenOnLoopback(proxy)];
+  try {
+    await Promise.all(
+      ports.map(async (port) => {
+        const client = connect(port, LOOPBACK);
+        client.on("error", () => undefined);
+        client.resume();
+        client.write("GET / HTTP/1.1\r\nHost: localhost\r\nX-Half: ");
+        await once(client, "close", { signal: AbortSignal.timeout(LATE_MS) });
+      }),
+    );
+  } finally {
+    proxy.close();
+    proxy.closeAllConnections();
+  }
+  expect(ports).toHaveLength(2);
 });
