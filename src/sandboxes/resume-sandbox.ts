@@ -33,7 +33,7 @@ import {
 import { toSandbox, type Sandbox } from "./sandbox.ts";
 import { startTemplateService } from "./start-command.ts";
 import { atCapacity } from "./team-quota.ts";
-import { checkTimeout, expiryAfter, expiryOfRun } from "./timeout.ts";
+import { checkTimeout, expiryAfter, expiryOfRun, rebaseRun } from "./timeout.ts";
 import { mountVolumes } from "./volumes.ts";
 
 export interface ResumeOptions {
@@ -71,7 +71,8 @@ export async function connectSandbox(
   });
 }
 
-function extend(context: Services, entry: SandboxEntry, seconds: number): void {
+function extend(context: Services & Registry, entry: SandboxEntry, seconds: number): void {
+  rebaseRun(context, entry);
   const { startedAtMs, endAtMs } = entry.record;
   const wantedMs = expiryAfter(context, seconds, startedAtMs);
   if (wantedMs > endAtMs) updateRecord(context, entry, { endAtMs: wantedMs });

@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES, sandboxMissing, timeoutTooLong } from "../wire/messages.ts";
-import type { Services, Tenant, Registry } from "./context.ts";
+import type { Registry, SandboxEntry, Services, Tenant } from "./context.ts";
 import { inTransition, noteRecord, requireNotEnding, updateRecord, whenIdle } from "./registry.ts";
 
 const SECONDS_PER_HOUR = 3600;
@@ -65,20 +65,25 @@ export async function refresh(
 /** More than a machine's clock is corrected by while it is right. */
 const MAX_CORRECTION_MS = 5_000;
 
-/**
- * Runs that begin in the future, because the clock was set back, begin now instead: as they are,
- * they would live longer by as much, which may be years.
- */
+/** As `rebaseRun`, for every sandbox. */
 export function rebaseRuns(context: Services & Registry): void {
-  const nowMs = context.clock.now();
   for (const entry of context.entries.values()) {
-    const { sandboxId, startedAtMs, endAtMs } = entry.record;
-    const aheadMs = startedAtMs - nowMs;
-    if (entry.phase !== "running" || entry.ending !== undefined) continue;
-    if (aheadMs <= MAX_CORRECTION_MS) continue;
-    context.log.warn({ op: "sandbox.expire", sandboxId, aheadMs }, "the clock was set back");
-    noteRecord(context, entry, { startedAtMs: nowMs, endAtMs: endAtMs - aheadMs });
+    if (entry.phase === "running" && entry.ending === undefined) rebaseRun(context, entry);
   }
+}
+
+/**
+ * A run that begins in the future, because the clock was set back, begins now instead: as it is, it
+ * would live longer by as much, which may be years. For one that runs, before its expiry is moved,
+ * because what was asked for counts from now.
+ */
+export function rebaseRun(context: Services & Registry, entry: SandboxEntry): void {
+  const nowMs = context.clock.now();
+  const { sandboxId, startedAtMs, endAtMs } = entry.record;
+  const aheadMs = startedAtMs - nowMs;
+  if (aheadMs <= MAX_CORRECTION_MS) return;
+  context.log.warn({ op: "sandbox.expire", sandboxId, aheadMs }, "the clock was set back");
+  noteRecord(context, entry, { startedAtMs: nowMs, endAtMs: endAtMs - aheadMs });
 }
 
 async function moveExpiry(
@@ -95,6 +100,7 @@ async function moveExpiry(
     if (entry.phase !== "running") {
       throw new SandboxError("not_found", sandboxMissing(sandboxId));
     }
+    rebaseRun(context, entry);
     const { endAtMs, startedAtMs } = entry.record;
     if (context.clock.now() > startedAtMs + MAX_RUN_MS) {
       throw new SandboxError("invalid_argument", MESSAGES.lifetimeExceeded);

@@ -33,3 +33,21 @@ test("a small correction moves nothing", async () => {
   await clock.advance(LOOK_MS);
   expect(await look()).toEqual(before);
 });
+
+test.for([
+  { operation: "timeout", body: { timeout: 120 }, lifeMs: 120_000 },
+  { operation: "refreshes", body: { duration: 120 }, lifeMs: 120_000 },
+  { operation: "connect", body: { timeout: 120 }, lifeMs: 120_000 },
+  { operation: "connect", body: { timeout: 10 }, lifeMs: LIFE_MS },
+])("$operation $body counts from the clock as it was set back", async (asked) => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  await using service = await startTestService({ clock });
+  const { sandboxID } = await service.create({ timeout: LIFE_MS / 1_000 });
+  const path = `/sandboxes/${sandboxID}`;
+  clock.set(clock.now() - YEAR_MS);
+  const { operation, body } = asked;
+  await service.call({ method: "POST", path: `${path}/${operation}`, body });
+  await clock.advance(0);
+  const endAt = new Date(clock.now() + asked.lifeMs).toISOString();
+  expect(await service.call({ path })).toMatchObject({ status: 200, body: { endAt } });
+});
