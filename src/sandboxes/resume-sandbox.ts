@@ -1,22 +1,16 @@
 /** Resumes a paused sandbox, or extends the expiry of a running one. */
 
-import { randomUUID } from "node:crypto";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
-import type { SandboxRecord } from "../store/store.ts";
 import { sandboxAlreadyRunning, sandboxMissing, tooManySandboxes } from "../wire/messages.ts";
-import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type {
   SandboxContext,
   SandboxEntry,
   Services,
-  History,
-  Folders,
   Tenant,
   Registry,
   Limits,
 } from "./context.ts";
-import { requireDiskSpace } from "./disk-space.ts";
 import {
   changeState,
   openRun,
@@ -24,25 +18,12 @@ import {
   requireEntry,
   inTransition,
   whenIdle,
-  noteRecord,
   updateRecord,
-  followEntry,
-  requireBuild,
-  setDeadline,
 } from "./registry.ts";
+import { bootEntry, restoreEntry, thaw, type ResumeOptions } from "./resume-run.ts";
 import { toSandbox, type Sandbox } from "./sandbox.ts";
-import { startTemplateService } from "./start-command.ts";
 import { atCapacity } from "./team-quota.ts";
-import { checkTimeout, expiryAfter, expiryOfRun, rebaseRun } from "./timeout.ts";
-import { mountVolumes } from "./volumes.ts";
-
-export interface ResumeOptions {
-  readonly timeoutSeconds: number;
-  /** False asks for a start from disk, also where memory was kept. */
-  readonly keepsMemory: boolean;
-  /** A new policy for the next expiry; undefined keeps the old one. */
-  readonly pausesAtTimeout?: boolean | undefined;
-}
+import { checkTimeout, expiryAfter, rebaseRun } from "./timeout.ts";
 
 export interface Connected {
   readonly sandbox: Sandbox;
@@ -140,133 +121,6 @@ function requireResponsive({ record }: SandboxEntry, { keepsMemory }: ResumeOpti
     word: "sandbox_snapshot_guest_agent_unresponsive",
     hint: "connect with memory: false, which starts new processes on its files",
   });
-}
-
-async function thaw(
-  context: Services & History,
-  entry: SandboxEntry,
-  options: ResumeOptions,
-): Promise<void> {
-  await entry.container.resume();
-  try {
-    await step("resume.thawed");
-    updateRecord(context, entry, toRunning(context, entry, options));
-  } catch (error) {
-    await entry.container.pause();
-    throw error;
-  }
-  followEntry(context, entry, { isInitialized: false });
-}
-
-/** A fresh start on the files; should it fail, the files are still there. */
-async function bootEntry(
-  context: Services & Folders & History & Registry,
-  entry: SandboxEntry,
-  options: ResumeOptions,
-): Promise<void> {
-  const { container } = entry;
-  if (!container.isHalted) {
-    entry.follower?.[Symbol.dispose]();
-    entry.follower = undefined;
-    await container.halt();
-    updateRecord(context, entry, { hasMemory: false });
-  }
-  const build = requireBuild(context, entry.record);
-  const record = { ...entry.record, bootId: randomUUID() };
-  try {
-    await mountVolumes(context, record.volumeMounts);
-    await container.boot(toSpec(context, record, build), context.closing);
-    await step("boot.started");
-    await initDaemon(container, toInit(context, record, build), context.closing);
-    await step("boot.told");
-    await awaitHealth(container, context.closing);
-    await step("boot.healthy");
-    await startTemplateService(context, { container, record, build }, context.closing);
-    const { bootId } = record;
-    updateRecord(context, entry, {
-      ...toRunning(context, entry, options),
-      hasMemory: true,
-      bootId,
-    });
-  } catch (error) {
-    await container.halt();
-    noteLostMemory(context, entry);
-    throw toBootFault(error);
-  }
-  followEntry(context, entry, { isInitialized: true });
-}
-
-/** Programs go on from the memory beside the disk; where that cannot be restored it stays there. */
-async function restoreEntry(
-  context: Services & Folders & History & Registry,
-  entry: SandboxEntry,
-  options: ResumeOptions,
-): Promise<void> {
-  const { container, record } = entry;
-  await requireDiskSpace(context.directory);
-  const spec = toSpec(context, record, requireBuild(context, record));
-  const running = toRunning(context, entry, options);
-  // Without a service the guardian leaves it alone: a kernel that is starting cannot be paused.
-  setDeadline(container, { ...record, ...running });
-  try {
-    // It is not ended half way with the service: what programs did by then would not be known.
-    const signal = new AbortController().signal;
-    await container.boot({ ...spec, memory: container.savedMemory }, signal);
-  } catch (error) {
-    setDeadline(container, record);
-    noteLostMemory(context, entry);
-    throw toRestoreFault(error);
-  }
-  await step("restore.started");
-  try {
-    updateRecord(context, entry, running);
-  } catch (error) {
-    await container.pause();
-    throw error;
-  }
-  // The daemon has its token; it is told the time.
-  followEntry(context, entry, { isInitialized: false });
-}
-
-/** Programs may have run on the files since: from the next start on they begin anew. */
-function noteLostMemory(context: Services & History & Registry, entry: SandboxEntry): void {
-  const { container, record } = entry;
-  if (!container.isHalted || container.savedMemory !== undefined || !record.hasMemory) return;
-  context.logBook.note(record, "Memory is lost, files are kept");
-  noteRecord(context, entry, { hasMemory: false });
-}
-
-function toRestoreFault(error: unknown): SandboxError {
-  const fault = toSandboxError(error, "sandbox restore");
-  if (fault.word !== "sandbox_memory_not_restorable") return fault;
-  const { code, message, word } = fault;
-  const hint = "connect with memory: false, which starts new processes on its files";
-  return new SandboxError(code, message, { word, hint, cause: fault });
-}
-
-/** What its programs made of its files is the reason, not what the client asked for. */
-function toBootFault(error: unknown): SandboxError {
-  const fault = toSandboxError(error, "sandbox boot");
-  if (fault.code !== "invalid_argument") return fault;
-  const message = `sandbox cannot start from its files: ${fault.message}`;
-  return new SandboxError("failed_precondition", message, { cause: fault, hasSandboxPaths: true });
-}
-
-function toRunning(
-  context: Services,
-  entry: SandboxEntry,
-  options: ResumeOptions,
-): Partial<SandboxRecord> {
-  const startedAtMs = context.clock.now();
-  return {
-    state: "running",
-    isDaemonUnresponsive: false,
-    pauseReason: null,
-    leftMs: 0,
-    startedAtMs,
-    endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
-    pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
-  };
 }
 
 /** Paused ones count at creation already; a service started anew may allow fewer. */

@@ -12,12 +12,8 @@ import type { LogQuery } from "./log-book.ts";
 import type { Page } from "./paging.ts";
 import { pauseSandbox } from "./pause-sandbox.ts";
 import { findEntry, requireEntry } from "./registry.ts";
-import {
-  connectSandbox,
-  resumeSandbox,
-  type Connected,
-  type ResumeOptions,
-} from "./resume-sandbox.ts";
+import type { ResumeOptions } from "./resume-run.ts";
+import { connectSandbox, resumeSandbox, type Connected } from "./resume-sandbox.ts";
 import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
 import {
   createSnapshot,

@@ -15,6 +15,8 @@ export interface MemoryEngine {
   failSave(): void;
   /** Makes the next restore fail as on another machine. */
   failRestore(): void;
+  /** Makes the next boot of a halted container fail before it begins. */
+  failBoot(): void;
 }
 
 const PAGES = "pages.img";
@@ -22,7 +24,7 @@ const PAGES = "pages.img";
 export function createMemoryEngine(): MemoryEngine {
   const layered = createLayerEngine();
   const specs: ContainerSpec[] = [];
-  const failing = { save: false, restore: false };
+  const failing = { save: false, restore: false, boot: false };
   return {
     engine: {
       ...layered,
@@ -54,6 +56,10 @@ export function createMemoryEngine(): MemoryEngine {
               failing.restore = false;
               throw notRestorable("this runsc is another version");
             }
+            if (failing.boot) {
+              failing.boot = false;
+              throw new SandboxError("unavailable", "no start now");
+            }
             await boot(anew, limit);
             saved = undefined;
           },
@@ -77,6 +83,9 @@ export function createMemoryEngine(): MemoryEngine {
     },
     failRestore() {
       failing.restore = true;
+    },
+    failBoot() {
+      failing.boot = true;
     },
   };
 }

@@ -1,0 +1,162 @@
+/** The ways of a paused sandbox to a new run: thawed, restored from its memory on disk, or booted on its files. */
+
+import { randomUUID } from "node:crypto";
+import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { step } from "../common/steps.ts";
+import type { SandboxRecord } from "../store/store.ts";
+import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
+import type { Folders, History, Registry, SandboxEntry, Services } from "./context.ts";
+import { requireDiskSpace } from "./disk-space.ts";
+import { followEntry, noteRecord, requireBuild, setDeadline, updateRecord } from "./registry.ts";
+import { startTemplateService } from "./start-command.ts";
+import { expiryOfRun } from "./timeout.ts";
+import { mountVolumes } from "./volumes.ts";
+
+export interface ResumeOptions {
+  readonly timeoutSeconds: number;
+  /** False asks for a start from disk, also where memory was kept. */
+  readonly keepsMemory: boolean;
+  /** A new policy for the next expiry; undefined keeps the old one. */
+  readonly pausesAtTimeout?: boolean | undefined;
+}
+
+/** Its programs go on where they were frozen. */
+export async function thaw(
+  context: Services & History,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  await entry.container.resume();
+  try {
+    await step("resume.thawed");
+    updateRecord(context, entry, toRunning(context, entry, options));
+  } catch (error) {
+    await entry.container.pause();
+    throw error;
+  }
+  followEntry(context, entry, { isInitialized: false });
+}
+
+/** A fresh start on the files; should it fail, the files are still there. */
+export async function bootEntry(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  const { container } = entry;
+  if (!container.isHalted) await dropMemory(context, entry);
+  const build = requireBuild(context, entry.record);
+  const record = { ...entry.record, bootId: randomUUID() };
+  const hadMemory = container.savedMemory !== undefined;
+  // A service that dies before the new run is on record leaves a container that is to be halted again.
+  if (entry.record.hasMemory) updateRecord(context, entry, { hasMemory: false });
+  try {
+    await mountVolumes(context, record.volumeMounts);
+    await container.boot(toSpec(context, record, build), context.closing);
+    await step("boot.started");
+    await initDaemon(container, toInit(context, record, build), context.closing);
+    await step("boot.told");
+    await awaitHealth(container, context.closing);
+    await step("boot.healthy");
+    await startTemplateService(context, { container, record, build }, context.closing);
+    const { bootId } = record;
+    updateRecord(context, entry, {
+      ...toRunning(context, entry, options),
+      hasMemory: true,
+      bootId,
+    });
+  } catch (error) {
+    await container.halt();
+    if (hadMemory && container.savedMemory !== undefined) {
+      noteRecord(context, entry, { hasMemory: true });
+    } else if (hadMemory) context.logBook.note(record, MEMORY_LOST);
+    throw toBootFault(error);
+  }
+  followEntry(context, entry, { isInitialized: true });
+}
+
+/** Ends what was frozen. A halt that failed half way has ended it too. */
+async function dropMemory(context: Services & Registry, entry: SandboxEntry): Promise<void> {
+  entry.follower?.[Symbol.dispose]();
+  entry.follower = undefined;
+  try {
+    await entry.container.halt();
+  } finally {
+    if (entry.container.isHalted) noteRecord(context, entry, { hasMemory: false });
+  }
+}
+
+/** Programs go on from the memory beside the disk; where that cannot be restored it stays there. */
+export async function restoreEntry(
+  context: Services & Folders & History & Registry,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Promise<void> {
+  const { container, record } = entry;
+  await requireDiskSpace(context.directory);
+  const spec = toSpec(context, record, requireBuild(context, record));
+  const running = toRunning(context, entry, options);
+  // Without a service the guardian leaves it alone: a kernel that is starting cannot be paused.
+  setDeadline(container, { ...record, ...running });
+  try {
+    // It is not ended half way with the service: what programs did by then would not be known.
+    const signal = new AbortController().signal;
+    await container.boot({ ...spec, memory: container.savedMemory }, signal);
+  } catch (error) {
+    setDeadline(container, record);
+    noteLostMemory(context, entry);
+    throw toRestoreFault(error);
+  }
+  await step("restore.started");
+  try {
+    updateRecord(context, entry, running);
+  } catch (error) {
+    await container.pause();
+    throw error;
+  }
+  // The daemon has its token; it is told the time.
+  followEntry(context, entry, { isInitialized: false });
+}
+
+const MEMORY_LOST = "Memory is lost, files are kept";
+
+/** Programs may have run on the files since: from the next start on they begin anew. */
+function noteLostMemory(context: Services & History & Registry, entry: SandboxEntry): void {
+  const { container, record } = entry;
+  if (!container.isHalted || container.savedMemory !== undefined || !record.hasMemory) return;
+  context.logBook.note(record, MEMORY_LOST);
+  noteRecord(context, entry, { hasMemory: false });
+}
+
+function toRestoreFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox restore");
+  if (fault.word !== "sandbox_memory_not_restorable") return fault;
+  const { code, message, word } = fault;
+  const hint = "connect with memory: false, which starts new processes on its files";
+  return new SandboxError(code, message, { word, hint, cause: fault });
+}
+
+/** What its programs made of its files is the reason, not what the client asked for. */
+function toBootFault(error: unknown): SandboxError {
+  const fault = toSandboxError(error, "sandbox boot");
+  if (fault.code !== "invalid_argument") return fault;
+  const message = `sandbox cannot start from its files: ${fault.message}`;
+  return new SandboxError("failed_precondition", message, { cause: fault, hasSandboxPaths: true });
+}
+
+function toRunning(
+  context: Services,
+  entry: SandboxEntry,
+  options: ResumeOptions,
+): Partial<SandboxRecord> {
+  const startedAtMs = context.clock.now();
+  return {
+    state: "running",
+    isDaemonUnresponsive: false,
+    pauseReason: null,
+    leftMs: 0,
+    startedAtMs,
+    endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
+    pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
+  };
+}
