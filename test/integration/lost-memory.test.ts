@@ -33,17 +33,17 @@ test("a halt that fails half way leaves one without memory, and its files start"
 });
 
 async function startOnDisk() {
-  const { engine, failBoot } = createMemoryEngine();
+  const memory = createMemoryEngine();
   const clock = createFakeClock();
   const pauseToDisk = { afterSeconds: 0, isAtExit: false };
-  const service = await startTestService({ clock, engine, pauseToDisk });
+  const service = await startTestService({ clock, engine: memory.engine, pauseToDisk });
   const { sandboxID } = await service.create({ timeout: 3_600 });
   const path = `/sandboxes/${sandboxID}`;
   await service.call({ method: "POST", path: `${path}/pause`, body: {} });
   const look = async () => (await service.call({ path })).body;
   await expect.poll(look).toMatchObject({ pausedMemory: "disk" });
   return {
-    failBoot,
+    memory,
     look,
     async bootFiles() {
       const body = { ...CONNECT, memory: false };
@@ -71,7 +71,7 @@ test("a start on the files of one with memory on disk says so before programs ru
 
 test("where such a start fails before programs run, the memory is still there", async () => {
   await using scene = await startOnDisk();
-  scene.failBoot();
+  scene.memory.failBoot();
   expect(await scene.bootFiles()).toBe(503);
   expect(scene.onRecord()).toMatchObject({ state: "paused", hasMemory: true });
   expect(await scene.look()).toMatchObject({ pauseMode: "full", pausedMemory: "disk" });
