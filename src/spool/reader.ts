@@ -47,11 +47,19 @@ export async function readPieces(
 /** How much a spool has taken. */
 export async function measureSpool(folder: string): Promise<Extent> {
   const { starts, gap } = await readLayout(folder);
-  const lastStart = starts.at(-1);
-  const last = lastStart === undefined ? undefined : await readAt(folder, lastStart);
+  const last = await readLast(folder, starts);
   const written = { stdout: 0, stderr: 0, note: 0, ...last?.before };
   for (const { stream, bytes } of last?.pieces ?? []) written[stream] += bytes.length;
   return { written, end: last?.end ?? 0, gap };
+}
+
+/** The last file with a whole header: a killed server can leave one without. */
+async function readLast(folder: string, starts: readonly number[]): Promise<Segment | undefined> {
+  for (const start of starts.toReversed()) {
+    const segment = await readAt(folder, start);
+    if (segment !== undefined) return segment;
+  }
+  return undefined;
 }
 
 async function readAt(folder: string, start: number): Promise<Segment | undefined> {

@@ -5,7 +5,7 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, rename, stat } from "node:fs/promises";
+import { mkdir, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
@@ -142,7 +142,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
         throw error;
       }
       const extent = await measureSpool(mine.folder);
-      const files = await listFiles(mine.folder);
+      const files = await claimFiles(mine.folder, extent.end);
       const taken = { place: mine, limits: spoolLimits, extent, files, ...shared };
       return { writer: createSpoolWriter(taken), extent };
     },
@@ -171,14 +171,19 @@ async function inspectSpool(
   return { place, ending: isLive ? undefined : await readEnding(place), isLive };
 }
 
-async function listFiles(folder: string): Promise<SpoolFile[]> {
+/**
+ * The files of a spool that is taken over, without those that a killed server left empty: the next
+ * file has the position of such a file, and its name.
+ */
+async function claimFiles(folder: string, end: number): Promise<SpoolFile[]> {
   const { starts } = await readLayout(folder);
-  return Promise.all(
-    starts.map(async (start) => {
-      const { size } = await stat(join(folder, segmentName(start)));
-      return { start, bytes: size };
-    }),
-  );
+  const files: SpoolFile[] = [];
+  for (const start of starts) {
+    const path = join(folder, segmentName(start));
+    if (start >= end) await rm(path, { force: true });
+    else files.push({ start, bytes: (await stat(path)).size });
+  }
+  return files;
 }
 
 const NO_SPOOLS: Spools = {

@@ -45,6 +45,8 @@ interface OpenFile {
 export class WriterFiles {
   readonly #options: WriterFilesOptions;
   #gap: Extent["gap"];
+  /** Whether the mark behind the first part is on the disk; there is never a second one. */
+  #isHeadMarked: boolean;
   #file: OpenFile | undefined;
   #making: Promise<void> | undefined;
   /** The files of the newest part. */
@@ -54,6 +56,8 @@ export class WriterFiles {
   constructor(options: WriterFilesOptions) {
     this.#options = options;
     this.#gap = options.extent?.gap ?? { start: 0, end: 0 };
+    // A server that is killed between the mark and the removal leaves an empty gap.
+    this.#isHeadMarked = this.#gap.end > 0;
     for (const file of options.files ?? []) this.#keep(file);
   }
 
@@ -113,7 +117,7 @@ export class WriterFiles {
   }
 
   #keep({ start, bytes }: SpoolFile): void {
-    const isFirst = this.#tail.length === 0 && this.#gap.start === this.#gap.end;
+    const isFirst = this.#tail.length === 0 && !this.#isHeadMarked;
     const fits = this.#headBytes + bytes <= this.#options.limits.headBytes;
     if (isFirst && fits) this.#headBytes += bytes;
     else if (start >= this.#gap.end) this.#tail.push({ start, bytes });
@@ -138,9 +142,10 @@ export class WriterFiles {
 
   async #remove(start: number, next: number): Promise<void> {
     const { folder } = this.#options.place;
-    if (this.#gap.start === this.#gap.end) {
+    if (!this.#isHeadMarked) {
       this.#gap = { start, end: start };
       await writeFile(join(folder, headName(start)), "", { mode: 0o600 });
+      this.#isHeadMarked = true;
     }
     await rm(join(folder, segmentName(start)), { force: true });
     this.#gap = { start: this.#gap.start, end: next };
