@@ -1,7 +1,9 @@
 /** The files that one writer makes: the first ones stay, the others go from the oldest on. */
 
+import { constants, type BigIntStats } from "node:fs";
 import { open, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
+import { causeCode } from "../common/errors.ts";
 import { headName, segmentName, type SpoolLocation } from "./folders.ts";
 import type { Extent } from "./reader.ts";
 import { encodeHeader, HEADER_BYTES, totalOf, type StreamSizes } from "./segment.ts";
@@ -36,10 +38,11 @@ export interface SpoolFile {
   readonly bytes: number;
 }
 
-interface OpenFile {
-  readonly handle: FileHandle;
+/** The file that is written now; its handle is closed while it is parked. */
+interface CurrentFile {
   readonly start: number;
   bytes: number;
+  handle: FileHandle | undefined;
 }
 
 export class WriterFiles {
@@ -47,7 +50,9 @@ export class WriterFiles {
   #gap: Extent["gap"];
   /** Whether the mark behind the first part is on the disk; there is never a second one. */
   #isHeadMarked: boolean;
-  #file: OpenFile | undefined;
+  #file: CurrentFile | undefined;
+  #parkedAs = "";
+  #lostFrom: number | undefined;
   #making: Promise<void> | undefined;
   /** The files of the newest part. */
   #tail: SpoolFile[] = [];
@@ -75,18 +80,37 @@ export class WriterFiles {
     await this.#making;
   }
 
+  /** Where the file begins that was removed or replaced while it was parked. */
+  get lostFrom(): number | undefined {
+    return this.#lostFrom;
+  }
+
   /** Appends frames; `before` is how much each stream wrote before them. */
   async append(frames: Buffer, before: StreamSizes): Promise<void> {
     const file = await this.#fileFor(before, frames.length);
-    await file.handle.appendFile(frames);
+    const handle = await this.#handleOf(file);
+    await handle.appendFile(frames);
     file.bytes += frames.length;
+  }
+
+  /** Closes the file; the next output is appended to it. */
+  async park(): Promise<void> {
+    const file = this.#file;
+    if (file?.handle === undefined) return;
+    const { handle } = file;
+    file.handle = undefined;
+    const facts = await handle.stat({ bigint: true });
+    this.#parkedAs = identify(facts);
+    await handle.close();
   }
 
   async close(): Promise<void> {
     const file = this.#file;
     if (file === undefined) return;
+    // A parked file is looked at once more: what it held can be lost.
+    const handle = await this.#handleOf(file);
     this.#file = undefined;
-    await file.handle.close();
+    await handle.close();
     this.#keep(file);
   }
 
@@ -95,13 +119,27 @@ export class WriterFiles {
     const file = this.#file;
     this.#file = undefined;
     try {
-      await file?.handle.close();
+      await file?.handle?.close();
     } catch {
       // The failure that led here is the one that is reported.
     }
   }
 
-  async #fileFor(before: StreamSizes, bytes: number): Promise<OpenFile> {
+  /** Opens a parked file again. @throws Error when its name leads to another file, or to none. */
+  async #handleOf(file: CurrentFile): Promise<FileHandle> {
+    if (file.handle !== undefined) return file.handle;
+    const path = join(this.#options.place.folder, segmentName(file.start));
+    try {
+      file.handle = await open(path, APPEND_FLAGS);
+      if (identify(await file.handle.stat({ bigint: true })) === this.#parkedAs) return file.handle;
+    } catch (error) {
+      if (!LOST_CODES.has(causeCode(error) ?? "")) throw error;
+    }
+    this.#lostFrom = file.start;
+    throw new Error("a file of the spool was removed or replaced");
+  }
+
+  async #fileFor(before: StreamSizes, bytes: number): Promise<CurrentFile> {
     const { place, limits } = this.#options;
     if (this.#file !== undefined && this.#file.bytes + bytes <= limits.fileBytes) return this.#file;
     await this.close();
@@ -111,9 +149,10 @@ export class WriterFiles {
     await this.#drop(grant);
     const start = totalOf(before);
     const handle = await open(join(place.folder, segmentName(start)), "ax", 0o600);
-    this.#file = { handle, start, bytes: HEADER_BYTES };
+    const file = { handle, start, bytes: HEADER_BYTES };
+    this.#file = file;
     await handle.appendFile(encodeHeader(before));
-    return this.#file;
+    return file;
   }
 
   #keep({ start, bytes }: SpoolFile): void {
@@ -150,4 +189,14 @@ export class WriterFiles {
     await rm(join(folder, segmentName(start)), { force: true });
     this.#gap = { start: this.#gap.start, end: next };
   }
+}
+
+/** Never creates a file, never follows a link that took the place of one. */
+const APPEND_FLAGS = constants.O_WRONLY | constants.O_APPEND | (constants.O_NOFOLLOW ?? 0);
+/** Removed, replaced by a link or a folder, or its own folder is gone. */
+const LOST_CODES: ReadonlySet<string> = new Set(["ENOENT", "ELOOP", "ENOTDIR", "EISDIR"]);
+
+/** Which file it is, and how long. */
+function identify({ dev, ino, size }: BigIntStats): string {
+  return `${dev}:${ino}:${size}`;
 }

@@ -19,6 +19,8 @@ const EAGER_BYTES = 32 * 1024;
 const GATHER_MS = 20;
 /** A write that takes longer counts as failed. */
 const STALL_MS = 5_000;
+/** After this long without output the file is closed: descriptors are for spools in use. */
+const IDLE_MS = 2_000;
 
 interface Failure {
   readonly error: unknown;
@@ -40,7 +42,7 @@ export interface SpoolWriter {
   append(stream: SpoolStream, bytes: Uint8Array): Promise<void> | undefined;
   /** Resolves when everything appended so far is on the disk or lost. */
   flush(): Promise<void>;
-  /** Writes the rest and closes the file; more output begins another one. */
+  /** Writes the rest and closes the file; more output opens it again. */
   park(): Promise<void>;
   /** Writes the rest and, if given, how it ended; then nothing can be appended any more. */
   close(ending: object | undefined): Promise<void>;
@@ -64,6 +66,7 @@ class Writer implements SpoolWriter {
   #failure: Failure | undefined;
   #writing: Promise<void> | undefined;
   #writeTimer: NodeJS.Timeout | undefined;
+  #idleTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   constructor(options: WriterFilesOptions) {
@@ -110,13 +113,15 @@ class Writer implements SpoolWriter {
 
   async park(): Promise<void> {
     await this.flush();
-    await this.#attempt(() => this.#files.close());
+    if (this.#writing === undefined) this.#rest();
+    await this.#writing;
   }
 
   async close(ending: object | undefined): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#announceTimer);
+    clearTimeout(this.#idleTimer);
     // The reply about a short process goes out before the disk is used.
     if (!this.#files.isMade) await delay(GATHER_MS);
     await this.flush();
@@ -170,6 +175,7 @@ class Writer implements SpoolWriter {
     clearTimeout(this.#writeTimer);
     this.#writeTimer = undefined;
     if (this.#writing !== undefined || this.#buffer.length === 0) return;
+    clearTimeout(this.#idleTimer);
     const full = this.#buffer;
     this.#buffer = new WriteBuffer(this.#written, this.#spareMemory);
     this.#spareMemory = undefined;
@@ -182,6 +188,24 @@ class Writer implements SpoolWriter {
       this.#spareMemory = full.memory;
       this.#writing = undefined;
       this.#plan();
+      this.#planRest();
+    });
+  }
+
+  #planRest(): void {
+    clearTimeout(this.#idleTimer);
+    if (this.#isClosed || this.#failure !== undefined) return;
+    this.#idleTimer = setTimeout(() => this.#rest(), IDLE_MS).unref();
+  }
+
+  /** Closes the file and frees the memory until there is more output. */
+  #rest(): void {
+    if (this.#writing !== undefined || this.#buffer.length > 0) return;
+    clearTimeout(this.#idleTimer);
+    this.#spareMemory = undefined;
+    this.#writing = this.#attempt(() => this.#files.park()).finally(() => {
+      this.#writing = undefined;
+      this.#plan();
     });
   }
 
@@ -191,11 +215,13 @@ class Writer implements SpoolWriter {
       await work();
     } catch (error) {
       this.#fail(error);
-      await this.#files.abandon();
     }
+    // Also after work that a stalled disk did at last.
+    if (this.#failure !== undefined) await this.#files.abandon();
   }
 
   #fail(error: unknown): void {
-    this.#failure ??= { error, position: this.#durable };
+    const position = Math.min(this.#durable, this.#files.lostFrom ?? this.#durable);
+    this.#failure ??= { error, position };
   }
 }
