@@ -6,7 +6,11 @@ import { SandboxError } from "../common/errors.ts";
 const MAX_GONE = 10_000;
 
 export interface Named {
-  readonly metadata: { readonly name: string; readonly resourceVersion: string };
+  readonly metadata: {
+    readonly name: string;
+    readonly uid: string;
+    readonly resourceVersion: string;
+  };
 }
 
 /** What is told of each change; undefined for what is gone. */
@@ -16,7 +20,10 @@ export interface ObjectCache<T extends Named> {
   readonly items: ReadonlyMap<string, T>;
   /** Takes an object that a call returned, unless a newer one is known or it is gone. */
   apply(item: T): void;
-  /** Takes note that it is gone: at this version, or for good if none is named. */
+  /**
+   * Takes note that it is gone: at this version or, if none is named, the object that is known. Another
+   * object may get its name later.
+   */
   drop(name: string, version?: string): void;
   /** Returns what ends it. */
   listen(listener: ChangeListener<T>): () => void;
@@ -31,9 +38,14 @@ export interface ObjectCache<T extends Named> {
   ): Promise<string>;
 }
 
+interface Gone {
+  readonly version: string | undefined;
+  readonly uid: string | undefined;
+}
+
 export function createObjectCache<T extends Named>(): ObjectCache<T> {
   const items = new Map<string, T>();
-  const gone = new Map<string, string | undefined>();
+  const gone = new Map<string, Gone>();
   const listeners = new Set<ChangeListener<T>>();
 
   function tell(name: string, item: T | undefined): void {
@@ -46,10 +58,12 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
   }
 
   /** Whether an object of this version is an old reply about one that is gone. */
-  function isGone(name: string, version: string): boolean {
-    if (!gone.has(name)) return false;
-    const goneAt = gone.get(name);
-    return goneAt === undefined || !isNewer(version, goneAt);
+  function isGone({ name, uid, resourceVersion }: T["metadata"]): boolean {
+    const known = gone.get(name);
+    if (known === undefined) return false;
+    return (
+      known.uid === uid || (known.version !== undefined && !isNewer(resourceVersion, known.version))
+    );
   }
 
   return {
@@ -58,15 +72,21 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
     apply(item) {
       const { name, resourceVersion } = item.metadata;
       const known = items.get(name);
-      if (isGone(name, resourceVersion)) return;
+      if (isGone(item.metadata)) return;
       if (known !== undefined && !isNewer(resourceVersion, known.metadata.resourceVersion)) return;
       items.set(name, item);
       tell(name, item);
     },
     drop(name, version) {
-      const known = items.get(name)?.metadata.resourceVersion;
-      if (known !== undefined && version !== undefined && isNewer(known, version)) return;
-      if (!gone.has(name) || gone.get(name) !== undefined) gone.set(name, version);
+      const known = items.get(name)?.metadata;
+      if (known !== undefined && version !== undefined && isNewer(known.resourceVersion, version)) {
+        return;
+      }
+      const before = gone.get(name);
+      gone.set(name, {
+        version: version ?? before?.version,
+        uid: known?.uid ?? (version === undefined ? before?.uid : undefined),
+      });
       const [oldest] = gone.keys();
       if (gone.size > MAX_GONE && oldest !== undefined) gone.delete(oldest);
       if (items.delete(name)) tell(name, undefined);

@@ -53,6 +53,19 @@ test(
   },
 );
 
+test(
+  "a pooled Pod whose claim was refused is seen by its front when it is claimed later",
+  { timeout: LONG },
+  async () => {
+    await expect.poll(hasPooled, SETTLED).toBe(true);
+    place.world.api.refuseNext("configmaps", { status: 500, reason: "", message: "planned" });
+    expect((await send("POST /sandboxes", { templateID: "base" })).status).toBe(503);
+    await expect.poll(hasPooled, SETTLED).toBe(true);
+    const id = await create();
+    expect((await send(`GET /sandboxes/${id}`)).status).toBe(200);
+  },
+);
+
 test("without its image in the registry a sandbox is not said to be missing", async () => {
   const id = await create();
   place.world.api.change(`pods/${id}`, ({ spec }) => {
