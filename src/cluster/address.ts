@@ -15,6 +15,8 @@ export interface ClusterAddress {
   readonly ca: string | undefined;
   /** Undefined where the address itself is permission enough, as that of `kubectl proxy`. */
   readToken(): Promise<string | undefined>;
+  /** Of one reply, in tests. */
+  readonly maxReplyBytes?: number;
 }
 
 export interface AddressOptions {

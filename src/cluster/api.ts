@@ -6,13 +6,13 @@
 
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import { SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { causeCode, SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
 
 const CALL_TIMEOUT_MS = 15_000;
-/** A page of a list, or one object. */
+/** A page of a list, or one object; lists ask for smaller pages beyond it. */
 const MAX_REPLY_BYTES = 64 * 1024 * 1024;
 const MAX_SOCKETS = 64;
 /** A dead connection of a watch is noticed by the kernel's probes. */
@@ -102,7 +102,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
 
   async function answer(call: ApiCall, path: string): Promise<unknown> {
     const reply = await open(call, path, false);
-    const body = await readJson(reply);
+    const body = await readJson(reply, address.maxReplyBytes);
     const status = reply.statusCode ?? 0;
     if (status < 200 || status > 299) throw toRefusal(status, body);
     return body;
@@ -117,7 +117,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
       const query = { ...call.query, watch: "true" };
       const reply = await open({ ...call, query, method: "GET", signal }, path, true);
       if (reply.statusCode === 200) return reply;
-      throw toRefusal(reply.statusCode ?? 0, await readJson(reply));
+      throw toRefusal(reply.statusCode ?? 0, await readJson(reply, address.maxReplyBytes));
     },
     [Symbol.dispose]: () => agent.destroy(),
   };
@@ -136,9 +136,12 @@ function typeOf({ method, body }: ApiCall): string {
 }
 
 /** What the API server says; undefined for what is no JSON, as of a proxy before it. */
-async function readJson(reply: IncomingMessage): Promise<unknown> {
+async function readJson(
+  reply: IncomingMessage,
+  maxBytes: number = MAX_REPLY_BYTES,
+): Promise<unknown> {
   try {
-    const body = await readBounded(reply, MAX_REPLY_BYTES, SUBJECT);
+    const body = await readBounded(reply, maxBytes, SUBJECT);
     return parseObject(body.toString("utf8"));
   } catch (error) {
     throw toApiError(error);
@@ -171,6 +174,10 @@ function away(message: string, cause?: unknown): SandboxError {
   });
 }
 
+const GONE = 410;
+const BUSY = 429;
+const EXPIRED = "EXPIRED";
+
 const statusSchema = z.object({ message: z.string().optional(), reason: z.string().optional() });
 
 const CODES: Readonly<Record<number, ErrorCode>> = {
@@ -179,15 +186,18 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   403: "permission_denied",
   404: "not_found",
   409: "failed_precondition",
-  410: "failed_precondition",
   422: "internal",
-  429: "resource_exhausted",
 };
 
 function toRefusal(status: number, body: unknown): SandboxError {
   const { message = "", reason = "" } = statusSchema.safeParse(body).data ?? {};
   const text = `${SUBJECT}: ${status} ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
-  if (status >= 500) return away(text);
+  // It is busy with requests, of this client or of others: no limit of a client of ours.
+  if (status >= 500 || status === BUSY) return away(text);
+  if (status === GONE) {
+    const cause = Object.assign(new Error(text), { code: EXPIRED });
+    return new SandboxError("failed_precondition", text, { cause });
+  }
   if (reason === "AlreadyExists") return new SandboxError("already_exists", text);
   if (status === 403 && /exceeded quota/i.test(message)) {
     const options = {
@@ -202,6 +212,16 @@ function toRefusal(status: number, body: unknown): SandboxError {
 /** Whether a record was changed by another client meanwhile. */
 export function isConflict(error: unknown): boolean {
   return error instanceof SandboxError && error.code === "failed_precondition";
+}
+
+/** Whether the version of a list or a watch is no longer known to the API server. */
+export function isExpired(error: unknown): boolean {
+  return causeCode(error) === EXPIRED;
+}
+
+/** Whether a reply was larger than replies may be. */
+export function isTooLarge(error: unknown): boolean {
+  return error instanceof SandboxError && isCode(error.cause, "resource_exhausted");
 }
 
 export function isCode(error: unknown, code: ErrorCode): boolean {

@@ -3,9 +3,9 @@
  * removed because of it alone.
  */
 
-import { z } from "../common/schema.ts";
 import { isCode, type ClusterApi } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
+import { listObjects } from "./list-pages.ts";
 import { endOf, podSchema, type Pod } from "./objects.ts";
 import { readRecord, RECORD_SELECTOR, storedSchema, type StoredSandbox } from "./records.ts";
 
@@ -40,10 +40,8 @@ export async function isOrphan({ api, records }: ClusterContext, name: string): 
   return stored === undefined;
 }
 
-const recordsSchema = z.object({ items: z.array(storedSchema) });
-
 /** The records of all sandboxes. */
 export async function readRecords(api: ClusterApi): Promise<readonly StoredSandbox[]> {
-  const query = { labelSelector: RECORD_SELECTOR };
-  return recordsSchema.parse(await api.call({ method: "GET", path: "configmaps", query })).items;
+  const { items } = await listObjects(api, { kind: "configmaps", selector: RECORD_SELECTOR });
+  return items.map((item) => storedSchema.parse(item));
 }

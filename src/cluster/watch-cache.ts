@@ -10,11 +10,13 @@ import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
 import { isCode, parseObject, type ClusterApi } from "./api.ts";
+import { listObjects } from "./list-pages.ts";
 import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
 
-const PAGE_SIZE = 500;
 /** The API server ends a watch after this; the next one goes on where it stood. */
 const WATCH_SECONDS = 240;
+/** A proxy that keeps the connection of a watch without its API server is left after this. */
+const WATCH_LATE_MS = (WATCH_SECONDS + 30) * 1_000;
 const FIRST_RETRY_MS = 50;
 const MAX_RETRY_MS = 2_000;
 /** Objects of ours are far smaller than the largest that Kubernetes stores. */
@@ -34,11 +36,6 @@ export interface WatchCache<T extends Named> extends ObjectCache<T>, AsyncDispos
   /** Resolves after the first list. */
   readonly filled: Promise<void>;
 }
-
-const listSchema = z.object({
-  metadata: z.object({ resourceVersion: z.string(), continue: z.string().optional() }),
-  items: z.array(z.unknown()),
-});
 
 const eventSchema = z.object({
   type: z.enum(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]),
@@ -93,27 +90,20 @@ async function list<T extends Named>(
   cache: ObjectCache<T>,
   signal: AbortSignal,
 ): Promise<string> {
+  const { items, version } = await listObjects(api, { kind, selector, signal });
   const found = new Set<string>();
-  let token = "";
-  for (;;) {
-    const query = { labelSelector: selector, limit: String(PAGE_SIZE), continue: token };
-    const page = listSchema.parse(await api.call({ method: "GET", path: kind, query, signal }));
-    for (const raw of page.items) {
-      const item = schema.parse(raw);
-      found.add(item.metadata.name);
-      cache.apply(item);
-    }
-    token = page.metadata.continue ?? "";
-    if (token !== "") continue;
-    const version = page.metadata.resourceVersion;
-    for (const [name, { metadata }] of cache.items) {
-      // What was made by a call of our own after the list is not in it.
-      if (!found.has(name) && !isNewer(metadata.resourceVersion, version)) {
-        cache.drop(name, version);
-      }
-    }
-    return version;
+  for (const raw of items) {
+    const item = schema.parse(raw);
+    found.add(item.metadata.name);
+    cache.apply(item);
   }
+  for (const [name, { metadata }] of cache.items) {
+    // What was made by a call of our own after the list is not in it.
+    if (!found.has(name) && !isNewer(metadata.resourceVersion, version)) {
+      cache.drop(name, version);
+    }
+  }
+  return version;
 }
 
 interface Following<T extends Named> {
@@ -133,7 +123,8 @@ async function follow<T extends Named>(
     allowWatchBookmarks: "true",
     timeoutSeconds: String(WATCH_SECONDS),
   };
-  const body = await api.watch({ path: kind, query }, signal);
+  const bounded = AbortSignal.any([signal, AbortSignal.timeout(WATCH_LATE_MS)]);
+  const body = await api.watch({ path: kind, query }, bounded);
   let version = from;
   for await (const line of linesOf(body)) {
     const event = eventSchema.parse(parseObject(line));

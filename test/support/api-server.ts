@@ -1,6 +1,6 @@
 /**
- * A small API server of Kubernetes for tests: objects of one namespace with versions, list and watch
- * by labels, merge patches that name a version, preconditions, bookmarks, expired versions, outages.
+ * A small API server of Kubernetes for tests: objects of one namespace with versions, pages of lists and
+ * watch by labels, merge patches that name a version, preconditions, bookmarks, expired versions, outages.
  */
 
 import { randomUUID } from "node:crypto";
@@ -142,7 +142,19 @@ export async function startApiServer(): Promise<TestApiServer> {
       .filter(([path]) => path.startsWith(`${plural}/`))
       .map(([, object]) => object)
       .filter((object) => matches(object, query.get("labelSelector") ?? ""));
-    send(response, 200, { metadata: { resourceVersion: String(version) }, items });
+    // The first page decides the version of all.
+    const [listed = String(version), start = "0"] = query.get("continue")?.match(/[0-9]+/g) ?? [];
+    if (Number(listed) < oldest) {
+      return refuse(response, { status: 410, reason: "Expired", message: "" });
+    }
+    const end = Number(start) + Number(query.get("limit") ?? items.length);
+    send(response, 200, {
+      metadata: {
+        resourceVersion: listed,
+        ...(end < items.length && { continue: `${listed}.${end}` }),
+      },
+      items: items.slice(Number(start), end),
+    });
   }
 
   /** The planned refusal of this request, once. */

@@ -2,7 +2,6 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import type { Logger } from "../../common/log.ts";
-import { z } from "../../common/schema.ts";
 import type { ContainerLimits } from "../../engine/engine.ts";
 import { DEFAULT_TAG } from "../../sandboxes/built-ins.ts";
 import { paginate, type Page } from "../../sandboxes/paging.ts";
@@ -14,6 +13,7 @@ import { tagMissing, templateMissing } from "../../wire/messages.ts";
 import type { ClusterApi } from "../api.ts";
 import type { ClusterContext } from "../context.ts";
 import type { FoundTemplate } from "../image-templates.ts";
+import { listObjects } from "../list-pages.ts";
 import { MANAGED, MANAGER } from "../objects.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";
 import {
@@ -30,7 +30,6 @@ import {
 type Known = Pick<ClusterContext, "snapshots" | "records" | "limits" | "images" | "api">;
 
 const LABEL = /^[a-z0-9](?:[a-z0-9_.-]{0,61}[a-z0-9])?$/i;
-const listSchema = z.object({ items: z.array(storedSnapshotSchema) });
 
 /**
  * What a new sandbox starts from: an own snapshot, or an image of the configuration. One that another
@@ -213,7 +212,7 @@ async function readTemplate(
   { alias }: TemplateReference,
 ): Promise<void> {
   const ids = [namedTemplateId(team, alias), ...(LABEL.test(alias) ? [alias] : [])];
-  const labelSelector = `${MANAGED}=${MANAGER},${TEMPLATE} in (${ids.join(",")})`;
-  const reply = await api.call({ method: "GET", path: "configmaps", query: { labelSelector } });
-  for (const stored of listSchema.parse(reply).items) snapshots?.apply(stored);
+  const selector = `${MANAGED}=${MANAGER},${TEMPLATE} in (${ids.join(",")})`;
+  const { items } = await listObjects(api, { kind: "configmaps", selector });
+  for (const item of items) snapshots?.apply(storedSnapshotSchema.parse(item));
 }

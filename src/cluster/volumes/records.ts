@@ -8,6 +8,7 @@ import { parseJson } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
 import { isCode, type ClusterApi } from "../api.ts";
+import { listObjects } from "../list-pages.ts";
 import { claimSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";
 
@@ -108,12 +109,10 @@ export async function readClaim(api: ClusterApi, claim: string): Promise<StoredV
   }
 }
 
-const listSchema = z.object({ items: z.array(storedVolumeSchema) });
-
 export async function readClaims(api: ClusterApi): Promise<readonly StoredVolume[]> {
-  const query = { labelSelector: VOLUME_SELECTOR };
-  const path = "persistentvolumeclaims";
-  return listSchema.parse(await api.call({ method: "GET", path, query })).items;
+  const kind = "persistentvolumeclaims";
+  const { items } = await listObjects(api, { kind, selector: VOLUME_SELECTOR });
+  return items.map((item) => storedVolumeSchema.parse(item));
 }
 
 /** Sets or takes back the mark of a removal. @throws SandboxError failed_precondition when it was changed meanwhile */
