@@ -2,8 +2,9 @@
 
 import { setFlagsFromString } from "node:v8";
 import { commandLine } from "./commands/command-line.ts";
-import { VERSION, type CommandRun } from "./commands/command.ts";
+import { VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
+import { checkHome } from "./commands/home.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog, type Logger } from "./common/log.ts";
@@ -48,16 +49,19 @@ export async function runProgram(): Promise<number> {
   // What processes write passes through in buffers that live for a moment. They are freed when the
   // young generation is, so that stays small; else each 64 MB of them cost a look at everything.
   setFlagsFromString("--semi-space-growth-factor=1");
-  return runCommand(await command.load(), await withPrivileges(command, config), words);
+  return runCommand(command, config, words);
 }
 
 async function runCommand(
-  run: CommandRun,
-  config: Config,
+  command: Command,
+  given: Config,
   words: readonly string[],
 ): Promise<number> {
   let log: Logger | undefined;
   try {
+    if (command.hasHome) checkHome(given.home);
+    const run = await command.load();
+    const config = await withPrivileges(command, given);
     log = createLog(config.log);
     return await run({ config, words, log });
   } catch (error) {

@@ -7,6 +7,7 @@ import { lstatSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { homeFault } from "./common/home-folder.ts";
 import { makeFolders } from "./common/make-folders.ts";
 import { defaultHome } from "./common/privilege.ts";
 
@@ -21,6 +22,8 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function keepCompiled(environment: Environment, argv: readonly string[]): void {
   const home = findHome(environment, argv);
   const folder = join(home, "cache");
+  // The command refuses it, with the reason.
+  if (homeFault(home) !== undefined) return;
   try {
     makeFolders(folder, 0o700);
   } catch {

@@ -20,6 +20,8 @@ export interface Command {
   readonly summary: string;
   /** Whether it makes or ends containers on this machine. */
   readonly hasEngine: boolean;
+  /** Whether it reads or writes the home. */
+  readonly hasHome: boolean;
   load(): Promise<CommandRun>;
 }
 

@@ -5,6 +5,7 @@ import { chmod, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode, errorText, SandboxError } from "../common/errors.ts";
 import { hasParts } from "../common/files.ts";
+import { requireHomeFolder } from "../common/home-folder.ts";
 import { makeFolders } from "../common/make-folders.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -18,9 +19,13 @@ const MAX_HOME_BYTES = 1024;
 /** No name of theirs passes through apt and its kin. */
 const REFUSED_CHARACTERS = /[\p{Cc}"]/u;
 
-/** @throws SandboxError failed_precondition when it cannot be made or its path cannot be used. */
+/**
+ * Makes the home or opens it.
+ * @throws SandboxError failed_precondition when it cannot be made, its path cannot be used, or it is
+ * the folder of something else.
+ */
 export async function openHome(path: string): Promise<void> {
-  checkPath(path);
+  checkHome(path);
   try {
     makeFolders(path, 0o700);
     await chmod(path, 0o700);
@@ -31,6 +36,15 @@ export async function openHome(path: string): Promise<void> {
       hint: "run as root, or choose another folder with --home",
     });
   }
+}
+
+/**
+ * Refuses what cannot be a home, before anything in it is changed.
+ * @throws SandboxError failed_precondition
+ */
+export function checkHome(path: string): void {
+  checkPath(path);
+  requireHomeFolder(path);
 }
 
 function checkPath(path: string): void {

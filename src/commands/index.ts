@@ -9,6 +9,7 @@ const COMMANDS: readonly Command[] = [
     usage: "doctor [--json]",
     summary: "what this machine, or a cluster, can isolate with, and what is missing",
     hasEngine: true,
+    hasHome: true,
     load: async () => (await import("./doctor.ts")).runDoctor,
   },
   {
@@ -16,6 +17,7 @@ const COMMANDS: readonly Command[] = [
     usage: "gc",
     summary: "removes what a crashed instance left, and prints it",
     hasEngine: true,
+    hasHome: true,
     load: async () => (await import("./gc.ts")).runGc,
   },
   {
@@ -24,6 +26,7 @@ const COMMANDS: readonly Command[] = [
     summary:
       "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; those of a team see only what is its own",
     hasEngine: false,
+    hasHome: true,
     load: async () => (await import("./key.ts")).runKey,
   },
   {
@@ -31,6 +34,7 @@ const COMMANDS: readonly Command[] = [
     usage: "manifest",
     summary: "prints the manifest of the tools",
     hasEngine: false,
+    hasHome: false,
     load: async () => (await import("./manifest.ts")).runManifest,
   },
   {
@@ -38,6 +42,7 @@ const COMMANDS: readonly Command[] = [
     usage: "serve",
     summary: "one HTTP listener: control API, gateway to the sandboxes, MCP",
     hasEngine: true,
+    hasHome: true,
     load: async () => (await import("./serve.ts")).runServe,
   },
   {
@@ -45,6 +50,7 @@ const COMMANDS: readonly Command[] = [
     usage: "stdio",
     summary: "the MCP server on stdin and stdout",
     hasEngine: true,
+    hasHome: true,
     load: async () => (await import("./stdio.ts")).runStdio,
   },
   {
@@ -52,6 +58,7 @@ const COMMANDS: readonly Command[] = [
     usage: "template list|build|pull|show|remove|export|import",
     summary: "local templates: base, Dockerfiles, images of a registry, archives of images",
     hasEngine: true,
+    hasHome: true,
     load: async () => (await import("./template.ts")).runTemplate,
   },
   {
@@ -59,6 +66,7 @@ const COMMANDS: readonly Command[] = [
     usage: "trust [install|remove] [--domain NAME]",
     summary: "prints the authority of `serve --tls auto`, or has this system trust it",
     hasEngine: false,
+    hasHome: true,
     load: async () => (await import("./trust.ts")).runTrust,
   },
 ];

@@ -55,7 +55,13 @@ test.for([
     name: "a home that is a file",
     words: ["stdio", "--home", "/etc/passwd"],
     code: 78,
-    says: /home \/etc\/passwd: .*--home/,
+    says: /home \/etc\/passwd is no directory: .*--home/,
+  },
+  {
+    name: "a home that is the directory of something else",
+    words: ["serve", "--home", "/etc"],
+    code: 78,
+    says: /home \/etc is not empty and is no home of sandbox-mcp: .*--home/,
   },
   {
     name: "a home where the kernel has no folders",

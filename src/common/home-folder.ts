@@ -1,0 +1,118 @@
+/** Whether a folder may be the home: a foreign one must not be changed, whatever command names it. */
+
+import { closeSync, openSync, readdirSync, readSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { causeCode, SandboxError } from "./errors.ts";
+import { quoteName } from "./untrusted-text.ts";
+
+const DATABASE = "state.db";
+const PLACE = "place.json";
+const SQLITE_HEADER = "SQLite format 3\0";
+const MAX_PLACE_BYTES = 16_384;
+
+/** The database lies beside these in every home that has been used. */
+const BESIDE_DATABASE: ReadonlySet<string> = new Set([`${DATABASE}-logs`, "layers", "instances"]);
+
+/** Of every file system of its own, or of one that removes files later. */
+const OF_FILE_SYSTEM = /^(?:lost\+found|\.nfs[0-9a-f]+)$/;
+
+const OWN_LOCK =
+  /^(?:authority|base|daemon|host|image|image-[0-9a-f]+|instance|interpreter|probe|reclaim|store|volumes)\.lock$/;
+
+/**
+ * What a home may have before it has a database, with what is in it. Names that other programs use
+ * too, such as `volumes`, are not here: what lies there would be removed as without an owner.
+ */
+const EARLY: readonly (readonly [name: RegExp, inside?: RegExp])[] = [
+  [OF_FILE_SYSTEM],
+  [OWN_LOCK],
+  [/^(?:probe[0-9]+x[0-9a-f]+|\.share-[0-9a-f-]+(?:\.copy)?)$/],
+  [/^(?:namespace|engine-probe(?:-runsc)?\.json(?:\..*)?|build-time-[a-z-]+(?:\..*)?)$/],
+  [/^ca-.+\.(?:pem|key)(?:\..*)?$/],
+  [/^place\.json\.part$/],
+  [/^store\.img(?:\..*)?$/],
+  [/^store$/, /^(?:disks|snapshots|volumes|lost\+found)$/],
+  [/^state\.db(?:-logs)?(?:-wal|-shm|-journal)?$/],
+  [/^cache$/, /^v[0-9]+\./],
+  [/^programs$/, /^[0-9a-z]/],
+  [/^(?:daemon|trust)$/, /^[0-9a-f]{8}/],
+  [/^instances$/, /^(?:serve|[0-9a-f]+)$/],
+  [/^layers$/, /^(?:base|host|interpreter|image|daemon)-/],
+  [/^spool$/, /^(?:local|remote-[0-9a-f]{16}|team-.+)$/],
+];
+
+/**
+ * Refuses a folder that is there, has content and is no home of any version of this program, and one
+ * of another user. The home may be a symbolic link to its folder. Nothing is changed.
+ * @throws SandboxError failed_precondition
+ */
+export function requireHomeFolder(path: string): void {
+  const fault = homeFault(path);
+  if (fault === undefined) return;
+  throw new SandboxError("failed_precondition", `home ${quoteName(path)} ${fault}`, {
+    hint: "choose a new or empty directory, or a home of sandbox-mcp, with --home",
+  });
+}
+
+/** Why it cannot be the home; undefined also for what fails by itself where it is made or opened. */
+export function homeFault(path: string): string | undefined {
+  try {
+    const entry = statSync(path, { throwIfNoEntry: false });
+    if (entry === undefined) return undefined;
+    if (!entry.isDirectory()) return "is no directory";
+    if (process.geteuid !== undefined && entry.uid !== process.geteuid()) {
+      return "belongs to another user";
+    }
+    return isHome(path) ? undefined : "is not empty and is no home of sandbox-mcp";
+  } catch (error) {
+    if (["EACCES", "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG"].includes(causeCode(error) ?? "")) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+function isHome(path: string): boolean {
+  const names = readdirSync(path);
+  if (names.includes(PLACE) && isPlace(join(path, PLACE))) return true;
+  const hasDatabase = names.includes(DATABASE);
+  if (hasDatabase && !isDatabase(join(path, DATABASE))) return false;
+  if (hasDatabase && names.some((name) => BESIDE_DATABASE.has(name))) return true;
+  return names.every((name) => isEarly(path, name));
+}
+
+function isEarly(path: string, name: string): boolean {
+  const row = EARLY.find(([pattern]) => pattern.test(name));
+  if (row === undefined) return false;
+  const [, inside] = row;
+  return inside === undefined || readdirSync(join(path, name)).every((child) => inside.test(child));
+}
+
+/** The mark of a home, also of one that was copied or moved. */
+function isPlace(path: string): boolean {
+  try {
+    const place: unknown = JSON.parse(readStart(path, MAX_PLACE_BYTES));
+    const isObject = typeof place === "object" && place !== null;
+    return isObject && "id" in place && "path" in place && typeof place.path === "string";
+  } catch {
+    // No text of ours.
+    return false;
+  }
+}
+
+/** One that was never written to is empty: its maker may have been ended. */
+function isDatabase(path: string): boolean {
+  const start = readStart(path, SQLITE_HEADER.length);
+  return start === "" || start === SQLITE_HEADER;
+}
+
+function readStart(path: string, maxBytes: number): string {
+  if (!statSync(path).isFile()) return "no file";
+  const file = openSync(path, "r");
+  try {
+    const bytes = Buffer.alloc(maxBytes);
+    return bytes.toString("utf8", 0, readSync(file, bytes, 0, maxBytes, 0));
+  } finally {
+    closeSync(file);
+  }
+}

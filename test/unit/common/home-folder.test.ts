@@ -1,0 +1,143 @@
+/** A home is new, empty or one that this program made; the folder of something else is refused. */
+
+import { execFile } from "node:child_process";
+import { chown, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { openHome } from "../../../src/commands/home.ts";
+import { homeFault } from "../../../src/common/home-folder.ts";
+import { keepCompiled } from "../../../src/compile-cache.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const FOREIGN = "is not empty and is no home of sandbox-mcp";
+const OTHER_USER = 4711;
+
+/** Makes these files, or folders where the name ends in a slash. */
+async function fill(folder: string, names: readonly string[]): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  for (const name of names) {
+    const path = join(folder, name);
+    await mkdir(name.endsWith("/") ? path : dirname(path), { recursive: true });
+    if (!name.endsWith("/")) await writeFile(path, "text");
+  }
+}
+
+/** Everything below, with its mode. */
+async function listAll(folder: string): Promise<string[]> {
+  const names = [".", ...(await readdir(folder, { recursive: true }))];
+  const modes = names.map(async (name) => `${(await stat(join(folder, name))).mode} ${name}`);
+  return (await Promise.all(modes)).toSorted();
+}
+
+test.for(["/", "/etc", "/usr", "/proc", "/dev"])("%s is no home", (path) => {
+  expect(homeFault(path)).toBe(process.getuid?.() === 0 ? FOREIGN : "belongs to another user");
+});
+
+test.for([
+  { name: "a git checkout", names: [".git/HEAD", "package.json", "src/main.ts"] },
+  { name: "the folder of a person", names: [".bashrc", "cache/", "layers/"] },
+  { name: "one hidden file", names: [".profile"] },
+  { name: "folders of volumes", names: ["volumes/data/"] },
+  { name: "layers of another program", names: ["layers/overlay2/"] },
+  { name: "a cache of another program", names: ["cache/pip/"] },
+  { name: "another spool", names: ["spool/cron/"] },
+  { name: "locks of another program", names: ["apt.lock"] },
+  { name: "a place of another kind", names: ["place.json"] },
+  { name: "a database that is none", names: ["state.db", "state.db-logs", "layers/"] },
+])("$name is refused, and nothing in it changes", async ({ names }) => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "foreign");
+  await fill(home, names);
+  const before = await listAll(home);
+  keepCompiled({ SANDBOX_MCP_HOME: home }, []);
+  await expect(openHome(home)).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: `home ${home} ${FOREIGN}`,
+    hint: "choose a new or empty directory, or a home of sandbox-mcp, with --home",
+  });
+  expect(await listAll(home)).toEqual(before);
+});
+
+test.runIf(process.getuid?.() === 0)(
+  "a folder of another user is refused, empty or not",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = join(folder.path, "theirs");
+    await mkdir(home, { mode: 0o750 });
+    await chown(home, OTHER_USER, OTHER_USER);
+    const before = await listAll(home);
+    keepCompiled({ SANDBOX_MCP_HOME: home }, []);
+    await expect(openHome(home)).rejects.toThrow(`home ${home} belongs to another user`);
+    expect(await listAll(home)).toEqual(before);
+  },
+);
+
+test.for([
+  { name: "nothing", names: [] },
+  { name: "a file system of its own", names: ["lost+found/"] },
+  { name: "a start that was cut", names: ["cache/v24.1.0-x64-0a-0/f", "instances/serve/token"] },
+  {
+    name: "a build of base that was cut",
+    names: ["base.lock", "layers/base-1795716538754-66d7979f.0a0b0c0d.part/root/"],
+  },
+  { name: "a stdio server of a remote service", names: ["spool/remote-0123456789abcdef/x/"] },
+  { name: "an authority", names: ["authority.lock", "ca-a.test.pem", "ca-a.test.key"] },
+  {
+    name: "a doctor that was killed",
+    names: ["engine-probe.json", "probe12x0a1b/s", ".share-0a-1b", "daemon/0123456789ab/node"],
+  },
+])("$name is a home", async ({ names }) => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await fill(home, names);
+  await openHome(home);
+  expect(await readdir(home)).toContain("place.json");
+});
+
+test("a home of a version without a mark is known by its database", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await fill(home, ["volumes/v1/", "notes of its owner", "layers/0a1b/root/"]);
+  openStore({ path: join(home, "state.db") })[Symbol.dispose]();
+  await openHome(home);
+  expect(await readdir(home)).toContain("place.json");
+});
+
+test("what lies beside the files of a home does not make it foreign", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await openHome(home);
+  await fill(home, ["notes of its owner", "Dockerfile"]);
+  expect(homeFault(home)).toBeUndefined();
+});
+
+test("a home may be reached by a symbolic link, and a foreign folder may not", async () => {
+  await using folder = await makeTempFolder();
+  const [home, foreign] = [join(folder.path, "home"), join(folder.path, "foreign")];
+  await openHome(home);
+  await fill(foreign, ["a"]);
+  await symlink(home, join(folder.path, "to-home"));
+  await symlink(foreign, join(folder.path, "to-foreign"));
+  await openHome(join(folder.path, "to-home"));
+  await expect(openHome(join(folder.path, "to-foreign"))).rejects.toThrow(FOREIGN);
+});
+
+test.for(["key list", "gc", "template list", "doctor", "stdio", "trust", "serve"])(
+  "%s refuses it in one line",
+  async (words) => {
+    await using folder = await makeTempFolder();
+    const home = join(folder.path, "foreign");
+    await fill(home, ["mine"]);
+    const before = await listAll(home);
+    const main = join(import.meta.dirname, "../../../src/main.ts");
+    const run = promisify(execFile)(process.execPath, [main, ...words.split(" "), "--home", home]);
+    await expect(run).rejects.toMatchObject({
+      code: 78,
+      stdout: "",
+      stderr: `sandbox-mcp: home ${home} ${FOREIGN}: choose a new or empty directory, or a home of sandbox-mcp, with --home\n`,
+    });
+    expect(await listAll(home)).toEqual(before);
+  },
+);
