@@ -133,7 +133,7 @@ install_gvisor() {
   local codename="" folder as_root=() failed=""
   [ -r /etc/os-release ] && codename="$(. /etc/os-release && echo "${VERSION_CODENAME:-}")"
   if [ "$codename" != bookworm ]; then
-    say "install runsc: the package of this system, if it is of 2024 or later, or https://gvisor.dev/docs/user_guide/install/"
+    say "install runsc: the package of this system, if it is of May 2024 or later, or https://gvisor.dev/docs/user_guide/install/"
     exit "$EX_UNAVAILABLE"
   fi
   if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi

@@ -21,6 +21,12 @@ const BOOT_ID = "/proc/sys/kernel/random/boot_id";
  */
 const MOUNT_RIGHT = "CAP_SYS_ADMIN";
 
+/**
+ * The kernel inside keeps no file that nothing uses: it would hold the name and the data of one that
+ * another sandbox renamed or removed. runsc has this option of a bind mount since May 2024.
+ */
+const UNCACHED = "dcache=0";
+
 export interface SentryBundleOptions extends Omit<
   BundleOptions,
   "usersPath" | "filter" | "isCounted"
@@ -77,10 +83,14 @@ export function createSentryBundle(options: SentryBundleOptions) {
 function createMounts(options: SentryBundleOptions) {
   const { rootPath, daemonPath, binds, hasTmp, bootIdPath } = options;
   const locked = ["nosuid", "noexec", "nodev"];
-  // An empty /tmp would get a file system in memory, which no snapshot has.
-  const paths = [...(hasTmp ? ["/tmp"] : []), ...binds.map(({ path }) => path)];
   // With all that is mounted below, such as a volume in /tmp: Linux gives no part of a locked tree.
-  const shared = ["rbind", "rw", "nosuid", "nodev"];
+  const writable = ["rbind", "rw", "nosuid", "nodev"];
+  const mountBelow = (path: string, mountOptions: readonly string[]) => ({
+    destination: path,
+    type: "bind",
+    source: `${rootPath}${path}`,
+    options: mountOptions,
+  });
   const fixed = ["bind", "ro", "nosuid", "nodev"];
   return [
     { destination: "/proc", type: "proc", source: "proc", options: locked },
@@ -98,12 +108,9 @@ function createMounts(options: SentryBundleOptions) {
       source: "tmpfs",
       options: ["nosuid", "nodev", "mode=755", "size=64m"],
     },
-    ...paths.map((path) => ({
-      destination: path,
-      type: "bind",
-      source: `${rootPath}${path}`,
-      options: shared,
-    })),
+    // An empty /tmp would get a file system in memory, which no snapshot has.
+    ...(hasTmp ? [mountBelow("/tmp", writable)] : []),
+    ...binds.map(({ path }) => mountBelow(path, [...writable, UNCACHED])),
     { destination: DAEMON_DIRECTORY, type: "bind", source: daemonPath, options: fixed },
     ...(bootIdPath === undefined
       ? []

@@ -44,12 +44,13 @@ test("has its own ids, a network that is there already, and no filter of ours", 
   expect(bundle).not.toMatchObject({ linux: { seccomp: expect.anything() } });
 });
 
-test("what others write to as well is mounted again, so that nothing of it is cached", () => {
-  const shared = ["rbind", "rw", "nosuid", "nodev"];
+test("what others write to as well is mounted again, without a cache of its names", () => {
+  const own = ["rbind", "rw", "nosuid", "nodev"];
+  const shared = [...own, "dcache=0"];
   const { mounts } = createSentryBundle(OPTIONS);
   const sources = mounts.filter(({ destination }) => ["/tmp", "/data"].includes(destination));
   expect(sources).toEqual([
-    { destination: "/tmp", type: "bind", source: "/stage/rootfs/tmp", options: shared },
+    { destination: "/tmp", type: "bind", source: "/stage/rootfs/tmp", options: own },
     { destination: "/data", type: "bind", source: "/stage/rootfs/data", options: shared },
   ]);
   const without = createSentryBundle({ ...OPTIONS, hasTmp: false, binds: [] });
