@@ -1,11 +1,10 @@
 /** A server's place on the machine: a unix socket or a TCP port, from its opening to its end. */
 
-import { chmod, rm } from "node:fs/promises";
 import type { Server } from "node:http";
 import type { ListenOptions } from "node:net";
 import { causeCode, SandboxError } from "../common/errors.ts";
+import { listenAtPath } from "../common/listen-at-path.ts";
 import { shortageOf } from "../common/shortage.ts";
-import { openSocketPath } from "../common/socket-path.ts";
 import type { TlsIdentity } from "./tls.ts";
 
 export type ListenAddress =
@@ -25,29 +24,20 @@ export interface OpenServer {
   close(): Promise<void>;
 }
 
-/** @throws SandboxError unavailable when the address cannot be opened. */
+/**
+ * At a path the caller has made sure that no living service listens there.
+ * @throws SandboxError unavailable when the address cannot be opened.
+ */
 export async function openServer(server: Server, address: ListenAddress): Promise<OpenServer> {
   if (address.kind === "tcp") {
     await listen(server, { host: address.host, port: address.port }, addressName(address));
     return { server, close: () => closeServer(server) };
   }
-  // The caller has made sure that no living service listens there.
-  await rm(address.path, { force: true });
-  const socket = await openSocketPath(address.path).catch((error: unknown) => {
-    throw cannotListen(addressName(address), error);
-  });
-  const close = async () => {
-    await closeServer(server);
-    await socket[Symbol.asyncDispose]();
-  };
   try {
-    await listen(server, { path: socket.path }, addressName(address));
-    await chmod(address.path, 0o600);
+    return { server, close: await listenAtPath(server, address.path, () => closeServer(server)) };
   } catch (error) {
-    await close();
-    throw error;
+    throw cannotListen(addressName(address), error);
   }
-  return { server, close };
 }
 
 function addressName(address: ListenAddress): string {
@@ -56,7 +46,8 @@ function addressName(address: ListenAddress): string {
 
 async function listen(server: Server, options: ListenOptions, name: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once("error", (error) => reject(cannotListen(name, error)));
+  // Later errors are of single connections that could not be taken.
+  server.on("error", (error) => reject(cannotListen(name, error)));
   server.listen(options, resolve);
   await promise;
 }

@@ -4,11 +4,11 @@
  */
 
 import { once } from "node:events";
-import { chmod, rm } from "node:fs/promises";
-import { createServer } from "node:net";
+import { rm } from "node:fs/promises";
+import { createServer, type Server } from "node:net";
 import { join } from "node:path";
+import { listenAtPath } from "../common/listen-at-path.ts";
 import { isListening } from "../common/listening.ts";
-import { openSocketPath } from "../common/socket-path.ts";
 
 const SUFFIX = ".sock";
 const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
@@ -16,26 +16,27 @@ const LEASE_PATTERN = /^([0-9a-f]{16})\.sock$/;
 /** Holds the lease of an owner until disposed. */
 export async function startLease(root: string, owner: string): Promise<AsyncDisposable> {
   const path = leasePath(root, owner);
-  const address = await openSocketPath(path);
   const server = createServer((socket) => socket.destroy());
-  server.listen(address.path);
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    await address[Symbol.asyncDispose]();
-    throw error;
-  }
-  if (process.platform !== "win32") await chmod(path, 0o600);
+  const close = async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    server.close(() => resolve());
+    await promise;
+  };
+  const stop = await listen(server, path, close);
   // A lease does not keep the process running.
   server.unref();
-  return {
-    async [Symbol.asyncDispose]() {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      server.close(() => resolve());
-      await promise;
-      await address[Symbol.asyncDispose]();
-    },
-  };
+  return { [Symbol.asyncDispose]: stop };
+}
+
+async function listen(
+  server: Server,
+  path: string,
+  close: () => Promise<void>,
+): Promise<() => Promise<void>> {
+  if (process.platform !== "win32") return listenAtPath(server, path, close);
+  server.listen(path);
+  await once(server, "listening");
+  return close;
 }
 
 /** Whether an owner lives; also one that is too busy to answer. */
