@@ -15,6 +15,7 @@ import type { Access, AccessSource } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { startDirectConnections, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
+import { hostConnector } from "./host-connector.ts";
 import type { Connection } from "./http.ts";
 import { socketConnector } from "./socket-connector.ts";
 
@@ -112,7 +113,7 @@ export function createService(options: ServiceOptions): Service {
   const dispatcher = new Agent({
     connections: MAX_CONNECTIONS,
     allowH2: false,
-    ...(socketPath !== undefined && { connect: socketConnector(socketPath) }),
+    connect: socketPath === undefined ? hostConnector() : socketConnector(socketPath),
   });
   const clock = options.clock ?? createSystemClock();
   const connection: Connection = { dispatcher, clock };

@@ -4,8 +4,8 @@
  */
 
 import { Resolver } from "node:dns/promises";
-import { once } from "node:events";
-import { BlockList, connect, type Socket } from "node:net";
+import { BlockList, type Socket } from "node:net";
+import { dialFirst } from "../common/sockets.ts";
 import { createShares } from "./shares.ts";
 
 const ASK = { timeout: 2_000, tries: 2 } as const;
@@ -121,15 +121,8 @@ export async function dialName(
   { sender, name, port }: NamedPort,
 ): Promise<Socket | undefined> {
   const { addresses } = await resolver.lookup(sender, name);
-  for (const host of addresses.slice(0, MAX_DIALS)) {
-    const socket = connect({ host, port, allowHalfOpen: true, noDelay: true });
-    try {
-      await once(socket, "connect", { signal: AbortSignal.timeout(DIAL_TIMEOUT_MS) });
-      return socket;
-    } catch {
-      // The next address may answer; that none did is told by the result.
-      socket.destroy();
-    }
-  }
-  return undefined;
+  const signal = AbortSignal.timeout(DIAL_TIMEOUT_MS);
+  const dial = { addresses: addresses.slice(0, MAX_DIALS), port, signal, allowHalfOpen: true };
+  // Why none answers makes no difference for the sandbox.
+  return dialFirst(dial).catch(() => undefined);
 }

@@ -1,0 +1,58 @@
+/** Connections of HTTP clients to a host, by whichever of its addresses answers first. */
+
+import { lookup } from "node:dns/promises";
+import type { Socket } from "node:net";
+import { buildConnector } from "undici";
+import { dialFirst } from "../common/sockets.ts";
+
+/** For its name and its addresses together; the handshake of TLS has as long again. */
+const CONNECT_TIMEOUT_MS = 10_000;
+const KEEP_ALIVE_MS = 60_000;
+const HTTP_PORT = 80;
+const HTTPS_PORT = 443;
+
+type Target = Parameters<buildConnector.connector>[0];
+
+export function hostConnector(): buildConnector.connector {
+  const secure = buildConnector({ allowH2: false, timeout: CONNECT_TIMEOUT_MS });
+  return (target, callback) => void connect(target, secure, callback);
+}
+
+/** Never rejects. */
+async function connect(
+  target: Target,
+  secure: buildConnector.connector,
+  callback: buildConnector.Callback,
+): Promise<void> {
+  const isSecure = target.protocol === "https:";
+  const port = Number(target.port) || (isSecure ? HTTPS_PORT : HTTP_PORT);
+  const socket = await dialHost(target.hostname, port).catch(toError);
+  if (socket instanceof Error) return callback(socket, null);
+  socket.setKeepAlive(true, KEEP_ALIVE_MS);
+  // An error closes it, which its user is told.
+  socket.on("error", () => undefined);
+  if (isSecure) secure({ ...target, httpSocket: socket }, callback);
+  else callback(null, socket);
+}
+
+async function dialHost(host: string, port: number): Promise<Socket> {
+  const limit = new AbortController();
+  const expired = Promise.withResolvers<never>();
+  const expire = () => {
+    const error = new Error(`connect ETIMEDOUT ${host}:${port}`);
+    limit.abort(error);
+    expired.reject(Object.assign(error, { code: "ETIMEDOUT" }));
+  };
+  const timer = setTimeout(expire, CONNECT_TIMEOUT_MS);
+  try {
+    const found = await Promise.race([lookup(host, { all: true }), expired.promise]);
+    const addresses = found.map(({ address }) => address);
+    return await dialFirst({ addresses, port, signal: limit.signal });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}
