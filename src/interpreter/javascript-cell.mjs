@@ -1,21 +1,18 @@
 /** What V8 is given of a cell of JavaScript or TypeScript. */
 
 import { stripTypeScriptTypes } from "node:module";
-import { Script } from "node:vm";
+import { findImports } from "./javascript-imports.mjs";
 
-/** A cell as a script: without types where it has any, and with its imports as calls. */
-export function toScript(code, language) {
-  const isTyped = language === "typescript" || !isScript(withCalls(code));
-  return withCalls(isTyped ? withoutTypes(code) : code);
-}
-
-function isScript(code) {
-  try {
-    const script = new Script(`(async () => {\n${code}\n})`);
-    return script.cachedDataRejected !== true;
-  } catch {
-    return false;
-  }
+/**
+ * A cell as a script: without types where it has any, and with its imports as calls.
+ * `findFault(code)` is that of `createFaultFinder`.
+ * @throws RangeError for a cell whose imports are too many to be found.
+ */
+export function toScript(code, findFault) {
+  const plain = withCalls(code, findFault);
+  if (plain.isScript) return plain.script;
+  const untyped = withoutTypes(code);
+  return untyped === code ? plain.script : withCalls(untyped, findFault).script;
 }
 
 function withoutTypes(code) {
@@ -28,27 +25,69 @@ function withoutTypes(code) {
   }
 }
 
-const LOAD = 'await globalThis[Symbol.for("sandbox.kernel")].load';
-const IMPORT =
-  /^[ \t]*import\s+(?:(?<clause>[\w$*{][^;'"()]*?)\s+from\s+)?(?<quoted>"[^"\n]+"|'[^'\n]+')(?:\s+with\s*\{[^}]*\})?[ \t]*;?/gm;
+const LOAD = 'globalThis[Symbol.for("sandbox.kernel")].load';
 
-/** Imports at the beginning of a line as calls of import, since a script has no others. */
-function withCalls(code) {
-  return code
-    .replace(IMPORT, (whole, clause, quoted) => {
-      const call = `${LOAD}(${quoted})`;
-      return clause === undefined ? `${call};` : `${bindings(clause)} = ${call};`;
-    })
-    .replace(/(?<![\w$.])import\s*\(/g, 'globalThis[Symbol.for("sandbox.kernel")].load(');
+/** A script has no imports: those of modules become declarations, calls become calls of a helper. */
+function withCalls(code, findFault) {
+  const { imports, isScript } = findImports(code, findFault);
+  const parts = [];
+  let end = 0;
+  for (const found of imports) {
+    parts.push(code.slice(end, found.start), replacementOf(found, code));
+    end = found.end;
+  }
+  return { script: parts.join("") + code.slice(end), isScript };
 }
 
-function bindings(clause) {
-  const all = /^\*\s+as\s+([\w$]+)$/.exec(clause);
-  if (all !== null) return `var ${all[1]}`;
-  const [, first, named] = /^([\w$]+)?\s*,?\s*(\{[^}]*\})?$/.exec(clause) ?? [];
-  const parts = (named ?? "{}").slice(1, -1).replaceAll(/\s+as\s+/g, ": ");
-  const list = [...(first === undefined ? [] : [`default: ${first}`]), parts].filter((part) =>
-    part.trim(),
-  );
-  return `var { ${list.join(", ")} }`;
+function replacementOf({ start, end, bindings, specifier, attributes }, code) {
+  if (bindings === undefined) return LOAD;
+  const [first, second] = bindings;
+  const options = Object.keys(attributes).length > 0 ? [{ with: attributes }] : [];
+  const parameters = [specifier, ...options].map((value) => JSON.stringify(value)).join(", ");
+  const more = second === undefined ? "" : `, ${second} = ${first}`;
+  // Lines keep their numbers.
+  const lines = code.slice(start, end).match(/\r\n|[\n\r\u2028\u2029]/g) ?? [];
+  return `var ${first} = await ${LOAD}(${parameters})${more};${"\n".repeat(lines.length)}`;
+}
+
+const PREFIX = "(async () => {\n";
+
+/** By the inspector: V8 tells the place of a fault to nobody else. */
+export function createFaultFinder(session) {
+  return (code) => {
+    // Enabled, it would keep and repeat what cells print.
+    call(session, "Runtime.discardConsoleEntries");
+    call(session, "Runtime.enable");
+    try {
+      const options = { sourceURL: "", persistScript: false };
+      const expression = `${PREFIX}${code}\n})`;
+      const { exceptionDetails } = call(session, "Runtime.compileScript", {
+        expression,
+        ...options,
+      });
+      if (exceptionDetails === undefined) return undefined;
+      return offsetOf(code, exceptionDetails.lineNumber - 1) + exceptionDetails.columnNumber;
+    } finally {
+      call(session, "Runtime.disable");
+    }
+  };
+}
+
+/** Of a line, as V8 counts lines. */
+function offsetOf(code, line) {
+  const ends = /\r\n|[\n\r\u2028\u2029]/g;
+  for (let count = 0; count < line; count += 1) {
+    if (ends.exec(code) === null) return code.length;
+  }
+  return ends.lastIndex;
+}
+
+/** A session of the same thread answers at once. */
+function call(session, method, parameters = {}) {
+  let outcome = {};
+  session.post(method, parameters, (error, result) => {
+    if (error) throw new Error(error.message);
+    outcome = result;
+  });
+  return outcome;
 }

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { env } from "node:process";
 import { inspect } from "node:util";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
-import { toScript } from "./javascript-cell.mjs";
+import { createFaultFinder, toScript } from "./javascript-cell.mjs";
 
 const [asked, answered] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
@@ -80,14 +80,17 @@ function prepareMain() {
   worker.on("error", () => process.exit(70));
   const session = new Session();
   session.connect();
+  const compiler = new Session();
+  compiler.connect();
+  const findFault = createFaultFinder(compiler);
   worker.on("message", async (question) => {
-    const error = await runCell(session, question);
+    const error = await runCell({ ...question, session, findFault });
     worker.postMessage({ id: question.id, error }, []);
   });
 
-  function load(specifier) {
+  async function load(specifier, options) {
     const isRelative = /^\.{0,2}\//.test(specifier);
-    return import(isRelative ? require.resolve(specifier) : resolve(specifier));
+    return import(isRelative ? require.resolve(specifier) : resolve(specifier), options);
   }
 
   function resolve(specifier) {
@@ -143,7 +146,7 @@ function setVariables(variables = {}) {
 }
 
 /** Evaluates one cell and tells its result; resolves with its error, if it has one. */
-async function runCell(session, { code, variables, news, language }) {
+async function runCell({ code, variables, news, session, findFault }) {
   const call = (method, params) =>
     new Promise((resolve, reject) => {
       session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
@@ -152,7 +155,7 @@ async function runCell(session, { code, variables, news, language }) {
   setVariables(variables);
   try {
     const options = { replMode: true, awaitPromise: true, userGesture: true };
-    const expression = toScript(code, language);
+    const expression = toScript(code, findFault);
     const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
     if (exceptionDetails !== undefined) return toError(exceptionDetails);
     const { objectId } = result;

@@ -129,7 +129,9 @@ class JavascriptKernel(LineKernel):
 
     def command(self, asked, answered):
         program = str(HERE / "javascript-process.mjs")
-        return ("node", "--no-warnings", program, str(asked), str(answered))
+        # Modules of V8 are what tells imports apart.
+        options = ("--no-warnings", "--experimental-vm-modules")
+        return ("node", *options, program, str(asked), str(answered))
 
     def question(self, code, variables):
         question = {"code": code, "variables": variables, "news": self.news()}
