@@ -15,6 +15,7 @@ import { env } from "node:process";
 import { inspect } from "node:util";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { createFaultFinder, toScript } from "./javascript-cell.mjs";
+import { bindListeners, isHeard, isRunning, runAs } from "./listener-context.mjs";
 
 const [asked, answered] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
@@ -23,6 +24,13 @@ const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, br
 const INTERRUPT_MS = 100;
 const DISPLAY = Symbol.for("Jupyter.display");
 const HELPERS = Symbol.for("sandbox.kernel");
+
+/** A promise that a cell leaves behind must not end the kernel, and an interrupt is the worker's. */
+const LISTENERS = {
+  unhandledRejection: report,
+  uncaughtException: report,
+  SIGINT: () => undefined,
+};
 
 if (isMainThread) prepareMain();
 else startWorker();
@@ -48,10 +56,12 @@ function writeWhole(descriptor, bytes) {
 function writeDirectly(stream, descriptor) {
   stream.write = (chunk, encoding, done) => {
     const isNamed = typeof encoding === "string";
-    writeWhole(
-      descriptor,
-      typeof chunk === "string" ? Buffer.from(chunk, isNamed ? encoding : "utf8") : chunk,
-    );
+    if (isHeard()) {
+      writeWhole(
+        descriptor,
+        typeof chunk === "string" ? Buffer.from(chunk, isNamed ? encoding : "utf8") : chunk,
+      );
+    }
     const callback = isNamed ? done : encoding;
     if (typeof callback === "function") process.nextTick(callback);
     return true;
@@ -62,19 +72,15 @@ function writeDirectly(stream, descriptor) {
 function prepareMain() {
   const require = createRequire(join(process.cwd(), "cell.js"));
   Object.assign(globalThis, { require });
-  globalThis.display = (bundle) => answer({ type: "result", main: false, data: toBundle(bundle) });
+  globalThis.display = (bundle) => {
+    if (isHeard()) answer({ type: "result", main: false, data: toBundle(bundle) });
+  };
   Object.defineProperty(globalThis, HELPERS, { value: { tell, load } });
   process.argv.splice(1);
   writeDirectly(process.stdout, 1);
   writeDirectly(process.stderr, 2);
-  // A promise that a cell leaves behind must not end the kernel.
-  process.on("unhandledRejection", (error) =>
-    process.stderr.write(`${inspect(error, INSPECTION)}\n`),
-  );
-  process.on("uncaughtException", (error) =>
-    process.stderr.write(`${inspect(error, INSPECTION)}\n`),
-  );
-  process.on("SIGINT", () => undefined);
+  keepListeners();
+  bindListeners(report);
   const argv = [asked, answered].map(String);
   const worker = new Worker(new URL(import.meta.url), { argv, stdin: false });
   worker.on("error", () => process.exit(70));
@@ -84,7 +90,9 @@ function prepareMain() {
   compiler.connect();
   const findFault = createFaultFinder(compiler);
   worker.on("message", async (question) => {
-    const error = await runCell({ ...question, session, findFault });
+    keepListeners();
+    const cell = { ...question, session, findFault };
+    const error = await runAs(cell, () => runCell(cell));
     worker.postMessage({ id: question.id, error }, []);
   });
 
@@ -101,6 +109,26 @@ function prepareMain() {
       // A package for import alone, or none: the import says so.
       return specifier;
     }
+  }
+}
+
+/** A cell may have taken them away. */
+function keepListeners() {
+  for (const [name, listener] of Object.entries(LISTENERS)) {
+    if (!process.listeners(name).includes(listener)) process.on(name, listener);
+  }
+}
+
+function report(error) {
+  process.stderr.write(`${inspectSafely(error)}\n`);
+}
+
+/** A value whose own way to be shown fails is told by that failure. */
+function inspectSafely(value) {
+  try {
+    return inspect(value, INSPECTION);
+  } catch {
+    return "[a value that cannot be shown]";
   }
 }
 
@@ -146,7 +174,8 @@ function setVariables(variables = {}) {
 }
 
 /** Evaluates one cell and tells its result; resolves with its error, if it has one. */
-async function runCell({ code, variables, news, session, findFault }) {
+async function runCell(cell) {
+  const { code, variables, news, session, findFault } = cell;
   const call = (method, params) =>
     new Promise((resolve, reject) => {
       session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
@@ -157,6 +186,8 @@ async function runCell({ code, variables, news, session, findFault }) {
     const options = { replMode: true, awaitPromise: true, userGesture: true };
     const expression = toScript(code, findFault);
     const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
+    // It was interrupted, and another one runs.
+    if (!isRunning(cell)) return undefined;
     if (exceptionDetails !== undefined) return toError(exceptionDetails);
     const { objectId } = result;
     const told = await call("Runtime.callFunctionOn", {
@@ -169,7 +200,7 @@ async function runCell({ code, variables, news, session, findFault }) {
   } catch (error) {
     return { name: error.name, value: error.message, traceback: String(error.stack) };
   } finally {
-    setVariables();
+    if (isRunning(cell)) setVariables();
   }
 }
 
