@@ -12,10 +12,19 @@ import { addEntry, followEntry, setDeadline } from "./registry.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
 import { mountVolumes } from "./volumes.ts";
 
-/** Adopts what still runs; whatever else this instance left is removed with its traces. */
+/**
+ * Adopts what still runs; whatever else this instance left is removed with its traces. One that can
+ * be neither now keeps nothing else from its start: it is tried again.
+ */
 export async function adoptSandboxes(context: SandboxContext): Promise<void> {
   for (const record of context.store.sandboxes.ofOwner(context.owner)) {
-    if (!(await adopt(context, record))) await discardOrLater(context, record);
+    const { sandboxId } = record;
+    try {
+      if (!(await adopt(context, record))) await discardOrLater(context, record);
+    } catch (error) {
+      context.log.error({ op: "sandbox.adopt", sandboxId, err: error }, "sandbox is not adopted");
+      context.retry(`adoption of ${sandboxId}`, () => adoptLate(context, sandboxId));
+    }
   }
   const known = new Set(context.store.sandboxes.ofOwner(context.owner).map((row) => row.sandboxId));
   for (const name of await readdir(context.directory)) {
@@ -39,6 +48,20 @@ async function mountAgain(context: SandboxContext): Promise<void> {
     const { volumeId } = mount;
     context.log.error({ op: "sandbox.adopt", volumeId, err: error }, "volume is not mounted");
   }
+}
+
+/** Its time to live goes on meanwhile: one that is over by now is not begun again. */
+async function adoptLate(context: SandboxContext, sandboxId: string): Promise<void> {
+  const record = context.store.sandboxes.get(sandboxId);
+  if (record === undefined || context.entries.has(sandboxId)) return;
+  const { state, pausesAtTimeout, endAtMs, volumeMounts } = record;
+  const isOver = state === "running" && !pausesAtTimeout && endAtMs <= context.clock.now();
+  if (isOver) return discard(context, record, "timeout");
+  if (!(await adopt(context, record))) return discard(context, record, "host_restart");
+  context.rescheduleExpiry();
+  await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
+    mountVolumes(context, volumeMounts),
+  );
 }
 
 /** One that cannot be removed now must not keep the others from being found. */

@@ -1,0 +1,81 @@
+/** Sandboxes that an earlier process of the service left running, at the start of the next one. */
+
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { openStore } from "../../src/store/sqlite.ts";
+import type { SandboxRecord } from "../../src/store/store.ts";
+import { createFakeClock } from "../support/fake-clock.ts";
+import { createLastingEngine } from "../support/lasting-engine.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
+import { startTestService } from "../support/service.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+const LIFE_MS = 60_000;
+const RETRY_MS = 1_000;
+
+/** Two sandboxes, and then no service. */
+async function leaveTwo(body: object = {}) {
+  await using stack = new AsyncDisposableStack();
+  const home = stack.use(await makeTempFolder());
+  const lasting = stack.use(createLastingEngine(createLayerEngine()));
+  const clock = createFakeClock();
+  const { engine } = lasting;
+  const start = () =>
+    startTestService({ home: home.path, instance: "one", onExit: "leave", engine, clock });
+  const ids: string[] = [];
+  {
+    await using first = await start();
+    for (let count = 0; count < 2; count += 1) {
+      ids.push((await first.create({ timeout: LIFE_MS / 1_000, ...body })).sandboxID);
+    }
+  }
+  const [failing = "", other = ""] = ids;
+  const owned = stack.move();
+  return {
+    lasting,
+    clock,
+    failing,
+    other,
+    start,
+    record: (): SandboxRecord | undefined => {
+      using store = openStore({ path: join(home.path, "state.db") });
+      return store.sandboxes.get(failing);
+    },
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}
+
+test("one that cannot be adopted keeps no other from it, and is adopted later as it was", async () => {
+  await using scene = await leaveTwo();
+  const before = scene.record();
+  scene.lasting.failAdoption(scene.failing);
+  await using service = await scene.start();
+  const look = async (id: string) => (await service.call({ path: `/sandboxes/${id}` })).status;
+  expect([await look(scene.failing), await look(scene.other)]).toEqual([404, 200]);
+  await scene.clock.advance(RETRY_MS);
+  await expect.poll(() => look(scene.failing)).toBe(200);
+  expect(scene.record()).toEqual(before);
+  await scene.clock.advance(LIFE_MS);
+  await expect.poll(() => look(scene.failing)).toBe(404);
+});
+
+test("one whose time to live has passed by then is ended, not adopted", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failAdoption(scene.failing);
+  await using service = await scene.start();
+  scene.clock.set(scene.clock.now() + LIFE_MS);
+  await scene.clock.advance(RETRY_MS);
+  await expect.poll(scene.record).toBe(undefined);
+  const logs = await service.call({ path: `/sandboxes/${scene.failing}/logs` });
+  expect(logs.text).toContain("timeout");
+});
+
+test.for([
+  { autoPause: false, status: 404, body: {} },
+  { autoPause: true, status: 200, body: { state: "paused", pauseReason: "timeout" } },
+])("a time to live that passed without a service is kept: %j", async ({ autoPause, ...reply }) => {
+  await using scene = await leaveTwo({ autoPause });
+  scene.clock.set(scene.clock.now() + LIFE_MS);
+  await using service = await scene.start();
+  await expect.poll(() => service.call({ path: `/sandboxes/${scene.other}` })).toMatchObject(reply);
+});
