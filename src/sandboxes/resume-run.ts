@@ -150,13 +150,15 @@ function toRunning(
   options: ResumeOptions,
 ): Partial<SandboxRecord> {
   const startedAtMs = context.clock.now();
+  const { leftMs } = entry.record;
   return {
     state: "running",
     isDaemonUnresponsive: false,
     pauseReason: null,
     leftMs: 0,
     startedAtMs,
-    endAtMs: expiryOfRun(options.timeoutSeconds, startedAtMs),
+    // The rest of a life that the service interrupted is not taken away by a client that asks for less.
+    endAtMs: Math.max(expiryOfRun(options.timeoutSeconds, startedAtMs), startedAtMs + leftMs),
     pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
   };
 }

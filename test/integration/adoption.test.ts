@@ -41,6 +41,11 @@ async function leaveTwo(body: object = {}) {
       using store = openStore({ path: join(home.path, "state.db") });
       return store.sandboxes.get(failing);
     },
+    change(changes: Partial<SandboxRecord>): void {
+      using store = openStore({ path: join(home.path, "state.db") });
+      const record = store.sandboxes.get(failing);
+      if (record !== undefined) store.sandboxes.put({ ...record, ...changes });
+    },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
@@ -79,3 +84,21 @@ test.for([
   await using service = await scene.start();
   await expect.poll(() => service.call({ path: `/sandboxes/${scene.other}` })).toMatchObject(reply);
 });
+
+test.for([
+  { asked: 60, left: 3_600, lives: 3_600 },
+  { asked: 3_600, left: 60, lives: 3_600 },
+])(
+  "one paused for want of space, with $left s left, lives $lives s for $asked s",
+  async (given) => {
+    await using scene = await leaveTwo();
+    scene.change({ state: "paused", pauseReason: "disk_full", leftMs: given.left * 1_000 });
+    await using service = await scene.start();
+    const path = `/sandboxes/${scene.failing}`;
+    const body = { timeout: given.asked };
+    const reply = await service.call({ method: "POST", path: `${path}/connect`, body });
+    expect(reply.status).toBe(201);
+    const endAt = new Date(scene.clock.now() + given.lives * 1_000).toISOString();
+    expect((await service.call({ path })).body).toMatchObject({ state: "running", endAt });
+  },
+);
