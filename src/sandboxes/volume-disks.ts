@@ -98,6 +98,8 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
   const held = new Map<string, Held>();
   const turns = createGate(1);
   const makes = createGate(1);
+  // Mounts of others wait for one removal, not for all that a client asked for at once.
+  const removals = createGate(1);
   const making = new Map<string, Promise<void>>();
   const mounts: Mounts = { options, held, turns, making, sweeping: undefined };
   return {
@@ -117,12 +119,14 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
       await made.finally(() => making.delete(volumeId));
     },
     async remove(volumeId) {
-      await turns.run(async () => {
-        const entry = held.get(volumeId);
-        held.delete(volumeId);
-        await entry?.hold.close();
-        await setVolumeDiskAside(home, volumeId);
-      });
+      await removals.run(() =>
+        turns.run(async () => {
+          const entry = held.get(volumeId);
+          held.delete(volumeId);
+          await entry?.hold.close();
+          await setVolumeDiskAside(home, volumeId);
+        }),
+      );
       // Other volumes do not wait for it.
       await eraseVolumeDisk(home, volumeId);
     },
