@@ -130,7 +130,7 @@ export function noteRecord(
     context.log.error({ op: "sandbox.record", sandboxId, err: error }, "not written yet");
     context.retry(`record of ${sandboxId}`, async () => {
       const isThere = context.entries.get(sandboxId) === entry && entry.ending === undefined;
-      if (isThere) context.store.sandboxes.put(entry.record);
+      if (isThere) updateRecord(context, entry, {});
     });
   }
 }

@@ -1,7 +1,9 @@
 /** The wall clock is set back by a year while sandboxes run: none of them lives a year longer. */
 
 import { expect, test } from "vitest";
+import type { Deadline, Engine } from "../../src/engine/engine.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService } from "../support/service.ts";
 
 const LIFE_MS = 60_000;
@@ -50,4 +52,29 @@ test.for([
   await clock.advance(0);
   const endAt = new Date(clock.now() + asked.lifeMs).toISOString();
   expect(await service.call({ path })).toMatchObject({ status: 200, body: { endAt } });
+});
+
+test("a deadline for the guardian that could not be written is written later", async () => {
+  const clock = createFakeClock(2 * YEAR_MS);
+  const layered = createLayerEngine();
+  const deadlines: Deadline[] = [];
+  let failures = 0;
+  const setDeadline = (deadline: Deadline) => {
+    failures -= 1;
+    if (failures >= 0) throw new Error("no space now");
+    deadlines.push(deadline);
+  };
+  const engine: Engine = {
+    ...layered,
+    create: async (spec, signal) =>
+      Object.assign(await layered.create(spec, signal), { setDeadline }),
+  };
+  await using service = await startTestService({ clock, engine });
+  await service.create({ timeout: LIFE_MS / 1_000 });
+  clock.set(clock.now() - YEAR_MS);
+  failures = 1;
+  await clock.advance(LOOK_MS);
+  const atMs = clock.now() + LIFE_MS;
+  await clock.advance(1_000);
+  await expect.poll(() => deadlines.at(-1)).toEqual({ atMs, action: "end" });
 });
