@@ -23,6 +23,7 @@ import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { SNAPSHOT_MEMORY } from "./memory.ts";
+import { forgetLostLines } from "./template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
 import { failUnfinished } from "./template-builds/end-build.ts";
 
@@ -193,6 +194,7 @@ async function removeOrphans(options: ReclaimOptions): Promise<Reclaimed[]> {
   const { store, home, onFailure } = options;
   forgetForkBuilds(store, Date.now());
   forgetOldSteps(store, Date.now());
+  forgetLostLines(store);
   const volumes = await removeLostVolumes(options);
   const directory = join(home, "layers");
   const folders = await listFolder(directory);

@@ -75,4 +75,6 @@ export interface BuildLineTable {
   append(buildId: string, lines: readonly BuildLine[]): void;
   read(buildId: string, filter: BuildLineFilter): BuildLine[];
   remove(buildId: string): void;
+  /** Of all builds that have lines. */
+  buildIds(): string[];
 }

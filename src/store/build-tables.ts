@@ -70,6 +70,16 @@ export function openBuildLines(database: DatabaseSync): BuildLineTable {
     `${columns} ${where} AND at_ms <= ?3 ORDER BY number DESC LIMIT ?4 OFFSET ?5`,
   );
   const erase = prepare(database, "DELETE FROM build_lines WHERE build_id = ?");
+  // From each build to the next one: lines are many, and DISTINCT would read all of them.
+  const selectIds = prepare(
+    database,
+    `WITH RECURSIVE ids (build_id) AS (
+       SELECT min(build_id) FROM build_lines
+       UNION ALL
+       SELECT (SELECT min(next.build_id) FROM build_lines AS next WHERE next.build_id > ids.build_id)
+       FROM ids WHERE build_id IS NOT NULL
+     ) SELECT build_id FROM ids WHERE build_id IS NOT NULL`,
+  );
   return {
     append(buildId, lines) {
       for (const { atMs, level, step, message } of lines) {
@@ -91,5 +101,6 @@ export function openBuildLines(database: DatabaseSync): BuildLineTable {
     remove(buildId) {
       erase.run(buildId);
     },
+    buildIds: () => selectIds.all().map((row) => String(row["build_id"])),
   };
 }

@@ -1,4 +1,4 @@
-/** Requests for builds whose steps never came. */
+/** Requests for builds whose steps never came, and what is left of the logs of removed builds. */
 
 import type { Store } from "../../store/store.ts";
 
@@ -13,5 +13,16 @@ export function forgetAbandoned(
     if (status !== "waiting" || createdAtMs >= nowMs - MAX_WAIT_MS) continue;
     store.templateBuilds.remove(buildId);
     store.buildLines.remove(buildId);
+  }
+}
+
+/**
+ * Lines of a build that still ran when its template was removed, and whose service then died: they are
+ * in a file of their own, which no transaction on builds covers.
+ */
+export function forgetLostLines(store: Pick<Store, "templateBuilds" | "buildLines">): void {
+  for (const buildId of store.buildLines.buildIds()) {
+    // A build has its row before its first line.
+    if (store.templateBuilds.get(buildId) === undefined) store.buildLines.remove(buildId);
   }
 }

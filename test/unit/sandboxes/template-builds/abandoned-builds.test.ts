@@ -1,7 +1,10 @@
 /** A request for a build whose steps do not come is forgotten; what runs or has ended is not. */
 
 import { expect, test } from "vitest";
-import { forgetAbandoned } from "../../../../src/sandboxes/template-builds/abandoned-builds.ts";
+import {
+  forgetAbandoned,
+  forgetLostLines,
+} from "../../../../src/sandboxes/template-builds/abandoned-builds.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 
@@ -29,4 +32,18 @@ test("after a day a request that waits is forgotten", () => {
   forgetAbandoned(store, DAY_MS + 1);
   const left = store.templateBuilds.all().map(({ buildId }) => buildId);
   expect(left.toSorted()).toEqual(["ended", "new", "running"]);
+});
+
+test("lines of a build whose row is gone are forgotten, those of others are not", () => {
+  using store = openStore({ path: ":memory:" });
+  const line = { atMs: 1, level: "info", step: "1", message: "text" } as const;
+  for (const buildId of ["a", "b", "c"]) {
+    store.templateBuilds.put({ ...build, buildId });
+    store.buildLines.append(buildId, [line, line]);
+  }
+  expect(store.buildLines.buildIds()).toEqual(["a", "b", "c"]);
+  store.templateBuilds.remove("a");
+  store.templateBuilds.remove("c");
+  forgetLostLines(store);
+  expect(store.buildLines.buildIds()).toEqual(["b"]);
 });

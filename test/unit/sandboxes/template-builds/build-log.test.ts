@@ -12,6 +12,7 @@ function openLog() {
         void messages.push(...lines.map(({ message }) => message)),
       read: () => [],
       remove: () => undefined,
+      buildIds: () => [],
     },
   };
   return { messages, log: createBuildLog({ store, clock: createSystemClock() }, "build") };
