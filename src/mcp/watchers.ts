@@ -1,34 +1,22 @@
 /** Watchers that this server made in sandboxes, and their undelivered events. */
 
 import type { Sandbox } from "../client/envd.ts";
-import type { WatchEvent } from "../client/filesystem.ts";
 import type { Clock } from "../common/clock.ts";
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
-
-/** A watcher in a sandbox, and its fetched but undelivered events. */
-export interface Watcher {
-  readonly id: string;
-  readonly sandbox: Sandbox;
-  readonly held: WatchEvent[];
-  /** Whether undelivered events were dropped. */
-  hasLost: boolean;
-  /** Whether the directory itself was moved or removed, after which the daemon reports nothing. */
-  isOver: boolean;
-  /** A fetch removes the events from the daemon, so one call polls at a time. */
-  isPolling: boolean;
-  polledAtMs: number;
-}
+import { orCanceled, throwIfCanceled } from "./or-canceled.ts";
+import { holdEvents, MAX_REPLY_EVENTS, newWatcher, type Watcher } from "./watcher.ts";
 
 /** Watchers of one server; the daemon has no limit. */
 const MAX_WATCHERS = 64;
-/** A watcher that was not polled for this time is removed; the daemon removes none. */
+/** A watcher that was not used for this time is removed; the daemon removes none. */
 const IDLE_MS = 10 * 60_000;
 const SWEEP_MS = 30_000;
-const MAX_HELD_EVENTS = 10_000;
 /** How often a waiting call fetches events. */
 const POLL_MS = 250;
 const FETCH_TIMEOUT_MS = 10_000;
+/** A call waits for the end of its watcher; the sweep and the server's end do not wait for long. */
+const END_TIMEOUT_MS = 5_000;
 const REMOVE_TIMEOUT_MS = 1_000;
 
 export interface WatchersOptions {
@@ -42,6 +30,9 @@ export class Watchers implements AsyncDisposable {
   readonly #table = new Map<string, Watcher>();
   readonly #stop = new AbortController();
   readonly #sweeping: Promise<void>;
+  readonly #work = new Set<Promise<void>>();
+  /** Watchers that are being made. */
+  #creating = 0;
 
   constructor(options: WatchersOptions) {
     this.#options = options;
@@ -67,55 +58,97 @@ export class Watchers implements AsyncDisposable {
   ): Promise<Watcher> {
     this.#requireSlot();
     const { path, isRecursive, user } = target;
-    const id = await sandbox.filesystem.createWatcher(path, isRecursive, { signal, user });
-    return this.#add(sandbox, id);
+    const options = { signal: this.#stop.signal, user };
+    const creating = sandbox.filesystem.createWatcher(path, isRecursive, options);
+    this.#creating += 1;
+    try {
+      return this.#add(sandbox, await orCanceled(creating, signal), true);
+    } catch (error) {
+      if (signal.aborted) this.#track(this.#removeUnnamed(sandbox, creating));
+      throw error;
+    } finally {
+      this.#creating -= 1;
+    }
   }
 
   /** Takes over a watcher that another server made, if it exists. */
   adopt(sandbox: Sandbox, id: string): Watcher {
     this.#requireSlot();
-    return this.#add(sandbox, id);
+    return this.#add(sandbox, id, false);
   }
 
   #requireSlot(): void {
-    if (this.#table.size < MAX_WATCHERS) return;
+    if (this.#table.size + this.#creating < MAX_WATCHERS) return;
     const message = `${MAX_WATCHERS} watchers exist, the limit`;
     throw new SandboxError("resource_exhausted", message, { hint: "End one with close=true." });
   }
 
-  #add(sandbox: Sandbox, id: string): Watcher {
-    const polledAtMs = this.#options.clock.now();
-    const state = { hasLost: false, isOver: false, isPolling: false };
-    const watcher = { id, sandbox, held: [], ...state, polledAtMs };
+  #add(sandbox: Sandbox, id: string, isKnown: boolean): Watcher {
+    const usedAtMs = this.#options.clock.now();
+    const watcher = newWatcher({ id, sandbox, isKnown, usedAtMs });
     this.#table.set(keyOf(sandbox.id, id), watcher);
     return watcher;
   }
 
   /**
-   * Waits until the watcher holds an event or the time is over.
-   * @throws SandboxError not_found when the daemon does not know the watcher.
+   * Does the work of one call with a watcher, beside which no other call uses it.
+   * @throws SandboxError failed_precondition while another call does.
+   */
+  async use<T>(watcher: Watcher, work: () => Promise<T>): Promise<T> {
+    if (watcher.isInUse) {
+      const hint = "Wait for the reply of that call, or cancel it; no change is lost meanwhile.";
+      const message = `another call waits on watcher ${watcher.id}`;
+      throw new SandboxError("failed_precondition", message, { hint });
+    }
+    watcher.isInUse = true;
+    try {
+      return await work();
+    } finally {
+      watcher.isInUse = false;
+      watcher.usedAtMs = this.#options.clock.now();
+    }
+  }
+
+  /**
+   * Waits until the watcher holds an event or the time is over. Events stay held until they are
+   * taken from it.
+   * @throws SandboxError not_found when the daemon does not know the watcher, canceled.
    */
   async poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
-    if (watcher.isPolling) {
-      throw new SandboxError("failed_precondition", `another call waits on ${watcher.id}`);
-    }
-    watcher.isPolling = true;
     try {
       await this.#poll(watcher, waitMs, signal);
     } catch (error) {
       const isUnknown = error instanceof SandboxError && error.code === "not_found";
-      if (isUnknown) this.#table.delete(keyOf(watcher.sandbox.id, watcher.id));
+      if (isUnknown || !watcher.isKnown) this.#drop(watcher);
       throw error;
-    } finally {
-      watcher.isPolling = false;
-      watcher.polledAtMs = this.#options.clock.now();
     }
+    // A cancelled call has no reply: what it would tell is left to the next one.
+    throwIfCanceled(signal);
   }
 
-  /** Ends a watch. */
-  async remove(watcher: Watcher, signal: AbortSignal): Promise<void> {
-    this.#table.delete(keyOf(watcher.sandbox.id, watcher.id));
-    await watcher.sandbox.filesystem.removeWatcher(watcher.id, signal);
+  /**
+   * Ends a watch; what it holds stays until it is dropped.
+   * @throws SandboxError why it was not ended. It then ends as one that is not used.
+   */
+  async end(watcher: Watcher): Promise<void> {
+    if (watcher.isEnded) return;
+    const limits = [this.#stop.signal, AbortSignal.timeout(END_TIMEOUT_MS)];
+    try {
+      await watcher.sandbox.filesystem.removeWatcher(watcher.id, AbortSignal.any(limits));
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== "not_found") throw error;
+    }
+    watcher.isEnded = true;
+  }
+
+  /** Forgets a watcher that has ended and holds nothing. */
+  forgetEnded(watcher: Watcher): void {
+    if (watcher.isEnded && watcher.held.length === 0) this.#drop(watcher);
+  }
+
+  /** Removes a watcher whose caller will not learn its id. */
+  abandon(watcher: Watcher): void {
+    this.#track(this.#discard(watcher));
   }
 
   /** Drops the watchers of a sandbox that is gone. */
@@ -130,18 +163,59 @@ export class Watchers implements AsyncDisposable {
     this.#stop.abort();
     await this.#sweeping;
     await Promise.all([...this.#table.values()].map((watcher) => this.#discard(watcher)));
+    await Promise.all(this.#work);
+  }
+
+  #track(work: Promise<void>): void {
+    this.#work.add(work);
+    void work.finally(() => this.#work.delete(work));
   }
 
   async #poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
     const deadline = clock.now() + waitMs;
     for (;;) {
-      // The fetch outlives the call: fetched events must reach the next call.
-      const fetching = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
-      hold(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, fetching));
+      if (!watcher.isEnded && watcher.held.length < MAX_REPLY_EVENTS) {
+        await this.#fetchFor(watcher, signal);
+      }
       const restMs = deadline - clock.now();
-      if (watcher.held.length > 0 || restMs <= 0 || signal.aborted) return;
-      await clock.sleep(Math.min(POLL_MS, restMs), signal);
+      if (watcher.held.length > 0 || watcher.isOver || watcher.isEnded || restMs <= 0) return;
+      // An abort is told by the caller.
+      await clock.sleep(Math.min(POLL_MS, restMs), signal).catch(() => undefined);
+      throwIfCanceled(signal);
+    }
+  }
+
+  /** Fetches; what was fetched before is told before a failure, which the next call meets again. */
+  async #fetchFor(watcher: Watcher, signal: AbortSignal): Promise<void> {
+    try {
+      await orCanceled(this.#fetch(watcher), signal);
+    } catch (error) {
+      if (watcher.held.length === 0) throw error;
+    }
+  }
+
+  /** One fetch at a time, which outlives the call: the daemon has no second copy of the events. */
+  #fetch(watcher: Watcher): Promise<void> {
+    if (watcher.fetching !== undefined) return watcher.fetching;
+    const fetching = this.#take(watcher).finally(() => {
+      watcher.fetching = undefined;
+    });
+    // A call that was cancelled does not look at its failure.
+    fetching.catch(() => undefined);
+    watcher.fetching = fetching;
+    return fetching;
+  }
+
+  async #take(watcher: Watcher): Promise<void> {
+    const late = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
+    try {
+      holdEvents(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, late));
+      watcher.isKnown = true;
+    } catch (error) {
+      // The daemon may have given its events away in a reply that did not arrive.
+      watcher.hasLost ||= error instanceof SandboxError && WITHOUT_REPLY.has(error.code);
+      throw error;
     }
   }
 
@@ -155,33 +229,47 @@ export class Watchers implements AsyncDisposable {
         return;
       }
       const idle = [...this.#table.values()].filter(
-        ({ isPolling, polledAtMs }) => !isPolling && clock.now() - polledAtMs > IDLE_MS,
+        ({ isInUse, usedAtMs }) => !isInUse && clock.now() - usedAtMs > IDLE_MS,
       );
       await Promise.all(idle.map((watcher) => this.#discard(watcher)));
     }
   }
 
   async #discard(watcher: Watcher): Promise<void> {
+    this.#drop(watcher);
+    if (!watcher.isEnded) await this.#remove(watcher.sandbox, watcher.id);
+  }
+
+  /** Removes a watcher that a cancelled call made, once its id is known. */
+  async #removeUnnamed(sandbox: Sandbox, creating: Promise<string>): Promise<void> {
+    const id = await creating.catch(() => undefined);
+    if (id !== undefined) await this.#remove(sandbox, id);
+  }
+
+  async #remove({ filesystem }: Sandbox, id: string): Promise<void> {
     try {
-      await this.remove(watcher, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      await filesystem.removeWatcher(id, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
     } catch (error) {
       // Its sandbox may be gone, and the watcher with it.
       this.#options.log.debug({ op: "watcher.remove", err: error });
     }
   }
+
+  /** Another watcher may have the key, after the sandbox was forgotten. */
+  #drop(watcher: Watcher): void {
+    const key = keyOf(watcher.sandbox.id, watcher.id);
+    if (this.#table.get(key) === watcher) this.#table.delete(key);
+  }
 }
+
+/** Codes of a fetch whose reply was lost on its way, or could not be read. */
+const WITHOUT_REPLY: ReadonlySet<ErrorCode> = new Set([
+  "unavailable",
+  "deadline_exceeded",
+  "canceled",
+  "resource_exhausted",
+]);
 
 function keyOf(sandboxId: string, watcherId: string): string {
   return `${sandboxId}/${watcherId}`;
-}
-
-const ENDS: ReadonlySet<WatchEvent["type"]> = new Set(["rename", "remove"]);
-
-function hold(watcher: Watcher, events: readonly WatchEvent[]): void {
-  watcher.held.push(...events);
-  watcher.isOver ||= events.some(({ name, type }) => name === "." && ENDS.has(type));
-  const surplus = watcher.held.length - MAX_HELD_EVENTS;
-  if (surplus <= 0) return;
-  watcher.held.splice(0, surplus);
-  watcher.hasLost = true;
 }

@@ -84,7 +84,8 @@ export async function startMcpWorld(
   };
 }
 
-function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
+/** The outcome of a call as a test reads it. */
+export function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
   const content: readonly unknown[] = Array.isArray(reply["content"]) ? reply["content"] : [];
   const texts = content.flatMap((part) =>
     typeof part === "object" && part !== null && "text" in part ? [String(part.text)] : [],

@@ -7,13 +7,11 @@ import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
+import { throwIfCanceled } from "../or-canceled.ts";
 import { countFitting } from "../reply-size.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
-import type { Watcher } from "../watchers.ts";
-
-/** More events are left to the next call. */
-const MAX_EVENTS = 500;
+import { MAX_REPLY_EVENTS, type Watcher } from "../watcher.ts";
 
 const input = z.strictObject({
   sandbox_id: sandboxIdInput(),
@@ -51,17 +49,44 @@ export const watchPath = defineTool({
     const sandbox = await context.attach(params.sandbox_id);
     const { watchers } = context.state;
     const watcher = await find(sandbox, params, context);
-    const polling = watchers.poll(watcher, params.wait_seconds * 1_000, context.signal);
-    await withHints(polling, {
-      not_found: "Call watch_path with path to start a new one.",
-      internal: "Events were lost: list the directory, then start a new watch.",
-    });
-    const { text, isRest } = reply(watcher, params, context);
-    // What is left is lost with the watcher.
-    if (params.close && !isRest) await watchers.remove(watcher, context.signal);
-    return text;
+    try {
+      return await watchers.use(watcher, () => look(watcher, params, context));
+    } catch (error) {
+      // The reply with the id of a new watcher is lost.
+      if (params.watcher_id === undefined) watchers.abandon(watcher);
+      throw error;
+    }
   },
 });
+
+/** Waits for changes and tells them. None is taken from the watcher before its reply is certain. */
+async function look(watcher: Watcher, params: Params, context: ToolContext): Promise<Reply<never>> {
+  const { watchers } = context.state;
+  const polling = watchers.poll(watcher, params.wait_seconds * 1_000, context.signal);
+  await withHints(polling, {
+    not_found: "Call watch_path with path to start a new one.",
+    internal: "Events were lost: list the directory, then start a new watch.",
+  });
+  const lines = nextLines(watcher);
+  // What is left would be lost with the watcher.
+  const isLast = lines.length === watcher.held.length;
+  const ending = params.close && isLast ? await end(watcher, context) : undefined;
+  throwIfCanceled(context.signal);
+  watcher.held.splice(0, lines.length);
+  watchers.forgetEnded(watcher);
+  return reply(watcher, { lines, ending }, { params, context });
+}
+
+/** Ends the watcher; returns what is told where that failed. */
+async function end(watcher: Watcher, { state, log }: ToolContext): Promise<string | undefined> {
+  try {
+    await state.watchers.end(watcher);
+    return undefined;
+  } catch (error) {
+    log.debug({ op: "watcher.end", sandboxId: watcher.sandbox.id, err: error });
+    return "watcher not ended: the sandbox did not answer; call again with close=true";
+  }
+}
 
 async function find(sandbox: Sandbox, params: Params, context: ToolContext): Promise<Watcher> {
   const { watchers } = context.state;
@@ -78,39 +103,47 @@ async function find(sandbox: Sandbox, params: Params, context: ToolContext): Pro
   });
 }
 
-interface WatchReply {
-  readonly text: Reply<never>;
-  /** Whether changes are left for another call. */
-  readonly isRest: boolean;
+/** The events that one reply holds. */
+function nextLines({ held }: Watcher): readonly string[] {
+  const next = held.slice(0, MAX_REPLY_EVENTS);
+  const lines = next.map(({ type, name }) => `${type} ${quoteName(name)}`);
+  return lines.slice(0, countFitting(lines));
 }
 
-function reply(watcher: Watcher, params: Params, context: ToolContext): WatchReply {
-  const next = watcher.held.slice(0, MAX_EVENTS);
-  const lines = next.map(({ type, name }) => `${type} ${quoteName(name)}`);
-  const shown = lines.slice(0, countFitting(lines));
-  watcher.held.splice(0, shown.length);
+interface Told {
+  readonly lines: readonly string[];
+  /** Why the watcher was not ended though this call wanted that. */
+  readonly ending: string | undefined;
+}
+
+function reply(
+  watcher: Watcher,
+  { lines, ending }: Told,
+  call: { readonly params: Params; readonly context: ToolContext },
+): Reply<never> {
   const rest = watcher.held.length;
   const facts = [
     `watcher_id: ${quoteName(watcher.id)}`,
-    shown.length === 0 ? "no change" : `${shown.length} changes`,
+    lines.length === 0 ? "no change" : `${lines.length} changes`,
     rest > 0 ? `${rest} more: call again with watcher_id` : undefined,
-    watcher.hasLost ? "older changes were dropped: list the directory" : undefined,
+    watcher.hasLost ? "changes may be missing: list the directory" : undefined,
     watcher.isOver ? OVER : undefined,
-    closeFact(params.close, rest),
-    expiryFact(context, params.sandbox_id),
+    endFact(watcher, { ending, isClosing: call.params.close }),
+    expiryFact(call.context, call.params.sandbox_id),
   ];
   watcher.hasLost = false;
-  const parts = [shown.join("\n")];
-  const text = textReply(facts, shown.length === 0 ? [] : [{ name: "changes", parts }]);
-  return { text, isRest: rest > 0 };
+  const parts = [lines.join("\n")];
+  return textReply(facts, lines.length === 0 ? [] : [{ name: "changes", parts }]);
+}
+
+function endFact(
+  { isEnded }: Watcher,
+  call: { readonly ending: string | undefined; readonly isClosing: boolean },
+): string | undefined {
+  if (isEnded) return "watcher ended";
+  return call.ending ?? (call.isClosing ? NOT_ENDED : undefined);
 }
 
 const OVER =
   "the directory itself was moved or removed: this watcher reports nothing more; start a new one";
-
-function closeFact(isClosing: boolean, rest: number): string | undefined {
-  if (!isClosing) return undefined;
-  return rest > 0
-    ? "watcher not ended: take the rest first, again with close=true"
-    : "watcher ended";
-}
+const NOT_ENDED = "watcher not ended: take the rest first, again with close=true";

@@ -1,0 +1,47 @@
+/** A watcher in a sandbox, and its fetched but undelivered events. */
+
+import type { Sandbox } from "../client/envd.ts";
+import type { WatchEvent } from "../client/filesystem.ts";
+
+export interface Watcher {
+  readonly id: string;
+  readonly sandbox: Sandbox;
+  readonly held: WatchEvent[];
+  /** Whether undelivered events were dropped, or fetched ones may not have arrived. */
+  hasLost: boolean;
+  /** Whether the directory itself was moved or removed, after which the daemon reports nothing. */
+  isOver: boolean;
+  /** Whether the daemon has no such watcher any more; events may be held all the same. */
+  isEnded: boolean;
+  /** Whether the daemon is known to have this watcher. */
+  isKnown: boolean;
+  /** Held events are for one call at a time. */
+  isInUse: boolean;
+  /** The fetch under way, which a call that is cancelled leaves to the next one. */
+  fetching: Promise<void> | undefined;
+  usedAtMs: number;
+}
+
+const MAX_HELD_EVENTS = 10_000;
+/** So many events fill a reply: no more are fetched until they are delivered. */
+export const MAX_REPLY_EVENTS = 500;
+
+/** A watcher that was made, or may exist. */
+export function newWatcher(
+  start: Pick<Watcher, "id" | "sandbox" | "isKnown" | "usedAtMs">,
+): Watcher {
+  const state = { hasLost: false, isOver: false, isEnded: false, isInUse: false };
+  return { ...start, ...state, held: [], fetching: undefined };
+}
+
+const ENDS: ReadonlySet<WatchEvent["type"]> = new Set(["rename", "remove"]);
+
+/** Keeps fetched events until they are told. */
+export function holdEvents(watcher: Watcher, events: readonly WatchEvent[]): void {
+  watcher.held.push(...events);
+  watcher.isOver ||= events.some(({ name, type }) => name === "." && ENDS.has(type));
+  const surplus = watcher.held.length - MAX_HELD_EVENTS;
+  if (surplus <= 0) return;
+  watcher.held.splice(0, surplus);
+  watcher.hasLost = true;
+}
