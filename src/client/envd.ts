@@ -34,10 +34,10 @@ export function createEnvd(options: EnvdOptions): Sandbox {
     id: source.sandboxId,
     files: createFiles({ connection, baseUrl, source }),
     filesystem: createFilesystem(createRpcTransport({ ...rpc, isBinary: false }), source),
-    process: createProcess(
-      createRpcTransport({ ...rpc, isBinary: isOwnDaemon }),
+    process: createProcess(createRpcTransport({ ...rpc, isBinary: isOwnDaemon }), {
       source,
-      isOwnDaemon ? createEventClient({ ...rpc, isBinary: true }) : undefined,
-    ),
+      clock: connection.clock,
+      streams: isOwnDaemon ? createEventClient({ ...rpc, isBinary: true }) : undefined,
+    }),
   };
 }

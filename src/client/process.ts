@@ -2,6 +2,7 @@
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient, type Transport } from "@connectrpc/connect";
+import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import {
   Process,
@@ -14,6 +15,7 @@ import { KEEPALIVE_INTERVAL_HEADER } from "../wire/headers.ts";
 import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
 import type { EventClient, EventMessages } from "./event-stream.ts";
 import { fromRpcError } from "./rpc.ts";
+import { KEEPALIVE_S, StreamGuard, type GuardOptions } from "./stream-guard.ts";
 import { callUnary } from "./unary.ts";
 
 export type OutputStream = "stdout" | "stderr";
@@ -70,30 +72,35 @@ export interface ProcessClient {
   sendSignal(pid: number, name: SignalName, signal: AbortSignal): Promise<void>;
 }
 
-/** Interval of the daemon's keepalives, so that no proxy ends a silent stream. */
-const KEEPALIVE_S = 50;
-/** Added to the time limit of a stream, which the daemon should have ended by then. */
-const GRACE_MS = 1_000;
-/** The longest timer of the platform, 24 days. */
-const MAX_TIMEOUT_MS = 2_147_000_000;
 const SIGNALS = { SIGTERM: Signal.SIGTERM, SIGKILL: Signal.SIGKILL } as const;
 
 interface Stream {
   readonly source: AccessSource;
   readonly options: CallOptions;
-  readonly subject: string;
-  /** By which the daemon ends the stream; undefined: never. */
-  readonly timeoutMs?: number | undefined;
+  /** For the silence of the peer. */
+  readonly guard: GuardOptions;
   open(signal: AbortSignal): EventMessages;
 }
 
-/** The process service behind a transport; `streams` serves the two calls that carry output. */
+export interface ProcessOptions {
+  readonly source: AccessSource;
+  readonly clock: Clock;
+  /** Serves the two calls that carry output, for a daemon of ours. */
+  readonly streams?: EventClient | undefined;
+}
+
+/** The process service behind a transport. */
 export function createProcess(
   transport: Transport,
-  source: AccessSource,
-  streams?: EventClient,
+  { source, clock, streams }: ProcessOptions,
 ): ProcessClient {
   const client = createClient(Process, transport);
+  const guardOf = (subject: string, timeoutMs?: number): GuardOptions => ({
+    clock,
+    subject,
+    hasKeepalives: streams !== undefined,
+    timeoutMs,
+  });
   const opened: EventClient = streams ?? client;
   async function send(pid: number, input: Input, signal: AbortSignal): Promise<void> {
     const subject = `input of process ${pid}`;
@@ -107,30 +114,18 @@ export function createProcess(
   return {
     start(request, options) {
       const { timeoutMs } = options;
-      const headers = {
-        ...alive,
-        ...userHeader(options.user),
-        // As a header, not as a call option, which would end the stream at this end too.
-        ...(timeoutMs !== undefined && { "connect-timeout-ms": String(timeoutMs) }),
-      };
-      const { cmd, cwd, env, terminal } = request;
-      const process = {
-        cmd,
-        args: [...request.args],
-        envs: { ...env },
-        ...(cwd !== undefined && { cwd }),
-      };
-      const pty = terminal && { pty: { size: terminal } };
-      const message = { process, stdin: request.hasStdin, ...pty };
+      const headers = { ...alive, ...startHeaders(options) };
+      const message = toStart(request);
       const open = (signal: AbortSignal) => opened.start(message, { signal, headers });
-      return events({ source, options, subject: "start process", timeoutMs, open });
+      return events({ source, options, guard: guardOf("start process", timeoutMs), open });
     },
 
     connect(pid, signal) {
       const message = { process: byPid(pid) };
       const open = (inner: AbortSignal) =>
         opened.connect(message, { signal: inner, headers: alive });
-      return events({ source, options: { signal }, subject: `connect to process ${pid}`, open });
+      const guard = guardOf(`connect to process ${pid}`);
+      return events({ source, options: { signal }, guard, open });
     },
 
     async list(signal) {
@@ -164,6 +159,19 @@ export function createProcess(
       await callUnary(work, (call) => client.sendSignal(message, call));
     },
   };
+}
+
+function startHeaders({ user, timeoutMs }: StartOptions): Readonly<Record<string, string>> {
+  return {
+    ...userHeader(user),
+    // As a header, not as a call option, which would end the stream at this end too.
+    ...(timeoutMs !== undefined && { "connect-timeout-ms": String(timeoutMs) }),
+  };
+}
+
+function toStart({ cmd, args, cwd, env, terminal, hasStdin }: ProcessRequest) {
+  const process = { cmd, args: [...args], envs: { ...env }, ...(cwd !== undefined && { cwd }) };
+  return { process, stdin: hasStdin, ...(terminal && { pty: { size: terminal } }) };
 }
 
 function byPid(pid: number): MessageInitShape<typeof ProcessSelectorSchema> {
@@ -200,35 +208,28 @@ async function* events(stream: Stream): AsyncGenerator<ProcessEvent, void> {
 }
 
 async function* eventsOnce(stream: Stream): AsyncGenerator<ProcessEvent, void> {
-  const controller = new AbortController();
+  using guard = new StreamGuard(stream.guard);
+  const { subject } = stream.guard;
   let hasStarted = false;
   let hasEnded = false;
-  let isOver = false;
   try {
-    const limits = [stream.options.signal, controller.signal, ...lateSignals(stream)];
-    for await (const { event } of stream.open(AbortSignal.any(limits))) {
+    guard.waits();
+    const signal = AbortSignal.any([stream.options.signal, guard.signal]);
+    for await (const { event } of stream.open(signal)) {
+      guard.took(event?.event?.case);
       const known = toEvent(event);
-      if (known === undefined) continue;
-      hasStarted ||= known.type === "start";
-      hasEnded ||= known.type === "end";
-      yield known;
+      hasStarted ||= known?.type === "start";
+      hasEnded ||= known?.type === "end";
+      if (known !== undefined) yield known;
+      guard.waits();
     }
-    isOver = true;
+    guard.isOver = true;
   } catch (error) {
-    const failure = fromRpcError(error, stream.subject);
     if (hasEnded) return;
+    const failure = guard.fault ?? fromRpcError(error, subject);
     throw hasStarted ? midStream(failure) : failure;
-  } finally {
-    // Leaving the loop does not end the call; aborting its signal does.
-    if (!isOver) controller.abort();
   }
-  if (!hasEnded) throw new SandboxError("unavailable", `${stream.subject}: stream without an end`);
-}
-
-/** Fires when the daemon should have ended the stream and did not. */
-function lateSignals({ timeoutMs }: Stream): AbortSignal[] {
-  if (timeoutMs === undefined) return [];
-  return [AbortSignal.timeout(Math.min(timeoutMs + GRACE_MS, MAX_TIMEOUT_MS))];
+  if (!hasEnded) throw new SandboxError("unavailable", `${subject}: stream without an end`);
 }
 
 /** After the start, invalid_argument can only come from the transport. */

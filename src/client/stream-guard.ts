@@ -1,0 +1,116 @@
+/** Ends the stream of a process whose peer is silent for longer than it may be. */
+
+import type { Clock } from "../common/clock.ts";
+import { SandboxError } from "../common/errors.ts";
+
+/** Interval of the daemon's keepalives, so that no proxy ends a silent stream. */
+export const KEEPALIVE_S = 50;
+/** Two keepalives may be late or lost. */
+const MAX_SILENCE_MS = 3 * KEEPALIVE_S * 1_000;
+/** Servers give up after 70 seconds by contract. */
+const MAX_START_MS = 75_000;
+/** By which the daemon should have ended the stream of a process at its time limit. */
+const GRACE_MS = 10_000;
+/** Nothing comes after the end of a process but that of its stream. */
+const AFTER_END_MS = 1_000;
+const CHECK_MS = 5_000;
+
+export interface GuardOptions {
+  readonly clock: Clock;
+  /** The operation, as the beginning of an error message. */
+  readonly subject: string;
+  /** Whether the peer is known to send keepalives; otherwise its first one shows it. */
+  readonly hasKeepalives: boolean;
+  /** By which the daemon ends the process; undefined: never. */
+  readonly timeoutMs: number | undefined;
+}
+
+export class StreamGuard implements Disposable {
+  readonly #options: GuardOptions;
+  readonly #call = new AbortController();
+  readonly #stop = new AbortController();
+  readonly #openedAtMs: number;
+  /** Whether the peer ended the stream. */
+  isOver = false;
+  /** When the reader began to wait for a message; undefined while it works on one. */
+  #waitsSinceMs: number | undefined;
+  #hasStarted = false;
+  #hasKeepalives: boolean;
+  #fault: SandboxError | undefined;
+
+  constructor(options: GuardOptions) {
+    this.#options = options;
+    this.#hasKeepalives = options.hasKeepalives;
+    this.#openedAtMs = options.clock.elapsed();
+    void this.#watch();
+  }
+
+  /** Ends the call. */
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  /** Why the guard ended the stream; undefined while it did not. */
+  get fault(): SandboxError | undefined {
+    return this.#fault;
+  }
+
+  /** The reader waits for the next message: a slow reader is no silent peer. */
+  waits(): void {
+    this.#waitsSinceMs = this.#options.clock.elapsed();
+  }
+
+  /** A message has come. */
+  took(kind: string | undefined): void {
+    this.#waitsSinceMs = undefined;
+    if (kind === "start") this.#hasStarted = true;
+    else if (kind === "keepalive") this.#hasKeepalives = true;
+    else if (kind === "end") void this.#endAfter(AFTER_END_MS);
+  }
+
+  /** Ends the call of a stream that is not over, since leaving the iteration does not. */
+  [Symbol.dispose](): void {
+    this.#stop.abort();
+    if (!this.isOver) this.#call.abort();
+  }
+
+  async #endAfter(ms: number): Promise<void> {
+    if (await this.#slept(ms)) this.#call.abort();
+  }
+
+  async #watch(): Promise<void> {
+    while (this.#fault === undefined && (await this.#slept(CHECK_MS))) {
+      this.#fault = this.#findFault();
+    }
+    if (this.#fault !== undefined) this.#call.abort();
+  }
+
+  #findFault(): SandboxError | undefined {
+    const { clock, subject, timeoutMs } = this.#options;
+    const nowMs = clock.elapsed();
+    const silentMs = nowMs - (this.#waitsSinceMs ?? nowMs);
+    if (!this.#hasStarted) {
+      if (silentMs <= MAX_START_MS) return undefined;
+      return new SandboxError("deadline_exceeded", `${subject}: no reply`);
+    }
+    if (this.#hasKeepalives && silentMs > MAX_SILENCE_MS) {
+      const seconds = MAX_SILENCE_MS / 1_000;
+      return new SandboxError("unavailable", `${subject}: no keepalive for ${seconds} s`);
+    }
+    // That the process was killed is not known without the daemon's word.
+    if (timeoutMs === undefined || nowMs - this.#openedAtMs <= timeoutMs + GRACE_MS) {
+      return undefined;
+    }
+    return new SandboxError("unavailable", `${subject}: the time limit passed without an end`);
+  }
+
+  /** Whether the time passed before the guard was stopped. */
+  async #slept(ms: number): Promise<boolean> {
+    try {
+      await this.#options.clock.sleep(ms, this.#stop.signal);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
