@@ -36,9 +36,13 @@ def leave(code, note=None):
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     part = os.path.join(folder, "record.part")
-    with open(part, "w") as file:
-        json.dump(record, file)
-    os.rename(part, os.path.join(folder, "${CELL_RECORD}"))
+    try:
+        with open(part, "w") as file:
+            json.dump(record, file)
+        os.rename(part, os.path.join(folder, "${CELL_RECORD}"))
+    except OSError as error:
+        # The exit code says how the cell ended, on a full disk too.
+        print(f"[record: not kept: {error}]", file=sys.stderr)
     os._exit(code)
 
 def late(*_):
@@ -135,6 +139,9 @@ def keep(form, value):
     "The path of a new file; None where it cannot be written, as on a full disk."
     path = os.path.join(folder, f"{record['files'] + 1}.{PARTS[form]}")
     record["files"] += 1
+    if not isinstance(value, str):
+        print(f"[{form}: not kept: it is no text]")
+        return None
     import binascii
     is_text = form in ("svg", "html")
     try:
@@ -159,47 +166,63 @@ def show(line):
                 keep(form, line[form])
     text = next((line[form] for form in ("text", "markdown", "latex") if line.get(form)), None)
     if text is not None and not (pictures and not line.get("is_main_result")):
-        print(text)
+        print(text if isinstance(text, str) else json.dumps(text))
     elif text is None and line.get("json") is not None:
         print(json.dumps(line["json"]))
     elif text is None and line.get("html") and record["files"] < 64:
         keep("html", line["html"])
 
-for old in sorted(os.scandir(root), key=lambda entry: entry.stat().st_mtime)[:-32]:
+def age(entry):
+    "0 for what another cell has removed meanwhile."
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0
+
+for old in sorted(os.scandir(root), key=age)[:-32]:
     if old.is_dir(follow_symlinks=False):
         import shutil
         shutil.rmtree(old.path, ignore_errors=True)
+if ask["timeout"]:
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(ask["timeout"])
 body = {"code": ask["code"]}
 if ask["context"] is None:
     body["language"] = ask["language"]
 else:
     body["context_id"] = named(ask["context"], ask["language"])
-if ask["timeout"]:
-    signal.signal(signal.SIGALRM, late)
-    signal.alarm(ask["timeout"])
 reply = call("POST", "/execute", body)
 if reply.status != 200:
     leave(${CELL_EXIT.refused}, reply.text()[:2000])
 has_ended = False
+
+def take(line):
+    "Takes one part of the reply; returns whether it is the last one."
+    kind = line.get("type")
+    if kind in ("stdout", "stderr"):
+        stream = sys.stdout if kind == "stdout" else sys.stderr
+        stream.write(line["text"])
+        stream.flush()
+    elif kind == "result":
+        show(line)
+        sys.stdout.flush()
+    elif kind == "error":
+        name, value, trace = (str(line.get(part) or "") for part in ("name", "value", "traceback"))
+        record["error"] = {"name": name[:200], "value": value[:2000]}
+        trace = own_frames(trace).strip() or f"{name}: {value}"
+        print(trace[:2000] + "\n[...]\n" + trace[-4000:] if len(trace) > 6100 else trace, file=sys.stderr)
+    elif kind == "number_of_executions" and isinstance(line["execution_count"], int):
+        record["count"] = line["execution_count"]
+    return kind == "end_of_execution"
+
 try:
     for data in reply.lines():
-        line = json.loads(data)
-        kind = line.get("type")
-        if kind in ("stdout", "stderr"):
-            stream = sys.stdout if kind == "stdout" else sys.stderr
-            stream.write(line["text"])
-            stream.flush()
-        elif kind == "result":
-            show(line)
-            sys.stdout.flush()
-        elif kind == "error":
-            record["error"] = {"name": line["name"][:200], "value": line["value"][:2000]}
-            trace = own_frames(line["traceback"]).strip() or f"{line['name']}: {line['value']}"
-            print(trace[:2000] + "\n[...]\n" + trace[-4000:] if len(trace) > 6100 else trace, file=sys.stderr)
-        elif kind == "number_of_executions":
-            record["count"] = line["execution_count"]
-        elif kind == "end_of_execution":
-            has_ended = True
+        try:
+            has_ended = take(json.loads(data))
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
+            # A cell gives a result any form.
+            print(f"[a part of the reply is not shown: {type(error).__name__}]", file=sys.stderr)
+        if has_ended:
             break
 except (OSError, ValueError):
     pass

@@ -20,6 +20,7 @@ import { imageType, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { imageReply, textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
+import { isWholeImage } from "../whole-image.ts";
 
 const DEFAULT_BYTES = 30_000;
 const MAX_BYTES = 200_000;
@@ -120,6 +121,7 @@ async function readPicture(
   if (Math.max(width, height) > MAX_IMAGE_SIDE) {
     return `${mimeType} of ${width} x ${height} pixels; only sides up to ${MAX_IMAGE_SIDE} are shown`;
   }
+  if (!isWholeImage(whole.bytes, mimeType)) return `begins as ${type}, but a part of it is missing`;
   const facts = [
     `${whole.bytes.length} bytes`,
     mimeType,

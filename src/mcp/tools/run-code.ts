@@ -5,24 +5,21 @@ import type { Sandbox } from "../../client/envd.ts";
 import { chunksOf } from "../../common/bytes.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
-import { quoteWords } from "../../common/untrusted-text.ts";
+import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { formatDuration } from "../../output/text.ts";
+import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { withHints } from "../error-hints.ts";
 import { excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
-import { MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, readImage } from "../image.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { Progress } from "../progress.ts";
-import { textReply, type Reply, type ReplyImage } from "../respond.ts";
+import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_CODE_CHARACTERS = 1_000_000;
-const FOLDER = "/tmp/run_code";
 const MAX_RECORD_BYTES = 65_536;
-/** Of one result; providers limit a request, and a model pays for each. */
-const MAX_IMAGES = 4;
 const STDIN_CHUNK_BYTES = 256 * 1024;
 
 const input = z.strictObject({
@@ -58,7 +55,7 @@ type Params = z.output<typeof input>;
 const recordSchema = z.object({
   pictures: z.array(z.string().max(256)).max(64),
   error: z.object({ name: z.string(), value: z.string() }).nullable(),
-  count: z.number().nullable(),
+  count: z.number().nullable().catch(null),
   note: z.string().nullable(),
 });
 
@@ -81,7 +78,7 @@ export const runCode = defineTool({
   async handler(params, context) {
     const sandbox = await context.attach(params.sandbox_id);
     const { clock, signal, progress: send } = context;
-    const folder = `${FOLDER}/${randomUUID()}`;
+    const folder = `${CELL_FOLDER}/${randomUUID()}`;
     await using progress = new Progress({ send, clock, signal });
     const capture = await startCell(sandbox, { params, folder }, context);
     progress.started(capture.pid);
@@ -91,7 +88,7 @@ export const runCode = defineTool({
     const listener = progress.output.bind(progress);
     capture.listeners.add(listener);
     try {
-      await feed(capture, { params, folder }, context);
+      context.state.track(feed(capture, { params, folder }, context));
       await capture.ended(timeLimit(clock, params.wait_seconds * 1_000, signal));
     } finally {
       capture.listeners.delete(listener);
@@ -129,10 +126,13 @@ async function startCell(sandbox: Sandbox, cell: Cell, context: ToolContext): Pr
 const MAX_LABEL_CHARACTERS = 120;
 
 function firstLine(code: string): string {
-  return (code.trim().split("\n", 1)[0] ?? "").slice(0, MAX_LABEL_CHARACTERS);
+  return sliceText(code.trim().split("\n", 1)[0] ?? "", MAX_LABEL_CHARACTERS);
 }
 
-/** The request goes by stdin: code may be longer than an argument, and is not shown by `ps`. */
+/**
+ * Sends the request during the wait, which it must not prolong. It goes by stdin: code may be
+ * longer than an argument, and is not shown by `ps`.
+ */
 async function feed(capture: Capture, cell: Cell, context: ToolContext): Promise<void> {
   const { sandbox, pid } = capture;
   const { code, language, context: name, timeout_seconds: timeout } = cell.params;
@@ -194,6 +194,10 @@ async function reply(capture: Capture, cell: Cell, context: ToolContext): Promis
   if (record === undefined || exitCode === CELL_EXIT.noInterpreter) {
     refuseWithout(exitCode, context);
   }
+  if (exitCode === CELL_EXIT.refused) {
+    const sections = sectionsOf(capture, cell, context.suggest("get_process_output", "x") !== "");
+    return { ...textReply([`process_id: ${capture.processId}`], sections), error: refusal(record) };
+  }
   const { images, named } = await readPictures(capture.sandbox, record?.pictures ?? [], context);
   const canPage = context.suggest("get_process_output", "x") !== "";
   const facts = [
@@ -210,9 +214,21 @@ async function reply(capture: Capture, cell: Cell, context: ToolContext): Promis
   return { ...textReply(facts, sectionsOf(capture, cell, canPage)), images };
 }
 
+/** The interpreter did not run the cell, or not to its end. */
+function refusal(record: CellRecord | undefined): SandboxError {
+  const words = record?.note == null ? "it said nothing" : quoteWords(record.note);
+  const message = `the code interpreter did not run the whole cell: ${words}`;
+  const hint = "Variables of earlier cells may be gone: look before you call again.";
+  return new SandboxError("unavailable", message, { hint });
+}
+
+const LATE = "the cell was interrupted at timeout_seconds";
+
 function statusOf(record: CellRecord | undefined, exitCode: number): string {
   if (record?.note != null) return `status: ${quoteWords(record.note)}`;
   if (record?.error != null) return `status: error ${quoteWords(record.error.name)}`;
+  if (exitCode === CELL_EXIT.late) return `status: ${LATE}`;
+  if (exitCode === CELL_EXIT.failed) return "status: error";
   return exitCode === CELL_EXIT.done ? "status: ok" : `status: ended with ${exitCode}`;
 }
 
@@ -248,31 +264,4 @@ async function readRecord(
     log.debug({ op: "run_code.record", sandboxId: sandbox.id, err: error });
     return undefined;
   }
-}
-
-/** The first pictures within the bounds of every provider; the others are named in the output. */
-async function readPictures(
-  sandbox: Sandbox,
-  paths: readonly string[],
-  { signal, log }: ToolContext,
-): Promise<{ readonly images: readonly ReplyImage[]; readonly named: readonly string[] }> {
-  const images: ReplyImage[] = [];
-  let leftBytes = MAX_IMAGE_BYTES;
-  for (const path of paths) {
-    if (images.length === MAX_IMAGES || !path.startsWith(`${FOLDER}/`)) break;
-    try {
-      const range = { offset: 0, limit: leftBytes };
-      const { bytes, sizeBytes } = await sandbox.files.read(path, range, { signal });
-      const image = sizeBytes === bytes.length ? readImage(bytes) : undefined;
-      if (image === undefined || Math.max(image.width, image.height) > MAX_IMAGE_SIDE) continue;
-      leftBytes -= bytes.length;
-      images.push({ base64: bytes.toString("base64"), mimeType: image.mimeType });
-      if (leftBytes <= 0) break;
-    } catch (error) {
-      log.debug({ op: "run_code.picture", sandboxId: sandbox.id, err: error });
-    }
-  }
-  const others = paths.length - images.length;
-  const named = others > 0 ? [`${others} more pictures are named in the output`] : [];
-  return { images, named };
 }

@@ -122,14 +122,8 @@ test("the time limit interrupts the cell and keeps the variables", async () => {
   expect(outcomes[1]?.stdout).toBe("8\n");
 });
 
-test.for([
-  { form: "whole, until the connection ends", head: "", body: CELL_LINES },
-  {
-    form: "in parts that end within a line",
-    head: "Transfer-Encoding: chunked\r\n",
-    body: toChunks(CELL_LINES, [5, 60]),
-  },
-])("a reply of another server is read: $form", async ({ head, body }) => {
+/** A cell of another server, which answers with this body. */
+async function runForeign(body: string, cell: Cell, head = "") {
   const foreign = createServer((socket) => {
     socket.once("data", () => {
       socket.end(`HTTP/1.1 200 OK\r\nServer: other\r\n${head}\r\n${body}`);
@@ -138,9 +132,55 @@ test.for([
   await once(foreign.listen(0, "127.0.0.1"), "listening");
   const address = foreign.address();
   const port = typeof address === "object" ? String(address?.port) : "";
-  const [outcome] = await runCells([{ code: "1" }], port);
+  const outcomes = await runCells([cell], port);
   foreign.close();
+  return outcomes;
+}
+
+test.for([
+  { form: "whole, until the connection ends", head: "", body: CELL_LINES },
+  {
+    form: "in parts that end within a line",
+    head: "Transfer-Encoding: chunked\r\n",
+    body: toChunks(CELL_LINES, [5, 60]),
+  },
+])("a reply of another server is read: $form", async ({ head, body }) => {
+  const [outcome] = await runForeign(body, { code: "1" }, head);
   expect(outcome).toMatchObject({ exitCode: CELL_EXIT.done, stdout: "ä\n42\n" });
+});
+
+test("results of any shape neither end the program nor hide what follows", async () => {
+  const deep = `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
+  const lines = [
+    { type: "result", png: 5, jpeg: ["x"], text: "one" },
+    { type: "result", is_main_result: true, text: { nested: [1] } },
+    { type: "result", html: { a: 1 } },
+    { type: "stdout" },
+    ["no", "object"],
+    { type: "number_of_executions", execution_count: "3" },
+    { type: "error", name: ["Odd"], value: null },
+  ].map((line) => JSON.stringify(line));
+  const whole = [...lines, `{"type":"result","json":${deep}}`, "no json", CELL_LINES].join("\n");
+  const [outcome] = await runForeign(whole, { code: "1" });
+  expect(outcome?.exitCode).toBe(CELL_EXIT.failed);
+  expect(outcome?.record).toMatchObject({ pictures: [], count: null });
+  expect(outcome?.record.error.name).toBe("['Odd']");
+  expect(outcome?.stdout).toMatch(
+    /^\[png: not kept: it is no text\]\n\[jpeg: .*\n\{"nested": \[1\]\}\n\[html: .*\nä\n42\n$/,
+  );
+  expect(outcome?.stderr).toMatch(/a part of the reply is not shown: KeyError/);
+  expect(outcome?.stderr).toMatch(/a part of the reply is not shown: RecursionError/);
+});
+
+test("a context that the interpreter does not give within the limit is interrupted", async () => {
+  const silent = createServer((socket) => socket.resume());
+  await once(silent.listen(0, "127.0.0.1"), "listening");
+  const address = silent.address();
+  const port = typeof address === "object" ? String(address?.port) : "";
+  const [outcome] = await runCells([{ code: "1", context: "a", timeout: 1 }], port);
+  silent.close();
+  expect(outcome?.exitCode).toBe(CELL_EXIT.late);
+  expect(outcome?.record.note).toBe("the cell was interrupted at timeout_seconds");
 });
 
 test("without a server the program says so, and the tool names the template", async () => {

@@ -47,9 +47,10 @@ test("only what every provider takes as a picture is one", async () => {
     cwd: at(""),
   });
   await put("cut.png", PIXEL.subarray(0, 20));
+  await put("half.png", PIXEL.subarray(0, 60));
   await put("text.png", Buffer.from("no picture\n"));
   const told = await Promise.all(
-    ["wide.png", "twice.png", "cut.png", "text.png"].map((name) =>
+    ["wide.png", "twice.png", "cut.png", "half.png", "text.png"].map((name) =>
       call("read_file", { path: at(name) }),
     ),
   );
@@ -61,6 +62,7 @@ test("only what every provider takes as a picture is one", async () => {
       /is binary \(4 MB, image\/png of more than 3\.8 MB, too large to be shown\)/,
     ),
     expect.stringMatching(/is binary \(20 B, begins as image\/png, but its header is broken\)/),
+    expect.stringMatching(/is binary \(60 B, begins as image\/png, but a part of it is missing\)/),
     expect.stringMatching(
       /\| text, though its name says image\/png \|[^]*--- content\nno picture\n/,
     ),

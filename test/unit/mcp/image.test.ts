@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { imageType, readImage } from "../../../src/mcp/image.ts";
+import { isWholeImage } from "../../../src/mcp/whole-image.ts";
 
 function png(width: number, height: number): Buffer {
   const header = Buffer.from(
@@ -63,4 +64,20 @@ test("every beginning of a picture is read without a fault", () => {
       expect(() => readImage(bytes.subarray(0, length))).not.toThrow();
     }
   }
+});
+
+const WHOLE = {
+  "image/png": Buffer.from(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
+    "base64",
+  ),
+  "image/jpeg": Buffer.concat([JPEG, hex("ffd9")]),
+  "image/gif": Buffer.concat([GIF, hex("3b")]),
+  "image/webp": Buffer.concat([hex("52494646 27000000"), LOSSLESS.subarray(8), Buffer.alloc(17)]),
+} as const;
+
+test.for(Object.entries(WHOLE))("%s without its last bytes is not whole", ([, bytes]) => {
+  const type = imageType(bytes);
+  const wholes = [bytes, bytes.subarray(0, -1)].map((each) => type && isWholeImage(each, type));
+  expect(wholes).toEqual([true, false]);
 });
