@@ -59,7 +59,7 @@ test("a name of a sandbox's rules is reached in the same way", async () => {
       untilMs: Infinity,
     }),
   };
-  const dialing = dialName(resolver, "name.test", silent.port);
+  const dialing = dialName(resolver, { sender: "10.0.0.2", name: "name.test", port: silent.port });
   const given = AbortSignal.timeout(PATIENCE_MS);
   const socket = await Promise.race([dialing, once(given, "abort").then(() => "too late")]);
   expect(socket).toMatchObject({ remoteAddress: server.address });
