@@ -2,21 +2,19 @@
 
 import { RECORD_LEVELS } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
-import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
+import { oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { QuotedPart } from "../../output/quote.ts";
-import type { LogsBody } from "../../wire/control.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
+import { pageOfLogs, rankOf, timeOf, type LogEntryBody, type LogPage } from "../log-page.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
-type LogEntryBody = LogsBody["logEntries"][number];
-
 const MAX_RECORDS = 1_000;
 const MAX_RECORD_CHARACTERS = 1_000;
-/** For a single record. */
-const MAX_SINGLE_CHARACTERS = 30_000;
+/** Of all records together where few are read, so that a long one can be read whole. */
+const MAX_FEW_CHARACTERS = 30_000;
 
 /** Fields that are left out: they identify the sandbox, or the transport of the record. */
 const ALWAYS_EQUAL: ReadonlySet<string> = new Set([
@@ -56,19 +54,20 @@ export const getLogs = defineTool({
     const query = { limit, ...(start !== undefined && { start }) };
     const { service, signal, suggest } = context;
     const output = suggest("get_process_output", " get_process_output has what programs wrote.");
-    const { logEntries } = await onOptionalRoute(
+    const body = await onOptionalRoute(
       service.control.logs(sandboxId, query, signal),
       `The sandbox service keeps no logs.${output}`,
       () => service.control.get(sandboxId, signal),
     );
-    const page = pageOf(logEntries, limit);
+    const page = pageOfLogs(body, limit);
     const lowest = RECORD_LEVELS.indexOf(level);
     const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);
-    const parts = shown.flatMap((entry) => formatEntry(entry, limit));
+    const parts = shown.flatMap((entry) => formatEntry(entry, { page, limit }));
     return textReply(
       [
         `${shown.length} records`,
         page.isFull ? "there may be more" : undefined,
+        cutFact(page, limit),
         page.nextMs === undefined ? undefined : `next since_ms: ${page.nextMs}`,
         expiryFact(context, sandboxId),
       ],
@@ -77,42 +76,38 @@ export const getLogs = defineTool({
   },
 });
 
-interface Page {
-  readonly entries: readonly LogEntryBody[];
-  readonly isFull: boolean;
-  /** Where the next page begins, in Unix milliseconds. */
-  readonly nextMs: number | undefined;
-}
-
-/**
- * The records of one call. Pages begin at a millisecond: where a full page ends within one, its
- * records are left to the next page.
- */
-function pageOf(all: readonly LogEntryBody[], limit: number): Page {
-  const last = all.at(-1);
-  if (last === undefined) return { entries: [], isFull: false, nextMs: undefined };
-  const isFull = all.length >= limit;
-  const lastMs = Date.parse(last.timestamp);
-  const earlier = all.filter((entry) => Date.parse(entry.timestamp) !== lastMs);
-  if (isFull && earlier.length > 0) return { entries: earlier, isFull, nextMs: lastMs };
-  return { entries: all, isFull, nextMs: lastMs + 1 };
-}
-
 /** An unknown level counts as info. */
 function levelOf(name: string): number {
   const index = RECORD_LEVELS.findIndex((level) => level === name);
   return index === -1 ? RECORD_LEVELS.indexOf("info") : index;
 }
 
-function formatEntry(entry: LogEntryBody, limit: number): QuotedPart[] {
+/** What a full page of one millisecond cannot leave to the next page. */
+function cutFact({ cutMs }: LogPage, limit: number): string | undefined {
+  if (cutMs === undefined) return undefined;
+  const rest = limit < MAX_RECORDS ? "need a larger limit" : "cannot be read";
+  return `further records of millisecond ${cutMs} ${rest}`;
+}
+
+function formatEntry(
+  entry: LogEntryBody,
+  { page, limit }: { readonly page: LogPage; readonly limit: number },
+): QuotedPart[] {
   const fields = Object.entries(entry.fields)
     .filter(([name]) => !ALWAYS_EQUAL.has(name))
     .map(([name, value]) => ` ${name}=${value}`);
   const line = oneLine(`${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`);
-  if (limit === 1) return [cutText(line, MAX_SINGLE_CHARACTERS)];
-  const omitted = line.length - MAX_RECORD_CHARACTERS;
-  if (omitted <= 0) return [line];
-  const hint = `since_ms=${Date.parse(entry.timestamp)}, limit=1 returns more of it`;
-  const note = `[… ${omitted} characters omitted; ${hint}]`;
-  return [sliceText(line, MAX_RECORD_CHARACTERS), { note }];
+  const shownCharacters = shareOf(limit);
+  if (line.length <= shownCharacters) return [line];
+  const rank = rankOf(entry, page.entries);
+  const hint = `since_ms=${timeOf(entry)}, limit=${rank} returns more of it`;
+  const omitted = line.length - shownCharacters;
+  const more = shareOf(rank) > shownCharacters ? `; ${hint}` : "";
+  const note = `[… ${omitted} characters omitted${more}]`;
+  return [sliceText(line, shownCharacters), { note }];
+}
+
+/** How much of each record is shown. */
+function shareOf(limit: number): number {
+  return Math.max(MAX_RECORD_CHARACTERS, Math.floor(MAX_FEW_CHARACTERS / limit));
 }
