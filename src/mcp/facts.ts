@@ -5,7 +5,7 @@ import type { ProcessState, ProcessView } from "../output/capture.ts";
 import type { Excerpt } from "../output/excerpt.ts";
 import { logUri } from "../output/logs.ts";
 import type { Section } from "../output/quote.ts";
-import { formatBytes } from "../output/text.ts";
+import { formatBytes, formatDuration } from "../output/text.ts";
 import type { ToolContext } from "./tool.ts";
 
 type ExpirySource = Pick<ToolContext, "service" | "clock">;
@@ -111,6 +111,17 @@ export function stateFact(state: ProcessState): string {
 function signalOf(state: { readonly exitCode: number; readonly reason: string }): string {
   const name = /^signal: ([a-z0-9 ]{1,32})/.exec(state.reason)?.[1];
   return name === undefined ? "" : ` (ended by signal: ${name})`;
+}
+
+/** How long it ran; undefined where its start or its end is not known. */
+export function durationFact(
+  { isAttached, startedAtMs, endedAtMs, state }: ProcessView,
+  { clock }: Pick<ToolContext, "clock">,
+): string | undefined {
+  const untilMs = state.kind === "running" ? clock.now() : endedAtMs;
+  if (isAttached || untilMs === undefined) return undefined;
+  // A wall clock can be set back.
+  return `duration: ${formatDuration(Math.max(0, untilMs - startedAtMs))}`;
 }
 
 /** How much each stream wrote. */

@@ -82,7 +82,7 @@ export class Captures implements AsyncDisposable {
     const startedAtMs = this.#options.clock.now();
     const pid = await this.#counted(this.#pidOrCanceled(readPid(events), sandbox, start.signal));
     this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
-    const output = this.#newOutput(sandbox.id, pid);
+    const output = this.#newOutput(sandbox.id, pid, false);
     const capture = new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
     return this.#follow(events, capture);
   }
@@ -121,8 +121,8 @@ export class Captures implements AsyncDisposable {
     await Promise.all(this.#work);
   }
 
-  #newOutput(sandboxId: string, pid: number): ProcessOutput {
-    const key = { sandboxId, name: formatProcessId(pid) };
+  #newOutput(sandboxId: string, pid: number, isLate: boolean): ProcessOutput {
+    const key = { sandboxId, name: formatProcessId(pid), isLate };
     return new ProcessOutput(this.#options.spools.create(key, PROCESS_LIMITS));
   }
 
@@ -137,7 +137,7 @@ export class Captures implements AsyncDisposable {
       return this.#settled(this.#follow(events, known));
     }
     logs.note(sandbox.id, formatProcessId(pid), "was running already");
-    const output = this.#newOutput(sandbox.id, pid);
+    const output = this.#newOutput(sandbox.id, pid, true);
     const start = { sandbox, pid, startedAtMs: clock.now(), isAttached: true, output };
     return this.#settled(this.#follow(events, new Capture(start)));
   }
@@ -167,7 +167,7 @@ export class Captures implements AsyncDisposable {
     if (taken === undefined) return undefined;
     const output = new ProcessOutput(taken.writer, taken.extent);
     const startedAtMs = found.place.createdAtMs;
-    return new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
+    return new Capture({ sandbox, pid, startedAtMs, isAttached: found.isLate, output });
   }
 
   #requireSlot(): void {

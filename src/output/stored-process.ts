@@ -94,7 +94,7 @@ export class StoredProcess implements ProcessView {
   }
 
   get isAttached(): boolean {
-    return this.#ending?.isAttached ?? false;
+    return this.#found.isLate || this.#ending?.isAttached === true;
   }
 
   /** Sets the state of an orphan that cannot be watched again. */

@@ -7,6 +7,8 @@ import { z } from "../common/schema.ts";
 
 /** The file that says how a spool ended; absent while it is written, or when its owner died. */
 export const END_FILE = "end.json";
+/** The empty file that says that output from before the spool is missing. */
+export const LATE_FILE = "late";
 
 const POSITION_DIGITS = 16;
 const SEGMENT_PATTERN = /^[0-9]{16}$/;

@@ -5,12 +5,14 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
 import {
+  LATE_FILE,
+  listFolder,
   listSpools,
   locationOf,
   readEnding,
@@ -21,7 +23,7 @@ import {
 import { isLeased, startLease } from "./lease.ts";
 import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
 import { measureSpool, type Extent } from "./reader.ts";
-import type { SpoolFile, SpoolLimits } from "./writer-files.ts";
+import type { SpoolFile, SpoolLimits, WriterFilesOptions } from "./writer-files.ts";
 import { createSpoolWriter, type SpoolWriter } from "./writer.ts";
 
 const OWNER_BYTES = 8;
@@ -34,6 +36,8 @@ export interface FoundSpool {
   readonly ending: Readonly<Record<string, unknown>> | undefined;
   /** Whether its owner lives. */
   readonly isLive: boolean;
+  /** Whether its first owner came late: what the process wrote before is not in it. */
+  readonly isLate: boolean;
 }
 
 /** A spool that was taken over, and what it held. */
@@ -52,7 +56,7 @@ export interface SpoolsOptions {
 
 export interface Spools extends AsyncDisposable {
   /** A new spool; undefined where nothing is kept on the disk. */
-  create(key: SpoolKey, limits: SpoolLimits): SpoolWriter | undefined;
+  create(spool: NewSpool, limits: SpoolLimits): SpoolWriter | undefined;
   /** The newest spool of a name; undefined when there is none. */
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
   /** Every spool of a name, the oldest first: servers that run at once have one each. */
@@ -65,6 +69,12 @@ export interface SpoolKey {
   readonly sandboxId: string;
   /** `p_<pid>` or `log`. */
   readonly name: string;
+}
+
+/** A spool to be created. */
+export interface NewSpool extends SpoolKey {
+  /** As in `FoundSpool`. */
+  readonly isLate?: boolean;
 }
 
 const DEFAULT_LIMITS = { sandboxBytes: MAX_SANDBOX_BYTES, homeBytes: MAX_HOME_BYTES };
@@ -114,14 +124,16 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     await requireOpen();
     await mkdir(folder, { recursive: true, mode: 0o700 });
   }
+
   const shared = { makeFolder, requestSpace: quota.request.bind(quota) };
 
   const inspect = (place: SpoolLocation) => inspectSpool(root, place, place.owner === owner());
 
   return {
-    create({ sandboxId, name }, spoolLimits) {
+    create({ sandboxId, name, isLate = false }, spoolLimits) {
       const place = locationOf(root, sandboxId, { name, createdAtMs: now(), owner: owner() });
-      return createSpoolWriter({ place, limits: spoolLimits, ...shared });
+      const files = { place, limits: spoolLimits, ...shared };
+      return createSpoolWriter(isLate ? markedLate(files) : files);
     },
     async find(key) {
       const [newest] = await placesOf(root, key);
@@ -134,13 +146,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     async takeOver(place, spoolLimits) {
       await requireOpen();
       const mine = locationOf(root, place.sandboxId, { ...place, owner: owner() });
-      try {
-        // Of several servers that try, the rename of one succeeds.
-        await rename(place.folder, mine.folder);
-      } catch (error) {
-        if (causeCode(error) === "ENOENT") return undefined;
-        throw error;
-      }
+      if (!(await claim(place, mine))) return undefined;
       const extent = await measureSpool(mine.folder);
       const files = await claimFiles(mine.folder, extent.end);
       const taken = { place: mine, limits: spoolLimits, extent, files, ...shared };
@@ -154,6 +160,28 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
   };
 }
 
+/** The same writer, whose folder says that output from before the spool is missing. */
+function markedLate(options: WriterFilesOptions): WriterFilesOptions {
+  return {
+    ...options,
+    async makeFolder(place) {
+      await options.makeFolder(place);
+      await writeFile(join(place.folder, LATE_FILE), "", { mode: 0o600 });
+    },
+  };
+}
+
+/** Gives a spool another owner; of several servers that try, the rename of one succeeds. */
+async function claim(place: SpoolLocation, mine: SpoolLocation): Promise<boolean> {
+  try {
+    await rename(place.folder, mine.folder);
+    return true;
+  } catch (error) {
+    if (causeCode(error) === "ENOENT") return false;
+    throw error;
+  }
+}
+
 /** The newest first. */
 async function placesOf(root: string, { sandboxId, name }: SpoolKey): Promise<SpoolLocation[]> {
   return (await listSpools(root, sandboxId)).filter((other) => other.name === name);
@@ -165,10 +193,11 @@ async function inspectSpool(
   isOwn: boolean,
 ): Promise<FoundSpool> {
   const ending = await readEnding(place);
-  if (ending !== undefined) return { place, ending, isLive: false };
+  const isLate = (await listFolder(place.folder)).includes(LATE_FILE);
+  if (ending !== undefined) return { place, ending, isLive: false, isLate };
   const isLive = isOwn || (await isLeased(root, place.owner));
   // It can have ended between the two reads.
-  return { place, ending: isLive ? undefined : await readEnding(place), isLive };
+  return { place, ending: isLive ? undefined : await readEnding(place), isLive, isLate };
 }
 
 /**

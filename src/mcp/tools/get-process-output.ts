@@ -3,10 +3,8 @@
 import { z } from "../../common/schema.ts";
 import { timeLimit, type ProcessView } from "../../output/capture.ts";
 import { pageOutput } from "../../output/excerpt.ts";
-import { formatDuration } from "../../output/text.ts";
 import { explain } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
-import { stateFact, volumeFact } from "../facts.ts";
+import { durationFact, expiryFact, stateFact, volumeFact } from "../facts.ts";
 import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput, waitInput } from "../inputs.ts";
 import { memoryFact } from "../memory-end.ts";
@@ -63,7 +61,7 @@ export const getProcessOutput = defineTool({
       stateFact(state),
       await lostFact(capture, context),
       await memoryFact(capture, context),
-      `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+      durationFact(capture, context),
       `process_id: ${params.process_id}`,
       `next_cursor: ${page.nextCursor}`,
       hasMore ? `${output.totalBytes - page.nextCursor} bytes more` : undefined,

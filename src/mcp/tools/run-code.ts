@@ -8,11 +8,10 @@ import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
-import { formatDuration } from "../../output/text.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { withHints } from "../error-hints.ts";
-import { excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
+import { durationFact, excerptSections, expiryFact, lossFact, stateFact } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput, waitInput } from "../inputs.ts";
 import { Progress } from "../progress.ts";
 import { textReply, type Reply } from "../respond.ts";
@@ -202,7 +201,7 @@ async function reply(capture: Capture, cell: Cell, context: ToolContext): Promis
   const canPage = context.suggest("get_process_output", "x") !== "";
   const facts = [
     statusOf(record, exitCode),
-    `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+    durationFact(capture, context),
     record?.count == null ? undefined : `execution ${record.count}`,
     cell.params.context === undefined ? undefined : `context: ${cell.params.context}`,
     `process_id: ${capture.processId}`,

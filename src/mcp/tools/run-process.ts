@@ -8,11 +8,16 @@ import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
-import { formatDuration } from "../../output/text.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { withHints } from "../error-hints.ts";
-import { expiryFact } from "../facts.ts";
-import { excerptSections, lossFact, stateFact, volumeFact } from "../facts.ts";
+import {
+  durationFact,
+  excerptSections,
+  expiryFact,
+  lossFact,
+  stateFact,
+  volumeFact,
+} from "../facts.ts";
 import {
   MAX_TIMEOUT_SECONDS,
   pairsInput,
@@ -192,7 +197,7 @@ function reply(ended: {
   const facts = [
     stateFact(state),
     cause,
-    `duration: ${formatDuration((capture.endedAtMs ?? context.clock.now()) - capture.startedAtMs)}`,
+    durationFact(capture, context),
     `process_id: ${processId}`,
     cursor === undefined ? undefined : `next_cursor: ${cursor}`,
     volumeFact(capture),

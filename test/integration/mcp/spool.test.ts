@@ -7,58 +7,8 @@ import { join } from "node:path";
 import { ResourceUpdatedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
-import { createSilentLog } from "../../../src/common/log.ts";
-import { startMcpState, type McpState } from "../../../src/mcp/state.ts";
-import { withoutMark } from "../../support/marks.ts";
-import { startMcpHost, type McpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
-
-interface Server extends AsyncDisposable {
-  readonly state: McpState;
-  readonly host: McpHost;
-  readonly ask: (tool: string, input: Readonly<Record<string, unknown>>) => Promise<string>;
-  read(uri: string): Promise<string>;
-}
-
-/** Another server beside the one of the world, on the same service and the same disk. */
-async function startServer(world: Pick<McpWorld, "service" | "test">): Promise<Server> {
-  await using stack = new AsyncDisposableStack();
-  const state = stack.use(
-    startMcpState({
-      service: () => world.service,
-      log: createSilentLog(),
-      spoolFolder: join(world.test.home, "spool"),
-      onExit: () => "leave",
-    }),
-  );
-  const host = stack.use(await startMcpHost(state));
-  const owned = stack.move();
-  return {
-    state,
-    host,
-    async ask(name, input) {
-      const reply = await host.client.callTool({ name, arguments: { ...input } });
-      return textOf(reply["content"]);
-    },
-    read: (uri) => readFrom(host, uri),
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
-}
-
-function textOf(content: unknown): string {
-  const [part]: readonly unknown[] = Array.isArray(content) ? content : [];
-  return typeof part === "object" && part !== null && "text" in part
-    ? withoutMark(String(part.text))
-    : "";
-}
-
-async function readFrom(host: McpHost, uri: string): Promise<string> {
-  return textOf((await host.client.readResource({ uri })).contents);
-}
-
-function factOf(text: string, pattern: RegExp): string {
-  return pattern.exec(text)?.[1] ?? `nothing like ${pattern} in ${text.slice(0, 300)}`;
-}
+import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { factOf, startServer, type Server } from "../../support/mcp-server.ts";
 
 /** The whole stdout by pages, as a client puts it together that knows nothing but the replies. */
 async function pageThrough(
