@@ -31,11 +31,12 @@ const creationSchema = creationRecordSchema.extend({
 
 export type Creation = z.infer<typeof creationSchema>;
 
-/** With the version that a change must name; undefined where its text is none of ours. */
-export const storedCreationSchema = configMapSchema.transform(({ metadata, data = {} }) => ({
-  metadata,
-  creation: parseCreation(data["creation"]),
-}));
+/** With the version that a change must name; undefined where its text is none of ours, or of another key. */
+export const storedCreationSchema = configMapSchema.transform(({ metadata, data = {} }) => {
+  const parsed = parseCreation(data["creation"]);
+  const isOwn = parsed !== undefined && metadata.name === creationName(parsed);
+  return { metadata, creation: isOwn ? parsed : undefined };
+});
 
 export type StoredCreation = z.infer<typeof storedCreationSchema>;
 

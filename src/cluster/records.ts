@@ -32,11 +32,17 @@ const changeSchema = z.object({
 /** What is under way with a sandbox that runs or is paused: the intent, until it is done or undone. */
 export type SandboxChange = z.infer<typeof changeSchema>;
 
-/** A record with the version that a change of it must name; undefined where its text is none of ours. */
+/**
+ * A record with the version that a change of it must name; undefined where its text is none of ours, or
+ * is that of another sandbox, as in a copy that was made by hand.
+ */
 export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) => {
   const level = z.enum(LEVELS).catch("none").parse(data["level"]);
   const change = parseText(data["change"], changeSchema);
-  return { metadata, level, change, record: parseText(data["record"], sandboxRecordSchema) };
+  const { record: text } = data;
+  const parsed = parseText(text, sandboxRecordSchema);
+  if (parsed?.sandboxId === metadata.name) return { metadata, level, change, record: parsed };
+  return { metadata, level, change, record: undefined, unread: text };
 });
 
 export interface StoredSandbox {
@@ -44,6 +50,8 @@ export interface StoredSandbox {
   readonly level: IsolationLevel;
   readonly change: SandboxChange | undefined;
   readonly record: SandboxRecord | undefined;
+  /** The text of one that could not be read, as that of a newer version: what it names stays. */
+  readonly unread?: string | undefined;
 }
 
 /** One whose text could be read. */
@@ -51,6 +59,17 @@ export type KnownSandbox = StoredSandbox & { readonly record: SandboxRecord };
 
 export function isKnown(stored: StoredSandbox | undefined): stored is KnownSandbox {
   return stored?.record !== undefined;
+}
+
+/** Whether a sandbox has its files from this image, or may have them. */
+export function usesImage({ record, unread }: StoredSandbox, buildId: string): boolean {
+  return record === undefined ? unread?.includes(buildId) === true : record.buildId === buildId;
+}
+
+/** Whether a sandbox has this volume, or may have it. */
+export function usesVolume({ record, unread }: StoredSandbox, volumeId: string): boolean {
+  if (record === undefined) return unread?.includes(volumeId) === true;
+  return record.volumeMounts.some((mount) => mount.volumeId === volumeId);
 }
 
 function parseText<T>(text: string | undefined, schema: z.ZodType<T>): T | undefined {

@@ -3,6 +3,7 @@
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
+import { usesImage } from "../records.ts";
 import type { SnapshotRecord } from "./records.ts";
 import { isUsed, superseded } from "./snapshots.ts";
 import { removeSnapshot } from "./take.ts";
@@ -31,7 +32,7 @@ export function snapshotDuties(
 }
 
 async function isNamedNow({ api }: ClusterContext, buildId: string): Promise<boolean> {
-  return (await readRecords(api)).some(({ record }) => record?.buildId === buildId);
+  return (await readRecords(api)).some((stored) => usesImage(stored, buildId));
 }
 
 function isDue(

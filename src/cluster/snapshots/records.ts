@@ -45,10 +45,12 @@ const snapshotSchema = z.object({
 
 export type SnapshotRecord = z.infer<typeof snapshotSchema>;
 
-export const storedSnapshotSchema = configMapSchema.transform(({ metadata, data = {} }) => ({
-  metadata,
-  snapshot: parseSnapshot(data["snapshot"]),
-}));
+/** Without a record where its text is none of ours, or is that of another snapshot. */
+export const storedSnapshotSchema = configMapSchema.transform(({ metadata, data = {} }) => {
+  const parsed = parseSnapshot(data["snapshot"]);
+  const isOwn = parsed !== undefined && metadata.name === snapshotName(parsed.buildId);
+  return { metadata, snapshot: isOwn ? parsed : undefined };
+});
 
 export type StoredSnapshot = z.infer<typeof storedSnapshotSchema>;
 export type KnownSnapshot = StoredSnapshot & { readonly snapshot: SnapshotRecord };

@@ -15,6 +15,7 @@ import type { ClusterContext } from "../context.ts";
 import type { FoundTemplate } from "../image-templates.ts";
 import { listObjects } from "../list-pages.ts";
 import { MANAGED, MANAGER } from "../objects.ts";
+import { usesImage } from "../records.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";
 import {
   isKnownSnapshot,
@@ -99,7 +100,7 @@ export async function requireSnapshot(
 }
 
 export function isUsed({ records }: Pick<Known, "records">, buildId: string): boolean {
-  return [...records.items.values()].some(({ record }) => record?.buildId === buildId);
+  return [...records.items.values()].some((stored) => usesImage(stored, buildId));
 }
 
 /** Newest first, one entry for each template: its newest snapshot, or that of a named tag. */

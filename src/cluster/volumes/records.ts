@@ -37,12 +37,17 @@ const factsSchema = z.object({
 
 type VolumeFacts = z.infer<typeof factsSchema>;
 
-export const storedVolumeSchema = claimSchema.transform(({ metadata }) => ({
-  metadata,
-  volume: parseFacts(metadata.annotations?.[FACTS]),
-  isRemoved:
-    metadata.deletionTimestamp !== undefined || metadata.annotations?.[REMOVING] !== undefined,
-}));
+/** Without its facts where they are none of ours, or are those of another claim, as of a restored copy. */
+export const storedVolumeSchema = claimSchema.transform(({ metadata }) => {
+  const facts = parseFacts(metadata.annotations?.[FACTS]);
+  const isOwn = facts !== undefined && metadata.name === claimName(facts.team, facts.name);
+  return {
+    metadata,
+    volume: isOwn ? facts : undefined,
+    isRemoved:
+      metadata.deletionTimestamp !== undefined || metadata.annotations?.[REMOVING] !== undefined,
+  };
+});
 
 export type StoredVolume = z.infer<typeof storedVolumeSchema>;
 export type KnownVolume = StoredVolume & { readonly volume: VolumeFacts };

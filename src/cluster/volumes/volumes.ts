@@ -9,7 +9,7 @@ import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
 import { readRecords } from "../present-state.ts";
-import { removeObject } from "../records.ts";
+import { removeObject, usesVolume } from "../records.ts";
 import {
   addClaim,
   claimName,
@@ -147,9 +147,7 @@ async function finishRemoval(context: ClusterContext, marked: StoredVolume): Pro
 }
 
 async function isMounted({ api }: ClusterContext, volumeId: string): Promise<boolean> {
-  return (await readRecords(api)).some(({ record }) =>
-    record?.volumeMounts.some((mount) => mount.volumeId === volumeId),
-  );
+  return (await readRecords(api)).some((stored) => usesVolume(stored, volumeId));
 }
 
 /** What the leading front does: it goes on with removals whose front died. */

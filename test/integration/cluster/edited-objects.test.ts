@@ -1,0 +1,84 @@
+/** Objects that were copied or edited by hand: the leading front removes nothing of others because of them. */
+
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { endSandboxes, sendFront } from "../../support/pod-front.ts";
+import { startSnapshotWorld, type SnapshotWorld } from "../../support/snapshot-world.ts";
+
+const GRACE_SHARE = 0.002;
+const SETTLED = { timeout: 30_000, interval: 50 };
+const LONG = 60_000;
+
+let place: SnapshotWorld;
+
+beforeAll(async () => {
+  place = await startSnapshotWorld({ graceShare: GRACE_SHARE });
+}, LONG);
+afterEach(() => endSandboxes(place.world.api, place.url));
+afterAll(async () => place[Symbol.asyncDispose]());
+
+const send = (call: `${string} ${string}`, body?: unknown) => sendFront(place.url, call, body);
+const objects = () => place.world.api.objects;
+
+async function create(): Promise<string> {
+  const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });
+  expect({ status, body }).toMatchObject({ status: 201 });
+  await writeFile(join(place.directory, body.sandboxID, "etc/new"), "new");
+  return body.sandboxID;
+}
+
+/** The record of a ConfigMap with some fields in the place of its own. */
+function edited(path: string, key: "record" | "snapshot", fields: object): string {
+  const data = Object(objects().get(path)?.["data"]);
+  return JSON.stringify({ ...JSON.parse(data[key]), ...fields });
+}
+
+function edit(path: string, key: "record" | "snapshot", fields: object): void {
+  const text = edited(path, key, fields);
+  place.world.api.change(path, ({ data }) => void Object.assign(Object(data), { [key]: text }));
+}
+
+async function post(name: string, labels: object, data: object): Promise<void> {
+  const made = await fetch(`${place.world.api.url}/api/v1/namespaces/test/configmaps`, {
+    method: "POST",
+    body: JSON.stringify({ metadata: { name, labels }, data }),
+  });
+  expect(made.status).toBe(201);
+}
+
+test("a copy of a record that says that it ends does not end its sandbox", async () => {
+  const [id, other] = [await create(), await create()];
+  const path = `configmaps/${id}`;
+  const copy = `i${"c".repeat(20)}`;
+  const record = edited(path, "record", { state: "ending" });
+  await post(copy, objects().get(path)?.metadata.labels ?? {}, { record });
+  // What is due later is done later.
+  edit(`configmaps/${other}`, "record", { state: "ending" });
+  await expect.poll(() => objects().has(`pods/${other}`), SETTLED).toBe(false);
+  expect([objects().has(`pods/${id}`), objects().has(path)]).toEqual([true, true]);
+  place.world.api.remove(`configmaps/${copy}`);
+});
+
+const imagesOf = (id: string) =>
+  [...objects().keys()].filter(
+    (path) =>
+      path.startsWith("configmaps/snapshot-") && edited(path, "snapshot", {}).includes(`"${id}"`),
+  );
+
+test(
+  "the image of a paused sandbox whose record cannot be read stays",
+  { timeout: LONG },
+  async () => {
+    const [id, other] = [await create(), await create()];
+    for (const one of [id, other]) {
+      expect((await send(`POST /sandboxes/${one}/pause`)).status).toBe(204);
+    }
+    edit(`configmaps/${id}`, "record", { state: "of a newer version" });
+    place.world.api.remove(`configmaps/${other}`);
+    await expect.poll(() => imagesOf(other), SETTLED).toEqual([]);
+    expect(imagesOf(id)).toHaveLength(1);
+    edit(`configmaps/${id}`, "record", { state: "paused" });
+    expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
+  },
+);

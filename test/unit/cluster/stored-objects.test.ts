@@ -1,0 +1,85 @@
+/** Objects that were copied or edited by hand, or that a newer version wrote: what is made of them. */
+
+import { expect, test } from "vitest";
+import { creationName, storedCreationSchema } from "../../../src/cluster/creations.ts";
+import { storedSchema, usesImage, usesVolume } from "../../../src/cluster/records.ts";
+import { snapshotName, storedSnapshotSchema } from "../../../src/cluster/snapshots/records.ts";
+import { claimName, storedVolumeSchema } from "../../../src/cluster/volumes/records.ts";
+
+const named = (name: string) => ({ name, uid: "uid", resourceVersion: "1" });
+
+const RECORD = {
+  sandboxId: "ione",
+  team: "local",
+  templateId: "template",
+  buildId: "build",
+  alias: "base",
+  owner: "front",
+  bootId: "boot",
+  state: "running",
+  volumeMounts: [{ name: "data", path: "/data", volumeId: "volume" }],
+};
+
+test("a record that cannot be read may use what its text names, and nothing else", () => {
+  const text = JSON.stringify({ ...RECORD, state: "of a newer version" });
+  const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
+  expect(stored.record).toBeUndefined();
+  expect([usesImage(stored, "build"), usesImage(stored, "another")]).toEqual([true, false]);
+  expect([usesVolume(stored, "volume"), usesVolume(stored, "another")]).toEqual([true, false]);
+});
+
+test.for([
+  { name: snapshotName("build"), isRead: true },
+  { name: snapshotName("copy"), isRead: false },
+])("the record of a snapshot under the name $name", ({ name, isRead }) => {
+  const snapshot = {
+    buildId: "build",
+    templateId: "template",
+    team: "local",
+    alias: null,
+    tag: "default",
+    kind: "pause",
+    state: "removing",
+    owner: "front",
+    isReleased: true,
+    sourceSandboxId: "ione",
+    createdAtMs: 1,
+    registry: "host/repository",
+    image: "",
+    defaultUser: "user",
+    defaultWorkdir: "/home/user",
+  };
+  const data = { snapshot: JSON.stringify(snapshot) };
+  const stored = storedSnapshotSchema.parse({ metadata: named(name), data });
+  expect(stored.snapshot !== undefined).toBe(isRead);
+});
+
+const KEY = { team: "local", key: "key" };
+
+test.for([
+  { name: creationName(KEY), isRead: true },
+  { name: "creation-copy", isRead: false },
+])("the record of a key under the name $name", ({ name, isRead }) => {
+  const creation = {
+    ...KEY,
+    fingerprint: "print",
+    owner: "front",
+    attempt: "attempt",
+    createdAtMs: 1,
+    sandbox: null,
+    isKept: false,
+  };
+  const data = { creation: JSON.stringify(creation) };
+  const stored = storedCreationSchema.parse({ metadata: named(name), data });
+  expect(stored.creation !== undefined).toBe(isRead);
+});
+
+test.for([
+  { name: claimName("local", "data"), isRead: true },
+  { name: "volume-copy", isRead: false },
+])("the claim of a volume under the name $name", ({ name, isRead }) => {
+  const facts = { name: "data", team: "local", createdAtMs: 1, sizeMb: 1 };
+  const annotations = { "sandbox-mcp.io/volume": JSON.stringify(facts) };
+  const stored = storedVolumeSchema.parse({ metadata: { ...named(name), annotations } });
+  expect(stored.volume !== undefined).toBe(isRead);
+});
