@@ -16,6 +16,7 @@ import { createPoolFiller } from "./pool.ts";
 import { hasNoPod, isOrphan } from "./present-state.ts";
 import { isKnown, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";
+import { createRemovals } from "./snapshots/removals.ts";
 import { volumeDuties } from "./volumes/volumes.ts";
 
 const TICK_MS = 1_000;
@@ -32,13 +33,20 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
   const since = createObservations(context.graceShare);
   const fillPool = createPoolFiller(context);
   const pauses = createPauseDuties(context);
+  const removals = createRemovals({
+    ...context,
+    onFault(buildId, error) {
+      if (context.closing.aborted) return;
+      log.warn({ op: "snapshot.remove", buildId, err: error }, "image was left, it is retried");
+    },
+  });
   let ticking: Promise<void> | undefined;
 
   async function tick(): Promise<void> {
     await attempt("records", () => lookAtRecords(context, { since, pauses }));
     await attempt("pods", () => lookAtPods(context, since));
     await attempt("creations", () => inTurns(creationDuties(context, since)));
-    await attempt("snapshots", () => inTurns(snapshotDuties(context, since)));
+    await attempt("snapshots", async () => removals.look(snapshotDuties(context, since)));
     await attempt("volumes", () => inTurns(volumeDuties(context, since)));
     await attempt("pool", fillPool);
     since.forget();

@@ -2,37 +2,35 @@
 
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
-import { readRecords } from "../present-state.ts";
-import { usesImage } from "../records.ts";
 import type { SnapshotRecord } from "./records.ts";
+import type { Removal } from "./removals.ts";
+import { findUsed, removeSnapshot } from "./remove.ts";
 import { isUsed, superseded } from "./snapshots.ts";
-import { removeSnapshot } from "./take.ts";
 
 /** A front whose Lease is seen late is not taken for dead, nor a sandbox that is seen late for none. */
 const UNUSED_GRACE_MS = 10_000;
 /** A removal that its own front still carries out is not done twice. */
 const REMOVING_GRACE_MS = 60_000;
 
+/** What is due now. */
 export function snapshotDuties(
   context: ClusterContext,
   since: Pick<Observations, "lasts">,
-): (() => Promise<unknown>)[] {
+): Removal[] {
   const all = [...(context.snapshots?.items.values() ?? [])].flatMap(
     ({ snapshot }) => snapshot ?? [],
   );
   const old = new Set(superseded(all));
   return all
     .filter((snapshot) => isDue(context, snapshot, { isOld: old.has(snapshot), since }))
-    .map(({ buildId, state }) => async () => {
-      // The one copy of the files of a paused sandbox may be among them.
-      if (state !== "ready" || !(await isNamedNow(context, buildId))) {
-        await removeSnapshot(context, buildId);
-      }
-    });
-}
-
-async function isNamedNow({ api }: ClusterContext, buildId: string): Promise<boolean> {
-  return (await readRecords(api)).some((stored) => usesImage(stored, buildId));
+    .map(({ buildId, state }) => ({
+      buildId,
+      async run() {
+        // The mark alone would keep a paused sandbox, whose record is seen late, from its connect.
+        const isUsedNow = state === "ready" && (await findUsed(context, [buildId])).length > 0;
+        if (!isUsedNow) await removeSnapshot(context, buildId);
+      },
+    }));
 }
 
 function isDue(

@@ -11,6 +11,7 @@ import type { ClusterContext } from "../context.ts";
 import type { KnownSandbox } from "../records.ts";
 import { forkPod } from "./fork.ts";
 import { changeSnapshot } from "./records.ts";
+import { findUsed, removeSnapshot, restoreSnapshot, toRemoving } from "./remove.ts";
 import {
   findTemplate,
   isUsed,
@@ -20,7 +21,7 @@ import {
   toFound,
   toSnapshot,
 } from "./snapshots.ts";
-import { removeSnapshot, takeSnapshot, toRemoving } from "./take.ts";
+import { takeSnapshot } from "./take.ts";
 
 const NO_MEMORY = { isCarried: false, reason: "a Pod has no image of its memory" } as const;
 
@@ -89,34 +90,45 @@ function templatesOf(context: ClusterContext, team: string): Templates {
       const known = snapshotsOf(context, team, reference);
       const [first] = known;
       if (first === undefined) return templates.remove(reference);
-      if (known.some(({ buildId }) => isUsed(context, buildId))) {
-        throw new SandboxError(
-          "invalid_argument",
-          `cannot delete template '${first.templateId}' because there are running sandboxes using it`,
-        );
+      const builds = known.map(({ buildId }) => buildId);
+      if (builds.some((buildId) => isUsed(context, buildId))) throw inUse(first.templateId);
+      await markAll(context, builds);
+      // A sandbox that another front has just made may not be seen yet.
+      const used = await findUsed(context, builds);
+      if (used.length > 0) {
+        for (const buildId of builds) await restoreSnapshot(context, buildId);
+        throw inUse(first.templateId);
       }
-      await removeAll(
-        context,
-        known.map(({ buildId }) => buildId),
-      );
+      await removeAll(context, builds);
       return undefined;
     },
   };
 }
 
-/** All are decided before the first image goes; what a registry then refuses is done again later. */
-async function removeAll(context: ClusterContext, builds: readonly string[]): Promise<void> {
+function inUse(templateId: string): SandboxError {
+  return new SandboxError(
+    "invalid_argument",
+    `cannot delete template '${templateId}' because there are running sandboxes using it`,
+  );
+}
+
+/** All are decided before the first image goes: from now on no create gets one. */
+async function markAll(context: ClusterContext, builds: readonly string[]): Promise<void> {
   for (const buildId of builds) {
     const changes = toRemoving(context);
     const removing = await changeSnapshot(context.api, buildId, { changes, holds: () => true });
     if (removing !== undefined) context.snapshots?.apply(removing);
   }
+}
+
+/** What a registry refuses is done again later. */
+async function removeAll(context: ClusterContext, builds: readonly string[]): Promise<void> {
   for (const buildId of builds) {
     try {
       await removeSnapshot(context, buildId);
     } catch (error) {
       context.log.warn({ op: "snapshot.remove", buildId, err: error }, "image was left");
-      context.retry(`image ${buildId}`, async () => removeSnapshot(context, buildId));
+      context.retry(`image ${buildId}`, async () => void (await removeSnapshot(context, buildId)));
     }
   }
 }

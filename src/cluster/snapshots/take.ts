@@ -15,21 +15,22 @@ import { addressOf } from "../objects.ts";
 import type { KnownSandbox } from "../records.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
 import { findImagePlace, type SnapshotSettings } from "./place.ts";
-import { pushSnapshot, removeImage } from "./push.ts";
+import { pushSnapshot } from "./push.ts";
 import {
   addSnapshot,
   changeSnapshot,
-  eraseSnapshot,
   namedTemplateId,
   snapshotName,
   type SnapshotRecord,
 } from "./records.ts";
 import { createRegistry } from "./registry.ts";
+import { removeImageOf, removeSnapshot } from "./remove.ts";
 import { buildOf } from "./snapshots.ts";
 
 /** All of it: reading, compressing, and pushing to a registry that may be slow. */
 const TAKE_TIMEOUT_MS = 15 * 60_000;
-const REMOVE_TIMEOUT_MS = 60_000;
+/** Of a registry that is asked whether it is there. */
+const ASK_TIMEOUT_MS = 60_000;
 /** Each compresses and keeps a connection to a Pod and to the registry. */
 const TAKEN_AT_ONCE = 4;
 const BYTES_PER_MB = 1024 * 1024;
@@ -216,7 +217,7 @@ export async function requireRegistry({
   closing,
 }: ClusterContext): Promise<void> {
   if (settings === undefined) throw cannot("snapshot");
-  const signal = AbortSignal.any([closing, AbortSignal.timeout(REMOVE_TIMEOUT_MS)]);
+  const signal = AbortSignal.any([closing, AbortSignal.timeout(ASK_TIMEOUT_MS)]);
   const { place } = await findImagePlace(settings.registry, settings);
   const question = { method: "HEAD", path: "manifests/none", handled: [404] } as const;
   await createRegistry(place, signal).send(question);
@@ -234,40 +235,6 @@ export async function releaseSnapshot(context: ClusterContext, buildId: string):
   } catch {
     context.retry(`image ${buildId}`, work);
   }
-}
-
-/** The end of a snapshot, which this front carries out from now on. */
-export function toRemoving({ fronts }: Pick<ClusterContext, "fronts">) {
-  return { state: "removing", owner: fronts.name } as const;
-}
-
-/** Removes the image and the record of one whose end was decided. Idempotent. */
-export async function removeSnapshot(context: ClusterContext, buildId: string): Promise<void> {
-  const { api, snapshots } = context;
-  const removing = await changeSnapshot(api, buildId, {
-    changes: toRemoving(context),
-    holds: () => true,
-  });
-  if (removing !== undefined) {
-    snapshots?.apply(removing);
-    await step("image.removing");
-    await removeImageOf(context, removing.snapshot);
-    await step("image.removed");
-  }
-  await eraseSnapshot(api, buildId);
-  snapshots?.drop(snapshotName(buildId));
-  await step("image.erased");
-}
-
-async function removeImageOf(
-  { snapshotSettings: settings, closing, log }: ClusterContext,
-  { buildId, registry }: SnapshotRecord,
-): Promise<void> {
-  if (settings === undefined) return;
-  const signal = AbortSignal.any([closing, AbortSignal.timeout(REMOVE_TIMEOUT_MS)]);
-  const { place } = await findImagePlace(registry, settings);
-  const isGone = await removeImage(createRegistry(place, signal), snapshotName(buildId));
-  if (!isGone) log.warn({ op: "snapshot.remove", buildId }, "the registry removes no images");
 }
 
 /** Another front may have removed the record before the image was pushed: the image goes first here. */

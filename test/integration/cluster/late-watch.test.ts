@@ -119,3 +119,20 @@ test("the image of a pause that is seen late stays", { timeout: LONG }, async ()
   expect(has(image)).toBe(true);
   expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
 });
+
+test("a snapshot whose sandbox is seen late is not removed", { timeout: LONG }, async () => {
+  const id = await create();
+  const named = await send(`POST /sandboxes/${id}/snapshots`, { name: "late" });
+  expect(named.status).toBe(201);
+  const removal = { method: "DELETE", path: "/templates/late" };
+  delay("configmaps", RECORDS);
+  const { status, body } = await send("POST /sandboxes", { templateID: "late", timeout: 300 });
+  expect(status).toBe(201);
+  expect((await callFront(place.url, removal)).status).toBe(400);
+  late?.[Symbol.dispose]();
+  // It is ready as before.
+  const again = await send("POST /sandboxes", { templateID: "late", timeout: 300 });
+  expect(again.status).toBe(201);
+  for (const one of [body, again.body]) await send(`DELETE /sandboxes/${one.sandboxID}`);
+  expect((await send("DELETE /templates/late")).status).toBe(204);
+});
