@@ -6,12 +6,19 @@ import { VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { checkHome } from "./commands/home.ts";
 import { findCommand, helpText } from "./commands/index.ts";
+import { findMisuse } from "./commands/usage.ts";
 import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
 import { createLog, type Logger } from "./common/log.ts";
+import { watchOutput } from "./common/output-faults.ts";
+import { cutText, escapeUnsafe } from "./common/untrusted-text.ts";
 import { loadProcessConfig, type Config } from "./config.ts";
 
 const EXIT_OK = 0;
 const EXIT_USAGE = 64;
+/** EX_IOERR of sysexits. */
+const EXIT_OUTPUT = 74;
+/** A program's or a service's words may be part of a line. */
+const MAX_LINE_CHARACTERS = 4096;
 
 /** Exit codes after sysexits. */
 const EXIT_CODES = {
@@ -31,6 +38,26 @@ const EXIT_CODES = {
 
 /** Runs the program to its end and returns its exit code. */
 export async function runProgram(): Promise<number> {
+  let outputFault: string | undefined;
+  watchOutput(process, (text) => {
+    outputFault = text;
+    complain(text);
+    // What is written last may fail after the command is over.
+    process.exitCode = EXIT_OUTPUT;
+  });
+  process.on("uncaughtException", endUncaught);
+  const code = await runWords();
+  return outputFault === undefined ? code : EXIT_OUTPUT;
+}
+
+/** Of a command that does not handle them itself, as servers do. */
+function endUncaught(error: unknown): void {
+  if (process.listenerCount("uncaughtException") > 1) return;
+  complain(errorText(error));
+  process.exit(EXIT_CODES.internal);
+}
+
+async function runWords(): Promise<number> {
   const loaded = loadProcessConfig();
   if ("faults" in loaded) {
     for (const fault of loaded.faults) complain(fault);
@@ -38,12 +65,17 @@ export async function runProgram(): Promise<number> {
   }
   const { config } = loaded;
   if (config.version) return print(VERSION);
-  if (config.help) return print(helpText());
   const [name = "stdio", ...words] = config.words;
+  if (config.help) return print(helpText(findCommand(config.words[0] ?? "")));
   if (config.words.length === 0 && process.stdin.isTTY) return print(helpText());
   const command = findCommand(name);
   if (command === undefined) {
     complain(`${JSON.stringify(name)} is no command: ${commandLine(config, "--help")} lists them`);
+    return EXIT_USAGE;
+  }
+  const misuse = findMisuse(command, words, config.flags);
+  if (misuse.length > 0) {
+    for (const line of misuse) complain(line);
     return EXIT_USAGE;
   }
   // What processes write passes through in buffers that live for a moment. They are freed when the
@@ -79,5 +111,6 @@ function print(text: string): number {
 }
 
 function complain(line: string): void {
-  process.stderr.write(`sandbox-mcp: ${line.replaceAll("\n", " ")}\n`);
+  const text = escapeUnsafe(cutText(line, MAX_LINE_CHARACTERS)).replaceAll("\n", " ");
+  process.stderr.write(`sandbox-mcp: ${text}\n`);
 }

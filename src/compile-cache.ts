@@ -21,9 +21,9 @@ type Environment = Readonly<Record<string, string | undefined>>;
  */
 export function keepCompiled(environment: Environment, argv: readonly string[]): void {
   const home = findHome(environment, argv);
-  const folder = join(home, "cache");
   // The command refuses it, with the reason.
-  if (homeFault(home) !== undefined) return;
+  if (home === undefined || homeFault(home) !== undefined) return;
+  const folder = join(home, "cache");
   try {
     makeFolders(folder, 0o700);
   } catch {
@@ -32,17 +32,29 @@ export function keepCompiled(environment: Environment, argv: readonly string[]):
   if (isOurs(home) && isOurs(folder)) enableCompileCache(folder);
 }
 
-/** As the configuration will find it; whatever else is wrong with the flags is told by that. */
-function findHome(environment: Environment, argv: readonly string[]): string {
-  const { values } = parseArgs({
+/**
+ * As the configuration will find it; undefined where it finds a fault. All other faults of flags are
+ * told by that.
+ */
+function findHome(environment: Environment, argv: readonly string[]): string | undefined {
+  const { tokens } = parseArgs({
     args: [...argv],
     options: { home: { type: "string" } },
     strict: false,
     allowPositionals: true,
+    tokens: true,
   });
-  const given = [values["home"], environment["SANDBOX_MCP_HOME"]];
-  const named = given.find((text) => typeof text === "string" && text !== "");
-  return resolve(typeof named === "string" ? named : defaultHome(environment));
+  const given = tokens.flatMap((token) =>
+    token.kind === "option" && token.name === "home" ? [token] : [],
+  );
+  const [first] = given;
+  if (first === undefined) {
+    const named = environment["SANDBOX_MCP_HOME"] ?? "";
+    return resolve(named === "" ? defaultHome(environment) : named);
+  }
+  const isPlain = first.inlineValue === true || first.value?.startsWith("-") === false;
+  if (given.length > 1 || !isPlain || first.value === "") return undefined;
+  return resolve(first.value ?? "");
 }
 
 function isOurs(path: string): boolean {

@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import { toCluster, type ClusterConfig } from "./cluster-config.ts";
 import type { LOG_LEVELS } from "./common/log.ts";
 import { defaultHome, NAMESPACE_FAULT } from "./common/privilege.ts";
-import { parseFlags } from "./flags.ts";
+import { parseFlags, type ParsedFlags } from "./flags.ts";
 import { listSettings, type Given } from "./settings.ts";
 
 export interface RemoteConfig {
@@ -24,6 +24,8 @@ export interface EgressConfig {
 export interface Config {
   /** The words that are no flags, the command first. */
   readonly words: readonly string[];
+  /** The names of the flags that were given, not of the variables. */
+  readonly flags: readonly string[];
   readonly engine: "local" | "remote" | "kubernetes";
   /** Of the engine kubernetes. */
   readonly cluster: ClusterConfig;
@@ -146,7 +148,7 @@ export function loadConfig(environment: Environment, argv: readonly string[]): L
   }
   if (flagFaults.length > 0) return { faults: [...flagFaults, ...variableFaults], exitCode: 64 };
   if (variableFaults.length > 0) return { faults: variableFaults, exitCode: 78 };
-  return { config: Object.freeze(withDefaults(given, environment, parsed.words)) };
+  return { config: Object.freeze(withDefaults(given, environment, parsed)) };
 }
 
 /** The program's own environment; nothing else in the program reads it. */
@@ -154,10 +156,11 @@ export function loadProcessConfig(): LoadedConfig {
   return loadConfig(process.env, process.argv.slice(2));
 }
 
-function withDefaults(given: Given, environment: Environment, words: readonly string[]): Config {
+function withDefaults(given: Given, environment: Environment, line: ParsedFlags): Config {
   return {
-    words,
-    engine: given.engine ?? (hasRemote(given, words) ? "remote" : "local"),
+    words: line.words,
+    flags: [...line.values.keys()],
+    engine: given.engine ?? (hasRemote(given, line.words) ? "remote" : "local"),
     cluster: toCluster(given, environment),
     remote:
       given.e2bApiKey === undefined
@@ -196,11 +199,7 @@ function withDefaults(given: Given, environment: Environment, words: readonly st
     pauseToDisk: given.pauseToDisk,
     encryptsSnapshots: given.encryptsSnapshots ?? false,
     egress: toEgressConfig(given),
-    tools: {
-      toolset: given.toolset ?? "core",
-      names: given.tools?.split(","),
-      isReadOnly: given.isReadOnly ?? false,
-    },
+    tools: toToolsConfig(given),
     protocol: given.protocol ?? "auto",
     onExit: given.onExit,
     allowHostTemplate: given.allowHostTemplate,
@@ -262,6 +261,10 @@ function toLoginFiles(environment: Environment): string[] {
     ...of("DOCKER_CONFIG", "config.json"),
     ...of("HOME", ".docker/config.json"),
   ];
+}
+
+function toToolsConfig({ toolset = "core", tools, isReadOnly = false }: Given): Config["tools"] {
+  return { toolset, names: tools?.split(","), isReadOnly };
 }
 
 function toEgressConfig({ egress = "on", dns }: Given): EgressConfig | undefined {

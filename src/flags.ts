@@ -1,19 +1,21 @@
 /** The flags of the command line. */
 
 import { parseArgs } from "node:util";
+import { quoteName } from "./common/untrusted-text.ts";
+import type { Setting } from "./setting-values.ts";
 import { listSettings } from "./settings.ts";
 
 /** One line per flag, for the help text. */
-export function describeFlags(): string[] {
+export function describeFlags(isShown: (flag: string) => boolean = () => true): string[] {
   return listSettings()
-    .filter(([, setting]) => setting.flag !== undefined)
+    .filter(([, { flag }]) => flag !== undefined && isShown(flag))
     .map(([, { flag = "", short, help }]) => {
       const names = short === undefined ? flag : `${flag}, -${short}`;
       return `  --${names.padEnd(22)} ${help}`;
     });
 }
 
-interface ParsedFlags {
+export interface ParsedFlags {
   readonly values: ReadonlyMap<string, string>;
   readonly words: readonly string[];
   readonly faults: readonly string[];
@@ -45,10 +47,25 @@ export function parseFlags(argv: readonly string[]): ParsedFlags {
   for (const token of parsed.tokens) {
     if (token.kind !== "option") continue;
     const setting = known.get(token.name);
-    if (setting === undefined) faults.push(`${token.rawName}: no such flag`);
-    else if (setting.isSwitch) values.set(token.name, token.value ?? "true");
-    else if (token.value === undefined) faults.push(`${token.rawName}: needs a value`);
-    else values.set(token.name, token.value);
+    const fault = faultOf(token, setting, values.has(token.name));
+    if (fault === undefined) values.set(token.name, token.value ?? "true");
+    else faults.push(`${quoteName(token.rawName)}: ${fault}`);
   }
   return { values, words: parsed.positionals, faults };
+}
+
+interface OptionToken {
+  readonly rawName: string;
+  readonly value?: string | undefined;
+  readonly inlineValue?: boolean | undefined;
+}
+
+function faultOf(token: OptionToken, setting: Setting | undefined, isGiven: boolean) {
+  if (setting === undefined) return "no such flag";
+  if (isGiven) return "given twice";
+  if (setting.isSwitch) return undefined;
+  if (token.value === undefined) return "needs a value";
+  // A flag that follows is not the value of the one before it.
+  if (token.inlineValue === true || !token.value.startsWith("-")) return undefined;
+  return `needs a value; one that begins with a dash is written ${token.rawName}=VALUE`;
 }

@@ -4,9 +4,11 @@ import { z } from "./common/schema.ts";
 import {
   addressList,
   networkList,
+  oneOf,
   podImages,
   registryPlace,
   text,
+  webUrl,
   type Setting,
 } from "./setting-values.ts";
 
@@ -58,13 +60,13 @@ export const KUBERNETES_SETTINGS = {
   volumeAccess: {
     flag: "volume-access",
     environment: "SANDBOX_MCP_VOLUME_ACCESS",
-    schema: z.enum(["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]),
+    schema: oneOf(["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]),
     help: "engine kubernetes: access mode of the claims of volumes",
   },
   kubernetesUrl: {
     flag: "kubernetes-url",
     environment: "SANDBOX_MCP_KUBERNETES_URL",
-    schema: z.url({ protocol: /^https?$/ }),
+    schema: webUrl,
     help: "API server; by default that of the Pod, outside of one the address of `kubectl proxy`",
   },
   kubernetesNamespace: {

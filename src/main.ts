@@ -3,6 +3,7 @@
 
 const MIN_NODE_MAJOR = 24;
 const EXIT_UNAVAILABLE = 69;
+const EXIT_INTERNAL = 70;
 
 const major = Number(process.versions.node.split(".")[0]);
 if (major < MIN_NODE_MAJOR) {
@@ -12,8 +13,11 @@ if (major < MIN_NODE_MAJOR) {
   );
   process.exitCode = EXIT_UNAVAILABLE;
 } else {
-  // What fails unforeseen ends the process with a trace.
-  void start();
+  void start().catch((error: unknown) => {
+    const text = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`sandbox-mcp: ${text.replaceAll("\n", " ")}\n`);
+    process.exitCode = EXIT_INTERNAL;
+  });
 }
 
 /** Everything else is imported only now: an old Node could not even load it. */

@@ -21,16 +21,40 @@ export const MAX_POOL = 100;
 /** Each looks for quiet moments by itself. */
 const MAX_POOL_SHARES = 16;
 
-export const text = z.string().min(1);
-export const flag = z.stringbool();
+export const text = z.string().min(1, "expected a value");
+export const flag = z.stringbool("expected true or false");
+
+/** One of these words. */
+export function oneOf<const Word extends string>(words: readonly [Word, ...Word[]]) {
+  const last = words.at(-1) ?? "";
+  const others = words.slice(0, -1).join(", ");
+  return z.enum(words, `expected ${others === "" ? last : `${others} or ${last}`}`);
+}
 
 export function integer(min: number, max: number) {
+  const fault = `expected a whole number from ${min} to ${max}`;
   return z
     .string()
-    .regex(/^[0-9]+$/, "expected a whole number")
+    .regex(/^[0-9]{1,15}$/, fault)
     .transform(Number)
-    .pipe(z.int().min(min).max(max));
+    .refine((value) => value >= min && value <= max, fault);
 }
+
+/** Of a service that is called by HTTP. */
+export const webUrl = z.url({ protocol: /^https?$/, error: "expected a URL of http or https" });
+
+/** A header carries it. */
+export const key = z
+  .string()
+  .regex(/^[!-~](?:[ -~]*[!-~])?$/, "expected a key of visible ASCII characters, no line break");
+
+const MAX_PORT = 65_535;
+
+/** A domain name, with a port or without. */
+export const domainName = z
+  .string()
+  .regex(/^[a-z0-9._-]{1,200}(:[0-9]{1,5})?$/i, "expected a domain name")
+  .refine((name) => Number(name.split(":")[1] ?? 0) <= MAX_PORT, "expected a port up to 65535");
 
 const poolShare = z
   .string()
@@ -43,7 +67,7 @@ const poolShare = z
 
 export const poolShares = text
   .transform((list) => list.split(","))
-  .pipe(z.array(poolShare).max(MAX_POOL_SHARES));
+  .pipe(z.array(poolShare).max(MAX_POOL_SHARES, `expected at most ${MAX_POOL_SHARES} templates`));
 
 /** Who waits longer than a month keeps memory in the process. */
 const MAX_MOVE_SECONDS = 2_592_000;
@@ -77,16 +101,25 @@ export const encryptsSnapshots = {
   help: "serve: encrypt the memory (not the files) of gVisor snapshots and pauses on disk",
 } as const satisfies Setting;
 
-export const addresses = text.transform((list) => list.split(",")).pipe(z.array(z.ipv4()).max(3));
+const ADDRESSES = "expected IPv4 addresses joined by commas";
+const address = z.ipv4(ADDRESSES);
+const MAX_RESOLVERS = 3;
+
+export const addresses = text
+  .transform((list) => list.split(","))
+  .pipe(z.array(address).max(MAX_RESOLVERS, `expected at most ${MAX_RESOLVERS} addresses`));
 
 const MAX_BUILD_HOSTS = 100;
 const SWITCHES: ReadonlySet<string> = new Set(["on", "off"]);
-const networks = z.union([z.ipv4(), z.cidrv4()]);
+const networks = z.union(
+  [z.ipv4(), z.cidrv4()],
+  "expected IPv4 addresses and networks joined by commas",
+);
 
 /** Empty for nothing, `on` alone for everything. */
 export const buildHosts = text
   .transform((list) => (list === "off" ? [] : list.split(",")))
-  .pipe(z.array(z.string()).max(MAX_BUILD_HOSTS))
+  .pipe(z.array(z.string()).max(MAX_BUILD_HOSTS, `expected at most ${MAX_BUILD_HOSTS} names`))
   // A list in which `on` stands would open what its author wanted shut.
   .refine(
     (hosts) => hosts.length === 1 || !hosts.some((host) => SWITCHES.has(host)),
@@ -106,17 +139,17 @@ const MAX_EGRESS_ENTRIES = 100;
 /** IPv4 networks joined by commas. */
 export const networkList = text
   .transform((list) => list.split(","))
-  .pipe(z.array(networks).max(MAX_EGRESS_ENTRIES));
+  .pipe(z.array(networks).max(MAX_EGRESS_ENTRIES, `expected at most ${MAX_EGRESS_ENTRIES}`));
 
 /** IPv4 addresses joined by commas. */
 export const addressList = text
   .transform((list) => list.split(","))
-  .pipe(z.array(z.ipv4()).max(MAX_EGRESS_ENTRIES));
+  .pipe(z.array(address).max(MAX_EGRESS_ENTRIES, `expected at most ${MAX_EGRESS_ENTRIES}`));
 
 /** `HOST/REPOSITORY`, with `http://` before it for a registry without TLS. */
 export const registryPlace = z
   .string()
-  .max(512)
+  .max(512, "expected at most 512 characters")
   .regex(
     /^(?:http:\/\/)?[a-z0-9][a-z0-9.-]*(?::[0-9]{1,5})?(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)+$/,
     "expected HOST/REPOSITORY in lower case",
@@ -137,7 +170,7 @@ const podImage = z
 
 export const podImages = text
   .transform((list) => list.split(","))
-  .pipe(z.array(podImage).max(MAX_POD_IMAGES))
+  .pipe(z.array(podImage).max(MAX_POD_IMAGES, `expected at most ${MAX_POD_IMAGES} images`))
   .refine(
     (images) => new Set(images.map(({ name }) => name)).size === images.length,
     "a name is given twice",

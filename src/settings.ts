@@ -6,13 +6,17 @@ import { KUBERNETES_SETTINGS } from "./kubernetes-settings.ts";
 import {
   addresses,
   buildHosts,
+  domainName,
   encryptsSnapshots,
   flag,
   integer,
+  key,
   MAX_POOL,
+  oneOf,
   pauseToDisk,
   poolShares,
   text,
+  webUrl,
   type Setting,
 } from "./setting-values.ts";
 import { STORAGE_SETTINGS } from "./storage-settings.ts";
@@ -24,13 +28,17 @@ const SETTINGS = {
   engine: {
     flag: "engine",
     environment: "SANDBOX_MCP_ENGINE",
-    schema: z.enum(["local", "remote", "kubernetes"]),
+    schema: oneOf(["local", "remote", "kubernetes"]),
     help: "local or remote: which service the tools use; serve, doctor: also kubernetes",
   },
-  e2bApiKey: { environment: "E2B_API_KEY", schema: text, help: "key of the remote service" },
-  e2bDomain: { environment: "E2B_DOMAIN", schema: text, help: "domain of the remote service" },
-  e2bApiUrl: { environment: "E2B_API_URL", schema: z.url(), help: "its control API" },
-  e2bSandboxUrl: { environment: "E2B_SANDBOX_URL", schema: z.url(), help: "its sandbox API" },
+  e2bApiKey: { environment: "E2B_API_KEY", schema: key, help: "key of the remote service" },
+  e2bDomain: {
+    environment: "E2B_DOMAIN",
+    schema: domainName,
+    help: "domain of the remote service",
+  },
+  e2bApiUrl: { environment: "E2B_API_URL", schema: webUrl, help: "its control API" },
+  e2bSandboxUrl: { environment: "E2B_SANDBOX_URL", schema: webUrl, help: "its sandbox API" },
   home: {
     flag: "home",
     environment: "SANDBOX_MCP_HOME",
@@ -46,7 +54,7 @@ const SETTINGS = {
   requireIsolation: {
     flag: "require-isolation",
     environment: "SANDBOX_MCP_REQUIRE_ISOLATION",
-    schema: z.enum(["gvisor", "userns-container", "container"]),
+    schema: oneOf(["gvisor", "userns-container", "container"]),
     help: "weakest isolation accepted: gvisor, userns-container or container",
   },
   host: {
@@ -76,19 +84,19 @@ const SETTINGS = {
   tls: {
     flag: "tls",
     environment: "SANDBOX_MCP_TLS",
-    schema: z.enum(["auto", "off"]),
+    schema: oneOf(["auto", "off"]),
     help: "serve: auto for HTTPS with certificates of a local authority in the home",
   },
   domain: {
     flag: "domain",
     environment: "SANDBOX_MCP_DOMAIN",
-    schema: z.string().regex(/^[a-z0-9.-]{1,200}(:[0-9]{1,5})?$/i, "expected a domain name"),
+    schema: domainName,
     help: "gateway hosts are {port}-{sandboxID}.<domain>",
   },
   apiKey: {
     flag: "api-key",
     environment: "SANDBOX_MCP_API_KEY",
-    schema: text,
+    schema: key,
     help: "a key that serve accepts, besides those of `key create`",
   },
   pool: {
@@ -155,7 +163,7 @@ const SETTINGS = {
   toolset: {
     flag: "toolsets",
     environment: "SANDBOX_MCP_TOOLSETS",
-    schema: z.enum(["core", "all"]),
+    schema: oneOf(["core", "all"]),
     help: "core or all: which tools are listed",
   },
   tools: {
@@ -174,13 +182,13 @@ const SETTINGS = {
   protocol: {
     flag: "mcp-protocol",
     environment: "SANDBOX_MCP_PROTOCOL",
-    schema: z.enum(["auto", "legacy"]),
+    schema: oneOf(["auto", "legacy"]),
     help: "auto or legacy: MCP protocol eras offered",
   },
   onExit: {
     flag: "on-exit",
     environment: "SANDBOX_MCP_ON_EXIT",
-    schema: z.enum(["kill", "leave"]),
+    schema: oneOf(["kill", "leave"]),
     help: "kill or leave: what happens at the end of stdio to the sandboxes that it made",
   },
   pauseToDisk,
@@ -208,7 +216,7 @@ const SETTINGS = {
   logLevel: {
     flag: "log-level",
     environment: "SANDBOX_MCP_LOG_LEVEL",
-    schema: z.enum(LOG_LEVELS),
+    schema: oneOf(LOG_LEVELS),
     help: LOG_LEVELS.join(", "),
   },
   logFile: {
@@ -228,13 +236,13 @@ const SETTINGS = {
   proxy: {
     flag: "proxy",
     environment: "SANDBOX_MCP_PROXY",
-    schema: z.union([z.literal("off"), z.url({ protocol: /^https?$/ })], "expected off or a URL"),
+    schema: z.union([z.literal("off"), webUrl], "expected off or a URL of http or https"),
     help: "off or a URL: the HTTP proxy of sandboxes; by default this machine's",
   },
   buildBase: {
     flag: "build-base",
     environment: "SANDBOX_MCP_BUILD_BASE",
-    schema: z.enum(["on", "off"]),
+    schema: oneOf(["on", "off"]),
     help: "on or off: whether a service builds the template base by itself where it is missing or old",
   },
   file: {
@@ -246,7 +254,7 @@ const SETTINGS = {
   autoTemplates: {
     flag: "auto-templates",
     environment: "SANDBOX_MCP_AUTO_TEMPLATES",
-    schema: z.enum(["on", "off"]),
+    schema: oneOf(["on", "off"]),
     help: "on or off: whether a service builds the template code-interpreter at its first use; default off",
   },
   ifMissing: {
@@ -269,7 +277,13 @@ const SETTINGS = {
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
   ...KUBERNETES_SETTINGS,
-  help: { flag: "help", schema: flag, isSwitch: true, help: "this text" },
+  help: {
+    flag: "help",
+    short: "h",
+    schema: flag,
+    isSwitch: true,
+    help: "the commands and flags, or those of the command",
+  },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
 } as const satisfies Record<string, Setting>;
 

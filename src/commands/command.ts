@@ -18,6 +18,10 @@ export interface Command {
   readonly name: string;
   readonly usage: string;
   readonly summary: string;
+  /** Each form of it with its words, as the README lists them; default its name alone. */
+  readonly forms?: readonly string[];
+  /** How many words each action takes at most; a command without actions takes no words. */
+  readonly actions?: Readonly<Record<string, number>>;
   /** Whether it makes or ends containers on this machine. */
   readonly hasEngine: boolean;
   /** Whether it reads or writes the home. */

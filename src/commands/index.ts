@@ -2,6 +2,7 @@
 
 import { describeFlags } from "../flags.ts";
 import type { Command } from "./command.ts";
+import { takesFlag } from "./usage.ts";
 
 const COMMANDS: readonly Command[] = [
   {
@@ -25,6 +26,8 @@ const COMMANDS: readonly Command[] = [
     usage: "key create|list|revoke [NAME] [--team TEAM]",
     summary:
       "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; those of a team see only what is its own",
+    forms: ["key create NAME [--team TEAM]", "key list", "key revoke NAME"],
+    actions: { create: 1, list: 0, revoke: 1 },
     hasEngine: false,
     hasHome: true,
     load: async () => (await import("./key.ts")).runKey,
@@ -57,6 +60,18 @@ const COMMANDS: readonly Command[] = [
     name: "template",
     usage: "template list|build|pull|show|remove|export|import",
     summary: "local templates: base, Dockerfiles, images of a registry, archives of images",
+    forms: [
+      "template build [DIR] [-f FILE] [--name N]",
+      "template pull IMAGE [--name N]",
+      "template show NAME",
+      "template remove NAME",
+      "template export NAME FILE",
+      "template import FILE [--name N]",
+      "template list",
+      "template pull base [--if-missing]",
+      "template pull code-interpreter [--if-missing]",
+    ],
+    actions: { build: 1, export: 2, import: 1, list: 0, pull: 1, remove: 1, show: 1 },
     hasEngine: true,
     hasHome: true,
     load: async () => (await import("./template.ts")).runTemplate,
@@ -65,6 +80,8 @@ const COMMANDS: readonly Command[] = [
     name: "trust",
     usage: "trust [install|remove] [--domain NAME]",
     summary: "prints the authority of `serve --tls auto`, or has this system trust it",
+    forms: ["trust", "trust install", "trust remove"],
+    actions: { install: 0, remove: 0 },
     hasEngine: false,
     hasHome: true,
     load: async () => (await import("./trust.ts")).runTrust,
@@ -75,7 +92,28 @@ export function findCommand(name: string): Command | undefined {
   return COMMANDS.find((command) => command.name === name);
 }
 
-export function helpText(): string {
+/** Of all commands. */
+export function listForms(): string[] {
+  return COMMANDS.flatMap((command) => formsOf(command));
+}
+
+function formsOf({ name, forms = [name] }: Command): readonly string[] {
+  return forms;
+}
+
+/** The help of the program, or of one command: what it does and the flags that it takes. */
+export function helpText(command?: Command): string {
+  if (command !== undefined) {
+    return [
+      `sandbox-mcp ${command.name}: ${command.summary}`,
+      "",
+      "Usage:",
+      ...formsOf(command).map((form) => `  sandbox-mcp ${form} [FLAGS]`),
+      "",
+      FLAGS_TITLE,
+      ...describeFlags((flag) => takesFlag(command.name, flag)),
+    ].join("\n");
+  }
   const commands = COMMANDS.map(({ usage, summary }) => `  ${usage.padEnd(34)} ${summary}`);
   return [
     "sandbox-mcp: isolated computers for AI agents, as MCP tools",
@@ -87,8 +125,11 @@ export function helpText(): string {
     "Usage: sandbox-mcp [COMMAND] [FLAGS]",
     ...commands,
     "  Without a command: stdio when stdin is no terminal, else this text.",
+    "  COMMAND --help: the flags of one command.",
     "",
-    "Flags (the README names the environment variable of each):",
+    FLAGS_TITLE,
     ...describeFlags(),
   ].join("\n");
 }
+
+const FLAGS_TITLE = "Flags (the README names the environment variable of each):";

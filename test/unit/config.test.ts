@@ -22,6 +22,7 @@ test("a flag wins over the environment, and that over the default", () => {
 test("defaults are those of the documentation", () => {
   expect(configOf({ SANDBOX_MCP_HOME: "/srv/x" }, [])).toEqual({
     words: [],
+    flags: [],
     engine: "local",
     cluster: {
       url: undefined,

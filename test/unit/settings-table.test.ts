@@ -3,6 +3,7 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
+import { findCommand, helpText, listForms } from "../../src/commands/index.ts";
 import { describeFlags } from "../../src/flags.ts";
 import { listSettings } from "../../src/settings.ts";
 
@@ -44,6 +45,38 @@ test("each flag and each variable is in the table once", async () => {
   );
 });
 
+/** `template show NAME` of a cell, where the program is named once. */
+async function readForms(): Promise<string[]> {
+  const readme = await readFile(join(ROOT, "README.md"), "utf8");
+  const [, section = ""] = readme.split("## Commands");
+  const rows = section.split("\n## ")[0]?.split("\n") ?? [];
+  const cells = rows.filter((line) => line.startsWith("| `")).map((line) => line.split(" | ")[0]);
+  const names = [...cells.join("\n").matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name);
+  return names.map((name) => name.replace(/^sandbox-mcp ?/, "")).filter((name) => name !== "");
+}
+
+test("each form of each command is in the README's table, and in its help", async () => {
+  expect((await readForms()).toSorted()).toEqual(listForms().toSorted());
+  for (const form of listForms()) {
+    const [name = ""] = form.split(" ");
+    expect(helpText(findCommand(name))).toContain(`\n  sandbox-mcp ${form} [FLAGS]\n`);
+  }
+});
+
+/** The flags in the help of a command. */
+function flagsIn(command: string): string[] {
+  const help = helpText(findCommand(command));
+  return [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag = ""]) => flag);
+}
+
+test("each flag is in the help of a command, and those of one command in no other", () => {
+  const flags = listSettings().flatMap(([, { flag }]) => flag ?? []);
+  const names = ["doctor", "gc", "key", "manifest", "serve", "stdio", "template", "trust"];
+  expect(new Set(names.flatMap((name) => flagsIn(name)))).toEqual(new Set(flags));
+  expect(names.filter((name) => flagsIn(name).includes("port"))).toEqual(["serve"]);
+  expect(names.filter((name) => flagsIn(name).includes("team"))).toEqual(["key"]);
+});
+
 test("the help names each flag, and the letter of those that have one", () => {
   const lines = describeFlags();
   expect(lines.map((line) => /^ {2}--([a-z-]+)/.exec(line)?.[1])).toEqual(
@@ -51,5 +84,6 @@ test("the help names each flag, and the letter of those that have one", () => {
   );
   expect(lines.filter((line) => /^ {2}--[a-z]+, -[a-z] /.test(line))).toEqual([
     "  --file, -f               template build: the Dockerfile; by default that of the directory",
+    "  --help, -h               the commands and flags, or those of the command",
   ]);
 });

@@ -52,7 +52,7 @@ const ROOMS: Readonly<Record<string, readonly string[]>> = {
   "kubernetes-settings.ts": ["common", "setting-values.ts"],
   "storage-settings.ts": ["setting-values.ts"],
   "settings.ts": ["common", "kubernetes-settings.ts", "setting-values.ts", "storage-settings.ts"],
-  "flags.ts": ["settings.ts"],
+  "flags.ts": ["common", "setting-values.ts", "settings.ts"],
   "cluster-config.ts": ["settings.ts"],
   "config.ts": ["common", "cluster-config.ts", "flags.ts", "settings.ts"],
   "cli.ts": ["common", "config.ts", "commands"],

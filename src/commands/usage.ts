@@ -1,0 +1,68 @@
+/** Which words and flags a command takes. */
+
+import { quoteName } from "../common/untrusted-text.ts";
+import type { Command } from "./command.ts";
+
+const SERVICES = ["serve", "stdio"] as const;
+const CLUSTER = ["doctor", "serve"] as const;
+const KEYS_OF_CLUSTER = ["doctor", "key", "serve"] as const;
+
+/** Flags that mean nothing to the other commands; every command takes the flags that are not here. */
+const FLAG_COMMANDS: Readonly<Record<string, readonly string[]>> = {
+  "api-key": ["serve"],
+  conformance: ["serve"],
+  host: ["serve"],
+  metrics: ["serve"],
+  "pause-to-disk": ["serve"],
+  port: ["serve"],
+  tls: ["serve"],
+  "tls-cert": ["serve"],
+  "tls-key": ["serve"],
+  "mcp-protocol": SERVICES,
+  "on-exit": SERVICES,
+  "read-only": SERVICES,
+  tools: SERVICES,
+  toolsets: SERVICES,
+  file: ["template"],
+  "if-missing": ["template"],
+  name: ["template"],
+  json: ["doctor"],
+  team: ["key"],
+  "egress-denied": CLUSTER,
+  "egress-name-servers": CLUSTER,
+  "pod-images": CLUSTER,
+  "pod-template": CLUSTER,
+  "snapshot-registry": CLUSTER,
+  "snapshot-registry-login": CLUSTER,
+  "volume-access": CLUSTER,
+  "volume-class": CLUSTER,
+  "kubernetes-account": KEYS_OF_CLUSTER,
+  "kubernetes-namespace": KEYS_OF_CLUSTER,
+  "kubernetes-url": KEYS_OF_CLUSTER,
+};
+
+export function takesFlag(command: string, flag: string): boolean {
+  return FLAG_COMMANDS[flag]?.includes(command) ?? true;
+}
+
+/** What was given to the command and is not for it, a line for each. */
+export function findMisuse(
+  command: Command,
+  words: readonly string[],
+  flags: readonly string[],
+): string[] {
+  const { name, usage } = command;
+  const foreign = flags
+    .filter((flag) => !takesFlag(name, flag))
+    .map((flag) => `--${flag}: a flag of ${FLAG_COMMANDS[flag]?.join(" and ")}, not of ${name}`);
+  const extra = findExtra(command, words);
+  if (extra === undefined) return foreign;
+  return [...foreign, `${quoteName(extra)}: one word too many: sandbox-mcp ${usage}`];
+}
+
+/** The first word that nothing reads; an action that is not there is reported by the command. */
+function findExtra({ actions }: Command, words: readonly string[]): string | undefined {
+  if (actions === undefined) return words[0];
+  const [action = ""] = words;
+  return Object.hasOwn(actions, action) ? words[1 + (actions[action] ?? 0)] : undefined;
+}

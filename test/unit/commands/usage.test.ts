@@ -1,0 +1,146 @@
+/** Words and flags that a command does not take are usage errors, in one line each. */
+
+import { execFile, spawnSync } from "node:child_process";
+import { mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { findCommand } from "../../../src/commands/index.ts";
+import { findMisuse } from "../../../src/commands/usage.ts";
+import { loadConfig } from "../../../src/config.ts";
+import { listSettings } from "../../../src/settings.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const MAIN = join(import.meta.dirname, "../../../src/main.ts");
+
+/** What is wrong with a command line, by its flags or by its command. */
+function faultsOf(...argv: string[]): readonly string[] {
+  const loaded = loadConfig({}, argv);
+  if ("faults" in loaded) return loaded.faults;
+  const [name = "stdio", ...words] = loaded.config.words;
+  const command = findCommand(name);
+  return command === undefined ? ["no command"] : findMisuse(command, words, loaded.config.flags);
+}
+
+test.for([
+  { argv: ["key", "list", "--port", "80"], fault: "--port: a flag of serve, not of key" },
+  { argv: ["gc", "--json"], fault: "--json: a flag of doctor, not of gc" },
+  { argv: ["--port=0"], fault: "--port: a flag of serve, not of stdio" },
+  { argv: ["doctor", "--tools", "a"], fault: "--tools: a flag of serve and stdio, not of doctor" },
+  { argv: ["serve", "x"], fault: "x: one word too many: sandbox-mcp serve" },
+  { argv: ["serve", "--", "x"], fault: "x: one word too many: sandbox-mcp serve" },
+  { argv: ["stdio", "\u001b[2J"], fault: '"\\u001b[2J": one word too many: sandbox-mcp stdio' },
+  {
+    argv: ["key", "list", "x"],
+    fault: "x: one word too many: sandbox-mcp key create|list|revoke [NAME] [--team TEAM]",
+  },
+  { argv: ["key", "--team", "a", "--team", "a", "list"], fault: "--team: given twice" },
+  { argv: ["doctor", "--json", "--json"], fault: "--json: given twice" },
+  { argv: ["serve", "--port"], fault: "--port: needs a value" },
+  {
+    argv: ["serve", "--home", "--metrics"],
+    fault: "--home: needs a value; one that begins with a dash is written --home=VALUE",
+  },
+  { argv: ["serve", "--no-metrics"], fault: "--no-metrics: no such flag" },
+  { argv: ["serve", "--a\nb\u001b"], fault: '"--a\\nb\\u001b": no such flag' },
+])("$argv → $fault", ({ argv, fault }) => {
+  expect(faultsOf(...argv)).toEqual([fault]);
+});
+
+test.for([
+  { argv: ["key", "create", "--", "--name-with-dashes"] },
+  { argv: ["template", "export", "a", "b"] },
+  { argv: ["template", "build", ".", "-f", "x", "--name", "n"] },
+  { argv: ["trust", "install", "--domain", "a.test"] },
+  { argv: ["gc", "--runtime", "crun"] },
+  { argv: ["doctor", "--engine", "kubernetes", "--pod-images", "base=a"] },
+  { argv: ["--home=-x", "key", "list"] },
+])("$argv is right", ({ argv }) => {
+  expect(faultsOf(...argv)).toEqual([]);
+});
+
+test.for([
+  "",
+  "-1",
+  "+1",
+  "1e3",
+  "0x10",
+  "1.5",
+  "NaN",
+  "Infinity",
+  "80k",
+  " 80",
+  "９",
+  "9".repeat(40),
+])("a port of %j is refused with its bounds", (value) => {
+  expect(faultsOf("serve", `--port=${value}`)).toEqual([
+    "--port: expected a whole number from 0 to 65535 (port that serve listens on; 0 for any)",
+  ]);
+});
+
+test("each setting says in plain words what it expects, by flag and by variable", () => {
+  const rows = listSettings();
+  expect(rows.length).toBeGreaterThan(40);
+  const faults = rows.flatMap(([, { flag, environment, schema }]) => {
+    // Long, with characters that no value has; a path may be anything.
+    const bad = schema.safeParse("\u0007 ,=").success ? "" : "\u0007 ,=";
+    const byFlag = flag === undefined ? [] : faultsOf("serve", `--${flag}=${bad}`);
+    // An empty variable counts as absent.
+    const loaded = loadConfig(environment === undefined ? {} : { [environment]: bad }, []);
+    return [...byFlag, ...("faults" in loaded ? loaded.faults : [])];
+  });
+  expect(faults.length).toBeGreaterThan(60);
+  expect(faults.filter((fault) => !/^[-\w]+: (?:expected |on and off )/.test(fault))).toEqual([]);
+});
+
+test.for(["e2b_0\n", " e2b_0", "kéy", "a\u0000"])(
+  "a key %j, which no header carries, is refused",
+  (key) => {
+    expect(loadConfig({ SANDBOX_MCP_API_KEY: key }, [])).toMatchObject({ exitCode: 78 });
+    expect(loadConfig({ E2B_API_KEY: key }, [])).toMatchObject({ exitCode: 78 });
+  },
+);
+
+test.for([
+  ["E2B_API_URL", "ftp://a.test"],
+  ["E2B_API_URL", "file:///etc"],
+  ["E2B_DOMAIN", "https://a.test"],
+  ["SANDBOX_MCP_DOMAIN", "a.test:65536"],
+] as const)("%s refuses %s", ([name, value]) => {
+  expect(loadConfig({ [name]: value }, [])).toMatchObject({ exitCode: 78 });
+});
+
+test("a faulty command line is answered with lines and code 64, and makes nothing", async () => {
+  await using folder = await makeTempFolder();
+  const environment = { PATH: process.env["PATH"], HOME: folder.path };
+  const run = promisify(execFile)(process.execPath, [MAIN, "--home", "--json", "doctor"], {
+    cwd: folder.path,
+    env: environment,
+  });
+  await expect(run).rejects.toMatchObject({
+    code: 64,
+    stdout: "",
+    stderr:
+      "sandbox-mcp: --home: needs a value; one that begins with a dash is written --home=VALUE\n",
+  });
+  expect(await readdir(folder.path)).toEqual([]);
+});
+
+test("a reader that stops reading ends nothing, a full disk is reported", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await mkdir(home);
+  const run = (script: string) =>
+    spawnSync("sh", ["-c", script, "sh", process.execPath, MAIN, home], { encoding: "utf8" });
+  const cut = run('{ "$1" "$2" manifest --home "$3"; echo "code $?" >&2; } | head -1');
+  expect([cut.stdout, cut.stderr]).toEqual(["{\n", "code 0\n"]);
+  const full = run('"$1" "$2" manifest --home "$3" > /dev/full');
+  expect([full.status, full.stderr]).toEqual([
+    74,
+    "sandbox-mcp: standard output cannot be written: ENOSPC: no space left on device, write\n",
+  ]);
+  const silent = run('"$1" "$2" no-command --home "$3" 2> /dev/full');
+  expect([silent.status, silent.stdout]).toEqual([64, ""]);
+  const closed = run('"$1" "$2" --version --home "$3" <&- >&- 2>&-');
+  expect(closed.status).toBe(0);
+});
