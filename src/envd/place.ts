@@ -27,10 +27,15 @@ export async function tidyPath(path: string): Promise<string> {
   return place === "" ? "/" : place;
 }
 
-/** The directory that must exist before a path can: for one that ends in a slash, it is itself one. */
+/** Whether a path can lead to a directory alone, as one does that ends in a slash, `.` or `..`. */
+export function namesDirectory(path: string): boolean {
+  return /(?:^|\/)\.{0,2}$/.test(path);
+}
+
+/** The directory that must exist before a path can: for one that names a directory, it is that one. */
 export async function parentPlace(path: string): Promise<string> {
   const place = await tidyPath(path);
-  return path.endsWith("/") ? place : posix.dirname(place);
+  return namesDirectory(path) ? place : posix.dirname(place);
 }
 
 /** Whether the parent of a place is its text without the last name. */

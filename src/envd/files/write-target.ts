@@ -13,7 +13,7 @@ import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
 import { canChangeOwner, ensureDirectories } from "../owner.ts";
 import { baseName, joinPath } from "../path.ts";
-import { parentPlace, tidyPath } from "../place.ts";
+import { namesDirectory, parentPlace, tidyPath } from "../place.ts";
 import type { User } from "../user.ts";
 import { storeMetadata } from "./metadata.ts";
 import type { StagedFile, Staging } from "./staging.ts";
@@ -46,7 +46,6 @@ const PRIVATE_MODE = 0o600;
 /** What stays of a mode: a change of owner takes set-id bits away. */
 const KEPT_MODE = 0o1777;
 const MAX_LINKS = 40;
-const DOTS: ReadonlySet<string> = new Set([".", ".."]);
 const COPY_BYTES = 1_048_576;
 /** The name is a mount point, or is protected in another way; the file itself may be open to us. */
 const NOT_RENAMED: ReadonlySet<string> = new Set(["EBUSY", "EXDEV", "EACCES", "EPERM", "EROFS"]);
@@ -103,6 +102,7 @@ async function requireNoDirectory(path: string): Promise<Stats | undefined> {
 
 /** Where the file stands or will stand, links followed; undefined where they lead nowhere. */
 async function placeOf(path: string): Promise<string | undefined> {
+  if (namesDirectory(path)) return undefined;
   let current = await tidyPath(path);
   for (let links = 0; links <= MAX_LINKS; links += 1) {
     let folder: string;
@@ -115,10 +115,8 @@ async function placeOf(path: string): Promise<string | undefined> {
     const stats = await lstat(place).catch(() => undefined);
     if (!stats?.isSymbolicLink()) return place;
     const link = await readlink(place).catch(() => undefined);
-    if (link === undefined || link.endsWith("/")) return undefined;
+    if (link === undefined || namesDirectory(link)) return undefined;
     current = link.startsWith("/") ? link : joinPath(folder, link);
-    // No file, and where there is no folder either, the kernel refuses it.
-    if (DOTS.has(baseName(current))) return undefined;
   }
   return undefined;
 }

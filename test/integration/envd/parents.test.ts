@@ -1,6 +1,6 @@
 /** `..` after a link is the parent of the link's target, in every operation. */
 
-import { lstat, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
@@ -108,4 +108,13 @@ test("a path relative to the home", async () => {
   } finally {
     await rm(link);
   }
+});
+
+test.for(["new/.", "new/..", "new/"])("an upload to %s makes no file", async (name) => {
+  await using daemon = await startTestDaemon();
+  const folder = join(daemon.folder, "uploads");
+  await mkdir(folder);
+  const reply = await upload(daemon, `${folder}/${name}`, "content");
+  const entries = await readdir(folder, { withFileTypes: true });
+  expect([reply.status >= 400, entries.filter((entry) => entry.isFile())]).toEqual([true, []]);
 });

@@ -44,6 +44,9 @@ test("a path that the kernel refuses is not looked at", async () => {
 test.for([
   ["/near/b", "/near"],
   ["/near/b/", "/near/b"],
+  ["/near/b/.", "/near/b"],
+  ["/near/b/..", "/near"],
+  ["/near/..b", "/near"],
   ["/near/../b/c", "/b"],
   ["/link/../b", "/link/.."],
 ] as const)("%j needs the directory %j", async ([path, parent]) => {
