@@ -52,6 +52,9 @@ export function withSlot(
   return { ...reply, header, body: createAsyncIterable([text]) };
 }
 
+/** The largest number that a reader can take for one of 64 bits: the next one is beyond them. */
+const MAX_SIZE = 2 ** 63 - 1024;
+
 type JsonRecord = Readonly<Record<string, JsonValue>>;
 
 function encode(schema: DescMessage, message: Message, maxBytes: number): Buffer {
@@ -78,7 +81,7 @@ function toEvent(event: JsonValue): JsonRecord {
 /** The size comes first on this wire. */
 function withNumber(entry: JsonValue): JsonRecord {
   const { size, ...others } = toRecord(entry);
-  return { ...(size !== undefined && { size: Number(size) }), ...others };
+  return { ...(size !== undefined && { size: Math.min(Number(size), MAX_SIZE) }), ...others };
 }
 
 function toRecord(value: JsonValue): JsonRecord {

@@ -23,6 +23,8 @@ const OPEN_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTT
 /** So much of a file is looked at to tell text from other content. */
 const SNIFFED_BYTES = 512;
 const READ_BYTES = 262_144;
+/** Errors of the system, not those of Node. */
+const SYSTEM_CODE = /^E[A-Z0-9]+$/;
 /** From the middle of a file, whose start may be a head of another kind. */
 const SAMPLED_BYTES = 32_768;
 /** What does not become smaller than this part of itself is sent as it is, within a gzip stream. */
@@ -68,17 +70,30 @@ export async function download(exchange: Exchange): Promise<void> {
   response.setHeader("vary", appended(response.getHeader("vary"), "Accept-Encoding"));
   response.setHeader("content-disposition", inlineDisposition(toWirePath(baseName(path))));
   for (const [name, value] of Object.entries(SAFETY_HEADERS)) response.setHeader(name, value);
-  const content: Content = { exchange, file, type: typeByName(query.path ?? "") };
-  const isEmpty = (await readStart(file)).length === 0;
-  if (coding === "gzip" && !isPlainOnly && (!isEmpty || isIdentityRefused)) {
-    await sendGzip(content);
-  } else {
-    await sendIdentity(content, headers);
+  const content: Content = { exchange, path, file, type: typeByName(query.path ?? "") };
+  try {
+    const isEmpty = (await readStart(file)).length === 0;
+    if (coding === "gzip" && !isPlainOnly && (!isEmpty || isIdentityRefused)) {
+      await sendGzip(content);
+    } else {
+      await sendIdentity(content, headers);
+    }
+  } catch (error) {
+    // A reply that has begun can only be broken off.
+    throw response.headersSent ? error : readFault(path, error);
   }
+}
+
+/** Files of the kernel refuse to be read in many ways. */
+function readFault(path: string, error: unknown): unknown {
+  if (!SYSTEM_CODE.test(causeCode(error) ?? "")) return error;
+  const message = `error reading file '${path}': ${fileErrorText("read", path, error)}`;
+  return new SandboxError("internal", message, { cause: error });
 }
 
 interface Content {
   readonly exchange: Exchange;
+  readonly path: string;
   readonly file: FileHandle;
   readonly type: string | undefined;
 }
@@ -107,13 +122,17 @@ async function requireFile(path: string): Promise<void> {
   requireRegular(path, stats);
 }
 
-function requireRegular(path: string, stats: Stats): void {
+function requireRegular(path: string, stats: Stats): Stats {
   if (stats.isDirectory()) {
     throw new SandboxError("invalid_argument", `path '${path}' is a directory`);
   }
   if (!stats.isFile()) {
     throw new SandboxError("invalid_argument", `path '${path}' is not a regular file`);
   }
+  if (stats.size > Number.MAX_SAFE_INTEGER) {
+    throw new SandboxError("invalid_argument", `path '${path}' is too large to be read`);
+  }
+  return stats;
 }
 
 async function openFile(path: string): Promise<FileHandle> {
@@ -146,10 +165,10 @@ async function readStart(file: FileHandle): Promise<Uint8Array> {
   return buffer.subarray(0, bytesRead);
 }
 
-async function sendGzip({ exchange, file, type }: Content): Promise<void> {
+async function sendGzip({ exchange, path, file, type }: Content): Promise<void> {
   const { response, signal } = exchange;
   const isEmpty = (await readStart(file)).length === 0;
-  const { size } = await file.stat();
+  const { size } = requireRegular(path, await file.stat());
   response.writeHead(200, {
     "content-type": type ?? UNKNOWN_TYPE,
     "content-encoding": "gzip",
@@ -177,10 +196,10 @@ async function levelOf(file: FileHandle, size: number): Promise<number> {
 }
 
 async function sendIdentity(content: Content, headers: ConditionHeaders): Promise<void> {
-  const { exchange, file } = content;
+  const { exchange, path, file } = content;
   const { response } = exchange;
   const start = await readStart(file);
-  const stats = await file.stat();
+  const stats = requireRegular(path, await file.stat());
   const state = { size: stats.size, modifiedMs: stats.mtimeMs };
   const delivery = decideDelivery(headers, state);
   response.setHeader("last-modified", stats.mtime.toUTCString());

@@ -15,6 +15,9 @@ import type { AccountReader, Accounts } from "../user.ts";
 export type Entry = MessageInitShape<typeof EntryInfoSchema>;
 
 const NANOS_PER_SECOND = 1_000_000_000n;
+/** The years 1 to 9999, which the wire can tell; programs may set any other time of a file. */
+const MIN_SECONDS = -62_135_596_800n;
+const MAX_SECONDS = 253_402_300_799n;
 
 /**
  * The entry at a path. Owner, size and time are those of a link itself, type and mode those of
@@ -77,5 +80,7 @@ function toTimestamp(nanoseconds: bigint): Timestamp {
   // Times before 1970 are negative; the fraction is always counted forwards.
   const nanos = ((nanoseconds % NANOS_PER_SECOND) + NANOS_PER_SECOND) % NANOS_PER_SECOND;
   const seconds = (nanoseconds - nanos) / NANOS_PER_SECOND;
+  if (seconds < MIN_SECONDS) return create(TimestampSchema, { seconds: MIN_SECONDS });
+  if (seconds > MAX_SECONDS) return create(TimestampSchema, { seconds: MAX_SECONDS });
   return create(TimestampSchema, { seconds, nanos: Number(nanos) });
 }
