@@ -15,6 +15,8 @@ MAX_WAITING = 256
 KEEPALIVE_S = 5
 # A cell that goes on after an interrupt is interrupted again, and at last its kernel is ended.
 INTERRUPT_S = (2, 3, 5)
+# After a restart, a reader has so long for the lines of the run that it ended.
+LAST_LINES_S = 5
 NAMES = {"js": "javascript", "ts": "typescript", "py": "python", "sh": "bash"}
 OFFERED = ("python", "javascript", "typescript", "bash")
 
@@ -55,6 +57,8 @@ class Context:
         # What the next run has to tell of this kernel.
         self.note = None
         self.starting = None
+        # The run whose lines are sent, with its connection.
+        self.sending = None
 
     def describe(self):
         facts = {"id": self.id, "language": self.language, "cwd": self.cwd}
@@ -93,15 +97,28 @@ class Context:
 
     async def restart(self):
         """A new kernel; what runs ends, and what waits runs in the new one."""
-        if self.kernel is not None:
-            self.kernel.is_told = True
-            await self.kernel.stop()
+        if self.starting is None:
+            self._hurry()
+            if self.kernel is not None:
+                self.kernel.is_told = True
+                await self.kernel.stop()
+        # One that is being started is new enough.
         await self.ready()
+
+    def _hurry(self):
+        """Others do not wait for a reader who takes nothing of a run that is ended."""
+        if self.sending is not None:
+            asyncio.get_running_loop().call_later(LAST_LINES_S, self._cut, self.sending)
+
+    def _cut(self, sending):
+        if self.sending is sending:
+            sending[1].abort()
 
     async def remove(self):
         self.is_removed = True
         if self.starting is not None:
             await asyncio.wait([self.starting])
+        self._hurry()
         if self.kernel is not None:
             await self.kernel.stop()
 
@@ -156,9 +173,11 @@ class Context:
         run = Run(None)
         gone.add_done_callback(lambda _: run.wake())
         cell = asyncio.ensure_future(self._cell(code, variables, run))
+        self.sending = (run, connection)
         try:
             await self._send(run, connection, gone)
         finally:
+            self.sending = None
             if not cell.done():
                 await self._interrupt(cell, run)
                 await asyncio.wait([cell])

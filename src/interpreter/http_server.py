@@ -201,6 +201,10 @@ class Connection:
         await self.writer.drain()
         self.is_streaming = False
 
+    def abort(self):
+        """Ends the connection at once, whatever its client has not read."""
+        self.writer.transport.abort()
+
     async def gone(self):
         """Returns once the client has closed its side, or sends more than a request may be long."""
         try:

@@ -68,7 +68,7 @@ class LineKernel(Kernel):
         self.emit = emit
         try:
             self.writer.write(self.question(code, variables))
-            await self.writer.drain()
+            await self._before_end(self.writer.drain())
             while True:
                 answer = await self._answer()
                 if answer is None:
@@ -97,16 +97,20 @@ class LineKernel(Kernel):
         return None if kind == "done" else answer
 
     async def _read_line(self):
-        """One answer; empty once the process has ended, whoever else holds its pipe."""
-        reading = asyncio.ensure_future(self.answers.readline())
+        """One answer; empty once the process has ended."""
+        return await self._before_end(self.answers.readline())
+
+    async def _before_end(self, work):
+        """What comes of the work; empty once the process has ended, whoever else holds its pipes."""
+        working = asyncio.ensure_future(work)
         ended = asyncio.ensure_future(self.process.wait())
         try:
-            await asyncio.wait([reading, ended], return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                await asyncio.wait([reading], timeout=LAST_ANSWER_S)
-            return reading.result() if reading.done() else b""
+            await asyncio.wait([working, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                await asyncio.wait([working], timeout=LAST_ANSWER_S)
+            return working.result() if working.done() else b""
         finally:
-            reading.cancel()
+            working.cancel()
             ended.cancel()
 
     async def _gone(self):
@@ -118,8 +122,9 @@ class LineKernel(Kernel):
 
     async def stop(self):
         await super().stop()
-        if self.writer is not None:
-            self.writer.close()
+        if self.writer is not None and not self.writer.is_closing():
+            # What was not read is lost: another process may hold the pipe and never read it.
+            self.writer.transport.abort()
 
 
 class JavascriptKernel(LineKernel):

@@ -15,6 +15,7 @@ USER = "user"
 # Languages whose default context is started ahead.
 EARLY = "python,javascript"
 MAX_VARIABLES = 1_000
+WARM_TIMEOUT_S = 60
 
 
 async def main(listener):
@@ -129,10 +130,20 @@ async def warm(context):
     try:
         await context.ready()
         async with context.turn:
-            await context.kernel.warm()
+            await warm_in_time(context.kernel)
     except (KernelDied, KernelFailed):
         # The first run says so.
         return
+
+
+async def warm_in_time(kernel):
+    """A program of the user that the kernel loads may never end: then the next run has a new kernel."""
+    if kernel is None:
+        return
+    try:
+        await asyncio.wait_for(kernel.warm(), WARM_TIMEOUT_S)
+    except asyncio.TimeoutError:
+        await kernel.stop()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+/** Kernels whose program reads or writes no more, and callers who read nothing: no run waits for ever. */
+
+import { readFileSync } from "node:fs";
+import { connect } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  startInterpreterServer,
+  textOf,
+  type InterpreterServer,
+} from "../../support/interpreter-server.ts";
+
+let server: InterpreterServer;
+beforeAll(async () => {
+  server = await startInterpreterServer();
+}, 30_000);
+afterAll(async () => server[Symbol.asyncDispose]());
+
+async function makeContext(language: string): Promise<string> {
+  const made = await server.call("POST", "/contexts", { language, cwd: "/" });
+  return JSON.parse(made.text).id;
+}
+
+const WAIT = { timeout: 20_000 };
+/** A child with the pipes of its kernel, which ends by itself, should a test leave it. */
+const STOP = `const fs = require("node:fs");
+  const pipes = fs.readdirSync("/proc/self/fd").filter((fd) => {
+    try { return fd > 2 && fs.readlinkSync("/proc/self/fd/" + fd).startsWith("pipe:"); } catch {}
+  });
+  const stdio = ["ignore", "ignore", "ignore", ...pipes.map(Number)];
+  const options = { detached: true, stdio };
+  const holder = require("node:child_process").spawn("sleep", ["60"], options);
+  setTimeout(() => process.kill(process.pid, "SIGSTOP"), 200);
+  process.pid + " " + holder.pid`;
+
+test("a stopped kernel with a child that holds its pipe is restarted", async () => {
+  const context_id = await makeContext("js");
+  const [kernel, holder] = textOf(await server.run(STOP, { context_id }), "result").split(" ");
+  await untilStopped(kernel);
+  const body = JSON.stringify({ code: `/* ${"x".repeat(2_000_000)} */`, context_id });
+  // Its head comes once the kernel is asked.
+  const reply = await fetch(`${server.url}/execute`, { method: "POST", body });
+  expect((await server.call("POST", `/contexts/${context_id}/restart`)).status).toBe(200);
+  expect(await reply.text()).toContain("KernelDied");
+  process.kill(Number(holder), "SIGKILL");
+  expect(textOf(await server.run("console.log('on')", { context_id }), "stdout")).toBe("on\n");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
+test("a caller that leaves ends a stopped kernel", { timeout: 40_000 }, async () => {
+  const context_id = await makeContext("js");
+  const [kernel, holder] = textOf(await server.run(STOP, { context_id }), "result").split(" ");
+  await untilStopped(kernel);
+  const leave = new AbortController();
+  const body = JSON.stringify({ code: `/* ${"x".repeat(2_000_000)} */`, context_id });
+  await fetch(`${server.url}/execute`, { method: "POST", body, signal: leave.signal });
+  leave.abort();
+  const lines = await server.run("console.log('on')", { context_id });
+  process.kill(Number(holder), "SIGKILL");
+  expect(textOf(lines, "stderr")).toContain("was started again");
+  expect(textOf(lines, "stdout")).toBe("on\n");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
+async function untilStopped(pid = "") {
+  await expect.poll(() => readFileSync(`/proc/${pid}/stat`, "latin1"), WAIT).toContain(") T ");
+}
+
+test("restarts at once all succeed", async () => {
+  const context_id = await makeContext("js");
+  const restarts = Array.from({ length: 8 }, async (_, index) => {
+    await delay(index * 10);
+    return server.call("POST", `/contexts/${context_id}/restart`);
+  });
+  expect(new Set((await Promise.all(restarts)).map(({ status }) => status))).toEqual(
+    new Set([200]),
+  );
+  expect(textOf(await server.run("40 + 2", { context_id }), "result")).toBe("42");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
+test("a restart does not wait for a caller who reads nothing", { timeout: 30_000 }, async () => {
+  const context_id = await makeContext("bash");
+  const pid = textOf(await server.run("echo $$", { context_id }), "stdout").trim();
+  const body = JSON.stringify({ code: "echo up; yes", context_id });
+  const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+  socket.on("error", () => undefined);
+  socket.write(`POST /execute HTTP/1.1\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+  await untilStopped(pid);
+  expect((await server.call("POST", `/contexts/${context_id}/restart`)).status).toBe(200);
+  expect(textOf(await server.run("echo on", { context_id }), "stdout")).toBe("on\n");
+  socket.destroy();
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
