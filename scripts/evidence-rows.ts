@@ -72,6 +72,7 @@ export const ATTACKS: readonly (readonly [id: string, title: string])[] = [
   ["E57", "locks and watches on shared files"],
   ["E58", "the first run in an empty home, killed, on a full disk, and repeated"],
   ["E59", "errors missing from log lines"],
+  ["E60", "registries of requests that lead the service into its own network, or send without end"],
 ];
 
 /** Attacks that cannot run on a runtime, with the reason. */
@@ -178,7 +179,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
     id: "R12",
     title: "40 attempts fail",
     counts: /^E\d\d/,
-    note: "see the table above, E41 to E59 included",
+    note: "see the table above, E41 to E60 included",
   },
   { id: "R13", title: "no silent loss over 100 reconnects", note: "not reached" },
   {

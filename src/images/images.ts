@@ -26,7 +26,10 @@ export interface RegistryMirror {
   readonly to: string;
 }
 
-/** skopeo connects from the machine's network, its loopback included. */
+/**
+ * skopeo connects from the machine's network, its loopback included, unless a request named the
+ * image: then by a proxy of its own alone (`registry-proxy.ts`).
+ */
 export interface PullOptions {
   /** The home directory; blobs are kept below its `layers` until they are unpacked. */
   readonly home: string;
@@ -44,6 +47,10 @@ export interface PullOptions {
    * which a mirror rule leads; default false.
    */
   readonly isOfRequest?: boolean | undefined;
+  /** Where the perl programs lie, as `EngineOptions` has it; needed where a request named the image. */
+  readonly perlDirectory?: string | undefined;
+  /** Given by tests: name servers in the place of the machine's, where a request named the image. */
+  readonly nameServers?: readonly string[] | undefined;
   /** Most bytes of all blobs of the image, as they are transferred; default 8 GiB. */
   readonly maxBytes?: number | undefined;
   readonly signal: AbortSignal;

@@ -11,10 +11,11 @@ import { causeCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 
-const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
+/** As skopeo has it. */
+export const MAX_DOCUMENT_BYTES = 4 * 1024 * 1024;
 const MAX_DEPTH = 4;
-const MAX_LAYERS = 256;
-const MAX_MANIFESTS = 1_024;
+export const MAX_LAYERS = 256;
+export const MAX_MANIFESTS = 1_024;
 const PIECE_BYTES = 1024 * 1024;
 
 const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, "expected a digest of SHA-256");
@@ -73,7 +74,7 @@ async function findManifest(
     const list = quoteUntrusted([...new Set(offered)].join(", "));
     layoutFault(`it has nothing for linux/${ownArchitecture()}, only ${list || "nothing"}`);
   }
-  const text = (await readBlob(layout, own, MAX_DOCUMENT_BYTES)).toString("utf8");
+  const text = (await readBlob(layout, own, MAX_DOCUMENT_BYTES)).toString("latin1");
   const value = parseJson(text, "its manifest");
   if (typeof value === "object" && value !== null && "manifests" in value) {
     return findManifest(layout, parse(indexSchema, text, "its index"), depth + 1);
@@ -163,7 +164,10 @@ async function readDocument(path: string, maxBytes: number): Promise<string> {
   }
 }
 
-/** @throws SandboxError failed_precondition for what does not fit the schema */
+/**
+ * The value of a document, whose bytes are the characters of `text` (latin1).
+ * @throws SandboxError failed_precondition for what does not fit the schema
+ */
 export function parse<T>(schema: z.ZodType<T>, text: string, subject: string): T {
   const result = schema.safeParse(parseJson(text, subject));
   if (result.success) return result.data;

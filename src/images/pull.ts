@@ -1,5 +1,6 @@
 /** Fetches an image into an OCI layout, by skopeo. */
 
+import assert from "node:assert";
 import { createHash } from "node:crypto";
 import { mkdir, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,10 +12,10 @@ import { newDraft } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { holdImages } from "./image-locks.ts";
 import type { PulledImage, PullOptions } from "./images.ts";
-import { parse, readManifest } from "./layout.ts";
+import { MAX_LAYERS, MAX_MANIFESTS, parse, readManifest } from "./layout.ts";
 import { parseReference, toSource, type ImageReference } from "./reference.ts";
 import { requirePublicRegistry } from "./registry-address.ts";
-import { copyToLayout, inspectRaw, type SkopeoTask } from "./skopeo.ts";
+import { copyToLayout, inspectRaw, type Confinement, type SkopeoTask } from "./skopeo.ts";
 
 const DEFAULT_MAX_BYTES = 8 * 1024 ** 3;
 const WATCH_MS = 500;
@@ -64,7 +65,7 @@ export async function findImage(reference: string, options: PullOptions): Promis
   }
   return withFolder(options, async (directory) => {
     const source = toSource(parsed, options.mirrors ?? []);
-    if (options.isOfRequest === true) await requirePublicRegistry(source);
+    if (options.isOfRequest === true) await requirePublicRegistry(source, options.nameServers);
     const raw = await inspectRaw(toTask({ source, directory }, options));
     const text = Buffer.from(raw, "utf8");
     const digest = `sha256:${createHash("sha256").update(text).digest("hex")}`;
@@ -126,9 +127,17 @@ function toTask(
     credentials: options.credentials,
     authFiles: options.authFiles ?? [],
     maxBytes: maxBytesOf(options),
+    confined: confinementOf(options),
     signal: options.signal,
     onLine: (line) => options.onProgress?.(quoteUntrusted(line)),
   };
+}
+
+function confinementOf(options: PullOptions): Confinement | undefined {
+  if (options.isOfRequest !== true) return undefined;
+  const { perlDirectory, mirrors = [], nameServers } = options;
+  assert(perlDirectory !== undefined);
+  return { perlDirectory, mirrors, nameServers };
 }
 
 function maxBytesOf({ maxBytes = DEFAULT_MAX_BYTES }: PullOptions): number {
@@ -136,7 +145,11 @@ function maxBytesOf({ maxBytes = DEFAULT_MAX_BYTES }: PullOptions): number {
 }
 
 const sized = z.object({ size: z.int().min(0).default(0) });
-const sizesSchema = z.object({ config: sized.optional(), layers: z.array(sized).optional() });
+const sizesSchema = z.object({
+  config: sized.optional(),
+  layers: z.array(sized).max(MAX_LAYERS).optional(),
+  manifests: z.array(z.unknown()).max(MAX_MANIFESTS).optional(),
+});
 
 /** What a manifest says of its own size; undefined for an index, which says nothing of that. */
 function sizeOfBlobs(document: Buffer): number | undefined {

@@ -125,3 +125,19 @@ export function parseMirrors(text: string): RegistryMirror[] {
     });
   });
 }
+
+/** The registry that a rule leads to. */
+export interface MirrorPlace {
+  /** In lower case, an address of IPv6 without brackets. */
+  readonly host: string;
+  /** Undefined for the usual one. */
+  readonly port: number | undefined;
+}
+
+/** Where the registry of a rule is, of what the rule has behind `=`. */
+export function toMirrorPlace(to: string): MirrorPlace {
+  const [authority = ""] = to.replace(/^https?:\/\//, "").split("/", 1);
+  const { host = "", port } = /^(?<host>.*?)(?::(?<port>[0-9]+))?$/.exec(authority)?.groups ?? {};
+  const bare = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
+  return { host: bare, port: port === undefined ? undefined : Number(port) };
+}

@@ -5,13 +5,16 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { installCommand } from "../engine/host/install-command.ts";
+import { perlCommand } from "../engine/host/perl-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
 import type { RegistryCredentials } from "./images.ts";
+import { MAX_DOCUMENT_BYTES } from "./layout.ts";
 import type { Source } from "./reference.ts";
+import { startRegistryProxy, type RegistryProxyOptions } from "./registry-proxy.ts";
 
 const SKOPEO = "skopeo";
-/** Images have gigabytes, and registries may be slow. */
-const TIMEOUT_MS = 60 * 60_000;
+/** Images have gigabytes, and registries may be slow; what is asked first has a few kilobytes. */
+const TIMEOUT_MS = { copy: 60 * 60_000, inspect: 2 * 60_000 } as const;
 const MAX_LOGIN_BYTES = 1024 * 1024;
 const PLATFORM = { x64: "amd64", arm64: "arm64" } as const;
 
@@ -35,19 +38,31 @@ export interface SkopeoTask {
   readonly credentials: RegistryCredentials | undefined;
   readonly authFiles: readonly string[];
   readonly maxBytes: number;
+  /** Given where a request named the image: skopeo reaches what this allows, and nothing else. */
+  readonly confined?: Confinement | undefined;
   readonly signal: AbortSignal;
   onLine?(line: string): void;
 }
 
+/** What shuts skopeo into a network from which the proxy of `registry-proxy.ts` alone is reached. */
+export type Confinement = Pick<RegistryProxyOptions, "mirrors" | "nameServers"> & {
+  readonly perlDirectory: string;
+};
+
 /** The manifest or index of the source, as it is. */
 export async function inspectRaw(task: SkopeoTask): Promise<string> {
-  return runSkopeo(task, (login) => ["inspect", "--raw", ...login, task.source.address]);
+  return runSkopeo(task, TIMEOUT_MS.inspect, (login) => [
+    "inspect",
+    "--raw",
+    ...login,
+    task.source.address,
+  ]);
 }
 
 /** Copies the image for this machine's platform into an OCI layout. */
 export async function copyToLayout(task: SkopeoTask, layout: string): Promise<void> {
   const target = `oci:${layout}:image`;
-  await runSkopeo(task, (login) => [
+  await runSkopeo(task, TIMEOUT_MS.copy, (login) => [
     "copy",
     "--remove-signatures",
     ...login.map((word) => word.replace(/^--/, "--src-")),
@@ -73,10 +88,20 @@ export function accessOptions(
 
 type Words = (login: readonly string[]) => readonly string[];
 
-async function runSkopeo(task: SkopeoTask, words: Words): Promise<string> {
+async function runSkopeo(task: SkopeoTask, timeoutMs: number, words: Words): Promise<string> {
   requireSkopeo();
   const { source, directory, maxBytes, signal } = task;
   await using login = await openLogin(task);
+  const { confined } = task;
+  await using proxy = confined && (await startRegistryProxy({ directory, maxBytes, ...confined }));
+  const shut =
+    proxy === undefined || confined === undefined
+      ? []
+      : perlCommand(confined.perlDirectory, "behind-proxy", [
+          process.arch,
+          ...proxy.listeners,
+          "--",
+        ]);
   const options = accessOptions(source, login?.path);
   // One file of an image cannot be longer than all of it may be.
   const bound = ["prlimit", `--fsize=${maxBytes}`, "--core=0"] as const;
@@ -87,15 +112,21 @@ async function runSkopeo(task: SkopeoTask, words: Words): Promise<string> {
     `--override-arch=${PLATFORM[process.arch === "arm64" ? "arm64" : "x64"]}`,
   ];
   try {
-    return await runProgram([...bound, ...common, ...words(options)], {
-      timeoutMs: TIMEOUT_MS,
+    return await runProgram([...bound, ...shut, ...common, ...words(options)], {
+      timeoutMs,
+      maxOutputBytes: MAX_DOCUMENT_BYTES,
       signal,
       cwd: directory,
       ...(task.onLine !== undefined && { onLine: task.onLine.bind(task) }),
     });
   } catch (error) {
-    throw toPullFault(error);
+    // What the proxy refused says more than how skopeo failed by it.
+    throw (isEnded(error) ? undefined : proxy?.refusal()) ?? toPullFault(error, timeoutMs);
   }
+}
+
+function isEnded(error: unknown): boolean {
+  return error instanceof SandboxError && error.code !== "unavailable";
 }
 
 const FAULTS: readonly (readonly [RegExp, "not_found" | "permission_denied", string])[] = [
@@ -109,13 +140,19 @@ const FAULTS: readonly (readonly [RegExp, "not_found" | "permission_denied", str
   [/no image found in .*for architecture/i, "not_found", "it has nothing for this machine"],
 ];
 
-export function toPullFault(error: unknown): unknown {
-  if (!(error instanceof SandboxError) || error.code !== "unavailable") return error;
-  const [, code, reason] = FAULTS.find(([pattern]) => pattern.test(error.message)) ?? [];
-  if (code === undefined) return error;
-  return new SandboxError(code, `the image was not fetched: ${reason}: ${error.message}`, {
-    cause: error,
-  });
+export function toPullFault(error: unknown, timeoutMs = 0): unknown {
+  if (!(error instanceof SandboxError)) return error;
+  const { code } = error;
+  if (code === "deadline_exceeded") {
+    const minutes = timeoutMs / 60_000;
+    const message = `the registry has not sent the image within ${minutes} minutes`;
+    return new SandboxError(code, message, { cause: error });
+  }
+  if (code !== "unavailable") return error;
+  const said = error.message.replace(/^prlimit: /, `${SKOPEO}: `);
+  const [, known, reason] = FAULTS.find(([pattern]) => pattern.test(said)) ?? [];
+  const message = `the image was not fetched: ${reason === undefined ? "" : `${reason}: `}${said}`;
+  return new SandboxError(known ?? code, message, { cause: error });
 }
 
 /** The login as a path that skopeo can open, again and again, while this object is there. */

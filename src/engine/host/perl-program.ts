@@ -3,6 +3,7 @@
 import { join } from "node:path";
 
 type PerlProgram =
+  | "behind-proxy"
   | "boot-id"
   | "clone-disk"
   | "copier"

@@ -23,6 +23,8 @@ export interface ProgramOptions {
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
   readonly cwd?: string;
+  /** Of its standard output, of which the last ones are kept; default 256 KiB. */
+  readonly maxOutputBytes?: number;
   /** What it reads from its standard input, which is open until that is known; default nothing. */
   readonly input?: string | Promise<string>;
   /** Called with each line of its standard error as it comes. */
@@ -38,7 +40,7 @@ export interface RunningProgram {
 }
 
 /**
- * Runs a program to its end and returns its standard output, at most 256 KiB.
+ * Runs a program to its end and returns its standard output, at most `maxOutputBytes`.
  * @throws SandboxError unavailable when it fails, deadline_exceeded or canceled when it was ended.
  */
 export async function runProgram(
@@ -59,7 +61,7 @@ export async function runProgram(
       detached: true,
     }),
   );
-  const stdout = createTail();
+  const stdout = createTail(options.maxOutputBytes);
   const stderr = createTail();
   if (options.serve === undefined) child.stdout.on("data", (chunk: Buffer) => stdout.add(chunk));
   child.stderr.on("data", (chunk: Buffer) => stderr.add(chunk));
@@ -106,11 +108,11 @@ interface Tail {
 }
 
 /** Keeps the last bytes of a stream: the end of an error output is what explains it. */
-function createTail(): Tail {
+function createTail(maxBytes = MAX_OUTPUT_BYTES): Tail {
   let kept: Buffer = Buffer.alloc(0);
   return {
     add: (chunk) => {
-      kept = Buffer.concat([kept, chunk]).subarray(-MAX_OUTPUT_BYTES);
+      kept = Buffer.concat([kept, chunk]).subarray(-maxBytes);
     },
     text: () => kept.toString("utf8"),
   };

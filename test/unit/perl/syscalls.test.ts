@@ -18,6 +18,7 @@ const WITHOUT_TABLE = [
 const CASES = [
   { program: "abilities", words: [process.arch], code: 2, said: "cannot load " },
   { program: "attributes", words: [process.arch], code: 111, said: "" },
+  { program: "behind-proxy", words: [process.arch], code: 2, said: "cannot load " },
   { program: "boot-id", words: [process.arch], code: 111, said: "boot-id: cannot load " },
   { program: "clone-disk", words: [process.arch], code: 111, said: "clone-disk: cannot load " },
   { program: "copier", words: [process.arch], code: 111, said: "copier: cannot load " },
@@ -57,6 +58,7 @@ test.for(CASES)("$program without its table says so and does nothing", async (op
 
 test.for([
   "attributes",
+  "behind-proxy",
   "boot-id",
   "clone-disk",
   "copier",
