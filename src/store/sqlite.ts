@@ -30,9 +30,13 @@ const BUSY_PAUSE_MS = 10;
  * it cannot be opened.
  */
 export function openStore(options: { readonly path: string }): Store {
-  const state = openDatabase(options.path, { synchronous: "FULL", steps: STATE_STEPS });
+  using stack = new DisposableStack();
+  const open = (path: string, wanted: DatabaseOptions) =>
+    stack.adopt(openDatabase(path, wanted), (database) => database.close());
+  const state = open(options.path, { synchronous: "FULL", steps: STATE_STEPS });
   const logPath = options.path === MEMORY ? MEMORY : `${options.path}-logs`;
-  const logs = openDatabase(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
+  const logs = open(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
+  const owned = stack.move();
   return {
     sandboxes: openSandboxes(state),
     templates: openTemplates(state),
@@ -45,10 +49,7 @@ export function openStore(options: { readonly path: string }): Store {
     facts: openValues(state),
     logs: openLogs(logs),
     transaction: (work) => inTransaction(state, work),
-    [Symbol.dispose]() {
-      state.close();
-      logs.close();
-    },
+    [Symbol.dispose]: () => owned.dispose(),
   };
 }
 
@@ -81,8 +82,13 @@ function openDatabase(path: string, options: DatabaseOptions): DatabaseSync {
     });
   }
   if (path !== MEMORY) watchFile(database, path);
-  takeSteps(database, path, options.steps);
-  return database;
+  try {
+    takeSteps(database, path, options.steps);
+    return database;
+  } catch (error) {
+    database.close();
+    throw error;
+  }
 }
 
 /**

@@ -1,8 +1,10 @@
 /** The store on SQLite. */
 
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
+import { STATE_STEPS } from "../../../src/store/schema.sql.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { describeStore, SANDBOX } from "../../suites/store.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -11,20 +13,76 @@ describe("a store on SQLite", () => {
   describeStore(() => openStore({ path: ":memory:" }));
 });
 
-test("several processes may have the file open; a newer version is refused", async () => {
+test("several processes may have the file open", async () => {
   await using folder = await makeTempFolder();
   const path = join(folder.path, "state.db");
-  {
-    using first = openStore({ path });
-    using second = openStore({ path });
-    first.sandboxes.put(SANDBOX);
-    expect(second.sandboxes.get("ia")).toEqual(SANDBOX);
-  }
-  {
-    using database = new DatabaseSync(path);
-    database.exec("PRAGMA user_version = 99");
-  }
-  expect(() => openStore({ path })).toThrow(
-    expect.objectContaining({ code: "failed_precondition" }),
-  );
+  using first = openStore({ path });
+  using second = openStore({ path });
+  first.sandboxes.put(SANDBOX);
+  expect(second.sandboxes.get("ia")).toEqual(SANDBOX);
 });
+
+test.for(["state.db", "state.db-logs"])(
+  "a newer %s is refused, and left as it is",
+  async (name) => {
+    await using folder = await makeTempFolder();
+    const path = join(folder.path, "state.db");
+    openStore({ path })[Symbol.dispose]();
+    {
+      using database = new DatabaseSync(join(folder.path, name));
+      database.exec("PRAGMA user_version = 99");
+    }
+    expect(() => openStore({ path })).toThrow(
+      expect.objectContaining({
+        code: "failed_precondition",
+        message: `database ${join(folder.path, name)} has version 99`,
+        hint: "a newer sandbox-mcp has written it: use that one, or another --home",
+      }),
+    );
+    // Nothing has it open any more: the last one that closes it removes its log.
+    expect((await readdir(folder.path)).toSorted()).toEqual(["state.db", "state.db-logs"]);
+  },
+);
+
+/** What the first version had on record of a sandbox. */
+function oldestRecord(): object {
+  const {
+    team: _team,
+    keepsMemory: _keeps,
+    hasMemory: _has,
+    isDaemonUnresponsive: _daemon,
+    pauseReason: _reason,
+    leftMs: _left,
+    bootId: _boot,
+    timeoutSeconds: _timeout,
+    volumeMounts: _mounts,
+    mcpServers: _servers,
+    memory: _memory,
+    ...oldest
+  } = SANDBOX;
+  return oldest;
+}
+
+test.for(STATE_STEPS.map((_, index) => index + 1))(
+  "a home of version %i opens",
+  async (version) => {
+    await using folder = await makeTempFolder();
+    const path = join(folder.path, "state.db");
+    {
+      using database = new DatabaseSync(path);
+      for (const step of STATE_STEPS.slice(0, version)) database.exec(step);
+      database.exec(`PRAGMA user_version = ${version}`);
+      const values = [SANDBOX.sandboxId, SANDBOX.owner, SANDBOX.templateId];
+      database
+        .prepare("INSERT INTO sandboxes VALUES (?, ?, ?, ?)")
+        .run(...values, JSON.stringify(oldestRecord()));
+    }
+    using store = openStore({ path });
+    expect(store.sandboxes.ofOwner(SANDBOX.owner)).toEqual([SANDBOX]);
+    expect([store.volumes.all(), store.templateBuilds.all(), store.builds.cached("key")]).toEqual([
+      [],
+      [],
+      undefined,
+    ]);
+  },
+);
