@@ -53,7 +53,12 @@ export class Progress implements AsyncDisposable {
 
   /** Tells at once that the process runs. */
   started(pid: number): void {
-    this.#emit(`started pid ${pid}`);
+    this.began(`started pid ${pid}`);
+  }
+
+  /** Tells at once that the work has begun, in words of this server. */
+  began(message: string): void {
+    this.#emit(message);
   }
 
   /** Takes new output; of what no message can hold only the newest part is kept. */

@@ -14,7 +14,7 @@ export interface ForeignHost extends AsyncDisposable {
   readonly recorder: Recorder;
   readonly state: McpState;
   readonly host: McpHost;
-  /** Calls a tool for the one sandbox of the service. */
+  /** Calls a tool for the one sandbox of the service, or with `sandbox_id: undefined` for none. */
   call(tool: string, input: object, settings?: CallSettings): Promise<ToolOutcome>;
 }
 
@@ -48,7 +48,9 @@ export async function startForeignHost(
     state,
     host,
     async call(name, input, settings = {}) {
-      const call = { name, arguments: { sandbox_id: SANDBOX_DETAIL.sandboxID, ...input } };
+      const given = { sandbox_id: SANDBOX_DETAIL.sandboxID, ...input };
+      const fields = Object.entries(given).filter(([, value]) => value !== undefined);
+      const call = { name, arguments: Object.fromEntries(fields) };
       return toOutcome(await host.client.callTool(call, undefined, { ...settings }));
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

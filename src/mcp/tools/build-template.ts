@@ -3,11 +3,13 @@
 import type { BuildRef } from "../../client/template-builds.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import { cutText, quoteName, quoteWords } from "../../common/untrusted-text.ts";
 import { timeLimit } from "../../output/capture.ts";
 import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
 import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { waitInput } from "../inputs.ts";
+import { Progress } from "../progress.ts";
 import { textReply } from "../respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
 
@@ -15,6 +17,8 @@ const MAX_STEPS = 100;
 const MAX_VALUE_CHARACTERS = 32_768;
 const MAX_NAME_CHARACTERS = 128;
 const MAX_LOG_BYTES = 30_000;
+/** A character has at most three bytes. */
+const MAX_LINE_CHARACTERS = MAX_LOG_BYTES / 3 - 1;
 const POLL_MS = 250;
 const BUILD_PATTERN = /^[a-z0-9]{1,64}\/[0-9a-f-]{36}$/;
 
@@ -76,16 +80,32 @@ export const buildTemplate = defineTool({
   input,
   annotations: { ...DESTRUCTIVE, openWorldHint: true },
   async handler(params, context) {
+    const { clock, signal, progress: send } = context;
     const build = params.build_id === undefined ? await start(params, context) : parse(params);
-    const { status, text, cursor, hasMore } = await follow(build, params, context);
+    const buildId = `${build.templateId}/${build.buildId}`;
+    await using progress = new Progress({ send, clock, signal });
+    progress.began(`following build ${buildId}`);
+    let followed: Followed;
+    try {
+      followed = await follow(build, { params, progress }, context);
+    } catch (error) {
+      if (params.build_id !== undefined || !(error instanceof SandboxError)) throw error;
+      // Without its id no client could follow the build.
+      return {
+        ...textReply([`build_id: ${buildId}`, "the build goes on; follow it by this"]),
+        error,
+      };
+    }
+    const { status, text, cursor, hasMore } = followed;
     const isOver = status.status === "ready" || status.status === "error";
     const reason =
-      status.reason && `failed at step ${status.reason.step}: ${status.reason.message}`;
+      status.reason &&
+      `failed at step ${quoteName(status.reason.step)}: ${quoteWords(status.reason.message)}`;
     const facts = [
       `status: ${status.status}`,
       reason,
       `template_id: ${build.templateId}`,
-      `build_id: ${build.templateId}/${build.buildId}`,
+      `build_id: ${buildId}`,
       isOver && !hasMore ? undefined : `next_cursor: ${cursor}`,
       isOver && hasMore ? "the log goes on at this cursor of this build_id" : undefined,
       isOver ? undefined : "the build continues",
@@ -151,7 +171,11 @@ interface Followed {
 }
 
 /** Reads until the end, the limit of the wait, or so much that a reply is full. */
-async function follow(build: BuildRef, params: Params, context: ToolContext): Promise<Followed> {
+async function follow(
+  build: BuildRef,
+  { params, progress }: { readonly params: Params; readonly progress: Progress },
+  context: ToolContext,
+): Promise<Followed> {
   const { clock, signal, service } = context;
   const deadline = timeLimit(clock, params.wait_seconds * 1_000, signal);
   let cursor = params.build_id === undefined ? 0 : params.cursor;
@@ -160,14 +184,27 @@ async function follow(build: BuildRef, params: Params, context: ToolContext): Pr
     const status = await withHints(service.control.buildStatus(build, cursor, signal), {
       not_found: "No such build; get_template lists those of a template.",
     });
-    for (const { message } of status.logEntries) text += `${message}\n`;
-    cursor += status.logEntries.length;
+    const lines = fittingLines(status, MAX_LOG_BYTES - Buffer.byteLength(text));
+    for (const line of lines) progress.output("stdout", Buffer.from(line));
+    text += lines.join("");
+    cursor += lines.length;
     const isDone = status.status === "ready" || status.status === "error";
-    const isFull = Buffer.byteLength(text) >= MAX_LOG_BYTES;
-    if (isFull || (status.logEntries.length === 0 && (isDone || deadline.aborted))) {
-      return { status, text, cursor, hasMore: status.logEntries.length > 0 };
+    const isAtEnd = status.logEntries.length === 0;
+    const isFull = lines.length < status.logEntries.length;
+    if (isFull || (isDone ? isAtEnd : deadline.aborted)) {
+      return { status, text, cursor, hasMore: !isAtEnd };
     }
-    if (status.logEntries.length > 0) continue;
-    await clock.sleep(POLL_MS, deadline).catch(() => undefined);
+    if (isAtEnd) await clock.sleep(POLL_MS, deadline).catch(() => undefined);
   }
+}
+
+/** The lines of a log from its first one on that fit into a reply; each line fits into a whole one. */
+function fittingLines({ logEntries }: BuildStatusBody, maxBytes: number): readonly string[] {
+  const lines = logEntries.map(({ message }) => `${cutText(message, MAX_LINE_CHARACTERS)}\n`);
+  let bytes = 0;
+  const end = lines.findIndex((line) => {
+    bytes += Buffer.byteLength(line);
+    return bytes > maxBytes;
+  });
+  return end === -1 ? lines : lines.slice(0, end);
 }
