@@ -22,6 +22,7 @@ import { findId, idOf, type MessageId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
+import { endWhenStalled } from "./stalled-reader.ts";
 import type { McpState } from "./state.ts";
 import type { Tool } from "./tool.ts";
 
@@ -79,6 +80,7 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
       return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
     }
     response.setHeader("x-accel-buffering", "no");
+    endWhenStalled(response, state.clock);
     const read = request.method === "POST" ? await readJson(request, held) : { body: undefined };
     if ("refusal" in read) return sendJson(response, read.status, { body: read.refusal.reply });
     const { body } = read;

@@ -6,6 +6,7 @@ import { asOperation } from "../common/operation.ts";
 import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { acceptArguments } from "./arguments.ts";
+import { createChangeSender } from "./change-sender.ts";
 import { explain, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
 import { readLog, registerLogs } from "./log-resources.ts";
@@ -225,16 +226,17 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   });
   if (!isLasting) return;
   const report = (error: unknown) => state.log.debug({ op: "notify", err: error }, "host not told");
+  const sender = createChangeSender({
+    sendUpdated: (uri) => server.sendResourceUpdated({ uri }),
+    sendListChanged: () => server.sendResourceListChanged(),
+    onFault: report,
+  });
   const stopObserving = state.logs.observe({
     updated(uri) {
       // In the newer era the transport filters by subscription.
-      if (era === "modern" || subscribed.has(uri)) {
-        server.sendResourceUpdated({ uri }).catch(report);
-      }
+      if (era === "modern" || subscribed.has(uri)) sender.updated(uri);
     },
-    listChanged() {
-      server.sendResourceListChanged().catch(report);
-    },
+    listChanged: () => sender.listChanged(),
   });
   // The SDK calls this field and knows no listeners.
   // oxlint-disable-next-line unicorn/prefer-add-event-listener

@@ -60,7 +60,9 @@ test("a reply holds a bounded part of the log, and the cursor goes on behind it"
     return { text, next: Number(/next_cursor: (\d+)/.exec(text)?.[1] ?? -1) };
   };
   const first = await read(0);
-  expect(first.text).toMatch(/ next_cursor: 2 \| the log goes on [^]*--- log\na{9998}…\nb{9998}…\n--- end$/);
+  expect(first.text).toMatch(
+    / next_cursor: 2 \| the log goes on [^]*--- log\na{9998}…\nb{9998}…\n--- end$/,
+  );
   expect(first.next).toBe(2);
   expect((await read(2)).text).toMatch(/--- log\nc{9998}…\n--- end$/);
 });
