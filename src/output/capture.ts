@@ -47,6 +47,8 @@ export interface ProcessView {
   /** Whether output from before the attach is missing. */
   readonly isAttached: boolean;
   readonly output: OutputSource;
+  /** How much of the end of the output is neither on the disk nor in memory. */
+  readonly unwrittenBytes: number;
   /** Resolves at the next output, at the end, or when the signal fires. */
   changed(signal: AbortSignal): Promise<void>;
 }
@@ -58,6 +60,8 @@ export class Capture implements ProcessView {
   readonly startedAtMs: number;
   readonly isAttached: boolean;
   readonly output: ProcessOutput;
+  /** The newest output is in memory. */
+  readonly unwrittenBytes = 0;
   readonly listeners = new Set<OutputListener>();
   /** Whether this server sent it SIGKILL, so that its end by that signal needs no other cause. */
   isKillSent = false;

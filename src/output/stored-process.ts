@@ -22,6 +22,8 @@ const processEndingSchema = z.object({
   endedAtMs: z.number(),
   isAttached: z.boolean(),
   state: stateSchema,
+  /** How much it wrote, where the disk did not take everything. */
+  totalBytes: z.number().optional(),
 });
 
 type Ending = z.infer<typeof processEndingSchema>;
@@ -95,6 +97,12 @@ export class StoredProcess implements ProcessView {
 
   get isAttached(): boolean {
     return this.#found.isLate || this.#ending?.isAttached === true;
+  }
+
+  /** How much of the end of its output its server could not write. */
+  get unwrittenBytes(): number {
+    const { totalBytes } = this.output;
+    return Math.max(0, (this.#ending?.totalBytes ?? totalBytes) - totalBytes);
   }
 
   /** Sets the state of an orphan that cannot be watched again. */

@@ -68,6 +68,7 @@ class Writer implements SpoolWriter {
   #writeTimer: NodeJS.Timeout | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
+  #isStalled = false;
 
   constructor(options: WriterFilesOptions) {
     this.place = options.place;
@@ -125,16 +126,23 @@ class Writer implements SpoolWriter {
     // The reply about a short process goes out before the disk is used.
     if (!this.#files.isMade) await delay(GATHER_MS);
     await this.flush();
-    await this.#attempt(async () => {
-      await this.#files.close();
-      if (ending === undefined) return;
-      await this.#files.makeFolder();
-      const part = join(this.place.folder, `${END_FILE}.part`);
-      await writeFile(part, JSON.stringify(ending), { mode: 0o600 });
-      await rename(part, join(this.place.folder, END_FILE));
-    });
+    await this.#attempt(() => this.#files.close());
+    if (ending !== undefined && !this.#isStalled) await this.#writeEnding(ending);
     this.#spareMemory = undefined;
     this.#buffer = new WriteBuffer(this.#written);
+  }
+
+  /** Also after a failure: a reader learns how much is missing, where the disk takes so little. */
+  async #writeEnding(ending: object): Promise<void> {
+    const missing = this.#failure === undefined ? {} : { totalBytes: this.end };
+    try {
+      await this.#files.makeFolder();
+      const part = join(this.place.folder, `${END_FILE}.part`);
+      await writeFile(part, JSON.stringify({ ...missing, ...ending }), { mode: 0o600 });
+      await rename(part, join(this.place.folder, END_FILE));
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   async #appendRest(stream: SpoolStream, rest: Uint8Array): Promise<void> {
@@ -150,6 +158,7 @@ class Writer implements SpoolWriter {
   async #waitForWrite(): Promise<void> {
     const { promise: stalled, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(() => {
+      this.#isStalled = true;
       this.#fail(new Error("the disk does not answer"));
       resolve();
     }, STALL_MS);

@@ -3,6 +3,7 @@
 import { z } from "../../common/schema.ts";
 import { timeLimit, type ProcessView } from "../../output/capture.ts";
 import { pageOutput } from "../../output/excerpt.ts";
+import { formatBytes } from "../../output/text.ts";
 import { explain } from "../error-hints.ts";
 import { durationFact, expiryFact, stateFact, volumeFact } from "../facts.ts";
 import { findProcess } from "../find-process.ts";
@@ -70,6 +71,7 @@ export const getProcessOutput = defineTool({
       page.resumedAt === undefined
         ? undefined
         : `output before ${page.resumedAt} was discarded; this is the oldest available`,
+      unwrittenFact(capture),
       expiryFact(context, params.sandbox_id),
     ];
     return textReply(
@@ -87,6 +89,11 @@ async function lostFact(
   if (state.kind !== "lost") return undefined;
   const { message, hint = "" } = await explain(state.error, sandboxId, context);
   return `${message}. ${hint}`.trim();
+}
+
+function unwrittenFact({ unwrittenBytes }: ProcessView): string | undefined {
+  if (unwrittenBytes === 0) return undefined;
+  return `${formatBytes(unwrittenBytes)} at the end could not be written to the disk and are lost`;
 }
 
 async function waitForChange(

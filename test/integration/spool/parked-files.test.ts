@@ -3,9 +3,11 @@
 import { copyFile, mkdir, readdir, readlink, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { createSystemClock } from "../../../src/common/clock.ts";
+import { openStored, toEnding } from "../../../src/output/stored-process.ts";
 import { measureSpool } from "../../../src/spool/reader.ts";
 import type { SpoolWriter } from "../../../src/spool/writer.ts";
-import { createSpool, makeSpoolDisk, readSpool } from "../../support/spool-disk.ts";
+import { createSpool, makeSpoolDisk, readSpool, SPOOL_KEY } from "../../support/spool-disk.ts";
 
 const LIMITS = { fileBytes: 1_000, headBytes: 10_000, tailBytes: 10_000 };
 
@@ -71,9 +73,15 @@ test.for([
 
 test("a parked file that is gone at the end is told as lost", async () => {
   await using disk = await makeSpoolDisk();
-  const writer = createSpool(disk.start(), LIMITS);
+  const spools = disk.start();
+  const writer = createSpool(spools, LIMITS);
   await rm(await parked(writer));
-  await writer.close({ endedAtMs: disk.nowMs });
+  const state = { kind: "ended", exitCode: 3, reason: "exit status 3" } as const;
+  await writer.close(toEnding({ state, endedAtMs: disk.nowMs, isAttached: false }));
   expect(writer.failure).toMatchObject({ position: 0 });
   expect((await measureSpool(writer.place.folder)).end).toBe(0);
+  const found = await spools.find(SPOOL_KEY);
+  const stored = found && (await openStored({ spools, clock: createSystemClock(), found }));
+  // How it ended is known, and how much is missing.
+  expect([stored?.state, stored?.unwrittenBytes]).toEqual([state, "before ".length]);
 });
