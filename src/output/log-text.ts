@@ -48,6 +48,17 @@ export async function textOfSpool(folder: string): Promise<LogText> {
   return textOfPieces(new StoredOutput(folder, await measureSpool(folder)), ({ bytes }) => bytes);
 }
 
+/** A text in memory. */
+export function textOfBytes(bytes: Buffer): LogText {
+  return {
+    end: bytes.length,
+    read: async (from, maxBytes) => {
+      const start = Math.min(from, bytes.length);
+      return { start, bytes: bytes.subarray(start, start + maxBytes) };
+    },
+  };
+}
+
 /** Texts as one, each behind the one before it. */
 export function joinTexts(texts: readonly LogText[]): LogText {
   return {
@@ -73,26 +84,37 @@ export function joinTexts(texts: readonly LogText[]): LogText {
   };
 }
 
-/** The newest part of a text, or the part from a position on. */
-export function formatLog(
-  text: LogText,
-  { from, address }: { readonly from: number | undefined; readonly address: string },
-): Promise<string> {
-  return from === undefined ? newestText(text, address) : textOfRange(text, from, address);
+export interface LogView {
+  /** Undefined for the newest part. */
+  readonly from: number | undefined;
+  readonly address: string;
+  /** Stands behind the newest byte, and has no position. */
+  readonly note?: string | undefined;
 }
 
+/** The newest part of a text, or the part from a position on. */
+export async function formatLog(text: LogText, view: LogView): Promise<string> {
+  const { from, address, note } = view;
+  const parts =
+    from === undefined ? await newestText(text, address) : await textOfRange(text, from, address);
+  if (parts === undefined) return NOTHING_TEXT;
+  return `${quoteSections([{ name: "log", parts: note ? [...parts, { note }] : parts }])}\n`;
+}
+
+const NOTHING_TEXT = "(no process has written anything to this server)\n";
+
 /** The newest part of a text, from the beginning of a line. */
-async function newestText(text: LogText, address: string): Promise<string> {
-  if (text.end === 0) return "(no process has written anything to this server)\n";
+async function newestText(text: LogText, address: string): Promise<QuotedPart[] | undefined> {
+  if (text.end === 0) return undefined;
   const { start, bytes } = await text.read(Math.max(0, text.end - READ_BYTES), READ_BYTES);
   const shown = start > 0 ? bytes.subarray(cutAfter(bytes, 1)) : bytes;
   const omitted = text.end - shown.length;
   const note = `[… ${formatBytes(omitted)} of older output omitted; ${address}/0 reads from the beginning]`;
-  return quoteLog([...(omitted > 0 ? [{ note }] : []), ...toParts(shown)]);
+  return [...(omitted > 0 ? [{ note }] : []), ...toParts(shown)];
 }
 
 /** The part from a position on, with marks for a gap and for the position of the next part. */
-async function textOfRange(text: LogText, from: number, address: string): Promise<string> {
+async function textOfRange(text: LogText, from: number, address: string): Promise<QuotedPart[]> {
   const wanted = Math.min(from, text.end);
   const { start, bytes } = await text.read(wanted, READ_BYTES);
   const isLast = start + bytes.length >= text.end;
@@ -101,9 +123,5 @@ async function textOfRange(text: LogText, from: number, address: string): Promis
   const lost = { note: `[… ${formatBytes(start - wanted)} no longer kept …]` };
   const more = { note: `[… ${formatBytes(text.end - next)} more: ${address}/${next}]` };
   const body = toParts(shown);
-  return quoteLog([...(start > wanted ? [lost] : []), ...body, ...(next < text.end ? [more] : [])]);
-}
-
-function quoteLog(parts: readonly QuotedPart[]): string {
-  return `${quoteSections([{ name: "log", parts }])}\n`;
+  return [...(start > wanted ? [lost] : []), ...body, ...(next < text.end ? [more] : [])];
 }

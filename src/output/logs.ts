@@ -2,13 +2,17 @@
 
 import type { OutputStream } from "../client/process.ts";
 import { ChangeNotifier, type LogObserver } from "./change-notifier.ts";
+import { countOtherLogs, findStoredLog, type LogOptions } from "./log-spool.ts";
 import { formatLog, type LogText } from "./log-text.ts";
-import { findStoredLog, SandboxLog, type LogOptions } from "./sandbox-log.ts";
+import { SandboxLog } from "./sandbox-log.ts";
 
-/** Logs that are kept at once; beyond it the least recently changed one is dropped. */
+/** Logs in memory at once; the least recently changed one beyond it is on the disk alone. */
 const MAX_LOGS = 128;
 /** How long the log of an ended sandbox stays readable. */
 const RETENTION_MS = 15 * 60_000;
+const OTHERS_NOTE =
+  "[… other servers use this sandbox, too; what these logged is not in this log: " +
+  "get_process_output reads their processes …]";
 const EMPTY_TEXT: LogText = {
   end: 0,
   read: async () => ({ start: 0, bytes: Buffer.alloc(0) }),
@@ -35,7 +39,9 @@ export class SandboxLogs implements AsyncDisposable {
   readonly #options: LogOptions;
   readonly #logs = new Map<string, SandboxLog>();
   readonly #notifier: ChangeNotifier;
-  readonly #closing = new Set<Promise<void>>();
+  /** By sandbox: the end of a log that left memory. */
+  readonly #closing = new Map<string, Promise<void>>();
+  #isDisposed = false;
 
   constructor(options: LogOptions) {
     this.#options = options;
@@ -46,13 +52,11 @@ export class SandboxLogs implements AsyncDisposable {
   open(sandboxId: string): void {
     const known = this.#logs.get(sandboxId);
     if (known !== undefined && known.endedAtMs === undefined) return;
-    if (known === undefined) {
-      this.#logs.set(sandboxId, new SandboxLog(sandboxId, this.#options));
-      this.#expire();
-    } else {
+    if (known === undefined) this.#create(sandboxId);
+    else {
       known.endedAtMs = undefined;
+      this.#notifier.listChanged();
     }
-    this.#notifier.listChanged();
   }
 
   /** The sandbox is gone; its log stays readable for the retention time. */
@@ -67,16 +71,16 @@ export class SandboxLogs implements AsyncDisposable {
 
   /** Appends output of a process. */
   output(sandboxId: string, processId: string, chunk: { stream: OutputStream; bytes: Uint8Array }) {
-    if (this.#logs.get(sandboxId)?.output(processId, chunk) === true) {
+    if (this.#isDisposed) return;
+    if (this.#require(sandboxId).output(processId, chunk)) {
       this.#updated(sandboxId, processId);
     }
   }
 
   /** Appends a line about a process, such as its start or end. */
   note(sandboxId: string, processId: string, event: string): void {
-    const log = this.#logs.get(sandboxId);
-    if (log === undefined) return;
-    log.note(processId, event);
+    if (this.#isDisposed) return;
+    this.#require(sandboxId).note(processId, event);
     this.#updated(sandboxId, processId);
   }
 
@@ -89,8 +93,14 @@ export class SandboxLogs implements AsyncDisposable {
   /** The newest part of a log, or the part from a position on; undefined when there is none. */
   async read(sandboxId: string, from?: number): Promise<string | undefined> {
     this.#expire();
-    const text = await this.#text(sandboxId);
-    return text && formatLog(text, { from, address: logUri(sandboxId) });
+    const address = logUri(sandboxId);
+    const own = await this.#ownText(sandboxId);
+    if (own !== undefined) {
+      const others = await countOtherLogs(sandboxId, this.#options);
+      return formatLog(own, { from, address, note: others === 0 ? undefined : OTHERS_NOTE });
+    }
+    const text = await this.#otherText(sandboxId);
+    return text && formatLog(text, { from, address });
   }
 
   /** The logs of sandboxes that live, newest change first. */
@@ -113,19 +123,21 @@ export class SandboxLogs implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#isDisposed = true;
     const notified = this.#notifier[Symbol.asyncDispose]();
     for (const log of this.#logs.values()) this.#end(log, log.endedAtMs);
-    await Promise.all([notified, ...this.#closing]);
+    await Promise.all([notified, ...this.#closing.values()]);
   }
 
-  async #text(sandboxId: string): Promise<LogText | undefined> {
-    const log = this.#logs.get(sandboxId);
-    // Another server can have a log of a sandbox in which this one started nothing.
-    return (
-      (await log?.text()) ??
-      (await findStoredLog(sandboxId, this.#options, RETENTION_MS)) ??
-      (log && EMPTY_TEXT)
-    );
+  async #ownText(sandboxId: string): Promise<LogText | undefined> {
+    await this.#closing.get(sandboxId);
+    return this.#logs.get(sandboxId)?.text();
+  }
+
+  /** Another server can have a log of a sandbox in which this one started nothing. */
+  async #otherText(sandboxId: string): Promise<LogText | undefined> {
+    const stored = await findStoredLog(sandboxId, this.#options, RETENTION_MS);
+    return stored ?? (this.#logs.has(sandboxId) ? EMPTY_TEXT : undefined);
   }
 
   #updated(sandboxId: string, processId: string): void {
@@ -133,20 +145,47 @@ export class SandboxLogs implements AsyncDisposable {
     this.#notifier.updated(processLogUri(sandboxId, processId));
   }
 
-  #end(log: SandboxLog, endedAtMs: number | undefined): void {
-    const work = log.close(endedAtMs);
-    this.#closing.add(work);
-    void work.finally(() => this.#closing.delete(work));
+  /** A process can outlast the log of its sandbox in memory. */
+  #require(sandboxId: string): SandboxLog {
+    return this.#logs.get(sandboxId) ?? this.#create(sandboxId);
   }
 
-  #expire(): void {
+  /** Continues what is on the disk once it is written. */
+  #create(sandboxId: string): SandboxLog {
+    const log = new SandboxLog(sandboxId, this.#options, this.#closing.get(sandboxId));
+    this.#logs.set(sandboxId, log);
+    this.#expire(sandboxId);
+    this.#notifier.listChanged();
+    return log;
+  }
+
+  #end(log: SandboxLog, endedAtMs: number | undefined): void {
+    const { sandboxId } = log;
+    const work = this.#closeLog(log, endedAtMs).finally(() => {
+      if (this.#closing.get(sandboxId) === work) this.#closing.delete(sandboxId);
+    });
+    this.#closing.set(sandboxId, work);
+  }
+
+  async #closeLog(log: SandboxLog, endedAtMs: number | undefined): Promise<void> {
+    try {
+      await log.close(endedAtMs);
+    } catch (error) {
+      this.#options.log.debug({ op: "log.close", sandboxId: log.sandboxId, err: error });
+    }
+  }
+
+  /** @param used the log that is never the least recently changed one. */
+  #expire(used?: string): void {
     const now = this.#options.clock.now();
     for (const log of this.#logs.values()) {
       const isOld = log.endedAtMs !== undefined && now - log.endedAtMs > RETENTION_MS;
       if (isOld) this.#forget(log);
     }
     if (this.#logs.size <= MAX_LOGS) return;
-    const stalest = [...this.#logs.values()].toSorted((a, b) => a.changedAtMs - b.changedAtMs)[0];
+    const [stalest] = [...this.#logs.values()]
+      .filter(({ sandboxId }) => sandboxId !== used)
+      .toSorted((left, right) => left.changedAtMs - right.changedAtMs);
     if (stalest !== undefined) this.#forget(stalest);
   }
 

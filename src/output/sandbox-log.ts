@@ -1,33 +1,17 @@
-/** The log of one sandbox: the output of its processes as one text, in memory and in a spool. */
+/** The log of one sandbox: the output of its processes as one text, on the disk or in memory. */
 
 import type { OutputStream } from "../client/process.ts";
-import type { Clock } from "../common/clock.ts";
-import type { Logger } from "../common/log.ts";
-import { removeTree } from "../common/remove-tree.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
-import { readPieces } from "../spool/reader.ts";
-import type { Spools, TakenSpool } from "../spool/spools.ts";
-import type { SpoolLimits } from "../spool/writer-files.ts";
-import type { SpoolWriter } from "../spool/writer.ts";
-import { joinTexts, textOfSpool, type LogText } from "./log-text.ts";
+import { LogSpool, type LogOptions } from "./log-spool.ts";
+import { joinTexts, textOfBytes, type LogText } from "./log-text.ts";
 import { ByteRing } from "./output-buffer.ts";
 import { toNote, withoutNotes } from "./quote.ts";
 import { formatBytes, incompleteTail } from "./text.ts";
 
-const MIB = 1024 * 1024;
-/** Output beyond this within one write interval is dropped, with a mark. */
+/** Output beyond this that waits for the disk is dropped, with a mark. */
 const LOG_BYTES = 256 * 1024;
-/** The first and the newest part on the disk; whole outputs are kept per process. */
-const LOG_LIMITS: SpoolLimits = { fileBytes: MIB, headBytes: MIB, tailBytes: 7 * MIB };
 /** Between two writes: bounds the disk traffic of a flood, and what a killed server loses. */
 const WRITE_INTERVAL_MS = 200;
-const LOG_NAME = "log";
-
-export interface LogOptions {
-  readonly clock: Clock;
-  readonly spools: Spools;
-  readonly log: Logger;
-}
 
 export class SandboxLog {
   readonly sandboxId: string;
@@ -35,27 +19,34 @@ export class SandboxLog {
   /** Undefined while the sandbox lives. */
   endedAtMs: number | undefined;
   readonly #options: LogOptions;
-  readonly #ring = new ByteRing(LOG_BYTES);
+  readonly #spool: LogSpool;
+  /** What is not on the disk yet, or all that is kept where there is no disk. */
+  #ring = new ByteRing(LOG_BYTES);
   /** By source: the bytes of an incomplete character at the end of its output. */
   readonly #held = new Map<string, Buffer>();
   /** Process and stream of the last output; another source begins with a line that names it. */
   #source = "";
-  /** Undefined until the first write. */
-  #spool: Promise<SpoolWriter | undefined> | undefined;
-  /** The position in the ring up to which all is written, or dropped with a mark. */
+  /** The position in the ring up to which all is on the disk, or dropped with a mark there. */
   #written = 0;
-  #writing = Promise.resolve();
+  /** How much the disk had taken and lost again, which the next mark counts. */
+  #lostBytes = 0;
+  #isInMemory = false;
+  #isUsed = false;
+  #writing: Promise<unknown>;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(sandboxId: string, options: LogOptions) {
+  /** @param before what must be over before anything is written. */
+  constructor(sandboxId: string, options: LogOptions, before = Promise.resolve()) {
     this.sandboxId = sandboxId;
     this.#options = options;
+    this.#spool = new LogSpool(sandboxId, options);
+    this.#writing = before;
     this.changedAtMs = options.clock.now();
   }
 
-  /** How much of the log is in memory. */
   get sizeBytes(): number {
-    return this.#ring.end - this.#ring.start;
+    const kept = this.#ring.end - Math.max(this.#written, this.#ring.start);
+    return this.#spool.sizeBytes + kept;
   }
 
   /** Appends output of a process; returns whether the log grew. */
@@ -90,47 +81,52 @@ export class SandboxLog {
 
   /** The text of the log; undefined while nothing was appended. */
   async text(): Promise<LogText | undefined> {
-    const ring = this.#ring;
-    if (ring.end === 0) return undefined;
+    if (!this.#isUsed) return undefined;
     await this.write();
-    const spool = await this.#spool;
-    if (spool !== undefined && spool.failure === undefined) {
-      await spool.flush();
-      return textOfSpool(spool.place.folder);
-    }
-    return {
-      end: ring.end,
-      read: async (from, maxBytes) => {
-        const start = Math.min(Math.max(from, ring.start), ring.end);
-        return { start, bytes: ring.slice(start, Math.min(ring.end, start + maxBytes)) };
-      },
-    };
+    return this.#enqueue(async () => {
+      const stored = await this.#spool.text();
+      return this.#isInMemory
+        ? this.#recent()
+        : joinTexts([...(stored ? [stored] : []), this.#rest()]);
+    });
   }
 
   /** Writes what is not on the disk yet. Never rejects. */
   write(): Promise<void> {
-    const attempt = async () => {
+    return this.#enqueue(async () => {
       try {
         await this.#writeNext();
       } catch (error) {
         this.#options.log.debug({ op: "log.write", sandboxId: this.sandboxId, err: error });
       }
-    };
-    this.#writing = this.#writing.then(attempt);
-    return this.#writing;
+      // What the disk did not take is tried again.
+      if (!this.#isInMemory && this.#written < this.#ring.end) this.#plan();
+    });
   }
 
   /** Writes the rest and releases the spool; without an end another server can take it over. */
   async close(endedAtMs: number | undefined): Promise<void> {
+    await this.write();
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    await this.write();
-    const spool = await this.#spool;
-    await spool?.close(endedAtMs === undefined ? undefined : { endedAtMs });
+    const unwrittenBytes = this.#ring.end - this.#written + this.#lostBytes;
+    await this.#enqueue(() => this.#spool.close(endedAtMs, unwrittenBytes));
+  }
+
+  /** Work on the disk, one after another. */
+  #enqueue<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#writing.then(work);
+    this.#writing = result.catch(() => undefined);
+    return result;
   }
 
   #changed(): void {
+    this.#isUsed = true;
     this.changedAtMs = this.#options.clock.now();
+    this.#plan();
+  }
+
+  #plan(): void {
     // `write` never rejects.
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
@@ -140,66 +136,45 @@ export class SandboxLog {
 
   async #writeNext(): Promise<void> {
     const ring = this.#ring;
-    if (this.#written === ring.end) return;
-    this.#spool ??= this.#openSpool();
-    const spool = await this.#spool;
-    const from = Math.max(this.#written, ring.start);
-    const dropped = from - this.#written;
-    const bytes = ring.slice(from, ring.end);
-    this.#written = ring.end;
-    if (dropped > 0) await spool?.append("note", toNote(droppedText(dropped)));
-    await spool?.append("stdout", bytes);
-  }
-
-  /** What dead servers left of this log, as one spool, or a new one. */
-  async #openSpool(): Promise<SpoolWriter | undefined> {
-    const { spools } = this.#options;
-    const key = { sandboxId: this.sandboxId, name: LOG_NAME };
-    let opened: SpoolWriter | undefined;
-    for (const { place, ending, isLive } of await spools.findAll(key)) {
-      if (ending !== undefined || isLive) continue;
-      const taken = await spools.takeOver(place, LOG_LIMITS);
-      if (opened === undefined) opened = taken?.writer;
-      else if (taken !== undefined) await absorb(taken, opened);
+    if (this.#isInMemory || this.#written === ring.end) return;
+    const { note, from } = this.#next();
+    const added = await this.#spool.write(note, ring.slice(from, ring.end));
+    if (added === undefined) this.#isInMemory = true;
+    else if (added < 0) this.#lostBytes -= added;
+    else if (added >= note.length) {
+      this.#lostBytes = 0;
+      this.#written = from + added - note.length;
     }
-    return opened ?? spools.create(key, LOG_LIMITS);
+    if (this.#isInMemory || this.#written < ring.end) return;
+    // The memory of a log is free while nothing waits for the disk.
+    this.#ring = new ByteRing(LOG_BYTES);
+    this.#written = 0;
   }
-}
 
-/** Moves the text of one spool to the end of another. */
-async function absorb({ writer, extent }: TakenSpool, target: SpoolWriter): Promise<void> {
-  const { folder } = writer.place;
-  for (let at = 0; at < extent.end;) {
-    const pieces = await readPieces(folder, at, MIB);
-    for (const { stream, bytes } of pieces) await target.append(stream, bytes);
-    const last = pieces.at(-1);
-    at = last === undefined ? extent.end : last.start + last.bytes.length;
+  /** Where the text that is not on the disk begins, and the note about what is missing before. */
+  #next(): { readonly note: Buffer; readonly from: number } {
+    const from = Math.max(this.#written, this.#ring.start);
+    const dropped = from - this.#written + this.#lostBytes;
+    return { from, note: dropped > 0 ? toNote(droppedText(dropped)) : Buffer.alloc(0) };
   }
-  await target.flush();
-  await writer.close(undefined);
-  // A target that failed has nothing of it.
-  if (target.failure === undefined) await removeTree(folder);
-}
 
-/**
- * The log of a sandbox in which this server started nothing: that of each server that did, those
- * that ended first. Undefined when there is none.
- */
-export async function findStoredLog(
-  sandboxId: string,
-  { clock, spools }: LogOptions,
-  retentionMs: number,
-): Promise<LogText | undefined> {
-  const found = (await spools.findAll({ sandboxId, name: LOG_NAME })).filter(({ ending }) => {
-    const endedAtMs = Number(ending?.["endedAtMs"] ?? clock.now());
-    return clock.now() - endedAtMs <= retentionMs;
-  });
-  const ordered = [
-    ...found.filter(({ isLive }) => !isLive),
-    ...found.filter(({ isLive }) => isLive),
-  ];
-  const texts = await Promise.all(ordered.map(({ place }) => textOfSpool(place.folder)));
-  return texts.length === 0 ? undefined : joinTexts(texts);
+  /** The text that is not on the disk, as it will be there. */
+  #rest(): LogText {
+    const { note, from } = this.#next();
+    return textOfBytes(Buffer.concat([note, this.#ring.slice(from, this.#ring.end)]));
+  }
+
+  /** The text of a log that is in memory alone. */
+  #recent(): LogText {
+    const ring = this.#ring;
+    return {
+      end: ring.end,
+      read: async (from, maxBytes) => {
+        const start = Math.min(Math.max(from, ring.start), ring.end);
+        return { start, bytes: ring.slice(start, Math.min(ring.end, start + maxBytes)) };
+      },
+    };
+  }
 }
 
 function droppedText(bytes: number): string {

@@ -29,14 +29,19 @@ export async function readPieces(
   );
   const pieces: Piece[] = [];
   let bytes = 0;
-  for (const start of starts.slice(first)) {
+  for (const [index, start] of starts.entries()) {
+    if (index < first) continue;
     if (bytes >= maxBytes) break;
     // Sequential: how many files are needed depends on what they hold.
     const segment = await readAt(folder, start);
+    // A write that a stalled disk does at last can reach into the file that follows.
+    const end = starts[index + 1] ?? Number.POSITIVE_INFINITY;
     for (const piece of segment?.pieces ?? []) {
       const skipped = Math.max(0, from - piece.start);
-      if (skipped >= piece.bytes.length) continue;
-      const kept = { ...piece, start: piece.start + skipped, bytes: piece.bytes.subarray(skipped) };
+      const length = Math.min(piece.bytes.length, end - piece.start);
+      if (skipped >= length) continue;
+      const shown = piece.bytes.subarray(skipped, length);
+      const kept = { ...piece, start: piece.start + skipped, bytes: shown };
       pieces.push(kept);
       bytes += kept.bytes.length;
     }

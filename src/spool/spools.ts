@@ -11,6 +11,7 @@ import { causeCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
 import {
+  END_FILE,
   LATE_FILE,
   listFolder,
   listSpools,
@@ -36,6 +37,8 @@ export interface FoundSpool {
   readonly ending: Readonly<Record<string, unknown>> | undefined;
   /** Whether its owner lives. */
   readonly isLive: boolean;
+  /** Whether this server owns it. */
+  readonly isOwn: boolean;
   /** Whether its first owner came late: what the process wrote before is not in it. */
   readonly isLate: boolean;
 }
@@ -61,7 +64,10 @@ export interface Spools extends AsyncDisposable {
   find(key: SpoolKey): Promise<FoundSpool | undefined>;
   /** Every spool of a name, the oldest first: servers that run at once have one each. */
   findAll(key: SpoolKey): Promise<readonly FoundSpool[]>;
-  /** Takes over a spool whose owner is dead; undefined when another server was first. */
+  /**
+   * Continues a spool that ended, whose owner is dead, or that this server has closed; undefined
+   * when another server was first.
+   */
   takeOver(place: SpoolLocation, limits: SpoolLimits): Promise<TakenSpool | undefined>;
 }
 
@@ -145,7 +151,9 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     },
     async takeOver(place, spoolLimits) {
       await requireOpen();
-      const mine = locationOf(root, place.sandboxId, { ...place, owner: owner() });
+      // Also its own spool gets another name: a server that is late finds nothing to rename.
+      const createdAtMs = place.createdAtMs + (place.owner === owner() ? 1 : 0);
+      const mine = locationOf(root, place.sandboxId, { ...place, createdAtMs, owner: owner() });
       if (!(await claim(place, mine))) return undefined;
       const extent = await measureSpool(mine.folder);
       const files = await claimFiles(mine.folder, extent.end);
@@ -175,12 +183,16 @@ function markedLate(options: WriterFilesOptions): WriterFilesOptions {
 async function claim(place: SpoolLocation, mine: SpoolLocation): Promise<boolean> {
   try {
     await rename(place.folder, mine.folder);
-    return true;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (CLAIMED_CODES.has(causeCode(error) ?? "")) return false;
     throw error;
   }
+  await rm(join(mine.folder, END_FILE), { force: true });
+  return true;
 }
+
+/** Gone, or another spool has the name. */
+const CLAIMED_CODES: ReadonlySet<string> = new Set(["ENOENT", "ENOTEMPTY", "EEXIST"]);
 
 /** The newest first. */
 async function placesOf(root: string, { sandboxId, name }: SpoolKey): Promise<SpoolLocation[]> {
@@ -194,10 +206,10 @@ async function inspectSpool(
 ): Promise<FoundSpool> {
   const ending = await readEnding(place);
   const isLate = (await listFolder(place.folder)).includes(LATE_FILE);
-  if (ending !== undefined) return { place, ending, isLive: false, isLate };
+  if (ending !== undefined) return { place, ending, isLive: false, isOwn, isLate };
   const isLive = isOwn || (await isLeased(root, place.owner));
   // It can have ended between the two reads.
-  return { place, ending: isLive ? undefined : await readEnding(place), isLive, isLate };
+  return { place, ending: isLive ? undefined : await readEnding(place), isLive, isOwn, isLate };
 }
 
 /**
