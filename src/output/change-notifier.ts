@@ -13,12 +13,19 @@ export interface LogObserver {
   listChanged(): void;
 }
 
+/** A log whose observers were called within its interval. */
+interface Recent {
+  /** Whether it changed since. */
+  hasChanged: boolean;
+}
+
 export class ChangeNotifier implements AsyncDisposable {
   readonly #clock: Clock;
   readonly #observers = new Set<LogObserver>();
   readonly #stop = new AbortController();
-  readonly #pending = new Map<string, Promise<void>>();
-  readonly #notifiedAtMs = new Map<string, number>();
+  /** Only for as long as their intervals last: logs come and go without an end. */
+  readonly #recent = new Map<string, Recent>();
+  readonly #work = new Set<Promise<void>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -38,37 +45,39 @@ export class ChangeNotifier implements AsyncDisposable {
     this.#notify(LIST, LIST_INTERVAL_MS, (observer) => observer.listChanged());
   }
 
-  /** Drops the record of a log that does not change any more. */
-  forget(uri: string): void {
-    this.#notifiedAtMs.delete(uri);
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     this.#observers.clear();
-    await Promise.all(this.#pending.values());
+    await Promise.all(this.#work);
   }
 
   /** Calls the observers now, or once at the end of the current interval. */
   #notify(key: string, intervalMs: number, call: (observer: LogObserver) => void): void {
-    if (this.#pending.has(key) || this.#observers.size === 0) return;
-    const last = this.#notifiedAtMs.get(key) ?? Number.NEGATIVE_INFINITY;
-    const delayMs = last + intervalMs - this.#clock.elapsed();
-    const work = this.#callAfter(delayMs, () => {
-      this.#notifiedAtMs.set(key, this.#clock.elapsed());
-      for (const observer of this.#observers) call(observer);
-    });
-    this.#pending.set(key, work);
-    void work.finally(() => this.#pending.delete(key));
+    const recent = this.#recent.get(key);
+    if (recent !== undefined) recent.hasChanged = true;
+    if (recent !== undefined || this.#observers.size === 0) return;
+    const work = this.#serve(key, intervalMs, call);
+    this.#work.add(work);
+    void work.finally(() => this.#work.delete(work));
   }
 
-  async #callAfter(delayMs: number, task: () => void): Promise<void> {
+  async #serve(
+    key: string,
+    intervalMs: number,
+    call: (observer: LogObserver) => void,
+  ): Promise<void> {
+    const recent = { hasChanged: true };
+    this.#recent.set(key, recent);
     try {
-      await this.#clock.sleep(Math.max(0, delayMs), this.#stop.signal);
+      await this.#clock.sleep(0, this.#stop.signal);
+      while (recent.hasChanged) {
+        recent.hasChanged = false;
+        for (const observer of this.#observers) call(observer);
+        await this.#clock.sleep(intervalMs, this.#stop.signal);
+      }
     } catch {
       // The server ends: there is no observer left.
-      return;
     }
-    task();
+    this.#recent.delete(key);
   }
 }

@@ -112,7 +112,6 @@ async function finish(
   const endedAtMs = clock.now();
   capture.finish(state, endedAtMs);
   logs.note(sandboxId, processId, describeEnd(state));
-  logs.finish(sandboxId, processId);
   if (output.failure !== undefined) {
     log.warn({ op: "spool.write", sandboxId, err: output.failure });
   }

@@ -84,12 +84,6 @@ export class SandboxLogs implements AsyncDisposable {
     this.#updated(sandboxId, processId);
   }
 
-  /** Drops what was kept for the output of a process that ended. */
-  finish(sandboxId: string, processId: string): void {
-    this.#logs.get(sandboxId)?.finish(processId);
-    this.#notifier.forget(processLogUri(sandboxId, processId));
-  }
-
   /** The newest part of a log, or the part from a position on; undefined when there is none. */
   async read(sandboxId: string, from?: number): Promise<string | undefined> {
     this.#expire();
@@ -191,7 +185,6 @@ export class SandboxLogs implements AsyncDisposable {
 
   #forget(log: SandboxLog): void {
     this.#logs.delete(log.sandboxId);
-    this.#notifier.forget(logUri(log.sandboxId));
     this.#end(log, log.endedAtMs ?? this.#options.clock.now());
   }
 }
