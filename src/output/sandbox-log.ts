@@ -59,24 +59,21 @@ export class SandboxLog {
     if (open > 0) this.#held.set(source, Buffer.from(bytes.subarray(bytes.length - open)));
     else if (held !== undefined) this.#held.delete(source);
     if (bytes.length === open) return false;
-    if (this.#source !== source) this.#ring.append(toNote(source));
-    this.#source = source;
-    this.#ring.append(withoutNotes(bytes.subarray(0, bytes.length - open)));
+    this.#append(source, bytes.subarray(0, bytes.length - open));
     this.#changed();
     return true;
   }
 
-  /** Appends a line about a process. */
+  /** Appends a line about a process, behind all of its output: no stream goes on after it. */
   note(processId: string, event: string): void {
+    for (const source of [`${processId} stdout`, `${processId} stderr`]) {
+      const held = this.#held.get(source);
+      if (held !== undefined) this.#append(source, held);
+      this.#held.delete(source);
+    }
     this.#source = "";
     this.#ring.append(toNote(`${processId} ${quoteUntrusted(event)}`));
     this.#changed();
-  }
-
-  /** Drops the incomplete characters of a process that ended. */
-  finish(processId: string): void {
-    this.#held.delete(`${processId} stdout`);
-    this.#held.delete(`${processId} stderr`);
   }
 
   /** The text of the log; undefined while nothing was appended. */
@@ -118,6 +115,12 @@ export class SandboxLog {
     const result = this.#writing.then(work);
     this.#writing = result.catch(() => undefined);
     return result;
+  }
+
+  #append(source: string, bytes: Uint8Array): void {
+    if (this.#source !== source) this.#ring.append(toNote(source));
+    this.#source = source;
+    this.#ring.append(withoutNotes(bytes));
   }
 
   #changed(): void {

@@ -128,3 +128,25 @@ test("an unknown sandbox has no log", async () => {
   await using _ = logs;
   expect(await logs.read("i9")).toBeUndefined();
 });
+
+test("bytes of a character that never came whole stand before the end of their process", async () => {
+  const { logs } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  const bytes = Buffer.from("aé");
+  logs.output("i1", "p_1", { stream: "stdout", bytes: bytes.subarray(0, 2) });
+  logs.note("i1", "p_1", "ended: exit_code 0");
+  expect(withoutMark((await logs.read("i1")) ?? "")).toBe(
+    "--- log\n--- p_1 stdout\na\uFFFD\n--- p_1 ended: exit_code 0\n--- end\n",
+  );
+});
+
+test("a stream that was taken up again does not complete a character of the broken one", async () => {
+  const { logs } = startLogs();
+  await using _ = logs;
+  logs.open("i1");
+  logs.output("i1", "p_1", { stream: "stdout", bytes: Buffer.of(0xc3) });
+  logs.note("i1", "p_1", "watched again");
+  logs.output("i1", "p_1", { stream: "stdout", bytes: Buffer.of(0xa9) });
+  expect(await logs.read("i1")).not.toContain("é");
+});
