@@ -9,6 +9,8 @@ const BACKSPACE = "\b";
 
 /** Moves within a line, and changes of what is right of the cursor. */
 const EDIT_PATTERN = new RegExp(`${ESCAPE}\\[[0-9]*[CDGPX@]|${BACKSPACE} ${BACKSPACE}`);
+/** A move to another column, as tables have them between their cells. */
+const COLUMN_PATTERN = new RegExp(`${ESCAPE}\\[[0-9]*[CG]`, "g");
 /** A move to another line; programs that draw a whole screen have these in the place of line ends. */
 const JUMP_PATTERN = new RegExp(`${ESCAPE}\\[[0-9]+(?:;[0-9]+)?[Hf]`, "g");
 /** One command that is applied, another code, or one character. */
@@ -24,11 +26,15 @@ const MAX_LINE_CHARACTERS = 4_096;
 export function applyCursorMoves(text: string): string {
   if (!text.includes(ESCAPE) && !text.includes(BACKSPACE)) return text;
   const lines = text.replaceAll(JUMP_PATTERN, "\n").split("\n");
-  return lines.map((line) => (isEdited(line) ? renderLine(line) : line)).join("\n");
+  return lines.map((line) => renderMoves(line)).join("\n");
 }
 
-function isEdited(line: string): boolean {
-  return line.length <= MAX_LINE_CHARACTERS && EDIT_PATTERN.test(line);
+function renderMoves(line: string): string {
+  if (!EDIT_PATTERN.test(line)) return line;
+  // Of a long line only the columns of a table stay apart.
+  return line.length <= MAX_LINE_CHARACTERS
+    ? renderLine(line)
+    : line.replaceAll(COLUMN_PATTERN, " ");
 }
 
 function renderLine(line: string): string {

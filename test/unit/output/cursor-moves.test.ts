@@ -21,6 +21,14 @@ test.for([
   expect(cleanTerminal(raw)).toBe(clean);
 });
 
+test.for([
+  { name: "to a column", move: `${E}40G` },
+  { name: "to the right", move: `${E}5C` },
+])("cells of a line that is too long to render stay apart at a move $name", ({ move }) => {
+  const cell = "x".repeat(3_000);
+  expect(cleanTerminal(`${cell}${move}${cell}`)).toBe(`${cell} ${cell}`);
+});
+
 test("rendering takes linear time on lines that are all edits", () => {
   const line = `${"x".repeat(2_000)}${`${E}9999@${E}D`.repeat(200)}`;
   const before = process.threadCpuUsage();
