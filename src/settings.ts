@@ -225,7 +225,11 @@ const SETTINGS = {
     schema: text,
     help: "a second place for the log lines that go to stderr",
   },
-  team: { flag: "team", schema: text, help: "key create: the team of the key; local by default" },
+  team: {
+    flag: "team",
+    schema: text,
+    help: "key create: the team of the key; list, revoke: its keys",
+  },
   json: { flag: "json", schema: flag, isSwitch: true, help: "doctor: JSON instead of text" },
   ca: {
     flag: "ca",
@@ -277,13 +281,7 @@ const SETTINGS = {
     help: "FROM=TO,FROM=TO: images of FROM are fetched from TO",
   },
   ...KUBERNETES_SETTINGS,
-  help: {
-    flag: "help",
-    short: "h",
-    schema: flag,
-    isSwitch: true,
-    help: "the commands and flags, or those of the command",
-  },
+  help: { flag: "help", short: "h", schema: flag, isSwitch: true, help: "this text" },
   version: { flag: "version", schema: flag, isSwitch: true, help: "the version" },
 } as const satisfies Record<string, Setting>;
 

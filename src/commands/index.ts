@@ -26,7 +26,11 @@ const COMMANDS: readonly Command[] = [
     usage: "key create|list|revoke [NAME] [--team TEAM]",
     summary:
       "API keys of the local service or, with --engine kubernetes, of the fronts of a cluster; those of a team see only what is its own",
-    forms: ["key create NAME [--team TEAM]", "key list", "key revoke NAME"],
+    forms: [
+      "key create NAME [--team TEAM]",
+      "key list [--team TEAM]",
+      "key revoke NAME [--team TEAM]",
+    ],
     actions: { create: 1, list: 0, revoke: 1 },
     hasEngine: false,
     hasHome: true,

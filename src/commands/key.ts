@@ -6,8 +6,9 @@ import { createClusterApi } from "../cluster/api.ts";
 import { addKey, readKeys, removeKey } from "../cluster/keys.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
-import { findKeys, makeKey, sortKeys } from "../sandboxes/keys.ts";
+import { findKeys, makeKey, requireTeam, sortKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
 import type { KeyRecord } from "../store/store.ts";
 import type { CommandContext } from "./command.ts";
@@ -24,10 +25,12 @@ interface Keys extends Disposable {
 
 export async function runKey({ config, words }: CommandContext): Promise<number> {
   const [action, name] = words;
+  const { team } = config;
+  if (team !== undefined) requireTeam(team);
   using keys = config.engine === "kubernetes" ? await openCluster(config) : await openLocal(config);
   switch (action) {
     case "create": {
-      const holder = { name: name ?? "default", team: config.team };
+      const holder = { name: name ?? "default", team };
       const { key, record } = makeKey(createSystemClock(), holder);
       await keys.add(record);
       process.stdout.write(`${key}\n`);
@@ -35,17 +38,13 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
       return EXIT_OK;
     }
     case "list": {
-      for (const record of sortKeys(await keys.all())) {
-        const createdAt = new Date(record.createdAtMs).toISOString();
-        const { keyId, mask, team } = record;
-        process.stdout.write(`${keyId}  ${mask}  ${createdAt}  ${team}  ${record.name}\n`);
-      }
+      const shown = (await keys.all()).filter((key) => team === undefined || key.team === team);
+      for (const record of sortKeys(shown)) process.stdout.write(`${describe(record)}\n`);
       return EXIT_OK;
     }
     case "revoke": {
       if (name === undefined) throw usage("key revoke needs the name or id of a key");
-      const found = findKeys(sortKeys(await keys.all()), name);
-      if (found.length === 0) throw usage(`no key ${JSON.stringify(name)}`);
+      const found = findKeys(sortKeys(await keys.all()), name, team);
       for (const record of found) {
         await keys.remove(record);
         process.stdout.write(`revoked ${record.mask}\n`);
@@ -54,8 +53,16 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
     }
     case undefined:
     default:
-      throw usage(`key ${action ?? ""}: no such action`);
+      throw usage(
+        action === undefined ? "key: no action" : `key ${quoteName(action)}: no such action`,
+      );
   }
+}
+
+/** A line of the list. Names of earlier versions may have any characters but line breaks. */
+function describe({ keyId, mask, createdAtMs, team, name }: KeyRecord): string {
+  const createdAt = new Date(createdAtMs).toISOString();
+  return [keyId, mask, createdAt, quoteName(team), quoteName(name)].join("  ");
 }
 
 async function openLocal(config: Config): Promise<Keys> {
@@ -81,6 +88,6 @@ async function openCluster(config: Config): Promise<Keys> {
 
 function usage(message: string): SandboxError {
   return new SandboxError("invalid_argument", message, {
-    hint: "key create NAME [--team TEAM], key list, key revoke NAME",
+    hint: "key create NAME [--team TEAM], key list [--team TEAM], key revoke NAME [--team TEAM]",
   });
 }

@@ -3,6 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { countUnsafe, quoteName } from "../common/untrusted-text.ts";
 import { DEFAULT_TEAM, type KeyRecord, type Store } from "../store/store.ts";
 
 const KEY_PREFIX = "e2b_";
@@ -13,7 +14,7 @@ const ID_CHARACTERS = 8;
 const TEAM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,62}$/;
 const MAX_NAME_CHARACTERS = 128;
 /** Terminals show names, and lists of keys have a line for each. */
-const NAME_PATTERN = /^[^\p{Cc}\p{Cs}\u2028\u2029]+$/u;
+const NAME_PATTERN = /^(?! )[^\p{Cc}]*[^\p{Cc}\p{Z}]$/u;
 const MASK_START = 2;
 const MASK_END = 4;
 
@@ -46,14 +47,10 @@ export function createKey(store: Store, clock: Clock, holder: KeyHolder): NewKey
  * @throws SandboxError invalid_argument when the team cannot be one, or the name none.
  */
 export function makeKey(clock: Clock, { name, team = DEFAULT_TEAM }: KeyHolder): NewKey {
-  if (!TEAM_PATTERN.test(team)) {
-    throw new SandboxError("invalid_argument", `${JSON.stringify(team)} cannot be a team`, {
-      hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
-    });
-  }
-  if (name.length > MAX_NAME_CHARACTERS || !NAME_PATTERN.test(name)) {
-    throw new SandboxError("invalid_argument", "the name of the key cannot be one", {
-      hint: `1 to ${MAX_NAME_CHARACTERS} characters without line breaks or control characters`,
+  requireTeam(team);
+  if (name.length > MAX_NAME_CHARACTERS || !NAME_PATTERN.test(name) || countUnsafe(name) > 0) {
+    throw new SandboxError("invalid_argument", "the name of the key cannot be used", {
+      hint: `1 to ${MAX_NAME_CHARACTERS} visible characters, no line break, no space at an end`,
     });
   }
   const key = newKey();
@@ -70,6 +67,14 @@ export function makeKey(clock: Clock, { name, team = DEFAULT_TEAM }: KeyHolder):
   return { key, record };
 }
 
+/** @throws SandboxError invalid_argument */
+export function requireTeam(team: string): void {
+  if (TEAM_PATTERN.test(team)) return;
+  throw new SandboxError("invalid_argument", `${quoteName(team)} cannot be a team`, {
+    hint: "up to 63 of a-z, 0-9, - and _, a letter or digit first",
+  });
+}
+
 /** Oldest first. */
 export function listKeys(store: Store): KeyRecord[] {
   return sortKeys(store.keys.all());
@@ -80,9 +85,34 @@ export function sortKeys(records: readonly KeyRecord[]): KeyRecord[] {
   return records.toSorted((left, right) => left.createdAtMs - right.createdAtMs);
 }
 
-/** Those with this identifier or name. */
-export function findKeys(records: readonly KeyRecord[], idOrName: string): KeyRecord[] {
-  return records.filter(({ keyId, name }) => keyId === idOrName || name === idOrName);
+/**
+ * The key with this identifier, else those with this name. Names are chosen freely: one that is the
+ * identifier of another key does not add to it, and keys of several teams are told apart by the team.
+ * @throws SandboxError not_found, invalid_argument when keys of several teams have the name
+ */
+export function findKeys(
+  records: readonly KeyRecord[],
+  idOrName: string,
+  team?: string,
+): KeyRecord[] {
+  const own = records.filter((record) => team === undefined || record.team === team);
+  const byId = own.filter(({ keyId }) => keyId === idOrName);
+  if (byId.length > 0) return byId;
+  const named = own.filter(({ name }) => name === idOrName);
+  const teams = [...new Set(named.map((record) => record.team))].toSorted();
+  if (teams.length === 0) {
+    const where = team === undefined ? "" : ` in the team ${quoteName(team)}`;
+    throw new SandboxError("not_found", `no key ${quoteName(idOrName)}${where}`, {
+      hint: "key list shows all keys",
+    });
+  }
+  if (teams.length > 1) {
+    const list = teams.map((name) => quoteName(name)).join(", ");
+    throw new SandboxError("invalid_argument", `${quoteName(idOrName)} is a key of ${list}`, {
+      hint: "add --team TEAM, or name the key by its id",
+    });
+  }
+  return named;
 }
 
 /** Knows which keys open the service, and for whom. */

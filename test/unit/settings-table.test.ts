@@ -84,6 +84,6 @@ test("the help names each flag, and the letter of those that have one", () => {
   );
   expect(lines.filter((line) => /^ {2}--[a-z]+, -[a-z] /.test(line))).toEqual([
     "  --file, -f               template build: the Dockerfile; by default that of the directory",
-    "  --help, -h               the commands and flags, or those of the command",
+    "  --help, -h               this text",
   ]);
 });

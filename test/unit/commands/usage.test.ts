@@ -1,17 +1,10 @@
 /** Words and flags that a command does not take are usage errors, in one line each. */
 
-import { execFile, spawnSync } from "node:child_process";
-import { mkdir, readdir } from "node:fs/promises";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { findCommand } from "../../../src/commands/index.ts";
 import { findMisuse } from "../../../src/commands/usage.ts";
 import { loadConfig } from "../../../src/config.ts";
 import { listSettings } from "../../../src/settings.ts";
-import { makeTempFolder } from "../../support/temp-folder.ts";
-
-const MAIN = join(import.meta.dirname, "../../../src/main.ts");
 
 /** What is wrong with a command line, by its flags or by its command. */
 function faultsOf(...argv: string[]): readonly string[] {
@@ -109,45 +102,3 @@ test.for([
 ] as const)("%s refuses %s", ([name, value]) => {
   expect(loadConfig({ [name]: value }, [])).toMatchObject({ exitCode: 78 });
 });
-
-test("a faulty command line is answered with lines and code 64, and makes nothing", async () => {
-  await using folder = await makeTempFolder();
-  const environment = { PATH: process.env["PATH"], HOME: folder.path };
-  const run = promisify(execFile)(process.execPath, [MAIN, "--home", "--json", "doctor"], {
-    cwd: folder.path,
-    env: environment,
-  });
-  await expect(run).rejects.toMatchObject({
-    code: 64,
-    stdout: "",
-    stderr:
-      "sandbox-mcp: --home: needs a value; one that begins with a dash is written --home=VALUE\n",
-  });
-  expect(await readdir(folder.path)).toEqual([]);
-});
-
-/** Of a busy machine: the test starts the program four times. */
-const STARTS_LIMIT_MS = 60_000;
-
-test(
-  "a reader that stops reading ends nothing, a full disk is reported",
-  { timeout: STARTS_LIMIT_MS },
-  async () => {
-    await using folder = await makeTempFolder();
-    const home = join(folder.path, "home");
-    await mkdir(home);
-    const run = (script: string) =>
-      spawnSync("sh", ["-c", script, "sh", process.execPath, MAIN, home], { encoding: "utf8" });
-    const cut = run('{ "$1" "$2" manifest --home "$3"; echo "code $?" >&2; } | head -1');
-    expect([cut.stdout, cut.stderr]).toEqual(["{\n", "code 0\n"]);
-    const full = run('"$1" "$2" manifest --home "$3" > /dev/full');
-    expect([full.status, full.stderr]).toEqual([
-      74,
-      "sandbox-mcp: standard output cannot be written: ENOSPC: no space left on device, write\n",
-    ]);
-    const silent = run('"$1" "$2" no-command --home "$3" 2> /dev/full');
-    expect([silent.status, silent.stdout]).toEqual([64, ""]);
-    const closed = run('"$1" "$2" --version --home "$3" <&- >&- 2>&-');
-    expect(closed.status).toBe(0);
-  },
-);

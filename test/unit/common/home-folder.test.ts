@@ -1,9 +1,7 @@
 /** A home is new, empty or one that this program made; the folder of something else is refused. */
 
-import { execFile } from "node:child_process";
 import { chown, mkdir, readdir, stat, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openHome } from "../../../src/commands/home.ts";
 import { homeFault } from "../../../src/common/home-folder.ts";
@@ -123,21 +121,3 @@ test("a home may be reached by a symbolic link, and a foreign folder may not", a
   await openHome(join(folder.path, "to-home"));
   await expect(openHome(join(folder.path, "to-foreign"))).rejects.toThrow(FOREIGN);
 });
-
-test.for(["key list", "gc", "template list", "doctor", "stdio", "trust", "serve"])(
-  "%s refuses it in one line",
-  async (words) => {
-    await using folder = await makeTempFolder();
-    const home = join(folder.path, "foreign");
-    await fill(home, ["mine"]);
-    const before = await listAll(home);
-    const main = join(import.meta.dirname, "../../../src/main.ts");
-    const run = promisify(execFile)(process.execPath, [main, ...words.split(" "), "--home", home]);
-    await expect(run).rejects.toMatchObject({
-      code: 78,
-      stdout: "",
-      stderr: `sandbox-mcp: home ${home} ${FOREIGN}: choose a new or empty directory, or a home of sandbox-mcp, with --home\n`,
-    });
-    expect(await listAll(home)).toEqual(before);
-  },
-);

@@ -1,0 +1,98 @@
+/** The built program on a command line: its output, its errors, and what it leaves. */
+
+import { execFile, spawnSync } from "node:child_process";
+import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { openStore } from "../../src/store/sqlite.ts";
+import { PROGRAM } from "../support/program.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+test("a faulty command line is answered with lines and code 64, and makes nothing", async () => {
+  await using folder = await makeTempFolder();
+  const environment = { PATH: process.env["PATH"], HOME: folder.path };
+  const run = promisify(execFile)(process.execPath, [PROGRAM, "--home", "--json", "doctor"], {
+    cwd: folder.path,
+    env: environment,
+  });
+  await expect(run).rejects.toMatchObject({
+    code: 64,
+    stdout: "",
+    stderr:
+      "sandbox-mcp: --home: needs a value; one that begins with a dash is written --home=VALUE\n",
+  });
+  expect(await readdir(folder.path)).toEqual([]);
+});
+
+test("a reader that stops reading ends nothing, a full disk is reported", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await mkdir(home);
+  const run = (script: string) =>
+    spawnSync("sh", ["-c", script, "sh", process.execPath, PROGRAM, home], { encoding: "utf8" });
+  const cut = run('{ "$1" "$2" manifest --home "$3"; echo "code $?" >&2; } | head -1');
+  expect([cut.stdout, cut.stderr]).toEqual(["{\n", "code 0\n"]);
+  const full = run('"$1" "$2" manifest --home "$3" > /dev/full');
+  expect([full.status, full.stderr]).toEqual([
+    74,
+    "sandbox-mcp: standard output cannot be written: ENOSPC: no space left on device, write\n",
+  ]);
+  const silent = run('"$1" "$2" no-command --home "$3" 2> /dev/full');
+  expect([silent.status, silent.stdout]).toEqual([64, ""]);
+  const closed = run('"$1" "$2" --version --home "$3" <&- >&- 2>&-');
+  expect(closed.status).toBe(0);
+});
+
+test("the list has one line for each key, also of names that earlier versions took", async () => {
+  await using folder = await makeTempFolder();
+  const rows = [
+    { keyId: "00000001", name: "plain", team: "local" },
+    { keyId: "00000002", name: "a  local  b", team: "blue" },
+    { keyId: "00000003", name: "a\u202Eb", team: "blue" },
+  ];
+  {
+    using store = openStore({ path: join(folder.path, "state.db") });
+    for (const row of rows) {
+      store.keys.add({ ...row, hash: row.keyId, mask: `e2b_${row.keyId}`, createdAtMs: 0 });
+    }
+  }
+  const run = async (...words: string[]) =>
+    promisify(execFile)(process.execPath, [PROGRAM, "key", ...words, "--home", folder.path]);
+  const date = "1970-01-01T00:00:00.000Z";
+  const blue = [
+    `00000002  e2b_00000002  ${date}  blue  "a  local  b"`,
+    `00000003  e2b_00000003  ${date}  blue  "a\\u202eb"`,
+  ];
+  const all = [`00000001  e2b_00000001  ${date}  local  plain`, ...blue];
+  expect((await run("list")).stdout).toBe(`${all.join("\n")}\n`);
+  expect((await run("list", "--team", "blue")).stdout).toBe(`${blue.join("\n")}\n`);
+  await expect(run("revoke", "plain", "--team", "blue")).rejects.toMatchObject({
+    code: 69,
+    stderr: "sandbox-mcp: no key plain in the team blue: key list shows all keys\n",
+  });
+  expect((await run("revoke", "00000003")).stdout).toBe("revoked e2b_00000003\n");
+  await expect(run("list", "--team", "no/team")).rejects.toMatchObject({ code: 64 });
+});
+
+test.for(["key list", "gc", "template list", "doctor", "stdio", "trust", "serve"])(
+  "%s leaves a directory of something else as it is",
+  async (words) => {
+    await using folder = await makeTempFolder();
+    const home = join(folder.path, "foreign");
+    await mkdir(home, { mode: 0o755 });
+    await writeFile(join(home, "mine"), "");
+    const run = promisify(execFile)(process.execPath, [
+      PROGRAM,
+      ...words.split(" "),
+      "--home",
+      home,
+    ]);
+    await expect(run).rejects.toMatchObject({
+      code: 78,
+      stdout: "",
+      stderr: `sandbox-mcp: home ${home} is not empty and is no home of sandbox-mcp: choose a new or empty directory, or a home of sandbox-mcp, with --home\n`,
+    });
+    expect([(await stat(home)).mode & 0o777, await readdir(home)]).toEqual([0o755, ["mine"]]);
+  },
+);
