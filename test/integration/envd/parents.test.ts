@@ -94,19 +94,22 @@ test("directories, moves, listings, events and removals", async () => {
 test("a path relative to the home", async () => {
   await using daemon = await startTestDaemon();
   await addLink(daemon);
-  const link = join(homedir(), basename(daemon.folder));
+  const name = basename(daemon.folder);
+  const link = join(homedir(), name);
+  const lexical = join(homedir(), `${name}-new`);
   await symlink(join(daemon.folder, "link"), link);
   try {
-    const path = `~/${basename(link)}/../new`;
+    const path = `~/${name}/../${name}-new`;
     await upload(daemon, path, "new");
     const { entry } = await daemon.files.stat({ path });
-    expect([entry?.path, await contentOf(join(daemon.folder, "far/new"))]).toEqual([
-      `${link}/../new`,
+    expect([entry?.path, await contentOf(join(daemon.folder, `far/${name}-new`))]).toEqual([
+      `${link}/../${name}-new`,
       "new",
     ]);
-    await expect(lstat(join(homedir(), "new"))).rejects.toMatchObject({ code: "ENOENT" });
+    await expect(lstat(lexical)).rejects.toMatchObject({ code: "ENOENT" });
   } finally {
     await rm(link);
+    await rm(lexical, { force: true });
   }
 });
 
