@@ -111,7 +111,8 @@ export function parseAccounts(passwd: string, group: string): Accounts {
     const [name = "", , uidText = "", gidText = "", , home = ""] = line.split(":");
     const uid = parseId(uidText);
     const gid = parseId(gidText);
-    if (name === "" || uid === undefined || gid === undefined) continue;
+    // No path and no variable of an environment can hold a NUL.
+    if (name === "" || uid === undefined || gid === undefined || line.includes("\0")) continue;
     if (!userNames.has(uid)) userNames.set(uid, name);
     if (users.has(name)) continue;
     const others = groups.memberships.get(name) ?? [];

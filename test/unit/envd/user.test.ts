@@ -80,3 +80,11 @@ test("accounts follow their files; a file that is none counts as empty", async (
     await rm(folder, { recursive: true });
   }
 });
+
+test("a line with a NUL byte, which no path and no environment can hold, is skipped", () => {
+  const { users } = parseAccounts(
+    "a:x:1:1::/home/\0:/bin/sh\nb\0:x:2:2::/home/b:\nc:x:3:3::/home/c:\n",
+    "",
+  );
+  expect([...users.keys()]).toEqual(["c"]);
+});
