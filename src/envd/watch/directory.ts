@@ -1,6 +1,9 @@
 /** The tree of directories that one watch believes in. Names have a byte in each character. */
 
-/** One directory; known by its watch of the kernel, wherever it is moved. */
+/**
+ * One directory; known by its watch of the kernel, wherever it is moved. Programs decide how deep it
+ * lies, so nothing here calls itself for each level.
+ */
 export class Directory {
   parent: Directory | undefined;
   name: string;
@@ -25,7 +28,9 @@ export class Directory {
 
   /** Relative to the root; "" for the root. */
   get path(): string {
-    return this.parent === undefined ? "" : this.parent.pathOf(this.name);
+    const names: string[] = [];
+    for (const { name, parent } of upwards(this)) if (parent !== undefined) names.push(name);
+    return names.toReversed().join("/");
   }
 
   pathOf(name: string): string {
@@ -35,17 +40,36 @@ export class Directory {
 
   /** The entries that lead to it, by the watch of their directory: `wd/name`. */
   get chain(): string[] {
-    if (this.parent === undefined) return [];
-    return [...this.parent.chain, `${this.parent.wd}/${this.name}`];
+    const parts: string[] = [];
+    for (const { name, parent } of upwards(this)) {
+      if (parent !== undefined) parts.push(`${parent.wd}/${name}`);
+    }
+    return parts;
   }
 
   isWithin(other: Directory): boolean {
-    return this === other || (this.parent?.isWithin(other) ?? false);
+    for (const directory of upwards(this)) if (directory === other) return true;
+    return false;
   }
 
-  /** This directory and all below it. */
+  /** This directory and all below it, each before what is in it. */
   *tree(): Generator<Directory> {
-    yield this;
-    for (const child of this.children.values()) if (child !== null) yield* child.tree();
+    const left: Directory[] = [this];
+    for (let next = left.pop(); next !== undefined; next = left.pop()) {
+      yield next;
+      const below = [...next.children.values()].filter((child) => child !== null);
+      for (const child of below.toReversed()) left.push(child);
+    }
+  }
+}
+
+/** The directory, then each one that holds the one before. */
+function* upwards(directory: Directory): Generator<Directory> {
+  for (
+    let current: Directory | undefined = directory;
+    current !== undefined;
+    current = current.parent
+  ) {
+    yield current;
   }
 }
