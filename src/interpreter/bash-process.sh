@@ -7,8 +7,9 @@ HISTFILE=
 # An interrupt ends the cell; programs that it runs end by the signal itself.
 trap 'return 130 2>/dev/null' INT
 printf 'ready\n' >&201
+# Up to a delimiter bash reads a pipe byte by byte, so a cell, which may be long, comes with its size.
 while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
-  IFS= read -r -d '' -u 200 __code; do
+  IFS= read -r -d '' -u 200 __size && IFS= LC_ALL=C read -r -N "$__size" -u 200 __code; do
   eval "$__news"
   __after=
   for __name in $__names; do

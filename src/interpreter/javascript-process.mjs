@@ -15,11 +15,15 @@ import { env } from "node:process";
 import { inspect } from "node:util";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { createFaultFinder, toScript } from "./javascript-cell.mjs";
+import { INTERRUPTED, toError } from "./javascript-error.mjs";
 import { bindListeners, isHeard, isRunning, runAs } from "./listener-context.mjs";
 
 const [asked, answered] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
 const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, breakLength: 100 };
+/** The server takes no more; a larger result is named, and does not cost the kernel. */
+const MAX_ANSWER_BYTES = 96 * 1024 * 1024;
+const TOO_LARGE = { "text/plain": "[the result is too large to be sent]" };
 /** An interrupted loop has ended by then; a cell that waits for a promise is left to itself. */
 const INTERRUPT_MS = 100;
 const DISPLAY = Symbol.for("Jupyter.display");
@@ -36,7 +40,13 @@ if (isMainThread) prepareMain();
 else startWorker();
 
 function answer(value) {
-  writeWhole(answered, Buffer.from(`${JSON.stringify(value)}\n`, "utf8"));
+  const bytes = toLine(value);
+  const isLarge = bytes.length > MAX_ANSWER_BYTES;
+  writeWhole(answered, isLarge ? toLine({ ...value, data: TOO_LARGE }) : bytes);
+}
+
+function toLine(value) {
+  return Buffer.from(`${JSON.stringify(value)}\n`, "utf8");
 }
 
 function writeWhole(descriptor, bytes) {
@@ -209,15 +219,19 @@ function startWorker() {
   const session = new Session();
   session.connectToMainThread();
   let finish;
-  let rest = "";
+  let parts = [];
   let queue = Promise.resolve();
   let count = 0;
   // No file stream: a read that waits in the thread pool would keep the process from its exit.
   const input = new Socket({ fd: asked, readable: true, writable: false }).setEncoding("utf8");
   input.on("data", (text) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop();
-    for (const line of lines) take(JSON.parse(line));
+    const lines = text.split("\n");
+    const rest = lines.pop();
+    for (const line of lines) {
+      take(JSON.parse(parts.join("") + line));
+      parts = [];
+    }
+    parts.push(rest);
   });
   input.on("end", () => process.kill(process.pid, "SIGKILL"));
   parentPort.on("message", ({ id, error }) => {
@@ -251,30 +265,4 @@ function startWorker() {
 
 function plainArgument({ value, unserializableValue }) {
   return unserializableValue === undefined ? { value } : { unserializableValue };
-}
-
-const INTERRUPTED = {
-  name: "KeyboardInterrupt",
-  value: "the cell was interrupted",
-  traceback: "",
-};
-
-/** An exception as an error of a reply; the frames below the cell are left out. */
-function toError({ exception, text }) {
-  if (exception === undefined) return INTERRUPTED;
-  const description = exception.description ?? String(exception.value ?? text);
-  const [shown = ""] = description.split(/\n\s+at Session\.post \(node:inspector/);
-  const lines = shown.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
-  if (exception.subtype !== "error") {
-    return { name: "Error", value: description, traceback: `Uncaught ${description}` };
-  }
-  const message = lines.filter((line) => !/^\s+at /.test(line)).join("\n");
-  const value = message.startsWith(`${exception.className}: `)
-    ? message.slice(exception.className.length + 2)
-    : message.replace(/^[\w$]+(?:: |$)/, "");
-  return {
-    name: /^[\w$]+(?=:|$)/.exec(message)?.[0] ?? exception.className,
-    value,
-    traceback: lines.join("\n"),
-  };
 }

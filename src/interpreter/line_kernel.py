@@ -58,9 +58,10 @@ class LineKernel(Kernel):
             raise KernelFailed(f"the kernel cannot start: {self.death()}")
 
     async def warm(self):
+        # A caller may have been faster; the cell of nobody does not count.
+        count = self.count
         await self.execute(self.FIRST_CELL, {}, lambda line: None)
-        # The count of cells begins with the caller's first.
-        self.count = 0
+        self.count = count
 
     async def execute(self, code, variables, emit):
         self.count += 1
@@ -163,8 +164,9 @@ class BashKernel(LineKernel):
     def question(self, code, variables):
         names = [name for name in variables if is_name(name)]
         # A text with NUL would end the question early; bash has no such texts.
-        parts = (exports(self.news()), exports(variables), " ".join(names), code)
-        return b"".join(part.replace("\0", "").encode() + b"\0" for part in parts)
+        cell = code.replace("\0", "").encode()
+        parts = (exports(self.news()), exports(variables), " ".join(names), str(len(cell)))
+        return b"".join(part.replace("\0", "").encode() + b"\0" for part in parts) + cell
 
 
 def exports(variables):
