@@ -79,7 +79,11 @@ mkdir -p -- "$1"
 chown -- "$2" "$1"
 `;
 
-/** $1 name or number, $2 "true" for sudo without a password. Prints the name of the account. */
+/**
+ * $1 name or number, $2 "true" for sudo without a password. Prints the name of the account. The rule
+ * names the account by its number: sudo reads no file with a dot in its name, and takes names as
+ * `Defaults` for words of its language. The stand-in of an image without sudo goes by the group.
+ */
 export const USER_SCRIPT = String.raw`
 set -eu
 case $1 in
@@ -92,9 +96,14 @@ if ! id -u -- "$name" >/dev/null 2>&1; then
   else adduser -D -s /bin/bash "$name" >&2; fi
 fi
 if [ "$2" = true ] && [ "$name" != root ]; then
+  uid=$(id -u -- "$name")
   mkdir -p /etc/sudoers.d
-  printf '%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$name" > "/etc/sudoers.d/90-$name"
-  chmod 0440 "/etc/sudoers.d/90-$name"
+  printf '#%s ALL=(ALL:ALL) NOPASSWD: ALL\n' "$uid" > "/etc/sudoers.d/90-$uid"
+  chmod 0440 "/etc/sudoers.d/90-$uid"
+  if [ -e /usr/local/lib/sandbox-mcp/sudo.sh ]; then
+    if command -v usermod >/dev/null 2>&1; then usermod -a -G sudo -- "$name" >&2
+    else addgroup "$name" sudo >&2; fi
+  fi
 fi
 printf '%s\n' "$name"
 `;
