@@ -108,6 +108,35 @@ const LEADS_OUT: readonly HostileCopy[] = [
     refused: FAILED,
   },
   {
+    name: "a source that is the folder above",
+    archive: whole,
+    args: ["..", "/srv/in"],
+    refused: FAILED,
+  },
+  {
+    name: "a link of the archive with a slash behind it",
+    archive: tar(link("l", "/etc")),
+    args: ["l/", "/srv/in"],
+    refused: FAILED,
+  },
+  {
+    name: "a link upwards with a slash behind it",
+    archive: tar(link("l", "..")),
+    args: ["l/", "/srv/in"],
+    refused: FAILED,
+  },
+  {
+    name: "a pattern for hidden names does not mean the folder above",
+    archive: tar(file(".hidden"), file("a")),
+    args: [".*", "/srv/in/"],
+    seen: ["ls -A /srv/in", ".hidden\n"],
+  },
+  {
+    name: "marks of removals of layers are plain files",
+    archive: tar(file("a"), file(".wh.a"), file("d/.wh..wh..opq"), file("d/b")),
+    seen: ["cd /srv/in; find . -type f | LC_ALL=C sort", "./.wh.a\n./a\n./d/.wh..wh..opq\n./d/b\n"],
+  },
+  {
     name: "a link of the archive is copied as a link",
     archive: tar(link("l", "/etc/shadow")),
     args: ["l", "/srv/in"],

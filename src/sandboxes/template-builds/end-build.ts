@@ -39,8 +39,7 @@ export async function endBuild(
   try {
     const build = await runBuild(context, job);
     facts.signal.throwIfAborted();
-    log.note("finalize", "the template is ready");
-    commit(context, record, build);
+    commit(context, { record, log }, build);
   } catch (error) {
     outcome = "fault";
     context.log.debug({ op: "template.build", buildId, templateId, err: error }, "build failed");
@@ -58,7 +57,11 @@ export async function endBuild(
 }
 
 /** Build, tags and state appear together. */
-function commit(context: BuildsContext, record: TemplateBuildRecord, build: BuildRecord): void {
+function commit(
+  context: BuildsContext,
+  { record, log }: Pick<BuildJob, "record" | "log">,
+  build: BuildRecord,
+): void {
   const { store, clock } = context;
   store.transaction(() => {
     const template = store.templates.get(record.templateId);
@@ -72,6 +75,8 @@ function commit(context: BuildsContext, record: TemplateBuildRecord, build: Buil
       store.builds.tag({ templateId, tag, buildId, createdAtMs: nowMs });
     }
     store.templates.put({ ...template, updatedAtMs: nowMs });
+    // Before the state, for a client that stops to read lines then, and after all that may fail.
+    log.note("finalize", "the template is ready");
     store.templateBuilds.put({
       ...record,
       status: "ready",
@@ -140,9 +145,17 @@ async function resolveBase(context: BuildsContext, job: BuildJob): Promise<Resol
 const SERVICE_ENDED = "the service ended while the template was being built";
 
 /** A build that an instance left says so; its layers are orphans then. */
-export function failUnfinished(store: Store, owner: string, nowMs: number): void {
+export function failUnfinished(
+  store: Pick<Store, "templateBuilds" | "buildLines">,
+  owner: string,
+  nowMs: number,
+): void {
   for (const build of store.templateBuilds.unfinishedOfOwner(owner)) {
     const message = SERVICE_ENDED;
+    // First: a client stops to read lines at the state, and after a crash between both it is repeated.
+    store.buildLines.append(build.buildId, [
+      { atMs: nowMs, level: "error", step: "finalize", message },
+    ]);
     store.templateBuilds.put({
       ...build,
       status: "error",
@@ -150,8 +163,5 @@ export function failUnfinished(store: Store, owner: string, nowMs: number): void
       finishedAtMs: nowMs,
       reason: { message, step: "finalize" },
     });
-    store.buildLines.append(build.buildId, [
-      { atMs: nowMs, level: "error", step: "finalize", message },
-    ]);
   }
 }

@@ -269,12 +269,15 @@ async function prove(context: StepContext, job: BuildJob, build: BuildRecord): P
   for (const part of parts) if (part !== "") log.note("finalize", part);
   await using sandbox = await startStepSandbox(context, { template, build }, signal);
   const lines = log.open("finalize");
-  await runCommands(
-    sandbox.daemon,
-    { startCommand, readyCommand: readyCommand || DEFAULT_READY_COMMAND },
-    { signal, limitMs: READY_LIMIT_MS, onOutput: (bytes) => lines.write("stdout", bytes) },
-  );
-  lines.end();
+  try {
+    await runCommands(
+      sandbox.daemon,
+      { startCommand, readyCommand: readyCommand || DEFAULT_READY_COMMAND },
+      { signal, limitMs: READY_LIMIT_MS, onOutput: (bytes) => lines.write("stdout", bytes) },
+    );
+  } finally {
+    lines.end();
+  }
   await step("build.proven");
   await keepLive(context, sandbox, { build, log });
 }

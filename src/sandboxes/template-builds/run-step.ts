@@ -132,24 +132,41 @@ interface BashCall {
 
 /** Its output goes to the lines; a short one is returned, too. */
 async function runBash(io: StepIo, call: BashCall, subject: string): Promise<string> {
-  const request = { cmd: "/bin/bash", args: call.args, cwd: call.cwd, env: {}, hasStdin: false };
-  const options = { user: call.user, signal: io.signal, timeoutMs: STEP_LIMIT_MS };
-  let output = "";
-  let fault: string | undefined;
-  for await (const event of io.daemon.process.start(request, options)) {
-    if (event.type === "data") {
-      io.lines.write(event.stream, event.bytes);
-      if (event.stream === "stdout" && output.length < MAX_COMMAND_CHARACTERS) {
-        output += Buffer.from(event.bytes).toString("utf8").slice(0, MAX_COMMAND_CHARACTERS);
-      }
-    }
-    if (event.type === "end" && event.exitCode !== 0) fault = `exit code ${event.exitCode}`;
+  let outcome: Outcome;
+  try {
+    outcome = await followBash(io, call);
+  } finally {
+    // What a program wrote last may explain why it was cut, and a prompt has no line feed.
+    io.lines.end();
   }
-  io.lines.end();
-  if (fault === undefined) return output;
-  throw new SandboxError("failed_precondition", `${subject} failed with ${fault}`, {
-    hasSandboxPaths: true,
-  });
+  if (outcome.exitCode === 0) return outcome.output;
+  throw new SandboxError(
+    "failed_precondition",
+    `${subject} failed with exit code ${outcome.exitCode}`,
+    { hasSandboxPaths: true },
+  );
+}
+
+interface Outcome {
+  /** Its beginning. */
+  readonly output: string;
+  readonly exitCode: number;
+}
+
+async function followBash({ daemon, signal, lines }: StepIo, call: BashCall): Promise<Outcome> {
+  const request = { cmd: "/bin/bash", args: call.args, cwd: call.cwd, env: {}, hasStdin: false };
+  const options = { user: call.user, signal, timeoutMs: STEP_LIMIT_MS };
+  let output = "";
+  let exitCode = 0;
+  for await (const event of daemon.process.start(request, options)) {
+    if (event.type === "end") exitCode = event.exitCode;
+    if (event.type !== "data") continue;
+    lines.write(event.stream, event.bytes);
+    if (event.stream === "stdout" && output.length < MAX_COMMAND_CHARACTERS) {
+      output += Buffer.from(event.bytes).toString("utf8").slice(0, MAX_COMMAND_CHARACTERS);
+    }
+  }
+  return { output, exitCode };
 }
 
 /** As the daemon has it for accounts that are made by steps; a guess that variables alone see. */

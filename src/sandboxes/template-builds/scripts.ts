@@ -28,12 +28,20 @@ if [ ! -e "$source" ] && [ ! -L "$source" ]; then
   unset IFS
   shopt -u nullglob dotglob globstar
 fi
+leads_out() { echo "the source leads out of the archive" >&2; exit 1; }
+count=$#
+for match; do
+  # A pattern may match the folder itself and the one above it.
+  case $match in */. | */..) [ $count = 1 ] || continue ;; esac
+  set -- "$@" "$match"
+done
+shift "$count"
 [ $# -gt 0 ] || { echo "no file in the archive matches the source" >&2; exit 1; }
 for match; do
-  case $(readlink -f -- "$(dirname -- "$match")")/ in
-  "$root"/*) ;;
-  *) echo "the source leads out of the archive" >&2; exit 1 ;;
-  esac
+  # A link is copied as a link, unless a slash behind it means what it leads to.
+  found=$match
+  case $match in */) ;; *) [ ! -L "$match" ] || found=$(dirname -- "$match") ;; esac
+  case $(readlink -f -- "$found")/ in "$root"/*) ;; *) leads_out ;; esac
 done
 case $owner in *:*) ;; *) owner=$owner:$owner ;; esac
 chown -hR -- "$owner" "$@"

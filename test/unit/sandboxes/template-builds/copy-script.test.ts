@@ -1,0 +1,61 @@
+/** The program of COPY steps, run on this machine: which sources it takes, and which lead out. */
+
+import { execFile } from "node:child_process";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { COPY_SCRIPT } from "../../../../src/sandboxes/template-builds/scripts.ts";
+import { tar, type TarItem } from "../../../support/tar-writer.ts";
+import { makeTempFolder } from "../../../support/temp-folder.ts";
+
+const run = promisify(execFile);
+const file = (path: string): TarItem => ({ path, data: path });
+const link = (path: string, target: string): TarItem => ({ path, type: "2", link: target });
+const ARCHIVE = [
+  file("a"),
+  file(".hidden"),
+  file("d/b"),
+  file("d/.wh.b"),
+  link("etc", "/etc"),
+  link("up", ".."),
+  link("in", "d"),
+];
+
+/** What is in the target then, or what the program says. */
+async function copy(source: string): Promise<readonly string[] | string> {
+  await using folder = await makeTempFolder();
+  const archive = join(folder.path, "archive.tar");
+  const target = join(folder.path, "target");
+  await writeFile(archive, tar(...ARCHIVE));
+  await mkdir(target);
+  const owner = `${process.getuid?.()}:${process.getgid?.()}`;
+  try {
+    await run("bash", ["-c", COPY_SCRIPT, "copy", archive, source, `${target}/`, owner, ""]);
+  } catch (error) {
+    return String(Object(error).stderr).trim();
+  }
+  return (await readdir(target)).toSorted();
+}
+
+const REFUSED = "the source leads out of the archive";
+
+test.for([
+  ["a", ["a"]],
+  ["d", [".wh.b", "b"]],
+  ["d/", [".wh.b", "b"]],
+  ["in/", [".wh.b", "b"]],
+  ["etc", ["etc"]],
+  [".", [".hidden", "a", "d", "etc", "in", "up"]],
+  [".*", [".hidden"]],
+  ["..", REFUSED],
+  ["../", REFUSED],
+  ["d/../..", REFUSED],
+  ["etc/", REFUSED],
+  ["etc/.", REFUSED],
+  ["etc/passwd", REFUSED],
+  ["up/", REFUSED],
+  ["up/*", REFUSED],
+] as const)("of the source %s", async ([source, expected]) => {
+  expect(await copy(source)).toEqual(expected);
+});
