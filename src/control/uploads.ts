@@ -1,7 +1,9 @@
 /** Addresses of uploads, and the one request that is served without a key: its token is the right. */
 
 import type { IncomingMessage } from "node:http";
+import { Readable } from "node:stream";
 import type { Uploads } from "../sandboxes/template-builds/uploads.ts";
+import { readContent } from "./read-content.ts";
 import { toFault } from "./reply.ts";
 
 const PREFIX = "/uploads/";
@@ -21,7 +23,8 @@ export function uploadToken(method: string, path: string): string | undefined {
 /** Takes the body; after a refusal the connection ends, since the rest of it is not read. */
 export async function takeUpload(uploads: Uploads, request: IncomingMessage, token: string) {
   try {
-    await uploads.receive(token, request.headers["content-length"], request);
+    const body = Readable.from(readContent(request), { objectMode: false });
+    await uploads.receive(token, request.headers["content-length"], body);
     return { reply: { status: 201 } };
   } catch (error) {
     const { status, body } = toFault(error);

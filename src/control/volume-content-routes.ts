@@ -16,11 +16,10 @@ import {
   volumePathQuery,
   type VolumeEntryBody,
 } from "../wire/volume-content.ts";
+import { readContent } from "./read-content.ts";
 
 /** Owner and mode. */
 const MAX_CHANGE_BYTES = 4_096;
-/** A client that sends nothing for so long has gone. */
-const UPLOAD_PAUSE_MS = 60_000;
 const READ_BYTES = 262_144;
 const MIN_TIME_MS = 0;
 const MAX_TIME_MS = Date.UTC(9999, 11, 31);
@@ -168,24 +167,6 @@ function parseBody(body: Buffer): unknown {
     return parseJson(body);
   } catch (error) {
     throw new SandboxError("invalid_argument", "body is not JSON", { cause: error });
-  }
-}
-
-/** The body of an upload; a pause that is too long ends it like a client that left. */
-async function* readContent(request: IncomingMessage): AsyncGenerator<Buffer> {
-  const end = () => request.destroy(new Error("upload paused for too long"));
-  let timer = setTimeout(end, UPLOAD_PAUSE_MS);
-  try {
-    const body: AsyncIterable<Buffer> = request.iterator({ destroyOnReturn: false });
-    for await (const chunk of body) {
-      clearTimeout(timer);
-      yield chunk;
-      timer = setTimeout(end, UPLOAD_PAUSE_MS);
-    }
-  } catch (error) {
-    throw new SandboxError("canceled", "request ended before its body", { cause: error });
-  } finally {
-    clearTimeout(timer);
   }
 }
 

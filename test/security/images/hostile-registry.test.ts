@@ -60,15 +60,18 @@ interface PullCase {
 /** What became of a pull: the code and words of its fault, or `ok`. */
 async function pull({ image = IMAGE, isOfRequest = true, maxBytes, signal }: PullCase = {}) {
   try {
-    await using _image = await pullImage(image, {
-      home: folder.path,
-      isOfRequest,
-      perlDirectory: PERL_DIRECTORY,
-      nameServers: [names.address],
-      mirrors: parseMirrors(`hostile.example=http://${registry.host}`),
-      maxBytes,
-      signal: signal ?? AbortSignal.timeout(LIMIT_MS),
-    });
+    await using stacked = new AsyncDisposableStack();
+    stacked.use(
+      await pullImage(image, {
+        home: folder.path,
+        isOfRequest,
+        perlDirectory: PERL_DIRECTORY,
+        nameServers: [names.address],
+        mirrors: parseMirrors(`hostile.example=http://${registry.host}`),
+        maxBytes,
+        signal: signal ?? AbortSignal.timeout(LIMIT_MS),
+      }),
+    );
     return "ok";
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;

@@ -1,0 +1,59 @@
+/** Uploads that their client ends: they are no failure of the service, and leave nothing. */
+
+import { once } from "node:events";
+import { readdir } from "node:fs/promises";
+import { createServer, type IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import { Readable } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { expect, test } from "vitest";
+import { readContent } from "../../src/control/read-content.ts";
+import { takeUpload } from "../../src/control/uploads.ts";
+import { openUploads } from "../../src/sandboxes/template-builds/uploads.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+const HASH = "ab";
+
+/** Sends half of a body and leaves, or stays; what `take` makes of the request. */
+async function sendHalf<T>(take: (request: IncomingMessage) => Promise<T>, leaves: boolean) {
+  const { promise, resolve } = Promise.withResolvers<T>();
+  const server = createServer((request) => void take(request).then(resolve));
+  const client = connect(await listenOnLoopback(server), "127.0.0.1");
+  client.on("error", () => undefined);
+  try {
+    client.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf-");
+    await once(server, "request");
+    if (leaves) client.destroy();
+    return await promise;
+  } finally {
+    client.destroy();
+    server.close();
+  }
+}
+
+test("an upload that its client cancels is answered as canceled and leaves no file", async () => {
+  await using folder = await makeTempFolder();
+  const options = { owner: "own", key: "ab".repeat(32), now: Date.now };
+  const uploads = await openUploads({ directory: folder.path, ...options });
+  const token = uploads.sign("a", HASH);
+  const outcome = await sendHalf((request) => takeUpload(uploads, request, token), true);
+  expect(outcome.reply).toMatchObject({
+    status: 499,
+    body: { code: 499, message: "request ended before its body" },
+  });
+  expect(await readdir(folder.path)).toEqual([]);
+  await uploads.receive(token, "1", Readable.from(["x"]));
+  expect(await uploads.find("a", HASH)).toBeDefined();
+});
+
+async function read(request: IncomingMessage): Promise<unknown> {
+  return buffer(Readable.from(readContent(request, 100))).then(
+    () => "whole",
+    (error: unknown) => error,
+  );
+}
+
+test("a client that pauses for too long is taken for one that left", async () => {
+  expect(await sendHalf(read, false)).toMatchObject({ code: "canceled" });
+});
