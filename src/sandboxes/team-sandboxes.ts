@@ -14,7 +14,7 @@ import { pauseSandbox } from "./pause-sandbox.ts";
 import { findEntry, requireEntry } from "./registry.ts";
 import type { ResumeOptions } from "./resume-run.ts";
 import { connectSandbox, resumeSandbox, type Connected } from "./resume-sandbox.ts";
-import type { CreateOptions, Sandbox, StartedSandbox } from "./sandbox.ts";
+import type { CreateOptions, CreationKey, Sandbox, StartedSandbox } from "./sandbox.ts";
 import {
   createSnapshot,
   listSnapshots,
@@ -59,7 +59,8 @@ export interface TeamSandboxes {
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
   /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
-  createVolume(name: string): Promise<Volume>;
+  /** A request that was answered with a volume is answered so again, where its key is known. */
+  createVolume(name: string, once?: CreationKey): Promise<Volume>;
   listVolumes(): Volume[];
   /** @throws SandboxError invalid_argument for no identifier, not_found. */
   getVolume(volumeId: string): Promise<Volume>;
@@ -98,7 +99,7 @@ export function toOperations(context: RegistryContext, track: Track): TeamSandbo
       track(createSnapshot(context, sandboxId, { ...options, name })),
     fork: (sandboxId, request) => track(forkSandbox(context, sandboxId, request)),
     updateNetwork: (sandboxId, rules) => updateNetwork(context, sandboxId, rules),
-    createVolume: (name) => track(createVolume(context, name)),
+    createVolume: (name, once) => track(createVolume(context, name, once)),
     listVolumes: () => listVolumes(context),
     getVolume: async (volumeId) => getVolume(context, volumeId),
     removeVolume: (volumeId) => track(removeVolume(context, volumeId)),

@@ -11,9 +11,11 @@ import { step } from "../common/steps.ts";
 import { hasVolumeDisk, volumeContent } from "../engine/storage/volume-disk.ts";
 import type { SandboxRecord, VolumeRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import type { Folders, Services, Tenant } from "./context.ts";
+import type { Folders, Registry, Services, Tenant } from "./context.ts";
+import { creationUnderWay, KEPT_MS, requireSameRequest } from "./creation-record.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
+import type { CreationKey } from "./sandbox.ts";
 import { VOLUME_OWNER_ID, type DiskVolume } from "./volume-disks.ts";
 import {
   MAX_VOLUMES,
@@ -61,20 +63,68 @@ export async function mountVolumes(
 }
 
 /**
- * Makes an empty volume.
+ * Makes an empty volume. Its key is on record with it: sent again, the request gets the volume as long
+ * as there is one.
  * @throws SandboxError invalid_argument for a bad name, or one that is taken, resource_exhausted
- * when the team has as many as it may.
+ * when the team has as many as it may; with a key also what `createOnce` throws.
  */
 export async function createVolume(
+  context: Services & Tenant & Folders & Pick<Registry, "activeCreates">,
+  name: string,
+  once?: CreationKey,
+): Promise<Volume> {
+  if (once === undefined) return makeVolume(context, name, undefined);
+  const { activeCreates, team } = context;
+  // Keys have no slash.
+  const active = `${team}/volumes/${once.key}`;
+  const running = activeCreates.get(active);
+  if (running !== undefined) {
+    requireSameRequest(once, running);
+    throw creationUnderWay();
+  }
+  const known = findMade(context, once);
+  if (known !== undefined) return withToken(context, known);
+  activeCreates.set(active, once.fingerprint);
+  try {
+    return await makeVolume(context, name, once);
+  } finally {
+    activeCreates.delete(active);
+  }
+}
+
+/** @throws SandboxError invalid_argument when the key belongs to another request. */
+function findMade(
+  { store, clock, team }: Services & Tenant,
+  once: CreationKey,
+): VolumeRecord | undefined {
+  const sinceMs = clock.now() - KEPT_MS;
+  const made = store.volumes
+    .all()
+    .find(
+      ({ creation, createdAtMs, ...of }) =>
+        of.team === team && creation?.key === once.key && createdAtMs >= sinceMs,
+    );
+  if (made?.creation !== undefined) requireSameRequest(once, made.creation.fingerprint);
+  return made;
+}
+
+async function makeVolume(
   context: Services & Tenant & Folders,
   name: string,
+  creation: CreationKey | undefined,
 ): Promise<Volume> {
   const { store, clock, team } = context;
   requireVolumeName(name);
   await requireDiskSpace(context.volumesDirectory);
   const { sizeMb } = context.volumeDisks;
-  const plain = { volumeId: randomUUID(), name, team, createdAtMs: clock.now() };
-  const volume = sizeMb === undefined ? plain : { ...plain, sizeMb };
+  const volume: VolumeRecord = {
+    volumeId: randomUUID(),
+    name,
+    team,
+    createdAtMs: clock.now(),
+    ...(sizeMb !== undefined && { sizeMb }),
+    ...(creation !== undefined && { creation }),
+  };
   store.transaction(() => {
     if (store.volumes.getByName(team, name) !== undefined) {
       throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);

@@ -161,6 +161,8 @@ export const volumeRecordSchema = z.object({
   createdAtMs: atMs,
   /** Of its disk; undefined for a volume that is a folder of the home. */
   sizeMb: z.number().optional(),
+  /** The idempotency key that it was made with, and what tells its request from others. */
+  creation: z.object({ key: z.string(), fingerprint: z.string() }).optional(),
 });
 
 export type VolumeRecord = z.infer<typeof volumeRecordSchema>;

@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
-import { sandboxSchema } from "../../src/wire/control.ts";
+import { createdVolumeSchema, sandboxSchema } from "../../src/wire/control.ts";
+import { atStep } from "../support/at-step.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
@@ -104,4 +105,42 @@ test("a key counts for a day", async () => {
   await clock.advance(2_000);
   const next = await send();
   expect([next.status, next.body === first.body]).toEqual([201, false]);
+});
+
+function createVolume(key: string, name: string) {
+  return service.call({
+    method: "POST",
+    path: "/volumes",
+    body: { name },
+    headers: { "content-type": "application/json", "idempotency-key": key },
+  });
+}
+
+test("a create of a volume whose answer was lost gets the volume", async () => {
+  const first = await createVolume("volume", "lost");
+  expect(first.status).toBe(201);
+  const again = await createVolume("volume", "lost");
+  expect([again.status, again.body]).toEqual([201, first.body]);
+  expect((await createVolume("volume", "found")).body).toMatchObject({
+    code: 422,
+    error_code: "idempotency_request_mismatch",
+  });
+  expect((await createVolume("another", "lost")).status).toBe(400);
+  expect((await createVolume("NO KEY", "else")).status).toBe(400);
+  const { volumeID } = createdVolumeSchema.parse(first.body);
+  await service.call({ method: "DELETE", path: `/volumes/${volumeID}` });
+  const anew = await createVolume("volume", "lost");
+  expect(anew.status).toBe(201);
+  expect(anew.body).not.toEqual(first.body);
+});
+
+test("of several creates of a volume at once one makes it", async () => {
+  using making = atStep("volume.recorded", async () => {
+    expect((await createVolume("volumes-at-once", "at-once")).body).toMatchObject({
+      code: 409,
+      error_code: "idempotency_in_progress",
+    });
+  });
+  expect((await createVolume("volumes-at-once", "at-once")).status).toBe(201);
+  expect(making.wasReached).toBe(true);
 });

@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { DEFAULT_TEAM } from "../../src/store/store.ts";
+import { volumeUnderWay } from "./keyed-creates.ts";
 import type { TestService } from "./service.ts";
 import type { RowMakers } from "./tag-rows.ts";
 
@@ -30,6 +31,13 @@ export function volumeRows<Row>({ call, made, service }: VolumeRowMakers<Row>) {
     "POST /volumes": {
       201: call("/volumes", { name: "made" }),
       400: call("/volumes", { name: "a b" }),
+      409: async () => volumeUnderWay(service()),
+      422: made(async () => {
+        const path = "/volumes";
+        const headers = { "idempotency-key": "other-volume" };
+        await service().call({ method: "POST", path, body: { name: "keyed" }, headers });
+        return { path, body: { name: "other" }, headers };
+      }),
     },
     "GET /volumes/{volumeID}": {
       200: made(async () => ({ path: `/volumes/${sizedVolume()}` })),

@@ -10,6 +10,7 @@ import {
   volumeRequestSchema,
   volumeSchema,
 } from "../../wire/control.ts";
+import { KEY_HEADERS, readCreationKey } from "../create-once.ts";
 import { defineRoute, type Route } from "../route.ts";
 
 const volumeParams = z.object({ volumeID: z.string() });
@@ -18,11 +19,13 @@ export const volumeRoutes: readonly Route[] = [
   defineRoute({
     method: "POST",
     path: "/volumes",
+    headers: KEY_HEADERS,
     body: volumeRequestSchema,
     replies: { 201: createdVolumeSchema },
-    faults: [400],
-    async handle({ body }, { sandboxes, domain }) {
-      const volume = await sandboxes.createVolume(body.name);
+    faults: [400, 409, 422],
+    worded: [409, 422],
+    async handle(request, { sandboxes, domain }) {
+      const volume = await sandboxes.createVolume(request.body.name, readCreationKey(request));
       return { status: 201, body: createdVolumeSchema.parse(toVolumeBody(volume, domain)) };
     },
   }),
