@@ -75,6 +75,13 @@ export const STATE_STEPS: readonly string[] = [
   CREATE INDEX template_builds_by_template ON template_builds (template_id);
   CREATE INDEX builds_by_cache_key ON builds (record ->> 'cacheKey');
   `,
+  // Rows that came to another template kept the columns of the first one.
+  `
+  UPDATE sandboxes SET owner = record ->> 'owner', template_id = record ->> 'templateId';
+  UPDATE builds SET owner = record ->> 'owner', template_id = record ->> 'templateId';
+  CREATE INDEX sandboxes_by_build ON sandboxes (record ->> 'buildId');
+  CREATE INDEX tags_by_build ON tags (build_id);
+  `,
 ];
 
 /** Logs, in a file of their own: they are many, and the last second of them may be lost. */

@@ -26,7 +26,8 @@ export function openSandboxes(database: DatabaseSync): SandboxTable {
   const upsert = prepare(
     database,
     `INSERT INTO sandboxes (sandbox_id, owner, template_id, record) VALUES (?, ?, ?, ?)
-     ON CONFLICT (sandbox_id) DO UPDATE SET record = excluded.record`,
+     ON CONFLICT (sandbox_id) DO UPDATE
+     SET owner = excluded.owner, template_id = excluded.template_id, record = excluded.record`,
   );
   const erase = prepare(database, "DELETE FROM sandboxes WHERE sandbox_id = ?");
   const selectOwner = prepare(database, "SELECT record FROM sandboxes WHERE owner = ?");
@@ -102,7 +103,9 @@ export function openBuilds(database: DatabaseSync): BuildTable {
   const upsert = prepare(
     database,
     `INSERT INTO builds (build_id, template_id, owner, status, record) VALUES (?, ?, ?, ?, ?)
-     ON CONFLICT (build_id) DO UPDATE SET status = excluded.status, record = excluded.record`,
+     ON CONFLICT (build_id) DO UPDATE
+     SET template_id = excluded.template_id, owner = excluded.owner,
+       status = excluded.status, record = excluded.record`,
   );
   const erase = prepare(database, "DELETE FROM builds WHERE build_id = ?");
   const upsertTag = prepare(

@@ -5,6 +5,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { StepMessage } from "../../src/common/steps.ts";
+import { atStep } from "../support/at-step.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
@@ -55,6 +56,22 @@ test("the reply does not wait for the files, which go afterwards", async () => {
       await expect.poll(layers).toEqual(before);
     },
   );
+});
+
+test("two first snapshots of one name at once are of one template, and go with it", async () => {
+  const before = { layers: await layers(), builds: service.embedded.store.builds.all().length };
+  const first = await service.create();
+  const { sandboxes, store } = service.embedded;
+  // The second one is complete while the first one is being written.
+  using held = atStep("snapshot.intent", () => snapshot("twin:two"));
+  await sandboxes.snapshot(first.sandboxID, "twin:one");
+  expect(held.wasReached).toBe(true);
+  await sandboxes.kill(first.sandboxID);
+  const { body } = await service.call({ path: "/templates/twin" });
+  expect(body).toMatchObject({ builds: [{ status: "ready" }, { status: "ready" }] });
+  expect(await remove("twin")).toBe(204);
+  expect(store.builds.all()).toHaveLength(before.builds);
+  await expect.poll(layers).toEqual(before.layers);
 });
 
 test("files that cannot be removed are tried again", async () => {

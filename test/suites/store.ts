@@ -108,6 +108,21 @@ function describeRecords(open: () => Store): void {
     expect(store.builds.unfinishedOfOwner("serve").map(({ buildId }) => buildId)).toEqual(["b3"]);
   });
 
+  test("rows that come to another template, or owner, are found by it alone", () => {
+    using store = open();
+    store.sandboxes.put({ ...SANDBOX, templateId: "t0", owner: "first" });
+    store.sandboxes.put(SANDBOX);
+    expect(["t0", "t1"].map((id) => store.sandboxes.countOfTemplate(id))).toEqual([0, 1]);
+    expect(store.sandboxes.owners()).toEqual(["serve"]);
+    const unfinished = { ...build("b1", 1000), status: "building" } as const;
+    store.builds.put({ ...unfinished, templateId: "t0", owner: "first" });
+    store.builds.put(unfinished);
+    expect(["t0", "t1"].map((id) => store.builds.ofTemplate(id).length)).toEqual([0, 1]);
+    expect(["first", "serve"].map((id) => store.builds.unfinishedOfOwner(id).length)).toEqual([
+      0, 1,
+    ]);
+  });
+
   test("a template goes with its builds and tags", () => {
     using store = open();
     store.templates.put(TEMPLATE);

@@ -86,3 +86,20 @@ test.for(STATE_STEPS.map((_, index) => index + 1))(
     ]);
   },
 );
+
+test("rows of an older home that came to another template are found by it", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  const version = 5;
+  {
+    using database = new DatabaseSync(path);
+    for (const step of STATE_STEPS.slice(0, version)) database.exec(step);
+    database.exec(`PRAGMA user_version = ${version}`);
+    database
+      .prepare("INSERT INTO sandboxes VALUES (?, ?, ?, ?)")
+      .run(SANDBOX.sandboxId, SANDBOX.owner, "first", JSON.stringify(SANDBOX));
+  }
+  using store = openStore({ path });
+  const counts = ["first", SANDBOX.templateId].map((id) => store.sandboxes.countOfTemplate(id));
+  expect(counts).toEqual([0, 1]);
+});
