@@ -79,15 +79,24 @@ export function toStartingRecord(
  */
 export function recordIntent(
   context: Pick<Services, "store">,
-  { mounts, options }: CreatePlan,
+  plan: CreatePlan,
   intent: SandboxRecord,
 ): void {
   const { store } = context;
+  const { mounts } = plan;
   store.transaction(() => {
-    if (store.builds.get(intent.buildId) === undefined) {
-      throw new SandboxError("not_found", templateMissing(options.template));
-    }
+    requireBuildOf(context, plan, intent);
     requireMounts(context, mounts);
     store.sandboxes.put(intent);
   });
+}
+
+/** @throws SandboxError not_found when the build of a start was removed. */
+export function requireBuildOf(
+  { store }: Pick<Services, "store">,
+  { options }: CreatePlan,
+  { buildId }: SandboxRecord,
+): void {
+  if (store.builds.get(buildId) !== undefined) return;
+  throw new SandboxError("not_found", templateMissing(options.template));
 }

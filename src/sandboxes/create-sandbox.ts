@@ -9,6 +9,7 @@ import { awaitHealth, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders } from "./context.ts";
 import {
   recordIntent,
+  requireBuildOf,
   toStartingRecord,
   type CreatePlan,
   type CreateInput,
@@ -276,6 +277,8 @@ function commitStart(
   { container, record }: { readonly container: Container; readonly record: SandboxRecord },
 ): void {
   context.store.transaction(() => {
+    // The row of a pooled sandbox is of the template that it was started for, maybe not of this one.
+    requireBuildOf(context, plan, record);
     context.store.sandboxes.put(record);
     const { once } = plan.options;
     if (once !== undefined) keepCreation(context, once, { record, isolation: container.level });

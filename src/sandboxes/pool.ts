@@ -12,7 +12,12 @@ import type { Container, ContainerSpec } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import { idleDaemon, initDaemon, toInit, toSpec } from "./boot.ts";
 import type { SandboxContext, Services, Folders, Tenant, Limits } from "./context.ts";
-import { toStartingRecord, type CreatePlan, type CreateInput } from "./create-plan.ts";
+import {
+  recordIntent,
+  toStartingRecord,
+  type CreatePlan,
+  type CreateInput,
+} from "./create-plan.ts";
 import { removeTraces } from "./discard.ts";
 import { requireDiskSpace } from "./disk-space.ts";
 import { cleanUpOrRetry } from "./retry-cleanup.ts";
@@ -167,12 +172,12 @@ async function startOne(
   context: Services & Tenant & Folders & Limits,
   template: string,
 ): Promise<PooledContainer> {
-  const { closing: signal, store } = context;
+  const { closing: signal } = context;
   await requireDiskSpace(context.directory);
   const resolved = await context.templates.resolve(template, { signal });
   const plan: CreatePlan = { resolved, mounts: [], options: { ...PLAIN_OPTIONS, template } };
   const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
-  store.sandboxes.put(record);
+  recordIntent(context, plan, record);
   let container: Container | undefined;
   try {
     const spec = toSpec(context, record, resolved.build);

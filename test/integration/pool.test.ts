@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { createSystemClock } from "../../src/common/clock.ts";
 import { createKey } from "../../src/sandboxes/keys.ts";
 import { openStore } from "../../src/store/sqlite.ts";
+import { atStep } from "../support/at-step.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -184,4 +185,39 @@ test("the end of the service ends the pool, the next start removes what a crash 
   expect(pooledIds(service)).toEqual([]);
   const logs = await service.call({ path: `/sandboxes/${record?.sandboxId}/logs` });
   expect(logs.status).toBe(404);
+});
+
+/** A template whose sandboxes are made of the same as those of `base`. */
+function addEqual({ embedded: { store } }: TestService): string {
+  const template = store.templates.getByName("base");
+  const build = template && store.builds.tagged(template.templateId, "default");
+  if (template === undefined || build === undefined) throw new Error("there is no base");
+  const templateId = "equal0template";
+  store.templates.put({ ...template, templateId, kind: "template", name: "local/equal" });
+  store.builds.put({ ...build, templateId, buildId: "equal-build" });
+  const tag = { templateId, tag: "default", buildId: "equal-build", createdAtMs: 0 };
+  store.builds.tag(tag);
+  return templateId;
+}
+
+test("a warm sandbox counts for the template that it is created from", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  const templateId = addEqual(service);
+  const [warm] = await awaitPool(service, 1);
+  const { sandboxID } = await service.create({ templateID: "equal" });
+  expect(sandboxID).toBe(warm);
+  expect(service.embedded.store.sandboxes.countOfTemplate(templateId)).toBe(1);
+  const removed = await service.call({ method: "DELETE", path: "/templates/equal" });
+  expect(removed.status).toBe(400);
+});
+
+test("a template that is removed while a warm sandbox is taken over has none", async () => {
+  await using service = await startTestService({ poolSize: 1 });
+  addEqual(service);
+  const [warm = ""] = await awaitPool(service, 1);
+  using taken = atStep("claim.thawed", () => service.embedded.sandboxes.templates.remove("equal"));
+  const body = { templateID: "equal" };
+  const reply = await service.call({ method: "POST", path: "/v2/sandboxes", body });
+  expect([taken.wasReached, reply.status]).toEqual([true, 404]);
+  expect(service.embedded.store.sandboxes.get(warm)).toBe(undefined);
 });
