@@ -13,11 +13,13 @@ import {
   isLegacyRequest,
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
+import type { Clock } from "../common/clock.ts";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
+import { hasBatches } from "./batch.ts";
 import { findId, idOf, type MessageId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
@@ -179,8 +181,13 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       onsessionclosed: (id) => sessions.remove(id),
     });
     const usedAtMs = state.clock.now();
-    const aloneIds = new Set<MessageId>();
-    const session = { principal, transport, usedAtMs, openRequests: 0, aloneIds };
+    const openIds = new Map<MessageId, "alone" | "in a batch">();
+    const session: Session = { principal, transport, usedAtMs, openRequests: 0, openIds };
+    Object.assign(transport, {
+      setProtocolVersion(revision: string) {
+        session.revision = revision;
+      },
+    });
     await server.connect(transport);
     return session;
   }
@@ -199,21 +206,18 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       const text = "Invalid Request: Server already initialized";
       return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
+    if (Array.isArray(body) && !hasBatches(known?.revision)) {
+      const text = `Invalid Request: protocol revision ${known?.revision ?? "unknown"} has no batches`;
+      return sendRpcError(response, 400, { code: INVALID_REQUEST, text });
+    }
     if (known === undefined && !sessions.admit()) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));
       return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }
     const session = known ?? (await open(principal));
-    session.openRequests += 1;
-    const ownId = idOf(body);
-    if (ownId !== undefined) session.aloneIds.add(ownId);
-    response.once("close", () => {
-      session.openRequests -= 1;
-      if (ownId !== undefined) session.aloneIds.delete(ownId);
-      session.usedAtMs = state.clock.now();
-    });
+    hold(session, { response, body, clock: state.clock });
     await session.transport.handleRequest(request, response, body);
-    closeCancelled(session, body);
+    await closeCancelled(session, body);
     const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();
@@ -225,10 +229,42 @@ const cancelledSchema = z.looseObject({
   params: z.looseObject({ requestId: z.union([z.string(), z.number()]) }),
 });
 
-/** A request that was cancelled has no reply, so nothing else would end its stream. */
-function closeCancelled({ transport, aloneIds }: Session, body: unknown): void {
-  const requestId = cancelledSchema.safeParse(body).data?.params.requestId;
-  if (requestId !== undefined && aloneIds.has(requestId)) transport.closeSSEStream(requestId);
+/** Counts a request as open until its response is closed, which may be so already. */
+function hold(
+  session: Session,
+  request: { readonly response: ServerResponse; readonly body: unknown; readonly clock: Clock },
+): void {
+  const { response, body, clock } = request;
+  const ids = messagesOf(body).flatMap((message) => idOf(message) ?? []);
+  session.openRequests += 1;
+  for (const id of ids) session.openIds.set(id, Array.isArray(body) ? "in a batch" : "alone");
+  const release = (): void => {
+    session.openRequests -= 1;
+    for (const id of ids) session.openIds.delete(id);
+    session.usedAtMs = clock.now();
+  };
+  if (response.closed) release();
+  else response.once("close", release);
+}
+
+function messagesOf(body: unknown): readonly unknown[] {
+  return Array.isArray(body) ? body : [body];
+}
+
+/**
+ * A request that was cancelled has no reply, so nothing else would end its stream. In a batch it
+ * gets one, since the stream ends with the last reply.
+ */
+async function closeCancelled({ transport, openIds }: Session, body: unknown): Promise<void> {
+  for (const message of messagesOf(body)) {
+    const id = cancelledSchema.safeParse(message).data?.params.requestId;
+    const form = id === undefined ? undefined : openIds.get(id);
+    if (id === undefined || form === undefined) continue;
+    if (form === "alone") transport.closeSSEStream(id);
+    const error = { code: -32_000, message: "Request cancelled" };
+    // It may have been answered meanwhile; without a stream the transport only forgets the id.
+    await transport.send({ jsonrpc: "2.0", id, error }).catch(() => undefined);
+  }
 }
 
 function sendRpcError(

@@ -10,8 +10,10 @@ export interface Session {
   usedAtMs: number;
   /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
-  /** Of requests that came alone: the stream of one carries nothing else. */
-  readonly aloneIds: Set<MessageId>;
+  /** Of requests without a complete reply: the stream of one that came alone has nothing else. */
+  readonly openIds: Map<MessageId, "alone" | "in a batch">;
+  /** Of the protocol; undefined before the handshake. */
+  revision?: string;
 }
 
 export interface Sessions extends AsyncDisposable {

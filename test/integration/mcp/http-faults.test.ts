@@ -93,3 +93,102 @@ test.for(["a hundred malformed bodies", "five hundred by chance"])(
     expect(alive).toEqual([{ jsonrpc: "2.0", id: "alive", result: {} }]);
   },
 );
+
+async function openOlder(endpoint: Awaited<ReturnType<typeof startEndpoint>>) {
+  const params = { ...INITIALIZE.params, protocolVersion: "2025-03-26" };
+  const reply = await endpoint.post({ jsonrpc: "2.0", ...INITIALIZE, params });
+  await reply.text();
+  return { "mcp-session-id": reply.headers.get("mcp-session-id") ?? "" };
+}
+
+test("a batch is for the one revision that has batches, and of at most 100 messages", async () => {
+  await using endpoint = await startEndpoint();
+  const batch = ["a", "b"].map((id) => ({ ...PING, id }));
+  const newer = await endpoint.post(batch, await open(endpoint));
+  expect([newer.status, await newer.json()]).toMatchObject([
+    400,
+    { id: null, error: { code: -32_600, message: expect.stringContaining("2025-11-25 has no") } },
+  ]);
+  const headers = await openOlder(endpoint);
+  const older = await messagesOf(await endpoint.post(batch, headers));
+  expect(older.map(({ id }) => id)).toEqual(["a", "b"]);
+  const many = Array.from({ length: 101 }, (_, id) => ({ ...PING, id }));
+  expect((await endpoint.post(many, headers)).status).toBe(400);
+  expect((await endpoint.post([{ jsonrpc: "2.0", ...INITIALIZE }])).status).toBe(400);
+});
+
+test("a batch ends though one of its requests was cancelled", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await openOlder(endpoint);
+  const input = {
+    sandbox_id: await endpoint.world.createSandbox(),
+    path: "/tmp",
+    wait_seconds: 50,
+  };
+  const params = { name: "watch_path", arguments: input };
+  const batch = [
+    { jsonrpc: "2.0", id: 2, method: "tools/call", params },
+    { ...PING, id: 3 },
+  ];
+  const reply = await endpoint.post(batch, headers);
+  const cancelled = { method: "notifications/cancelled", params: { requestId: 2 } };
+  await endpoint.post([{ jsonrpc: "2.0", ...cancelled }], headers);
+  const messages = await messagesOf(reply);
+  expect(messages).toContainEqual({ jsonrpc: "2.0", id: 3, result: {} });
+  expect(messages).toContainEqual(
+    expect.objectContaining({ id: 2, error: { code: -32_000, message: "Request cancelled" } }),
+  );
+});
+
+test("a deleted session ends its calls, and is gone", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const input = { sandbox_id: await endpoint.world.createSandbox(), cmd: "exec sleep 40" };
+  const params = { name: "run_process", arguments: { ...input, wait_seconds: 50 } };
+  const reply = await endpoint.post(
+    { jsonrpc: "2.0", id: 2, method: "tools/call", params },
+    headers,
+  );
+  const running = async () =>
+    (await endpoint.world.call("list_processes", { sandbox_id: input.sandbox_id })).text;
+  await expect.poll(running, { timeout: 10_000 }).toContain("sleep 40");
+  const authorization = "Bearer key-alice";
+  const ended = await fetch(endpoint.url, {
+    method: "DELETE",
+    headers: { authorization, ...headers },
+  });
+  expect(ended.status).toBe(200);
+  expect(await messagesOf(reply)).toEqual([]);
+  await expect.poll(running, { timeout: 10_000 }).not.toContain("sleep 40");
+  expect((await endpoint.post(PING, headers)).status).toBe(404);
+});
+
+test("a resumption by any event id is the one stream of the session", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const accept = { accept: "text/event-stream", authorization: "Bearer key-alice" };
+  const resume = async (id: string) => {
+    const leave = new AbortController();
+    const reply = await fetch(endpoint.url, {
+      headers: { ...accept, ...headers, "last-event-id": id },
+      signal: leave.signal,
+    });
+    leave.abort();
+    return reply.status;
+  };
+  for (const id of ["0", "_GET_stream_1", "x".repeat(4_000), "../../a%00", "constructor"]) {
+    await expect.poll(() => resume(id)).toBe(200);
+  }
+});
+
+test.for(["", "1999-01-01", "2099-01-01", "x".repeat(1_000)])(
+  "the unknown revision %j of a header is refused, and the session goes on",
+  async (revision) => {
+    await using endpoint = await startEndpoint();
+    const headers = await open(endpoint);
+    const reply = await endpoint.post(PING, { ...headers, "mcp-protocol-version": revision });
+    expect([revision, reply.status]).toEqual([revision, 400]);
+    await reply.text();
+    expect((await endpoint.post(PING, headers)).status).toBe(200);
+  },
+);
