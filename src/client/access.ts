@@ -1,6 +1,7 @@
 /** The access to one sandbox, renewed when its token is refused. */
 
 import { SandboxError } from "../common/errors.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import {
   ACCESS_TOKEN_HEADER,
   ENVD_PORT,
@@ -60,10 +61,14 @@ export async function renewAccess(
   if (await hasNewToken(source, error, options.signal)) return;
   if (options.user === undefined) throw error;
   // The token is unchanged, so the daemon refused the user.
-  throw new SandboxError("invalid_argument", `no user ${options.user} in ${source.sandboxId}`, {
-    hint: "Leave user out for the default user, or use root.",
-    cause: error,
-  });
+  throw new SandboxError(
+    "invalid_argument",
+    `no user ${quoteName(options.user)} in ${source.sandboxId}`,
+    {
+      hint: "Leave user out for the default user, or use root.",
+      cause: error,
+    },
+  );
 }
 
 async function hasNewToken(

@@ -2,6 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import {
   forkResultSchema,
   listedSandboxSchema,
@@ -95,7 +96,7 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
     ...createTransitions(caller),
 
     async create(request, signal, waitSeconds) {
-      const subject = `create from ${request.templateID}`;
+      const subject = `create from ${quoteName(request.templateID)}`;
       const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject, waitSeconds };
       return parseBody(await sendCreate(call), createdSandboxSchema, subject);
     },

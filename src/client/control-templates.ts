@@ -1,6 +1,7 @@
 /** The routes of templates and snapshots in the control API; a snapshot is a template too. */
 
 import { z } from "../common/schema.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import {
   listedTemplateSchema,
   templateSchema,
@@ -56,7 +57,7 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
   return {
     async template(templateId, query, signal) {
       const path = `${pathOf(templateId)}${queryOf({ ...query })}`;
-      const call = { path, signal, subject: `get template ${templateId}` };
+      const call = { path, signal, subject: `get template ${quoteName(templateId)}` };
       const { body: template, ...rest } = await readPage(call, templateSchema);
       return { template, ...rest };
     },
@@ -68,7 +69,7 @@ export function createTemplateRoutes(caller: ControlCaller): TemplateRoutes {
       ),
 
     deleteTemplate: (templateId, signal) =>
-      remove({ path: pathOf(templateId), signal, subject: `delete ${templateId}` }),
+      remove({ path: pathOf(templateId), signal, subject: `delete ${quoteName(templateId)}` }),
 
     async snapshot(sandboxId, name, signal) {
       const subject = `snapshot ${sandboxId}`;

@@ -5,6 +5,7 @@ import { request } from "undici";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import type { z } from "../common/schema.ts";
+import { quoteName } from "../common/untrusted-text.ts";
 import {
   buildStatusSchema,
   requestedBuildSchema,
@@ -54,7 +55,7 @@ export function createTemplateBuildRoutes(
   const { read, send } = caller;
   return {
     async requestBuild(wanted, signal) {
-      const subject = `request build of ${wanted.name ?? "a template"}`;
+      const subject = `request build of ${quoteName(wanted.name ?? "template")}`;
       const call = { ...WRITING, path: "/v3/templates", json: wanted, signal, subject };
       return parseBody(await send(call), requestedBuildSchema, subject);
     },
@@ -86,7 +87,7 @@ export function createTemplateBuildRoutes(
     },
 
     async startBuild(build, plan, signal) {
-      const subject = `start build ${build.buildId}`;
+      const subject = `start build ${quoteName(build.buildId)}`;
       const path = `/v2${buildPath(build)}`;
       const reply = await send({ ...WRITING, path, json: plan, signal, subject });
       if (reply.status >= 300) throw replyError(subject, reply);
@@ -95,7 +96,7 @@ export function createTemplateBuildRoutes(
     buildStatus(build, offset, signal) {
       if (!Number.isSafeInteger(offset)) throw new SandboxError("invalid_argument", "bad offset");
       const path = `${buildPath(build)}/status?logsOffset=${offset}&limit=100&level=info`;
-      const call = { path, signal, subject: `status of build ${build.buildId}` };
+      const call = { path, signal, subject: `status of build ${quoteName(build.buildId)}` };
       return read(call, buildStatusSchema);
     },
   };

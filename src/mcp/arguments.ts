@@ -4,6 +4,7 @@
  */
 
 import { toListedSchema, z } from "../common/schema.ts";
+import { cutText, oneLine } from "../common/untrusted-text.ts";
 
 /** Lists of these fields, when empty, say the same as their absence. */
 const EMPTY_LISTS: ReadonlySet<string> = new Set(["args"]);
@@ -52,9 +53,35 @@ export function acceptArguments<T extends z.ZodObject>(schema: T) {
   const validate = (given: unknown) => {
     const normal = normalizeArguments(schema, given);
     const path = findHalf(normal);
-    return path === undefined ? listed.validate(normal) : { issues: [{ message: HALF, path }] };
+    return path === undefined
+      ? withPlainIssues(listed.validate(normal))
+      : { issues: [plainIssue({ message: HALF, path })] };
   };
   return { "~standard": { ...listed, validate } };
+}
+
+type Result = ReturnType<ReturnType<typeof toListedSchema>["~standard"]["validate"]>;
+type Issue = NonNullable<Awaited<Result>["issues"]>[number];
+
+/** The reason of a refusal can name what the caller wrote, which must not forge lines of it. */
+async function withPlainIssues(checking: Result): Promise<Awaited<Result>> {
+  const result = await checking;
+  if (result.issues === undefined) return result;
+  return { issues: result.issues.slice(0, MAX_ISSUES).map((issue) => plainIssue(issue)) };
+}
+
+/** A model corrects a few faults at once. */
+const MAX_ISSUES = 8;
+const MAX_MESSAGE_CHARACTERS = 300;
+const MAX_NAME_CHARACTERS = 64;
+
+function plainIssue({ message, path = [] }: Issue): Issue {
+  return {
+    message: cutText(oneLine(message), MAX_MESSAGE_CHARACTERS),
+    path: path.map((part) =>
+      typeof part === "string" ? cutText(oneLine(part), MAX_NAME_CHARACTERS) : part,
+    ),
+  };
 }
 
 const HALF = "half a surrogate pair, which UTF-8 cannot hold; write the whole character";
