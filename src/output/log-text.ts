@@ -45,7 +45,8 @@ function textOfPieces(source: OutputSource, shown: (piece: Piece) => Uint8Array)
 
 /** The text of the log of a sandbox; its spool holds the notes in their final form. */
 export async function textOfSpool(folder: string): Promise<LogText> {
-  return textOfPieces(new StoredOutput(folder, await measureSpool(folder)), ({ bytes }) => bytes);
+  const output = new StoredOutput(folder, await measureSpool(folder), async () => folder);
+  return textOfPieces(output, ({ bytes }) => bytes);
 }
 
 /** A text in memory. */

@@ -130,14 +130,17 @@ export class ProcessOutput implements OutputSource {
   }
 }
 
-/** Output in the spool of another server. */
+/** Output in the spool of another server, which can get another owner and so another folder. */
 export class StoredOutput implements OutputSource {
-  readonly #folder: string;
+  #folder: string;
   #extent: Extent;
+  readonly #locate: () => Promise<string | undefined>;
 
-  constructor(folder: string, extent: Extent) {
+  /** @param locate returns where the spool is now; undefined when it is gone. */
+  constructor(folder: string, extent: Extent, locate: () => Promise<string | undefined>) {
     this.#folder = folder;
     this.#extent = extent;
+    this.#locate = locate;
   }
 
   get totalBytes(): number {
@@ -152,12 +155,19 @@ export class StoredOutput implements OutputSource {
     return this.#extent.gap.end - this.#extent.gap.start;
   }
 
-  /** Reads the current size. */
-  async refresh(): Promise<void> {
-    this.#extent = await measureSpool(this.#folder);
+  /** Reads the current size; of a spool that is being removed the size stays. */
+  async refresh(folder: string): Promise<void> {
+    this.#folder = folder;
+    const extent = await measureSpool(folder);
+    if (extent.end >= this.#extent.end) this.#extent = extent;
   }
 
-  pieces(from: number, maxBytes: number): Promise<readonly Piece[]> {
-    return readPieces(this.#folder, from, maxBytes);
+  async pieces(from: number, maxBytes: number): Promise<readonly Piece[]> {
+    const pieces = await readPieces(this.#folder, from, maxBytes);
+    if (pieces.length > 0 || from >= this.totalBytes) return pieces;
+    const folder = await this.#locate();
+    if (folder === undefined || folder === this.#folder) return pieces;
+    this.#folder = folder;
+    return readPieces(folder, from, maxBytes);
   }
 }

@@ -46,13 +46,34 @@ export interface StoredOptions {
   readonly found: FoundSpool;
 }
 
-/** The process of a spool. */
-export async function openStored(options: StoredOptions): Promise<StoredProcess> {
-  const output = new StoredOutput(
-    options.found.place.folder,
-    await measureSpool(options.found.place.folder),
-  );
-  return new StoredProcess(options, output);
+/** How often a spool is looked for that is on its way to another owner. */
+const MAX_LOOKS = 3;
+
+/** The process of a spool; undefined when the spool is gone. */
+export async function openStored(options: StoredOptions): Promise<StoredProcess | undefined> {
+  let { found } = options;
+  for (let look = 0; look < MAX_LOOKS; look += 1) {
+    const { folder } = found.place;
+    const extent = await measureSpool(folder);
+    const now = await findAgain(options.spools, found);
+    if (now === undefined) return undefined;
+    if (now.place.folder === folder) {
+      const locate = async () => (await findAgain(options.spools, now))?.place.folder;
+      return new StoredProcess(
+        { ...options, found: now },
+        new StoredOutput(folder, extent, locate),
+      );
+    }
+    found = now;
+  }
+  return undefined;
+}
+
+/** The same spool, which may have another owner now; undefined when it is gone. */
+async function findAgain(spools: Spools, { place }: FoundSpool): Promise<FoundSpool | undefined> {
+  const { sandboxId, name, createdAtMs } = place;
+  const found = await spools.find({ sandboxId, name });
+  return found?.place.createdAtMs === createdAtMs ? found : undefined;
 }
 
 export class StoredProcess implements ProcessView {
@@ -112,7 +133,6 @@ export class StoredProcess implements ProcessView {
 
   async changed(signal: AbortSignal): Promise<void> {
     const { spools, clock } = this.#options;
-    const { sandboxId, processId: name } = this;
     const { totalBytes } = this.output;
     while (!signal.aborted && this.state.kind === "running" && !this.isOrphan) {
       try {
@@ -122,10 +142,13 @@ export class StoredProcess implements ProcessView {
         return;
       }
       // The end is read first: all output before it is on the disk.
-      const found = await spools.find({ sandboxId, name });
-      if (found?.place.folder !== this.#found.place.folder) return;
+      const found = await findAgain(spools, this.#found);
+      if (found === undefined) {
+        this.giveUp({ kind: "unwatched" });
+        return;
+      }
       this.#found = found;
-      await this.output.refresh();
+      await this.output.refresh(found.place.folder);
       if (this.output.totalBytes !== totalBytes) return;
     }
   }
