@@ -103,6 +103,17 @@ function requireCursor(cursor: string): string {
 const LOG_PATTERN =
   /^sandbox:\/\/\/([a-z0-9-]{1,128})(?:\/process\/(p_[0-9]{1,10}))?\/log(?:\/([0-9]{1,15}))?$/;
 
+/**
+ * The address by which changes of a log are announced; undefined for what is no log. A part of a
+ * log changes with it, and an id can have a suffix.
+ */
+export function changesOf(uri: string): string | undefined {
+  const [, id = "", processId] = LOG_PATTERN.exec(uri) ?? [];
+  const sandboxId = parseSandboxId(id);
+  if (sandboxId === undefined) return undefined;
+  return processId === undefined ? logUri(sandboxId) : processLogUri(sandboxId, processId);
+}
+
 /** The text of a log. @throws ResourceNotFoundError for anything else. */
 export async function readLog(uri: string, state: McpState): Promise<string> {
   const [, id = "", processId, cursor] = LOG_PATTERN.exec(uri) ?? [];

@@ -9,7 +9,7 @@ import { acceptArguments } from "./arguments.ts";
 import { createChangeSender } from "./change-sender.ts";
 import { explain, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
-import { readLog, registerLogs } from "./log-resources.ts";
+import { changesOf, readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
 import { errorReply, toCallReply, withTimeLeft, type CallReply, type Reply } from "./respond.ts";
 import { reword } from "./reword.ts";
@@ -211,13 +211,14 @@ const MAX_SUBSCRIPTIONS = 256;
 function tellChanges(mcp: McpServer, options: McpServerOptions): void {
   const { state, era, isLasting } = options;
   const { server } = mcp;
-  const subscribed = new Set<string>();
+  /** By the address that the host gave: the one by which its changes are announced. */
+  const subscribed = new Map<string, string>();
   server.setRequestHandler("resources/subscribe", async (request) => {
     const { uri } = request.params;
     if (options.extension?.subscribableUris.has(uri) !== true) await readLog(uri, state);
-    if (subscribed.size >= MAX_SUBSCRIPTIONS)
+    if (!subscribed.has(uri) && subscribed.size >= MAX_SUBSCRIPTIONS)
       throw new ResourceNotFoundError(uri, "too many subscriptions");
-    subscribed.add(uri);
+    subscribed.set(uri, changesOf(uri) ?? uri);
     return {};
   });
   server.setRequestHandler("resources/unsubscribe", (request) => {
@@ -232,9 +233,13 @@ function tellChanges(mcp: McpServer, options: McpServerOptions): void {
     onFault: report,
   });
   const stopObserving = state.logs.observe({
-    updated(uri) {
+    updated(changed) {
       // In the newer era the transport filters by subscription.
-      if (era === "modern" || subscribed.has(uri)) sender.updated(uri);
+      const uris =
+        era === "modern"
+          ? [changed]
+          : [...subscribed].flatMap(([uri, source]) => (source === changed ? [uri] : []));
+      for (const uri of uris) sender.updated(uri);
     },
     listChanged: () => sender.listChanged(),
   });

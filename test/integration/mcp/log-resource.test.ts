@@ -131,3 +131,16 @@ test("a reply names the log by its URI and has no link block, which some hosts r
   });
   expect(cut.content).toEqual([{ type: "text", text: expect.stringContaining(log) }]);
 });
+
+test("subscribers of a part of a log, and of an id with a suffix, learn of changes as well", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const uris = [`sandbox:///${id}/log/0`, `sandbox:///${id}-client/log`];
+  const updates = new Set<string>();
+  world.host.client.setNotificationHandler(ResourceUpdatedNotificationSchema, ({ params }) => {
+    updates.add(params.uri);
+  });
+  for (const uri of uris) await world.host.client.subscribeResource({ uri });
+  await run(world, id, "echo x");
+  await expect.poll(() => [...updates].toSorted()).toEqual(uris.toSorted());
+});
