@@ -149,11 +149,7 @@ const MAX_PASSED_BYTES = 32 * 1024 * 1024;
 export async function pageOutput(source: OutputSource, options: PageOptions): Promise<Page> {
   const { totalBytes } = source;
   const taken = await takePieces(source, options, Math.min(options.cursor, totalBytes));
-  const isAtEnd = taken.stop === "end";
-  const mayGoOn = isAtEnd ? options.isRunning : taken.stop === "full";
-  const last = taken.pieces.at(-1);
-  const isOpen = mayGoOn && last !== undefined && endOf(last) === taken.at;
-  const nextCursor = taken.at - (isOpen ? incompleteTail(last.bytes) : 0);
+  const nextCursor = cutPage(taken, options);
   const texts = options.streams
     .map((stream) => ({
       stream,
@@ -166,6 +162,54 @@ export async function pageOutput(source: OutputSource, options: PageOptions): Pr
     ...(taken.resumedAt !== undefined && { resumedAt: taken.resumedAt }),
   };
 }
+
+/** Steps from one incomplete character to the one before it, of streams that alternate. */
+const MAX_STEPS = 64;
+
+/** Where the page ends, so that no character is split between this page and the next one. */
+function cutPage(taken: Taken, options: PageOptions): number {
+  const { pieces, at, stop } = taken;
+  if (stop === "gap" || (stop === "end" && !options.isRunning)) return at;
+  const last = pieces.at(-1);
+  const own = last !== undefined && endOf(last) === at ? incompleteTail(last.bytes) : 0;
+  // What other streams wrote since is shown now: the rest of a character may be long in coming.
+  if (stop === "end") return at - own;
+  const first = pieces[0]?.start ?? at;
+  let end = at;
+  for (let step = 0; step < MAX_STEPS; step += 1) {
+    const openAt = openCharacter(pieces, end, options.streams);
+    if (openAt === undefined) return end;
+    if (openAt <= first) break;
+    end = openAt;
+  }
+  return at - own;
+}
+
+/** Where the first character begins that is incomplete before a position, in any of the streams. */
+function openCharacter(
+  pieces: readonly Piece[],
+  end: number,
+  streams: readonly OutputStream[],
+): number | undefined {
+  const [first = "stdout"] = streams;
+  const open = streams.flatMap((stream) => {
+    const newest: { readonly position: number; readonly byte: number }[] = [];
+    for (let index = pieces.length - 1; index >= 0 && newest.length < MAX_OPEN_BYTES; index -= 1) {
+      const piece = pieces[index];
+      if (piece === undefined || !isOf(piece, stream, first)) continue;
+      const size = Math.min(piece.bytes.length, end - piece.start);
+      for (let at = size - 1; at >= 0 && newest.length < MAX_OPEN_BYTES; at -= 1) {
+        newest.unshift({ position: piece.start + at, byte: piece.bytes[at] ?? 0 });
+      }
+    }
+    const count = incompleteTail(Uint8Array.from(newest, ({ byte }) => byte));
+    return count === 0 ? [] : [newest[newest.length - count]?.position ?? end];
+  });
+  return open.length === 0 ? undefined : Math.min(...open);
+}
+
+/** An incomplete character has three bytes at most. */
+const MAX_OPEN_BYTES = 3;
 
 interface Taken {
   readonly pieces: Piece[];
