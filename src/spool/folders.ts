@@ -125,7 +125,9 @@ export async function listEntries(root: string): Promise<Entry[]> {
 
 async function survey(place: SpoolLocation): Promise<Entry> {
   let bytes = 0;
-  let changedAtMs = place.createdAtMs;
+  // An owner touches the folder while it lives.
+  const { mtimeMs } = await statOf(place.folder);
+  let changedAtMs = Math.max(place.createdAtMs, mtimeMs);
   for (const name of await listFolder(place.folder)) {
     const facts = await statOf(join(place.folder, name));
     bytes += facts.size;

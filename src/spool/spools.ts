@@ -24,6 +24,7 @@ import {
 import { isLeased, startLease } from "./lease.ts";
 import { createQuota, MAX_HOME_BYTES, MAX_SANDBOX_BYTES, type QuotaLimits } from "./quota.ts";
 import { measureSpool, type Extent } from "./reader.ts";
+import { touchUnended } from "./touch.ts";
 import type { SpoolFile, SpoolLimits, WriterFilesOptions } from "./writer-files.ts";
 import { createSpoolWriter, type SpoolWriter } from "./writer.ts";
 
@@ -100,6 +101,7 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
 
   async function collect(): Promise<void> {
     try {
+      await touchUnended(root, owner(), now());
       await collectSpools(root, now(), ({ name, error }) => {
         log.debug({ op: "spool.collect", name, err: error }, "spool stays");
       });
@@ -163,9 +165,23 @@ function startSpoolsIn(root: string, options: SpoolsOptions): Spools {
     async [Symbol.asyncDispose]() {
       clearInterval(timer);
       const lease = await opening?.catch(() => undefined);
-      await lease?.[Symbol.asyncDispose]();
+      if (lease !== undefined) await release(lease, () => touchUnended(root, owner(), now()), log);
     },
   };
+}
+
+/** Ends a lease; the spools that have not ended count from now on. */
+async function release(
+  lease: AsyncDisposable,
+  touch: () => Promise<void>,
+  log: Logger,
+): Promise<void> {
+  try {
+    await touch();
+  } catch (error) {
+    log.debug({ op: "spool.touch", err: error }, "spools look older than they are");
+  }
+  await lease[Symbol.asyncDispose]();
 }
 
 /** The same writer, whose folder says that output from before the spool is missing. */

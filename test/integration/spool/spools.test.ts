@@ -275,6 +275,25 @@ test("an ended spool is kept for 15 minutes, one whose owner died too, a live on
   await live.close(undefined);
 });
 
+test("the output of a silent process is kept for 15 minutes after the end of its server", async () => {
+  await using disk = await makeDisk();
+  const first = disk.start();
+  const silent = create(first);
+  await write(silent, Buffer.from("x"));
+  await silent.park();
+  const { folder } = silent.place;
+  // Nothing has come for an hour.
+  disk.nowMs += 60 * MINUTE_MS;
+  await first[Symbol.asyncDispose]();
+  const second = disk.start();
+  disk.nowMs += 14 * MINUTE_MS;
+  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual([]);
+  expect(await second.find(KEY)).toMatchObject({ isLive: false, ending: undefined });
+  expect((await readAll(folder)).toString()).toBe("x");
+  disk.nowMs += 2 * MINUTE_MS;
+  expect(await collectHome(disk.home, disk.nowMs, fail)).toEqual(["i1/p_7"]);
+});
+
 test("what dead owners leave goes with their last spool", async () => {
   await using disk = await makeDisk();
   const spools = disk.start();
