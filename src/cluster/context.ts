@@ -1,7 +1,7 @@
 /** What operations on sandboxes that are Pods work with. */
 
 import type { Clock } from "../common/clock.ts";
-import type { Gate, Track } from "../common/concurrency.ts";
+import type { Track } from "../common/concurrency.ts";
 import type { Logger } from "../common/log.ts";
 import type { ContainerLimits, IsolationLevel } from "../engine/engine.ts";
 import type { CleanupRetries } from "../sandboxes/retry-cleanup.ts";
@@ -19,6 +19,7 @@ import type { Runs, RunsOptions } from "./runs.ts";
 import type { ClusterSecrets } from "./seed.ts";
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import type { StoredSnapshot } from "./snapshots/records.ts";
+import type { TakeGate } from "./snapshots/take-gate.ts";
 import type { StoredVolume, VolumeSettings } from "./volumes/records.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
@@ -38,7 +39,7 @@ export interface ClusterContext extends CleanupRetries {
   /** Undefined where volumes are not offered, as their settings. */
   readonly volumes: WatchCache<StoredVolume> | undefined;
   readonly volumeSettings?: VolumeSettings | undefined;
-  readonly takeGate: Gate;
+  readonly takeGate: TakeGate;
   /** Closing waits for it. */
   readonly track: Track;
   readonly maxSandboxes: number;

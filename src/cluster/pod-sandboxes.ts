@@ -50,7 +50,7 @@ import { openClusterSecrets } from "./seed.ts";
 import { snapshotOperations } from "./snapshots/operations.ts";
 import type { SnapshotSettings } from "./snapshots/place.ts";
 import { buildOf as buildOfRecord } from "./snapshots/snapshots.ts";
-import { createTakeGate } from "./snapshots/take.ts";
+import { createTakeGate } from "./snapshots/take-gate.ts";
 import type { VolumeSettings } from "./volumes/records.ts";
 import { createVolume, getVolume, listVolumes, removeVolume } from "./volumes/volumes.ts";
 import { watchCluster } from "./watched.ts";
@@ -205,7 +205,7 @@ function toOperations(context: ClusterContext, team: string, track: Track): Team
     },
     pause: async (sandboxId) => {
       requireKnown(context, team, sandboxId);
-      await track(pausePod(context, { team, sandboxId }, "request"));
+      await track(pausePod(context, { team, sandboxId }, { reason: "request" }));
     },
     updateNetwork: async (sandboxId) => refuseFor(sandboxId, "networkUpdate"),
     createVolume: (name) => track(createVolume(context, team, name)),

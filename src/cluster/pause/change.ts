@@ -39,7 +39,7 @@ async function requireRecord(
 }
 
 /** What a change begins from; undefined when there is nothing to do. @throws where it is refused. */
-type Decide = (stored: KnownSandbox, hasWaited: boolean) => SandboxChange | undefined;
+export type Decide = (stored: KnownSandbox, hasWaited: boolean) => SandboxChange | undefined;
 
 /** A change that this front carries out, unlike any other one of it. */
 export function newChange(
@@ -47,6 +47,27 @@ export function newChange(
   change: Pick<SandboxChange, "kind" | "reason">,
 ): SandboxChange {
   return { ...change, owner: fronts.name, attempt: randomUUID() };
+}
+
+/** Whether there is something to do once nothing is under way: nothing is begun. @throws as `beginChange` */
+export async function foresee(
+  context: ClusterContext,
+  subject: Subject,
+  decide: Decide,
+): Promise<boolean> {
+  let hasWaited = false;
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const stored = await requireRecord(context, subject);
+    context.records.apply(stored);
+    if (stored.change === undefined) return decide(stored, hasWaited) !== undefined;
+    hasWaited = true;
+    await awaitEnd(context, subject.sandboxId, stored.change);
+  }
+  throw staysBusy(subject);
+}
+
+function staysBusy({ sandboxId }: Subject): SandboxError {
+  return new SandboxError("unavailable", `sandbox ${sandboxId} stays busy`);
 }
 
 /**
@@ -81,7 +102,7 @@ export async function beginChange(
       throw error;
     }
   }
-  throw new SandboxError("unavailable", `sandbox ${subject.sandboxId} stays busy`);
+  throw staysBusy(subject);
 }
 
 /** Takes back a change of which nothing was done. */

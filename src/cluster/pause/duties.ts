@@ -8,70 +8,44 @@ import type { KnownSandbox } from "../records.ts";
 import { pausePod, takeOverPause } from "./pause.ts";
 import { removePod } from "./remove-pod.ts";
 import { undoResume } from "./resume.ts";
+import { createTimeoutRetries } from "./timeout-retries.ts";
 
 /** A front whose Lease is seen late is not taken for dead, nor a Pod that ends for one that stays. */
 const GRACE_MS = 5_000;
-/** A sandbox that cannot be paused at its timeout outlives it by so much, and ends then. */
-const PATIENCE_MS = 600_000;
 
 export interface PauseDuties {
   /** What is to be done about a record, which may be nothing yet; undefined for other duties. */
   dutyOf(stored: KnownSandbox, since: Pick<Observations, "lasts">): PauseDuty | undefined;
 }
 
+/** It tells when it has a place. */
+type Work = (onPlace: () => void) => Promise<void>;
+
 type PauseDuty = "wait" | (() => Promise<unknown>);
-
-/** Attempts that fail stop the programs for a moment each. */
-const FIRST_RETRY_MS = 2_000;
-const MAX_RETRY_MS = 60_000;
-
-interface Failing {
-  /** Of the run that it is about. */
-  readonly endAtMs: number;
-  readonly sinceMs: number;
-  readonly retryAtMs: number;
-}
 
 export function createPauseDuties(context: ClusterContext): PauseDuties {
   /** Pauses take long: the look goes on meanwhile. */
   const running = new Set<string>();
-  const failing = new Map<string, Failing>();
-  const patienceMs = PATIENCE_MS * (context.graceShare ?? 1);
-
-  function noteFailure({ sandboxId, endAtMs }: KnownSandbox["record"]): void {
-    // Of one that was taken over before its timeout nothing is known about that yet.
-    if (endAtMs > context.clock.now()) return;
-    for (const known of failing.keys()) {
-      if (!context.records.items.has(known)) failing.delete(known);
-    }
-    const nowMs = performance.now();
-    const sinceMs = failing.get(sandboxId)?.sinceMs ?? nowMs;
-    const waitMs = Math.min(Math.max(nowMs - sinceMs, FIRST_RETRY_MS), MAX_RETRY_MS);
-    failing.set(sandboxId, { endAtMs, sinceMs, retryAtMs: nowMs + waitMs });
-  }
-
-  function failingOf({ sandboxId, endAtMs }: KnownSandbox["record"]): Failing | undefined {
-    const known = failing.get(sandboxId);
-    if (known?.endAtMs !== endAtMs) failing.delete(sandboxId);
-    return failing.get(sandboxId);
-  }
+  const retries = createTimeoutRetries(context);
 
   /** Its faults are logged here. */
-  async function attempt(record: KnownSandbox["record"], work: () => Promise<void>): Promise<void> {
+  async function attempt(record: KnownSandbox["record"], work: Work): Promise<void> {
     const { sandboxId } = record;
     running.add(sandboxId);
+    const beganMs = performance.now();
+    let placedAtMs: number | undefined;
     try {
-      await work();
-      failing.delete(sandboxId);
+      await work(() => (placedAtMs ??= performance.now()));
+      retries.forget(sandboxId);
     } catch (error) {
       context.log.warn({ op: "sandbox.pause", sandboxId, err: error }, "pause failed");
-      noteFailure(record);
+      retries.noteFailure(record, (placedAtMs ?? performance.now()) - beganMs);
     } finally {
       running.delete(sandboxId);
     }
   }
 
-  function inBackground(record: KnownSandbox["record"], work: () => Promise<void>): PauseDuty {
+  function inBackground(record: KnownSandbox["record"], work: Work): PauseDuty {
     if (running.has(record.sandboxId)) return "wait";
     return async () => void context.track(attempt(record, work));
   }
@@ -105,12 +79,13 @@ export function createPauseDuties(context: ClusterContext): PauseDuties {
       const isDue = record.pausesAtTimeout && record.endAtMs <= context.clock.now();
       if (state !== "running" || !isDue || pod === undefined || addressOf(pod) === undefined)
         return undefined;
-      const known = failingOf(record);
-      const nowMs = performance.now();
+      const next = retries.stateOf(record);
       // Other duties end it.
-      if (known !== undefined && nowMs - known.sinceMs > patienceMs) return undefined;
-      if (known !== undefined && nowMs < known.retryAtMs) return "wait";
-      return inBackground(record, async () => pausePod(context, { team, sandboxId }, "timeout"));
+      if (next === "over") return undefined;
+      if (next === "waiting") return "wait";
+      return inBackground(record, async (onPlace) =>
+        pausePod(context, { team, sandboxId }, { reason: "timeout", onPlace }),
+      );
     },
   };
 }

@@ -18,8 +18,15 @@ import {
   type KnownSandbox,
   type SandboxChange,
 } from "../records.ts";
-import { releaseSnapshot, requireRegistry, takeSnapshot } from "../snapshots/take.ts";
-import { beginChange, isOwn, newChange, type Subject } from "./change.ts";
+import { awaitImages } from "../snapshots/await-images.ts";
+import {
+  isBusy,
+  releaseSnapshot,
+  requireRegistry,
+  TAKE_TIMEOUT_MS,
+  takeInPlace,
+} from "../snapshots/take.ts";
+import { beginChange, foresee, isOwn, newChange, type Decide, type Subject } from "./change.ts";
 import { removePod } from "./remove-pod.ts";
 
 /** Programs have ten seconds to stop. */
@@ -30,34 +37,75 @@ const ORDER_TIMEOUT_MS = 20_000;
  */
 const GO_ON_PATIENCE_MS = 600_000;
 
+/** A client waits so long for an image of its sandbox that another front makes. */
+const IMAGE_WAIT_MS = 120_000;
+const MAX_BUSY_ROUNDS = 3;
+
 type PauseReason = NonNullable<SandboxChange["reason"]>;
 
+export interface PauseRequest {
+  readonly reason: PauseReason;
+  /** Called when other images leave it a place, each time. */
+  readonly onPlace?: () => void;
+}
+
 /**
- * Resolves when it is paused and its Pod was ordered to end. After a fault it runs on as before.
+ * Resolves when it is paused and its Pod was ordered to end. After a fault it runs on as before; so it does
+ * while it waits for a place, and for another image of its sandbox.
  * @throws SandboxError not_found, failed_precondition when it is paused already, unavailable,
  * unimplemented
  */
 export async function pausePod(
   context: ClusterContext,
   subject: Subject,
-  reason: PauseReason,
+  request: PauseRequest,
 ): Promise<void> {
-  const { sandboxId } = subject;
   if (context.snapshots === undefined) throw cannot("pause");
-  const { stored, change } = await beginChange(context, subject, ({ record }, hasWaited) => {
+  const { reason } = request;
+  let wasRunning = false;
+  let isPaused = false;
+  const decide: Decide = ({ record }, hasWaited) => {
     // Its client may have given it more time.
     const isEarly = reason === "timeout" && record.endAtMs > context.clock.now();
     if (record.state === "running") {
+      wasRunning = true;
       return isEarly ? undefined : newChange(context, { kind: "pausing", reason });
     }
-    if (hasWaited) return undefined;
-    throw new SandboxError("failed_precondition", sandboxAlreadyPaused(sandboxId));
-  });
-  if (change === undefined) return;
+    if (hasWaited || wasRunning) return undefined;
+    isPaused = true;
+    throw new SandboxError("failed_precondition", sandboxAlreadyPaused(subject.sandboxId));
+  };
   try {
-    await carryOut(context, stored, toPausing(context, sandboxId, change));
+    await pauseInTurn(context, subject, { ...request, decide });
   } catch (error) {
-    throw toPauseFault(error);
+    throw isPaused ? error : toPauseFault(error);
+  }
+}
+
+async function pauseInTurn(
+  context: ClusterContext,
+  subject: Subject,
+  { reason, decide, onPlace }: PauseRequest & { readonly decide: Decide },
+): Promise<void> {
+  const { sandboxId } = subject;
+  const isPatient = reason === "timeout";
+  const { team } = subject;
+  const applicant = { team, key: sandboxId, signal: context.closing, isPatient };
+  for (let round = 1; ; round += 1) {
+    if (!(await foresee(context, subject, decide))) return;
+    await awaitImages(context, sandboxId, isPatient ? TAKE_TIMEOUT_MS : IMAGE_WAIT_MS);
+    try {
+      await context.takeGate.run(applicant, async () => {
+        onPlace?.();
+        const { stored, change } = await beginChange(context, subject, decide);
+        if (change === undefined) return;
+        await carryOut(context, stored, toPausing(context, sandboxId, change));
+      });
+      return;
+    } catch (error) {
+      // Another front was faster, with an image that was not seen here yet.
+      if (!isBusy(error) || round >= MAX_BUSY_ROUNDS) throw error;
+    }
   }
 }
 
@@ -69,7 +117,7 @@ function toPauseFault(error: unknown): SandboxError {
   return new SandboxError("unavailable", fault.message, { cause: fault, ...hint });
 }
 
-/** Goes on with the pause of a front that died. */
+/** Goes on with the pause of a front that died. Its record says so before it waits for a place. */
 export async function takeOverPause(context: ClusterContext, seen: KnownSandbox): Promise<void> {
   if (seen.change === undefined) return;
   const { kind, reason } = seen.change;
@@ -84,7 +132,11 @@ export async function takeOverPause(context: ClusterContext, seen: KnownSandbox)
     throw error;
   }
   context.records.apply(stored);
-  await carryOut(context, stored, pausing);
+  const { team, sandboxId } = stored.record;
+  // What it goes on with may still have a place here, of a front that was taken for dead for a moment.
+  const key = `${sandboxId} taken over`;
+  const applicant = { team, key, signal: context.closing, isPatient: true };
+  await context.takeGate.run(applicant, async () => carryOut(context, stored, pausing));
 }
 
 /** A pause that this front carries out. */
@@ -119,7 +171,7 @@ async function carryOut(
       await order(context, stored, "/stop");
       await step("pod.stopped");
     };
-    ({ buildId } = await takeSnapshot(context, { team, stored, kind: "pause", prepare }));
+    ({ buildId } = await takeInPlace(context, { team, stored, kind: "pause", prepare }));
     await commit(context, stored, buildId);
   } catch (error) {
     if (await undo(context, pausing, buildId)) return;

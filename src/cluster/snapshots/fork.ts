@@ -34,7 +34,7 @@ export async function forkPod(
 ): Promise<ForkResult[]> {
   checkTimeout(timeoutSeconds);
   checkCount(count, context.quota.sharesOf(team).limit);
-  const snapshot = await takeSnapshot(context, { team, stored, kind: "fork" });
+  const snapshot = await takeSnapshot(context, { team, stored, kind: "fork", signal });
   try {
     await step("fork.imaged");
     requireAwaited(signal);

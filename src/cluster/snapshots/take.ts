@@ -1,19 +1,19 @@
 /** Takes a snapshot of a sandbox that is a Pod: its record as intent, its image, and only then the answer. */
 
 import { randomUUID } from "node:crypto";
-import { createGate, type Gate } from "../../common/concurrency.ts";
-import { SandboxError } from "../../common/errors.ts";
+import { causeCode, SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import { callDaemon } from "../../sandboxes/daemon-call.ts";
 import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots.ts";
 import { randomId } from "../../wire/address.ts";
-import { sandboxCannotBe } from "../../wire/messages.ts";
+import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { CHANGES_TRAILER } from "../../wire/pod-listener.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import { addressOf } from "../objects.ts";
-import type { KnownSandbox } from "../records.ts";
+import { isKnown, type KnownSandbox } from "../records.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
+import { createPace } from "./pace.ts";
 import { findImagePlace, type SnapshotSettings } from "./place.ts";
 import { pushSnapshot } from "./push.ts";
 import {
@@ -28,23 +28,22 @@ import { removeImageOf, removeSnapshot } from "./remove.ts";
 import { buildOf } from "./snapshots.ts";
 
 /** All of it: reading, compressing, and pushing to a registry that may be slow. */
-const TAKE_TIMEOUT_MS = 15 * 60_000;
+export const TAKE_TIMEOUT_MS = 15 * 60_000;
 /** Of a registry that is asked whether it is there. */
 const ASK_TIMEOUT_MS = 60_000;
-/** Each compresses and keeps a connection to a Pod and to the registry. */
-const TAKEN_AT_ONCE = 4;
 const BYTES_PER_MB = 1024 * 1024;
 /** Headers of an archive are no part of the disk limit. */
 const HEADROOM_BYTES = 64 * BYTES_PER_MB;
 const MAX_ENTRIES = 1_000_000;
 const MAX_PATH_BYTES = 64 * BYTES_PER_MB;
+/** A daemon looks at each of its files; one that sends less keeps a place from others. */
+const MAX_SILENCE_MS = 180_000;
+const LEAST_BYTES_PER_SECOND = BYTES_PER_MB / 2;
+/** Names of what is long are said twice. */
+const RAW_SHARE = 2;
 /** What a daemon answers that does not tell its changes. */
+const BUSY = "EBUSY";
 const REFUSALS = { unknown: 400, tooOld: 404, busy: 409 } as const;
-
-/** Bounds what one front does at once. */
-export function createTakeGate(): Gate {
-  return createGate(TAKEN_AT_ONCE);
-}
 
 export interface TakeRequest {
   readonly team: string;
@@ -53,7 +52,7 @@ export interface TakeRequest {
   readonly name?: string | undefined;
   /** Fires when no client waits for the snapshot any more. */
   readonly signal?: AbortSignal | undefined;
-  /** What comes before its files are read, once other snapshots of this front leave it a place. */
+  /** What comes before its files are read. */
   prepare?(): Promise<void>;
 }
 
@@ -66,37 +65,63 @@ export async function takeSnapshot(
   context: ClusterContext,
   request: TakeRequest,
 ): Promise<SnapshotRecord> {
+  const { snapshotSettings: settings, takeGate, closing } = context;
+  if (settings === undefined) throw cannot("snapshot");
+  // A bad name is refused before the wait.
+  parseSnapshotName(request.team, request.name);
+  const { sandboxId } = request.stored.record;
+  const signal =
+    request.signal === undefined ? closing : AbortSignal.any([closing, request.signal]);
+  return takeGate.run({ team: request.team, key: sandboxId, signal }, async () => {
+    // It may have been paused or ended during the wait.
+    const stored = requireUnchanged(context, request.stored);
+    return takeInPlace(context, { ...request, stored });
+  });
+}
+
+function requireUnchanged({ records }: ClusterContext, { record }: KnownSandbox): KnownSandbox {
+  const { sandboxId } = record;
+  const stored = records.items.get(sandboxId);
+  if (!isKnown(stored)) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  if (stored.record.state === "running" && stored.change === undefined) return stored;
+  const message = sandboxCannotBe("snapshotted", sandboxId, "pausing");
+  throw new SandboxError("failed_precondition", message);
+}
+
+/** As `takeSnapshot`, for a caller that has a place of the front. */
+export async function takeInPlace(
+  context: ClusterContext,
+  request: TakeRequest,
+): Promise<SnapshotRecord> {
   const { snapshotSettings: settings, api, snapshots, log } = context;
   if (settings === undefined || snapshots === undefined) throw cannot("snapshot");
   const intent = toIntent(context, request, settings);
+  const { buildId } = intent;
   const beganMs = performance.now();
-  return context.takeGate.run(async () => {
-    const { buildId } = intent;
-    await request.prepare?.();
-    try {
-      snapshots.apply(await addSnapshot(api, intent));
-      await step("image.recorded");
-      const image = await push(context, request.stored, { intent, settings });
-      await step("image.pushed");
-      requireAwaited(request.signal);
-      const ready = await changeSnapshot(api, buildId, {
-        changes: { state: "ready", image },
-        holds: ({ state }) => state === "pending",
-      });
-      if (ready === undefined) {
-        throw new SandboxError("unavailable", "this front was taken for dead: try it again");
-      }
-      snapshots.apply(ready);
-      await step("image.committed");
-      const durationMs = Math.round(performance.now() - beganMs);
-      const { sandboxId } = request.stored.record;
-      log.info({ op: "sandbox.snapshot", sandboxId, durationMs, outcome: "ok" }, "snapshot ok");
-      return ready.snapshot;
-    } catch (error) {
-      await undo(context, intent);
-      throw error;
+  await request.prepare?.();
+  try {
+    snapshots.apply(await addSnapshot(api, intent));
+    await step("image.recorded");
+    const image = await push(context, request.stored, { intent, settings });
+    await step("image.pushed");
+    requireAwaited(request.signal);
+    const ready = await changeSnapshot(api, buildId, {
+      changes: { state: "ready", image },
+      holds: ({ state }) => state === "pending",
+    });
+    if (ready === undefined) {
+      throw new SandboxError("unavailable", "this front was taken for dead: try it again");
     }
-  });
+    snapshots.apply(ready);
+    await step("image.committed");
+    const durationMs = Math.round(performance.now() - beganMs);
+    const { sandboxId } = request.stored.record;
+    log.info({ op: "sandbox.snapshot", sandboxId, durationMs, outcome: "ok" }, "snapshot ok");
+    return ready.snapshot;
+  } catch (error) {
+    await undo(context, intent);
+    throw error;
+  }
 }
 
 function toIntent(
@@ -183,11 +208,17 @@ async function writeChanges(
   { sandboxId, dialer, sink, signal, mountPaths }: ChangesTask,
 ): Promise<void> {
   const socket = await dialer.dialControl(signal);
+  const bounds = boundsOf(context);
+  const pace = createPace({
+    silenceMs: MAX_SILENCE_MS,
+    bytesPerSecond: LEAST_BYTES_PER_SECOND,
+    maxBytes: bounds.maxBytes * RAW_SHARE,
+  });
   try {
-    const handled = Object.values(REFUSALS);
-    const reply = await callDaemon(socket, { method: "GET", path: "/changes", handled }, signal);
+    const call = { method: "GET", path: "/changes", handled: Object.values(REFUSALS) } as const;
+    const reply = await pace.await(callDaemon(socket, call, signal));
     requireChanges(reply.statusCode, sandboxId);
-    const entries = await writeLayer(reply, { ...boundsOf(context), mountPaths }, sink);
+    const entries = await writeLayer(pace.read(reply), { ...bounds, mountPaths }, sink);
     const report = readReport(reply.trailers[CHANGES_TRAILER]);
     context.log.info({ op: "snapshot.read", sandboxId, entries, ...report }, "changes were read");
   } finally {
@@ -198,7 +229,8 @@ async function writeChanges(
 function requireChanges(status: number | undefined, sandboxId: string): void {
   if (status === REFUSALS.busy) {
     const message = sandboxCannotBe("snapshotted", sandboxId, "snapshotting");
-    throw new SandboxError("failed_precondition", message);
+    const cause = Object.assign(new Error(message), { code: BUSY });
+    throw new SandboxError("failed_precondition", message, { cause });
   }
   if (status === REFUSALS.tooOld) {
     const message = "the daemon in the image of this sandbox is too old for this";
@@ -209,6 +241,11 @@ function requireChanges(status: number | undefined, sandboxId: string): void {
     const message = "the daemon of the sandbox does not know what its image contained";
     throw new SandboxError("failed_precondition", message);
   }
+}
+
+/** Whether the daemon tells its changes to another front. */
+export function isBusy(error: unknown): boolean {
+  return causeCode(error) === BUSY;
 }
 
 /** @throws SandboxError unavailable when the registry does not answer, unimplemented without one */

@@ -190,9 +190,43 @@ test("programs go on until a front has a place for their snapshot", { timeout: L
   const stopped = ids.filter((id) => place.world.daemons.areStopped(id));
   const waits = ids.filter((id) => !stopped.includes(id));
   expect(waits).toHaveLength(1);
+  // Until then it is no sandbox that is being paused.
+  expect((await send(`GET /sandboxes/${waits[0]}`)).body.state).toBe("running");
   released.resolve();
   expect((await Promise.all(pauses)).map(({ status }) => status)).toEqual(ids.map(() => 204));
 });
+
+test.for(["the same front", "another front"] as const)(
+  "a pause waits for a snapshot of its sandbox that %s takes",
+  { timeout: LONG },
+  async (where) => {
+    const { id } = await create();
+    const begun = Promise.withResolvers<void>();
+    const released = Promise.withResolvers<void>();
+    // Once only: the image of the pause has this step too.
+    using held = atStep("image.recorded", async () => {
+      begun.resolve();
+      await released.promise;
+    });
+    const taken = send(`POST /sandboxes/${id}/snapshots`, {});
+    await begun.promise;
+    const base = where === "another front" ? place.second : place.url;
+    const from = place.world.api.calls.length;
+    const paused = send(`POST /sandboxes/${id}/pause`, undefined, base);
+    // It has read the record, and begins no change of it.
+    const calls = () => place.world.api.calls.slice(from);
+    await expect.poll(calls, SETTLED).toContain(`GET configmaps/${id}`);
+    await send(`GET /sandboxes/${id}`, undefined, base);
+    expect(calls()).not.toContain(`PATCH configmaps/${id}`);
+    released.resolve();
+    expect([held.wasReached, (await taken).status, (await paused).status]).toEqual([
+      true,
+      201,
+      204,
+    ]);
+    expect((await send(`GET /sandboxes/${id}`)).body.state).toBe("paused");
+  },
+);
 
 test("one that was not to be resumed by traffic stays paused", async () => {
   const { id, token } = await create();

@@ -1,0 +1,91 @@
+/** Which snapshots and pauses of a front get a place, and which wait. */
+
+import { expect, test } from "vitest";
+import { createTakeGate, type Applicant } from "../../../src/cluster/snapshots/take-gate.ts";
+
+const BOUNDS = { atOnce: 3, perTeam: 2, waitingPerTeam: 2, waitMs: 60_000 };
+const never = new AbortController().signal;
+
+function open(bounds = BOUNDS) {
+  const gate = createTakeGate(bounds);
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  /** Its key is that of a sandbox, such as `a1` of the team `a`. */
+  const take = async (key: string, more: Partial<Applicant> = {}) =>
+    gate.run({ team: key.slice(0, 1), key, signal: never, ...more }, async () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      begun.push(key);
+      ends.set(key, resolve);
+      await promise;
+    });
+  const end = async (key: string, taking: Promise<void>) => {
+    ends.get(key)?.();
+    await taking;
+    await settle();
+  };
+  return { take, end, begun };
+}
+
+/** Until what a place that is free begins has begun. */
+const settle = async () => new Promise((resolve) => setImmediate(resolve));
+
+test("a team that takes its places leaves one to the next team", async () => {
+  const { take, begun } = open();
+  for (const key of ["a1", "a2", "a3", "b1"]) void take(key);
+  await settle();
+  expect(begun).toEqual(["a1", "a2", "b1"]);
+});
+
+test("of one sandbox one image is made at once, in the order of the requests", async () => {
+  const { take, end, begun } = open();
+  const first = take("a1");
+  void take("a1");
+  void take("a2");
+  await settle();
+  expect(begun).toEqual(["a1", "a2"]);
+  await end("a1", first);
+  expect(begun).toEqual(["a1", "a2", "a1"]);
+});
+
+test("a free place goes to the team with the fewest", async () => {
+  const { take, end, begun } = open({ ...BOUNDS, atOnce: 2 });
+  const [first] = [take("a1"), take("a2")];
+  void take("a3");
+  void take("b1");
+  await settle();
+  expect(begun).toEqual(["a1", "a2"]);
+  await end("a1", first);
+  expect(begun).toEqual(["a1", "a2", "b1"]);
+});
+
+test("one whose client leaves does not wait any more, and takes no place", async () => {
+  const { take, end, begun } = open({ ...BOUNDS, atOnce: 1 });
+  const client = new AbortController();
+  const first = take("a1");
+  const left = take("b1", { signal: client.signal });
+  void take("c1");
+  client.abort();
+  await expect(left).rejects.toMatchObject({ code: "canceled" });
+  await end("a1", first);
+  expect(begun).toEqual(["a1", "c1"]);
+});
+
+test("requests beyond the bound are refused, pauses at their timeout wait", async () => {
+  const { take, begun } = open();
+  for (const key of ["a1", "a2", "a3", "a4"]) void take(key);
+  await expect(take("a5")).rejects.toMatchObject({ code: "unavailable", retryAfterSeconds: 10 });
+  void take("a6", { isPatient: true });
+  void take("b1");
+  await settle();
+  expect(begun).toEqual(["a1", "a2", "b1"]);
+});
+
+test("a request that waits too long is refused, a pause at its timeout is not given up", async () => {
+  const { take, end, begun } = open({ ...BOUNDS, atOnce: 1, waitMs: 1 });
+  const first = take("a1");
+  const patient = take("b1", { isPatient: true });
+  await expect(take("c1")).rejects.toMatchObject({ code: "unavailable" });
+  await end("a1", first);
+  await end("b1", patient);
+  expect(begun).toEqual(["a1", "b1"]);
+});
