@@ -154,6 +154,11 @@ async function findImage({ api, snapshots }: ClusterContext, { record }: KnownSa
   if (!isKnownSnapshot(found) || found.snapshot.state !== "ready") {
     throw new SandboxError("unavailable", "the image of the paused sandbox is gone");
   }
+  const { kind, team, sourceSandboxId } = found.snapshot;
+  // A record that was edited by hand could name the files of another team.
+  if (kind !== "pause" || team !== record.team || sourceSandboxId !== record.sandboxId) {
+    throw new SandboxError("unavailable", "the image of the paused sandbox is that of another one");
+  }
   // What its daemon is told of its user comes from there.
   snapshots?.apply(found);
   return found.snapshot.image;

@@ -82,3 +82,19 @@ test(
     expect((await send(`POST /sandboxes/${id}/resume`, {})).status).toBe(201);
   },
 );
+
+function buildOf(id: string): string {
+  return JSON.parse(edited(`configmaps/${id}`, "record", {})).buildId;
+}
+
+test("a paused sandbox whose record names the image of another one is not resumed", async () => {
+  const [id, other] = [await create(), await create()];
+  for (const one of [id, other]) {
+    expect((await send(`POST /sandboxes/${one}/pause`)).status).toBe(204);
+  }
+  const own = buildOf(id);
+  edit(`configmaps/${id}`, "record", { buildId: buildOf(other) });
+  const { status } = await send(`POST /sandboxes/${id}/resume`, {});
+  expect([status, objects().has(`pods/${id}`)]).toEqual([503, false]);
+  edit(`configmaps/${id}`, "record", { buildId: own });
+});
