@@ -8,24 +8,53 @@ const STOP_SIGNALS = ["SIGTERM", "SIGINT", "SIGHUP"] as const;
 const EXIT_SIGNAL_BASE = 128;
 const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
 
+type StopName = (typeof STOP_SIGNALS)[number];
+
 /** Fires at the first stop signal. Disposing gives the signals back to their defaults. */
 export interface StopSignals extends Disposable {
   readonly signal: AbortSignal;
+  /** The name of that signal; undefined before it. */
+  received(): StopName | undefined;
 }
 
 export function listenForStopSignals(): StopSignals {
   const controller = new AbortController();
-  const onSignal = (name: (typeof STOP_SIGNALS)[number]): void => {
-    if (controller.signal.aborted) process.exit(EXIT_SIGNAL_BASE + SIGNAL_NUMBERS[name]);
+  let received: StopName | undefined;
+  const onSignal = (name: StopName): void => {
+    if (controller.signal.aborted) process.exit(exitCodeOf(name));
+    received = name;
     controller.abort();
   };
   for (const name of STOP_SIGNALS) process.on(name, onSignal);
   return {
     signal: controller.signal,
+    received: () => received,
     [Symbol.dispose]() {
       for (const name of STOP_SIGNALS) process.off(name, onSignal);
     },
   };
+}
+
+function exitCodeOf(name: StopName): number {
+  return EXIT_SIGNAL_BASE + SIGNAL_NUMBERS[name];
+}
+
+/**
+ * Runs what a command does until it is done or told to stop. What it started has ended by then, and
+ * the exit code tells a shell by which signal. A second signal does not wait for that.
+ */
+export async function untilStopped(
+  work: (signal: AbortSignal) => Promise<number>,
+): Promise<number> {
+  using stops = listenForStopSignals();
+  try {
+    return await work(stops.signal);
+  } catch (error) {
+    const name = stops.received();
+    if (name === undefined) throw error;
+    process.stderr.write(`sandbox-mcp: stopped by ${name}\n`);
+    return exitCodeOf(name);
+  }
 }
 
 /** An orderly end that takes longer than this is cut short. */

@@ -14,7 +14,6 @@ import { openStore } from "../store/sqlite.ts";
 import type { Store } from "../store/store.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { openDaemonLayer } from "./daemon-layer.ts";
-import { listenForStopSignals } from "./process-end.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { findTemplate } from "./template-records.ts";
 
@@ -24,15 +23,14 @@ const HOST = "host";
 
 export async function exportTemplate(
   config: Config,
-  name: string,
-  file: string | undefined,
+  { name, file }: { readonly name: string; readonly file: string | undefined },
+  signal: AbortSignal,
 ): Promise<number> {
   if (file === undefined) {
     throw new SandboxError("invalid_argument", "template export: no file", {
       hint: "template export NAME FILE",
     });
   }
-  using stops = listenForStopSignals();
   const perlDirectory = findProgramFiles().perlDirectory;
   await using stack = new AsyncDisposableStack();
   stack.use(await openStoreImage({ home: config.home, perlDirectory }));
@@ -68,7 +66,7 @@ export async function exportTemplate(
         ),
       },
       perlDirectory,
-      signal: stops.signal,
+      signal,
       onProgress: (message) => process.stdout.write(`${message}\n`),
     },
     file,

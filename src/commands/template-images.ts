@@ -12,7 +12,6 @@ import { registerImage } from "../sandboxes/image-templates.ts";
 import { openStore } from "../store/sqlite.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { parseTemplateReference } from "../wire/address.ts";
-import { listenForStopSignals } from "./process-end.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
@@ -21,13 +20,16 @@ const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
 const MAX_NAME = 128;
 
-export async function pullImageTemplate(config: Config, reference: string): Promise<number> {
-  using stops = listenForStopSignals();
+export async function pullImageTemplate(
+  config: Config,
+  reference: string,
+  signal: AbortSignal,
+): Promise<number> {
   const name = chooseName(config, nameOf(reference));
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
   const options = {
-    ...toOptions(config, stops.signal, shown),
+    ...toOptions(config, signal, shown),
     onFetched: progress.fetched.bind(progress),
   };
   return await addImage(reference, options, (image) => {
@@ -36,12 +38,15 @@ export async function pullImageTemplate(config: Config, reference: string): Prom
   });
 }
 
-export async function importTemplate(config: Config, file: string): Promise<number> {
-  using stops = listenForStopSignals();
+export async function importTemplate(
+  config: Config,
+  file: string,
+  signal: AbortSignal,
+): Promise<number> {
   const name = chooseName(config, nameOfFile(file));
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
-  const options = toOptions(config, stops.signal, shown);
+  const options = toOptions(config, signal, shown);
   const open = () => openArchive(file, options);
   return await addLayout(open, options, (image) => {
     shown[Symbol.dispose]();

@@ -4,7 +4,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { SandboxError } from "../common/errors.ts";
-import { quoteUntrusted } from "../common/untrusted-text.ts";
+import { quoteName, quoteUntrusted } from "../common/untrusted-text.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { createBuildProgress } from "../engine/templates/base-progress.ts";
@@ -15,7 +15,7 @@ import { buildNewBase, pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { findBase, openHome } from "./home.ts";
 import { buildNewInterpreter } from "./interpreter-build.ts";
-import { listenForStopSignals } from "./process-end.ts";
+import { untilStopped } from "./process-end.ts";
 import { showCommandOn } from "./show-progress.ts";
 
 const EXIT_OK = 0;
@@ -34,24 +34,34 @@ export async function runTemplate(context: CommandContext): Promise<number> {
   await openHome(context.config.home);
   if (action === "list") return listTemplates(context);
   if (action === "build") {
-    return (await import("./template-build/build.ts")).buildTemplate(context, name);
+    const { buildTemplate } = await import("./template-build/build.ts");
+    return untilStopped(async (signal) => buildTemplate(context, name, signal));
   }
-  if (action === undefined || name === undefined) throw usage(`template ${action ?? ""}: what of?`);
-  if (action === "pull" && Object.hasOwn(PULLED, name)) return pullBuiltIn(context, name);
+  if (action === undefined || name === undefined) {
+    throw usage(action === undefined ? "template: no action" : noName(action));
+  }
+  if (action === "pull" && Object.hasOwn(PULLED, name)) {
+    return untilStopped(async (signal) => pullBuiltIn(context, name, signal));
+  }
   const { config } = context;
   if (action === "pull") {
-    return (await import("./template-images.ts")).pullImageTemplate(config, name);
+    const { pullImageTemplate } = await import("./template-images.ts");
+    return untilStopped(async (signal) => pullImageTemplate(config, name, signal));
   }
-  if (action === "import")
-    return (await import("./template-images.ts")).importTemplate(config, name);
+  if (action === "import") {
+    const { importTemplate } = await import("./template-images.ts");
+    return untilStopped(async (signal) => importTemplate(config, name, signal));
+  }
   if (action === "export") {
-    return (await import("./template-export.ts")).exportTemplate(config, name, context.words[2]);
+    const { exportTemplate } = await import("./template-export.ts");
+    const target = { name, file: context.words[2] };
+    return untilStopped(async (signal) => exportTemplate(config, target, signal));
   }
   if (action === "show") return (await import("./template-records.ts")).showTemplate(config, name);
   if (action === "remove") {
     return (await import("./template-records.ts")).removeTemplate(config, name);
   }
-  throw usage(`template ${action}: no such action`);
+  throw usage(`template ${quoteName(action)}: no such action`);
 }
 
 async function listTemplates({ config }: CommandContext): Promise<number> {
@@ -73,18 +83,21 @@ async function listTemplates({ config }: CommandContext): Promise<number> {
   return EXIT_OK;
 }
 
-async function pullBuiltIn({ config }: CommandContext, name: string): Promise<number> {
+async function pullBuiltIn(
+  { config }: CommandContext,
+  name: string,
+  signal: AbortSignal,
+): Promise<number> {
   const build = PULLED[name] ?? buildNewBase;
-  using stops = listenForStopSignals();
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await showBuild(config.home, name, (onProgress) =>
-    build({ home: config.home, signal: stops.signal, ifMissing: config.ifMissing, onProgress }),
+    build({ home: config.home, signal, ifMissing: config.ifMissing, onProgress }),
   );
   if (!isNew) return EXIT_OK;
   using store = openStore({ path: join(config.home, "state.db") });
   const { home } = config;
   const prune = async () => pruneBuiltIns(home, store, tell);
-  for (const removed of await withLock({ home, name: "reclaim", signal: stops.signal }, prune)) {
+  for (const removed of await withLock({ home, name: "reclaim", signal }, prune)) {
     process.stdout.write(`removed ${removed}\n`);
   }
   process.stdout.write(`${name} is built; ${NEXT_USE[name] ?? "services use it from now on"}\n`);
@@ -100,6 +113,10 @@ async function showBuild<T>(
   const progress = createBuildProgress(Date.now(), Date.now, expectedMs);
   using shown = showCommandOn(process.stdout, `building ${name}`, progress);
   return await build((line) => shown.line(line));
+}
+
+function noName(action: string): string {
+  return `template ${quoteName(action)}: nothing is named`;
 }
 
 function tell(failure: CleanUpFailure): void {

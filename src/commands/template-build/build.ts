@@ -8,7 +8,6 @@ import { SandboxError } from "../../common/errors.ts";
 import { escapeUnsafe } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
 import { openLocalService } from "../local-service.ts";
-import { listenForStopSignals } from "../process-end.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
 import { collectFiles, readIgnore, type FileSet } from "./context-files.ts";
 import { readDockerfile, type DockerfilePlan, type DockerfileStep } from "./dockerfile.ts";
@@ -28,19 +27,19 @@ interface PreparedStep {
 export async function buildTemplate(
   { config, log }: CommandContext,
   given: string | undefined,
+  signal: AbortSignal,
 ): Promise<number> {
   const folder = resolve(given ?? ".");
   const file = resolve(config.dockerfile ?? join(folder, "Dockerfile"));
   const plan = readDockerfile(await readText(file), basename(file));
   const steps = await prepare(folder, plan, basename(file));
   const name = config.templateName ?? nameOf(folder);
-  using stops = listenForStopSignals();
   await using stack = new AsyncDisposableStack();
   const opened = await openLocalService(config, log, stack);
   if ("reason" in opened) {
     throw new SandboxError("unavailable", opened.reason, { hint: opened.hint });
   }
-  return await run(opened.service, { plan, steps, name, output: process.stdout }, stops.signal);
+  return await run(opened.service, { plan, steps, name, output: process.stdout }, signal);
 }
 
 async function readText(path: string): Promise<string> {
