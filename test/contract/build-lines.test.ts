@@ -92,6 +92,7 @@ test("a build that an instance left has its last line before its state", () => {
       },
       buildLines: {
         read: none,
+        buildIds: none,
         remove: none,
         append: (_buildId, lines) => void order.push(...lines.map(({ message }) => message)),
       },
