@@ -11,7 +11,7 @@ import { gzipSync } from "node:zlib";
 import { listenOnLoopback } from "./loopback.ts";
 import { digestOf, shellLayer } from "./oci-layout.ts";
 
-export const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
+const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
 export const INDEX_TYPE = "application/vnd.oci.image.index.v1+json";
 
 export interface ImageParts {
