@@ -39,7 +39,7 @@ test("a file of the largest size is listed, and its content is refused", async (
   await using daemon = await startTestDaemon();
   await using folder = await memoryFolder();
   const path = join(folder.path, "file");
-  execFileSync("truncate", ["-s", "9223372036854775807", path]);
+  execFileSync("sh", ["-c", 'truncate -s 9223372036854775807 "$1"', "sh", path]);
   const { entries } = await daemon.files.listDir({ path: folder.path });
   const refusal = [
     400,
