@@ -1,7 +1,7 @@
 /** The form of replies: text, structured content and errors. */
 
 import type { ErrorCode, SandboxError } from "../common/errors.ts";
-import { cutText, oneLine } from "../common/untrusted-text.ts";
+import { cutText, escapeUnsafe, oneLine } from "../common/untrusted-text.ts";
 import { quoteSections, type Section } from "../output/quote.ts";
 
 /** Of an address that a stdio server opened. */
@@ -77,7 +77,19 @@ export function toCallReply(reply: Reply, isRecord: boolean): CallReply {
   for (const { base64, mimeType } of reply.images ?? []) {
     content.push({ type: "image", data: base64, mimeType });
   }
-  return { content, ...(isRecord && { structuredContent: { ...reply.fields } }) };
+  return { content, ...(isRecord && { structuredContent: visibleFields(reply.fields ?? {}) }) };
+}
+
+/** The fields with their texts as the text form has them: a host may show a model either. */
+function visibleFields(fields: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, visible(value)]));
+}
+
+/** Lists of records are the deepest that a tool replies with. */
+function visible(value: unknown): unknown {
+  if (typeof value === "string") return escapeUnsafe(value);
+  if (typeof value !== "object" || value === null) return value;
+  return Array.isArray(value) ? value.map((each) => visible(each)) : visibleFields(value);
 }
 
 /** Whether the message of an error is shown; that of internal faults is only logged. */

@@ -80,8 +80,8 @@ function hintFaults(name: string, annotations: object | undefined): string[] {
 }
 
 const FORBIDDEN = ["$ref", "$schema", "propertyNames", "exclusiveMinimum", "exclusiveMaximum"];
-/** Those of Gemini refuse it, and convert no schema of a reply. */
-const FORBIDDEN_IN_INPUT = "const";
+/** Converters of some providers and hosts refuse these, in arguments or in replies. */
+const NOT_PORTABLE = ["const", "format", "anyOf", "oneOf", "allOf"];
 const FORBIDDEN_AT_ROOT = ["oneOf", "anyOf", "allOf"];
 
 test("every schema is plain enough for the strictest host", async () => {
@@ -90,7 +90,8 @@ test("every schema is plain enough for the strictest host", async () => {
     ...schemaFaults(`${name} input`, inputSchema),
     ...schemaFaults(`${name} output`, outputSchema ?? { type: "object" }),
     ...(inputSchema["additionalProperties"] === false ? [] : [`${name} input: open`]),
-    ...wordFaults(`${name} input`, inputSchema, [FORBIDDEN_IN_INPUT]),
+    ...wordFaults(`${name} input`, inputSchema, NOT_PORTABLE),
+    ...wordFaults(`${name} output`, outputSchema ?? { type: "object" }, NOT_PORTABLE),
     ...numbersWithoutBounds(inputSchema).map((path) => `${name}${path}: no bounds`),
     ...fieldsWithoutDescription(inputSchema).map((path) => `${name}${path}: no description`),
   ]);
@@ -131,7 +132,7 @@ test("the checks find the faults that they look for", () => {
   const schema = { type: "array", anyOf: [], properties, propertyNames: {} };
   expect([
     ...schemaFaults("x", schema),
-    ...wordFaults("x", { items: { const: 1 } }, [FORBIDDEN_IN_INPUT]),
+    ...wordFaults("x", { items: { const: 1 } }, NOT_PORTABLE),
     ...numbersWithoutBounds(schema),
     ...fieldsWithoutDescription(schema),
     ...hintFaults("x", { readOnlyHint: true }),

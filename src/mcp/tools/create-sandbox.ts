@@ -58,7 +58,7 @@ const input = z.strictObject({
 const output = z.object({
   sandbox_id: z.string(),
   template: z.string(),
-  state: z.literal("running"),
+  state: z.enum(["running"]),
   expires_at: z.string().optional(),
   time_to_live_seconds: z.number().optional(),
   cpus: z.number().optional(),

@@ -84,3 +84,22 @@ test("control characters of a message are escaped", () => {
     },
   ]);
 });
+
+test("hidden characters and half a character are visible in both forms of a record", () => {
+  const reply = recordReply({
+    path: "a\u202eb",
+    links: [{ target: "\ud83d" }],
+    size: 3,
+    isNew: true,
+  });
+  const { content, structuredContent } = toCallReply(reply, true);
+  expect(structuredContent).toEqual({
+    path: String.raw`a\u202eb`,
+    links: [{ target: String.raw`\ud83d` }],
+    size: 3,
+    isNew: true,
+  });
+  expect(content).toMatchObject([
+    { text: expect.stringMatching(/^path: a\\u202eb\nlinks: .*\\ud83d/) },
+  ]);
+});
