@@ -12,21 +12,26 @@ import type { CommandContext } from "./command.ts";
 import { createEngine } from "./engine.ts";
 import { findBase } from "./home.ts";
 import { checkOutside } from "./outside-check.ts";
+import { untilStopped } from "./process-end.ts";
 
 const EXIT_OK = 0;
 const EXIT_UNAVAILABLE = 69;
 
 export async function runDoctor(context: CommandContext): Promise<number> {
   const { config } = context;
-  if (config.engine !== "kubernetes") return checkMachine(context);
+  // What it tries is a container and a sandbox, which end before the program does.
+  if (config.engine !== "kubernetes") {
+    return untilStopped(async (signal) => checkMachine(context, signal));
+  }
   const { probeConfiguredCluster } = await import("./doctor-cluster.ts");
   return tell(config, await probeConfiguredCluster(config));
 }
 
-async function checkMachine({ config, log }: CommandContext): Promise<number> {
+async function checkMachine({ config, log }: CommandContext, signal: AbortSignal): Promise<number> {
   const engine = await createEngine(config);
   const report = await engine.probe("fresh");
-  const outside = report.isUsable ? await checkOutside(config, log) : [];
+  signal.throwIfAborted();
+  const outside = report.isUsable ? await checkOutside(config, log, signal) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
   const checks = [...report.checks, ...own, ...outside];
   return tell(config, { ...report, checks });

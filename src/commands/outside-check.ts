@@ -29,13 +29,21 @@ const NAMES = "sandbox: names";
 const HTTPS = "sandbox: HTTPS";
 const INDEX = "sandbox: package index";
 
-/** One check for each; where a sandbox cannot be had, one that tells why. */
-export async function checkOutside(config: Config, log: Logger): Promise<EngineCheck[]> {
+/**
+ * One check for each; where a sandbox cannot be had, one that tells why.
+ * @throws the reason of the signal; the sandbox and its service have ended by then.
+ */
+export async function checkOutside(
+  config: Config,
+  log: Logger,
+  signal: AbortSignal,
+): Promise<EngineCheck[]> {
   // Without internet access there is nothing to find out.
   if (config.egress === undefined) return [];
   try {
-    return toChecks(await askFromInside(config, log));
+    return toChecks(await askFromInside(config, log, signal));
   } catch (error) {
+    signal.throwIfAborted();
     const detail = errorText(error).slice(0, MAX_OUTPUT_BYTES);
     return [{ name: "sandbox", outcome: "warning", detail, remedy: "see the checks above" }];
   }
@@ -47,7 +55,7 @@ export interface Answer {
   readonly text: string;
 }
 
-async function askFromInside(config: Config, log: Logger): Promise<Answer> {
+async function askFromInside(config: Config, log: Logger, stop: AbortSignal): Promise<Answer> {
   await using stack = new AsyncDisposableStack();
   const local = stack.use(
     await startLocal({ ...config, buildsBase: false }, log, {
@@ -61,7 +69,7 @@ async function askFromInside(config: Config, log: Logger): Promise<Answer> {
   );
   const { url, socketPath, apiKey, findRun } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
-  const signal = AbortSignal.timeout(LIMIT_MS);
+  const signal = AbortSignal.any([stop, AbortSignal.timeout(LIMIT_MS)]);
   const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
   const { sandboxID } = await service.control.create(options, signal);
   const sandbox = await service.attach(sandboxID, signal);

@@ -6,8 +6,11 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
-import { PROGRAM } from "../support/program.ts";
+import { openTestHome } from "../support/home.ts";
+import { PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
+
+const POLL = { timeout: 60_000, interval: 10 };
 
 test("a faulty command line is answered with lines and code 64, and makes nothing", async () => {
   await using folder = await makeTempFolder();
@@ -96,3 +99,17 @@ test.for(["key list", "gc", "template list", "doctor", "stdio", "trust", "serve"
     expect([(await stat(home)).mode & 0o777, await readdir(home)]).toEqual([0o755, ["mine"]]);
   },
 );
+
+test("a doctor that is stopped while it has a sandbox leaves no instance", async () => {
+  await using home = await openTestHome();
+  const environment = { SANDBOX_MCP_EGRESS: "on", SANDBOX_MCP_LOG_LEVEL: "silent" };
+  await using program = startProgram(["doctor", "--home", home.path], environment);
+  const instances = join(home.path, "instances");
+  await expect.poll(() => readdir(instances).catch(() => []), POLL).toHaveLength(1);
+  program.child.kill("SIGTERM");
+  expect([await program.exited(), program.stderr()]).toEqual([
+    143,
+    "sandbox-mcp: stopped by SIGTERM\n",
+  ]);
+  expect(await readdir(instances)).toEqual([]);
+});
