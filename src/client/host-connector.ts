@@ -1,6 +1,6 @@
 /** Connections of HTTP clients to a host, by whichever of its addresses answers first. */
 
-import { lookup } from "node:dns/promises";
+import dns from "node:dns";
 import type { Socket } from "node:net";
 import { buildConnector } from "undici";
 import { dialFirst } from "../common/sockets.ts";
@@ -45,12 +45,21 @@ async function dialHost(host: string, port: number): Promise<Socket> {
   };
   const timer = setTimeout(expire, CONNECT_TIMEOUT_MS);
   try {
-    const found = await Promise.race([lookup(host, { all: true }), expired.promise]);
-    const addresses = found.map(({ address }) => address);
+    const addresses = await Promise.race([addressesOf(host), expired.promise]);
     return await dialFirst({ addresses, port, signal: limit.signal });
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** By the function that Node's own connections use, so that a program that replaces it is heard here. */
+async function addressesOf(host: string): Promise<string[]> {
+  const { promise, resolve, reject } = Promise.withResolvers<string[]>();
+  dns.lookup(host, { all: true }, (error, found) => {
+    if (error === null) resolve(found.map(({ address }) => address));
+    else reject(error);
+  });
+  return promise;
 }
 
 function toError(error: unknown): Error {
