@@ -16,6 +16,10 @@ from frames import Frames, frame_of
 MAX_UNSENT = 64
 UNSENT_PAUSE_S = 0.001
 READ_BYTES = 262_144
+# The server takes no larger message: output is cut into parts, and what else is larger is named.
+MAX_CONTENT_BYTES = 64 * 1024 * 1024
+MAX_PART_CHARACTERS = 4 * 1024 * 1024
+MAX_ERROR_CHARACTERS = 262_144
 NO_SERVER = 70
 DELIMITER = b"<IDS|MSG>"
 # What becomes lines of a reply.
@@ -107,8 +111,15 @@ class CellChannel:
             kind = message
         parent = parent or {}
         if self._is_wanted(kind, parent.get("header", parent)):
-            self.tell(kind, self._packed(content))
+            self._tell_all(kind, content)
         return {"content": content}
+
+    def _tell_all(self, kind, content):
+        for part in parts_of(kind, content):
+            packed = self._packed(part)
+            if len(packed) > MAX_CONTENT_BYTES:
+                packed = self._packed({"data": TOO_LARGE})
+            self.tell(kind, packed)
 
     def _packed(self, content):
         try:
@@ -121,8 +132,39 @@ class CellChannel:
         header, parent, _, content = frames[frames.index(DELIMITER) + 2 :][:4]
         kind = json.loads(header)["msg_type"]
         if self._is_wanted(kind, json.loads(parent)):
-            self.tell(kind, content)
+            if len(content) > MAX_CONTENT_BYTES:
+                self._tell_all(kind, json.loads(content))
+            else:
+                self.tell(kind, content)
 
     def _is_wanted(self, kind, parent):
         """Late output of an earlier cell is no part of a later one."""
         return kind in KINDS and self.cell is not None and parent.get("msg_id") == self.cell
+
+
+TOO_LARGE = {"text/plain": "[the result is too large to be sent]"}
+
+
+def parts_of(kind, content):
+    """A message as messages of a bounded size; only displays may be larger. Cells may send anything."""
+    fields = content if isinstance(content, dict) else {}
+    if kind == "stream" and isinstance(fields.get("text"), str):
+        text = fields["text"]
+        for start in range(0, len(text), MAX_PART_CHARACTERS):
+            yield {**fields, "text": text[start : start + MAX_PART_CHARACTERS]}
+    elif kind == "error" and isinstance(fields.get("traceback"), list):
+        names = {name: cut(str(fields.get(name))) for name in ("ename", "evalue")}
+        yield {**names, "traceback": [cut("\n".join(map(str, fields["traceback"])))]}
+    elif kind == "execute_input" and "execution_count" in fields:
+        # The server knows the code.
+        yield {"execution_count": fields["execution_count"]}
+    else:
+        yield content
+
+
+def cut(text):
+    """The beginning and the end of a text that is too long."""
+    if len(text) <= MAX_ERROR_CHARACTERS:
+        return text
+    half = MAX_ERROR_CHARACTERS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"

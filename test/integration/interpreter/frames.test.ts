@@ -131,3 +131,30 @@ if fork == 0:
 print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])))`;
   expect(await evaluate(program)).toBe(70);
 });
+
+test("output is cut into parts, and what else is too large for a message is named", async () => {
+  const program = `${CHANNEL}
+import cell_channel
+cell_channel.MAX_CONTENT_BYTES, cell_channel.MAX_PART_CHARACTERS = 500, 3
+cell_channel.MAX_ERROR_CHARACTERS = 10
+async def run(request):
+    channel.cell = "one"
+    say("stream", {"name": "stdout", "text": "abcdefg"})
+    say("display_data", {"data": {"text/plain": "x" * 500}})
+    say("error", {"ename": "E", "evalue": "12345" * 3, "traceback": ["ab", "cd"]})
+    say("execute_input", {"code": "x" * 500, "execution_count": 7})
+print(json.dumps(lines_until_done(run)))`;
+  const stdout = (text: string) => ["stream", { name: "stdout", text }];
+  expect(await evaluate(program)).toEqual([
+    stdout("abc"),
+    stdout("def"),
+    stdout("g"),
+    ["display_data", { data: { "text/plain": "[the result is too large to be sent]" } }],
+    [
+      "error",
+      { ename: "E", evalue: "12345\n[... 5 characters ...]\n12345", traceback: ["ab\ncd"] },
+    ],
+    ["execute_input", { execution_count: 7 }],
+    ["done", null],
+  ]);
+});
