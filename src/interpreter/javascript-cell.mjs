@@ -25,6 +25,8 @@ function withoutTypes(code) {
   }
 }
 
+/** A cell may declare these names for itself, in the scope that all scripts and modules share. */
+const { Error, JSON, Object } = globalThis;
 const LOAD = 'globalThis[Symbol.for("sandbox.kernel")].load';
 
 /** A script has no imports: those of modules become declarations, calls become calls of a helper. */

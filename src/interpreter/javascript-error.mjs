@@ -1,5 +1,7 @@
 /** What V8 says of an exception, as an error of a reply. */
 
+/** A cell may declare this name for itself, in the scope that all scripts and modules share. */
+const { String } = globalThis;
 /** Of an error; V8 quotes the whole name that it does not know. */
 const MAX_ERROR_CHARACTERS = 262_144;
 
@@ -9,6 +11,11 @@ export const INTERRUPTED = {
   traceback: "",
 };
 
+/** Of a value without an own description. */
+function textOf({ type, value }) {
+  return type === "undefined" ? type : String(value);
+}
+
 /** The beginning and the end of a text that is too long. */
 function cut(text) {
   if (text.length <= MAX_ERROR_CHARACTERS) return text;
@@ -17,9 +24,9 @@ function cut(text) {
 }
 
 /** An exception as an error of a reply; the frames below the cell are left out. */
-export function toError({ exception, text }) {
+export function toError({ exception }) {
   if (exception === undefined) return INTERRUPTED;
-  const description = cut(exception.description ?? String(exception.value ?? text));
+  const description = cut(exception.description ?? textOf(exception));
   const [shown = ""] = description.split(/\n\s+at Session\.post \(node:inspector/);
   const lines = shown.split("\n").filter((line) => !line.includes("javascript-process.mjs"));
   if (exception.subtype !== "error") {

@@ -6,6 +6,8 @@
 
 import { SourceTextModule } from "node:vm";
 
+/** A cell may declare these names for itself, in the scope that all scripts and modules share. */
+const { Object, RangeError, RegExp } = globalThis;
 /** Of one cell, together with its characters: a compilation cannot be interrupted. */
 const MAX_COMPILED = 512;
 const MAX_COMPILED_CHARACTERS = 128 * 1024 * 1024;
@@ -31,10 +33,9 @@ export function findImports(code, findFault) {
   let call;
   for (;;) {
     const start = compile(masked, findFault);
-    if (call !== undefined && start !== call.start) imports.push(call);
-    if (start === undefined || !code.startsWith(KEYWORD, start)) {
-      return { imports, isScript: start === undefined };
-    }
+    const isFound = start === undefined || code.startsWith(KEYWORD, start);
+    if (call !== undefined && start !== call.start && isFound) imports.push(call);
+    if (start === undefined || !isFound) return { imports, isScript: start === undefined };
     if (masked.startsWith(MASK, start)) {
       call = { start, end: start + KEYWORD.length };
       masked = replaceAt(masked, start, KEYWORD);

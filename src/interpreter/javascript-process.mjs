@@ -6,18 +6,21 @@
  * Arguments: the descriptors of questions and answers.
  */
 
+import { Buffer } from "node:buffer";
 import { writeSync } from "node:fs";
 import { Session } from "node:inspector";
 import { createRequire } from "node:module";
 import { Socket } from "node:net";
 import { join } from "node:path";
-import { env } from "node:process";
+import process, { env } from "node:process";
 import { inspect } from "node:util";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { createFaultFinder, toScript } from "./javascript-cell.mjs";
 import { INTERRUPTED, toError } from "./javascript-error.mjs";
 import { bindListeners, isHeard, isRunning, runAs } from "./listener-context.mjs";
 
+/** A cell may declare these names for itself, in the scope that all scripts and modules share. */
+const { Array, JSON, Object, Promise, String } = globalThis;
 const [asked, answered] = process.argv.slice(2).map(Number);
 /** What a value looks like; a large one is cut. */
 const INSPECTION = { depth: 4, maxArrayLength: 200, maxStringLength: 100_000, breakLength: 100 };
@@ -102,7 +105,7 @@ function prepareMain() {
   worker.on("message", async (question) => {
     keepListeners();
     const cell = { ...question, session, findFault };
-    const error = await runAs(cell, () => runCell(cell));
+    const error = await runAs(cell, () => runCell(cell)).catch(toFailure);
     worker.postMessage({ id: question.id, error }, []);
   });
 
@@ -160,7 +163,7 @@ function toBundle(value) {
   if (typeof value === "string") return { "text/plain": `'${value}'` };
   const text = inspect(value, INSPECTION);
   const isPlain =
-    value !== null && [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
+    value != null && [Object.prototype, Array.prototype].includes(Object.getPrototypeOf(value));
   if (!isPlain) return { "text/plain": text };
   try {
     const json = JSON.parse(JSON.stringify(value));
@@ -208,10 +211,14 @@ async function runCell(cell) {
     if (objectId !== undefined) await call("Runtime.releaseObject", { objectId });
     return told.exceptionDetails && toError(told.exceptionDetails);
   } catch (error) {
-    return { name: error.name, value: error.message, traceback: String(error.stack) };
+    return toFailure(error);
   } finally {
     if (isRunning(cell)) setVariables();
   }
+}
+
+function toFailure(error) {
+  return { name: error.name, value: error.message, traceback: String(error.stack) };
 }
 
 /** Takes questions from the pipe, one after the other, and tells their ends. */

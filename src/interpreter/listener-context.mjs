@@ -6,7 +6,10 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import { EventEmitter } from "node:events";
+import process from "node:process";
 
+/** A cell may declare this name for itself, in the scope that all scripts and modules share. */
+const { Reflect } = globalThis;
 const cells = new AsyncLocalStorage();
 let running;
 const bound = new WeakSet();

@@ -144,11 +144,10 @@ async def run(request):
     say("error", {"ename": "E", "evalue": "12345" * 3, "traceback": ["ab", "cd"]})
     say("execute_input", {"code": "x" * 500, "execution_count": 7})
 print(json.dumps(lines_until_done(run)))`;
-  const stdout = (text: string) => ["stream", { name: "stdout", text }];
   expect(await evaluate(program)).toEqual([
-    stdout("abc"),
-    stdout("def"),
-    stdout("g"),
+    ["stream", { name: "stdout", text: "abc" }],
+    ["stream", { name: "stdout", text: "def" }],
+    ["stream", { name: "stdout", text: "g" }],
     ["display_data", { data: { "text/plain": "[the result is too large to be sent]" } }],
     [
       "error",

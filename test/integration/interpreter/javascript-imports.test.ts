@@ -83,6 +83,11 @@ test("a fault of the cell is told with its place", async () => {
   expect(lines.find(({ type }) => type === "error")).toMatchObject({ name: "SyntaxError" });
 });
 
+test("what only modules have is told as that", async () => {
+  const lines = await server.run("import.meta.url", { language: "js" });
+  expect(textOf(lines, "error")).toBe("Cannot use 'import.meta' outside a module");
+});
+
 test.for([
   ["imports without an end", `import ${" \n".repeat(500_000)}`],
   ["quotes without an end", `import ${`/* " */`.repeat(200_000)}`],

@@ -210,6 +210,27 @@ test("a display that makes no bundle is shown as the value that it is", async ()
   expect(textOf(await server.run("41 + 1", { language: "js" }), "result")).toBe("42");
 });
 
+test.for([
+  ["a function", "function process(rows) { return rows; }"],
+  ["names of the language", "const Buffer = 1, JSON = 2, Object = 3, Promise = 4, Reflect = 5"],
+  ["a timer", 'const { setTimeout } = require("node:timers/promises")'],
+])("a cell may use names of the kernel: %s", async ([, code = ""]) => {
+  const made = await server.call("POST", "/contexts", { language: "js", cwd: "/" });
+  const { id: context_id } = JSON.parse(made.text);
+  await server.run(code, { context_id });
+  const late = `var { setTimeout: later } = require("node:timers");
+    later(() => { throw "late"; }, 0); await { then(go) { later(go, 20); } }; "over"`;
+  const lines = await server.run(late, { context_id });
+  expect(textOf(lines, "stderr")).toContain("late");
+  expect(textOf(lines, "result")).toBe("over");
+  await server.call("DELETE", `/contexts/${context_id}`);
+});
+
+test.for(["null", "undefined", "5", "Symbol(s)"])("%s may be thrown", async (text) => {
+  const code = `throw ${text.replace("(s)", "('s')")}`;
+  expect(textOf(await server.run(code, { language: "js" }), "error")).toBe(text);
+});
+
 test("an answer that no kernel gives is told, and the next cell has a new kernel", async () => {
   const answer = "JSON.stringify({ type: 'result', data: 7 }) + '\\n'";
   const code = `for (const fd of require("fs").readdirSync("/proc/self/fd")) {
