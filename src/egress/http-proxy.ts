@@ -18,6 +18,7 @@ import {
   findForbiddenOption,
   HOP_BY_HOP,
 } from "../common/connection-headers.ts";
+import { limitInterimReplies } from "../common/interim-replies.ts";
 import { toHostName } from "./host-names.ts";
 import type { Policies } from "./policies.ts";
 import { dialName } from "./resolver.ts";
@@ -127,6 +128,7 @@ async function pass(
   const { method = "GET", url = "/" } = request;
   const headers = { ...withoutHops(request), host: name, connection: "close" };
   const onward = startRequest({ createConnection: () => socket, method, path: url, headers });
+  limitInterimReplies(onward);
   // What goes wrong is told by the promises below; later than them it changes nothing.
   onward.on("error", () => undefined);
   // Waited for before the body is sent: a server may answer first.

@@ -2,7 +2,7 @@
 
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
-import { pipeline } from "node:stream/promises";
+import { joinStreams } from "../common/join-streams.ts";
 import { readServerName } from "./client-hello.ts";
 import type { Policies } from "./policies.ts";
 import { dialName, type NameResolver } from "./resolver.ts";
@@ -83,15 +83,15 @@ async function readHello(socket: Socket): Promise<{ name: string; sent: Buffer }
 }
 
 async function join(client: Socket, target: Socket, sent: Buffer): Promise<void> {
-  const end = () => {
-    client.destroy();
+  const closed = [client, target].map(
+    async (socket) => new Promise<void>((resolve) => void socket.once("close", () => resolve())),
+  );
+  client.setTimeout(IDLE_MS, () => client.destroy());
+  if (client.destroyed) {
     target.destroy();
-  };
-  client.once("close", end);
-  target.once("close", end);
-  target.on("error", end);
-  client.setTimeout(IDLE_MS, end);
-  if (client.destroyed) return end();
+    return;
+  }
   target.write(sent);
-  await Promise.all([pipeline(client, target), pipeline(target, client)]);
+  joinStreams(client, target);
+  await Promise.all(closed);
 }

@@ -9,6 +9,7 @@ import {
 import type { Socket } from "node:net";
 import { pipeline } from "node:stream";
 import { SandboxError } from "../common/errors.ts";
+import { limitInterimReplies } from "../common/interim-replies.ts";
 import type { Logger } from "../common/log.ts";
 import { shortageOf } from "../common/shortage.ts";
 import { ENVD_PORT } from "../wire/headers.ts";
@@ -93,13 +94,15 @@ export function openUpstream(
   headers: readonly string[],
 ): ClientRequest {
   const { method = "GET", url = "/" } = request;
-  return httpRequest({
+  const upstream = httpRequest({
     createConnection: () => socket,
     method,
     path: url,
     headers: [...headers],
     setHost: false,
   });
+  limitInterimReplies(upstream);
+  return upstream;
 }
 
 /** Passes on the reply to a request, or says why there is none. */

@@ -4,6 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { wantedProtocols } from "../common/connection-headers.ts";
+import { joinStreams } from "../common/join-streams.ts";
 import { toClientHeaders, toClientPhrase, toUpstreamHeaders } from "./headers.ts";
 import { limitDaemonWait, openUpstream, passReply, type Exchange } from "./proxy.ts";
 
@@ -36,7 +37,7 @@ export async function proxyUpgrade(
     connection.socket.write(formatHead(reply, exchange), "latin1");
     connection.socket.write(innerHead);
     inner.write(connection.head);
-    join(connection.socket, inner);
+    joinStreams(connection.socket, inner);
   });
   limitDaemonWait(exchange, upstream);
   // A service that does not upgrade answers as usual, and the connection ends with the answer.
@@ -54,16 +55,4 @@ function formatHead(reply: IncomingMessage, { rules }: Exchange): string {
     lines.push(`${headers[index]}: ${headers[index + 1]}`);
   }
   return `${lines.join("\r\n")}\r\n\r\n`;
-}
-
-/** Two connections become one: what ends or breaks here, ends or breaks there. */
-function join(left: Duplex, right: Duplex): void {
-  for (const [source, target] of [
-    [left, right],
-    [right, left],
-  ] as const) {
-    source.on("error", () => target.destroy());
-    source.once("close", () => target.destroy());
-    source.pipe(target);
-  }
 }

@@ -22,6 +22,8 @@ import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { connectionOptions, HOP_BY_HOP } from "../common/connection-headers.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { limitInterimReplies } from "../common/interim-replies.ts";
+import { joinStreams } from "../common/join-streams.ts";
 import { openSocketPath } from "../common/socket-path.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { RegistryMirror } from "./images.ts";
@@ -115,7 +117,7 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
       const server = createServer({ allowHalfOpen: true }, (socket) => {
         // Errors end both ends.
         void dial({ host, port }).then(
-          async (target) => joinSockets(socket, target),
+          (target) => joinStreams(socket, target),
           () => socket.destroy(),
         );
       });
@@ -223,7 +225,7 @@ async function tunnel(
     const target = await dial(toPlace(url));
     socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
     target.write(head);
-    await joinSockets(socket, target);
+    joinStreams(socket, target);
   } catch (error) {
     socket.end(`HTTP/1.1 ${statusOf(error)}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
   }
@@ -245,6 +247,7 @@ async function forward(
       headers: { ...withoutHops(request), host: url.host, connection: "close" },
     });
     const sending = pipeline(request, onward);
+    limitInterimReplies(onward);
     // An answer may come before the request is whole; without one it fails as the sending does.
     sending.catch(() => undefined);
     const [reply]: IncomingMessage[] = await once(onward, "response");
@@ -277,15 +280,4 @@ function withoutHops({ headers, headersDistinct }: IncomingMessage): OutgoingHtt
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !HOP_BY_HOP.has(name) && !named.has(name)),
   );
-}
-
-/** What ends or breaks here, ends or breaks there. */
-async function joinSockets(left: Duplex, right: Duplex): Promise<void> {
-  const end = () => {
-    left.destroy();
-    right.destroy();
-  };
-  left.on("error", end).once("close", end);
-  right.on("error", end).once("close", end);
-  await Promise.all([pipeline(left, right), pipeline(right, left)]).catch(end);
 }

@@ -3,6 +3,7 @@
 import { request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { limitInterimReplies } from "../common/interim-replies.ts";
 import { asOperation } from "../common/operation.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
@@ -53,11 +54,7 @@ async function send(
     },
     signal,
   });
-  let interimReplies = 0;
-  outgoing.on("information", () => {
-    interimReplies += 1;
-    if (interimReplies > MAX_INTERIM_REPLIES) outgoing.destroy(new Error("too many replies"));
-  });
+  limitInterimReplies(outgoing, MAX_INTERIM_REPLIES);
   outgoing.on("response", resolve);
   // An abort says that its signal fired, and the signal whether a caller or a bound did so.
   const reasonOf = (error: Error): unknown => (signal.aborted ? signal.reason : error);

@@ -79,3 +79,24 @@ test("bytes behind a reply take nothing from it", async () => {
   expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
   expect(text.endsWith("\r\n\r\nhi")).toBe(true);
 });
+
+test("interim replies without end are a port that does not answer", async () => {
+  const piece = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
+  const text = await relayed((socket) => {
+    const send = () => {
+      while (!socket.destroyed && socket.write(piece));
+    };
+    socket.on("drain", send);
+    send();
+  });
+  expect(text).toMatch(/^HTTP\/1\.1 502 /);
+});
+
+test("a few interim replies take nothing from the reply", async () => {
+  const interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(100);
+  const text = await relayed((socket) =>
+    socket.end(`${interim}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi`),
+  );
+  expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\n/);
+  expect(text.endsWith("\r\n\r\nhi")).toBe(true);
+});
