@@ -81,6 +81,12 @@ export function causeCode(error: unknown): string | undefined {
   return undefined;
 }
 
+/** Whether the first code of the system on an error or its causes is one of these, such as `ENOENT`. */
+export function isCode(error: unknown, ...codes: readonly string[]): boolean {
+  const code = causeCode(error);
+  return code !== undefined && codes.includes(code);
+}
+
 /** The disk of the service is full, or nearly so; the code of its cause is always ENOSPC. */
 export function diskFullError(subject: string, cause?: unknown, word?: ErrorWord): SandboxError {
   const fault = Object.assign(new Error(`${subject}: no space left`, { cause }), {

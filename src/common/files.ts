@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { lstat, open, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { causeCode } from "./errors.ts";
+import { isCode } from "./errors.ts";
 
 /** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
 const ABSENT = new Set(["ENOENT", "ENODEV", "ESRCH"]);
@@ -13,7 +13,7 @@ export async function readIfThere(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if (ABSENT.has(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, ...ABSENT)) return undefined;
     throw error;
   }
 }
@@ -26,7 +26,7 @@ export function readKernelFile(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {
-    if (ABSENT.has(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, ...ABSENT)) return undefined;
     throw error;
   }
 }
@@ -71,7 +71,7 @@ export async function removeEmpty(directory: string): Promise<void> {
   try {
     await rmdir(directory);
   } catch (error) {
-    if (causeCode(error) !== "ENOENT") throw error;
+    if (!isCode(error, "ENOENT")) throw error;
   }
 }
 
@@ -81,7 +81,7 @@ export async function hasParts(directory: string, parts: readonly string[]): Pro
     try {
       await lstat(join(directory, part));
     } catch (error) {
-      if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+      if (isCode(error, "ENOENT", "ENOTDIR")) return false;
       throw error;
     }
   }
@@ -94,7 +94,7 @@ export async function isThere(path: string): Promise<boolean> {
     await stat(path);
     return true;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

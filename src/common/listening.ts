@@ -4,7 +4,7 @@
  */
 
 import { connect } from "node:net";
-import { causeCode } from "./errors.ts";
+import { isCode } from "./errors.ts";
 import { openSocketPath } from "./socket-path.ts";
 
 const PROBE_TIMEOUT_MS = 1000;
@@ -33,5 +33,5 @@ async function isAnswering(path: string): Promise<boolean> {
 }
 
 function isAbsent(error: unknown): boolean {
-  return ["ECONNREFUSED", "ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "");
+  return isCode(error, "ECONNREFUSED", "ENOENT", "ENOTDIR");
 }

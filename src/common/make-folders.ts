@@ -2,7 +2,7 @@
 
 import { mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { causeCode } from "./errors.ts";
+import { isCode } from "./errors.ts";
 
 /**
  * Makes the folder and what is missing above it; one that is there stays as it is. Node's recursive
@@ -13,7 +13,7 @@ export function makeFolders(path: string, mode: number): void {
   try {
     makeFolder(path, mode);
   } catch (error) {
-    if (causeCode(error) !== "ENOENT" || dirname(path) === path) throw error;
+    if (!isCode(error, "ENOENT") || dirname(path) === path) throw error;
     makeFolders(dirname(path), mode);
     makeFolder(path, mode);
   }
@@ -23,6 +23,6 @@ function makeFolder(path: string, mode: number): void {
   try {
     mkdirSync(path, { mode });
   } catch (error) {
-    if (causeCode(error) !== "EEXIST" || !statSync(path).isDirectory()) throw error;
+    if (!isCode(error, "EEXIST") || !statSync(path).isDirectory()) throw error;
   }
 }

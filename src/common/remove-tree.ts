@@ -6,7 +6,7 @@
 
 import { constants, readFileSync, type BigIntStats } from "node:fs";
 import { chmod, open, opendir, rmdir, unlink, type FileHandle } from "node:fs/promises";
-import { causeCode } from "./errors.ts";
+import { causeCode, isCode } from "./errors.ts";
 
 /** Entries that are removed at once; more would only queue for the threads of the file system. */
 const BATCH = 64;
@@ -150,7 +150,7 @@ class Removal {
       return child;
     } catch (error) {
       await child?.close();
-      if (REPLACED.has(causeCode(error) ?? "")) this.#again(level, name, error);
+      if (isCode(error, ...REPLACED)) this.#again(level, name, error);
       else this.#note(level, name, error);
       return undefined;
     }
@@ -250,7 +250,7 @@ async function removeFolderLike(path: Buffer, fault: unknown): Promise<boolean> 
   try {
     return await removeIfEmpty(path);
   } catch (error) {
-    throw causeCode(error) === "ENOTDIR" ? fault : error;
+    throw isCode(error, "ENOTDIR") ? fault : error;
   }
 }
 

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { link, open, readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
-import { causeCode, SandboxError } from "./errors.ts";
+import { isCode, SandboxError } from "./errors.ts";
 import { syncFolder } from "./files.ts";
 
 const SECRET_BYTES = 32;
@@ -21,7 +21,7 @@ export async function readSecret(path: string): Promise<Buffer | undefined> {
       `${path} holds ${secret.length} bytes, not ${SECRET_BYTES}`,
     );
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }
@@ -43,7 +43,7 @@ async function makeSecret(path: string): Promise<Buffer> {
     await syncFolder(dirname(path));
   } catch (error) {
     // Another process was faster: its secret counts.
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
   } finally {
     await file.close();
     await rm(part, { force: true });

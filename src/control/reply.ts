@@ -1,9 +1,9 @@
 /** From records and descriptions to bodies of the wire. */
 
 import {
-  causeCode,
   type ErrorCode,
   hidePaths,
+  isCode,
   SandboxError,
   type SandboxErrorOptions,
 } from "../common/errors.ts";
@@ -45,7 +45,7 @@ export interface Fault {
 export function toFault(error: unknown): Fault {
   const { word, retryAfterSeconds } =
     error instanceof SandboxError ? error : { word: undefined, retryAfterSeconds: undefined };
-  if (causeCode(error) === "ENOSPC") {
+  if (isCode(error, "ENOSPC")) {
     return toReply(DISK_FULL_STATUS, "no space left on the disk of the service", { word });
   }
   if (!(error instanceof SandboxError) || error.code === "internal") {
@@ -64,7 +64,7 @@ export function toFault(error: unknown): Fault {
 
 function statusOf(error: SandboxError): number {
   if (error.word === "idempotency_request_mismatch") return 422;
-  return causeCode(error) === "EDQUOT" ? DISK_FULL_STATUS : CONTROL_STATUS[error.code];
+  return isCode(error, "EDQUOT") ? DISK_FULL_STATUS : CONTROL_STATUS[error.code];
 }
 
 function toReply(

@@ -1,7 +1,7 @@
 /** Whether the disk of the home has enough free space for something new. */
 
 import { statfs } from "node:fs/promises";
-import { causeCode, diskFullError, SandboxError, type ErrorWord } from "../common/errors.ts";
+import { diskFullError, type ErrorWord, isCode, SandboxError } from "../common/errors.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 
@@ -35,7 +35,7 @@ export async function readSpace(path: string): Promise<HostSpace> {
 
 /** The service made these folders at its start. */
 function toHomeFault(error: unknown): never {
-  if (causeCode(error) !== "ENOENT") throw error;
+  if (!isCode(error, "ENOENT")) throw error;
   throw new SandboxError("unavailable", "the home of the service was removed or renamed", {
     cause: error,
     hint: "put it back as it was, or restart the service",

@@ -1,7 +1,7 @@
 /** Lists a folder of a volume. Folders are opened by their names in open folders: none is a link. */
 
 import { opendir, type FileHandle } from "node:fs/promises";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 import { fromSystemBytes } from "../common/file-names.ts";
 import { toEntry, type VolumeEntry } from "./volume-entry.ts";
 import { openFolderIn, pathIn, type Place } from "./volume-paths.ts";
@@ -67,7 +67,7 @@ async function unlessGone<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
   } catch (error) {
-    if (GONE.has(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, ...GONE)) return undefined;
     throw error;
   }
 }

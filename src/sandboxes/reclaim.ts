@@ -3,7 +3,7 @@
 import { readdir, rm, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -282,7 +282,7 @@ async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }

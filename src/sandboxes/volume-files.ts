@@ -12,7 +12,7 @@ import {
   unlink,
   type FileHandle,
 } from "node:fs/promises";
-import { SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 import { syncFolder } from "../common/files.ts";
 import { readPrivilege, storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
@@ -179,7 +179,7 @@ async function makeFolder(root: string, path: string, entry: NewEntry): Promise<
     try {
       await makeOwned(place.folder, place.name);
     } catch (error) {
-      const isThere = error instanceof Error && "code" in error && error.code === "EEXIST";
+      const isThere = isCode(error, "EEXIST");
       if (!isThere || !entry.makesParents) throw error;
       await requireType(place, "directory");
     }
@@ -197,7 +197,7 @@ async function makeParents(root: string, path: string): Promise<void> {
     await at({ root, path: names.slice(0, count).join("/"), followsLast: true }, async (place) => {
       if (place.name === "") return;
       await makeOwned(place.folder, place.name).catch((error: unknown) => {
-        if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+        if (!isCode(error, "EEXIST")) throw error;
       });
     });
   }
@@ -263,7 +263,7 @@ async function writeFile(
 async function findReplaced(place: Place): Promise<Required<EntryChange> | undefined> {
   if (place.name === "") throw new SandboxError("invalid_argument", "path is a directory");
   const entry = await toEntry(place).catch((error: unknown) => {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   });
   if (entry === undefined) return undefined;

@@ -6,7 +6,7 @@
 
 import { constants } from "node:fs";
 import { lstat, open, readlink, type FileHandle } from "node:fs/promises";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 import { fromSystemBytes, meantName, toSystemPath } from "../common/file-names.ts";
 
 const MAX_PATH_BYTES = 4_096;
@@ -121,7 +121,7 @@ async function linkTarget(folder: FileHandle, name: string): Promise<string | un
     return fromSystemBytes(await readlink(pathIn(folder, name), "buffer"));
   } catch (error) {
     // Nothing is there, or a link became something else: what opens it says so.
-    if (["ENOENT", "EINVAL"].includes(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, "ENOENT", "EINVAL")) return undefined;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Where the content of a volume is while a request works on it, and what is said when it is full. */
 
 import type { FileHandle } from "node:fs/promises";
-import { causeCode, quotaError, SandboxError } from "../common/errors.ts";
+import { isCode, quotaError, SandboxError } from "../common/errors.ts";
 import { draftOf } from "../common/files.ts";
 import { volumeDraft } from "../engine/storage/volume-disk.ts";
 import type { VolumeRecord } from "../store/store.ts";
@@ -110,7 +110,7 @@ async function toFullFault(
   { volumeId, sizeMb }: DiskVolume,
   error: unknown,
 ): Promise<unknown> {
-  if (causeCode(error) !== "ENOSPC") return error;
+  if (!isCode(error, "ENOSPC")) return error;
   const { freeBytes, totalBytes } = await readSpace(volumesDirectory);
   if (freeBytes < reserveOf(totalBytes) || volumeDisks.isLimited(volumeId)) {
     return error;

@@ -6,7 +6,7 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 
@@ -32,7 +32,7 @@ async function namesIn(folder: string): Promise<string[]> {
   try {
     return await readdir(folder);
   } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return [];
+    if (isCode(error, "ENOENT", "ENOTDIR")) return [];
     throw error;
   }
 }

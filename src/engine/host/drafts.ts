@@ -9,7 +9,7 @@ import { randomBytes } from "node:crypto";
 import { readdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { type LockName, tryLock, withLock } from "./lock.ts";
@@ -30,7 +30,7 @@ export async function discardFolder(directory: string): Promise<void> {
   try {
     await rename(directory, draft);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return;
+    if (isCode(error, "ENOENT")) return;
     throw error;
   }
   await removeTree(draft);
@@ -72,7 +72,7 @@ async function listDrafts(folder: string, prefix: string): Promise<string[]> {
     const names = await readdir(folder);
     return names.filter((name) => name.startsWith(prefix) && name.endsWith(DRAFT_END));
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }

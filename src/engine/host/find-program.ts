@@ -2,7 +2,7 @@
 
 import { accessSync, constants } from "node:fs";
 import { join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 
 /** The only variable that a program of the host gets from us. */
 export const PROGRAM_ENVIRONMENT = {
@@ -24,7 +24,7 @@ function isProgram(path: string): boolean {
     accessSync(path, constants.X_OK);
     return true;
   } catch (error) {
-    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+    if (isCode(error, "ENOENT", "EACCES", "ENOTDIR")) return false;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Where files cannot be shown with the ids of sandboxes: the kernel mounts no overlay with other ids. */
 
 import { statfs } from "node:fs/promises";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 
 /** The magic number of statfs(2). */
@@ -12,7 +12,7 @@ export async function isOnOverlay(path: string): Promise<boolean> {
   try {
     return (await statfs(path)).type === OVERLAY;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

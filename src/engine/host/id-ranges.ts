@@ -8,7 +8,7 @@ import { randomInt } from "node:crypto";
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 
@@ -86,7 +86,7 @@ export async function tryClaim(folder: string, slot: number, owner: string): Pro
     await symlink(owner, join(folder, String(slot)));
     return true;
   } catch (error) {
-    if (causeCode(error) === "EEXIST") return false;
+    if (isCode(error, "EEXIST")) return false;
     throw error;
   }
 }
@@ -103,7 +103,7 @@ export async function releaseClaim(folder: string, slot: number): Promise<void> 
   try {
     await unlink(join(folder, String(slot)));
   } catch (error) {
-    if (causeCode(error) !== "ENOENT") throw error;
+    if (!isCode(error, "ENOENT")) throw error;
   }
 }
 
@@ -113,7 +113,7 @@ async function listClaims(folder: string): Promise<string[]> {
   try {
     return await readdir(folder);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }
@@ -122,7 +122,7 @@ async function ownerOf(path: string): Promise<string | undefined> {
   try {
     return await readlink(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
 
@@ -120,7 +120,7 @@ export async function tryLockOpen(
 async function isAt(file: FileHandle, path: string): Promise<boolean> {
   const own = await file.stat();
   const there = await stat(path).catch((error: unknown) => {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   });
   return there?.ino === own.ino && there.dev === own.dev;

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
-import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { whenStarted } from "./when-started.ts";
@@ -173,6 +173,6 @@ export function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch (error) {
-    if (causeCode(error) !== "ESRCH") throw error;
+    if (!isCode(error, "ESRCH")) throw error;
   }
 }

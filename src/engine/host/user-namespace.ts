@@ -6,7 +6,7 @@
 
 import { readFile } from "node:fs/promises";
 import { userInfo } from "node:os";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
 import { installCommand } from "./install-command.ts";
@@ -79,7 +79,7 @@ async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, "utf8");
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return "";
+    if (isCode(error, "ENOENT")) return "";
     throw error;
   }
 }

@@ -6,7 +6,7 @@
 import { randomInt } from "node:crypto";
 import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, readIfThere, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
@@ -94,7 +94,7 @@ export async function isUsable({ isReady, path }: Router): Promise<boolean> {
   try {
     return (await statfs(path)).type === NAMESPACE_TYPE;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { posix } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 
 /** In bytes; every component becomes a folder. */
 const MAX_PATH_BYTES = 1_024;
@@ -67,5 +67,5 @@ export function bindFault(message: string): SandboxError {
 
 /** Whether an error says that a path for a mount was refused. */
 export function isBindFault(error: unknown): boolean {
-  return error instanceof SandboxError && causeCode(error.cause) === BIND_FAULT_CODE;
+  return error instanceof SandboxError && isCode(error.cause, BIND_FAULT_CODE);
 }

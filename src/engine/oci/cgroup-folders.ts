@@ -6,7 +6,7 @@
 import { mkdir, rmdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import type { Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
@@ -74,7 +74,7 @@ export async function makeGroupFolder(folder: string): Promise<void> {
       await makeIfMissing(folder);
       return;
     } catch (error) {
-      if (attempt === MAX_MAKE_ATTEMPTS || causeCode(error) !== "ENOENT") throw error;
+      if (attempt === MAX_MAKE_ATTEMPTS || !isCode(error, "ENOENT")) throw error;
     }
   }
 }
@@ -83,7 +83,7 @@ async function makeIfMissing(folder: string): Promise<void> {
   try {
     await mkdir(folder);
   } catch (error) {
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
   }
 }
 

@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join, relative } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { causeCode, isCode } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { parseMounts } from "../host/mount-table.ts";
@@ -147,7 +147,7 @@ function moveProcess(pid: string, target: string): void {
     writeControl(join(target, "cgroup.procs"), pid);
   } catch (error) {
     // It ended meanwhile.
-    if (causeCode(error) !== "ESRCH") throw error;
+    if (!isCode(error, "ESRCH")) throw error;
   }
 }
 
@@ -201,7 +201,7 @@ function makeUnlessThere(folder: string): void {
   try {
     mkdirSync(folder);
   } catch (error) {
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
   }
 }
 
@@ -209,6 +209,6 @@ function removeIfEmpty(folder: string): void {
   try {
     rmdirSync(folder);
   } catch (error) {
-    if (!["ENOENT", "EBUSY", "ENOTEMPTY"].includes(causeCode(error) ?? "")) throw error;
+    if (!isCode(error, "ENOENT", "EBUSY", "ENOTEMPTY")) throw error;
   }
 }

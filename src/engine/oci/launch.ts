@@ -2,7 +2,7 @@
 
 import { mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
-import { causeCode, errorText, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
 import { createSentryLaunch } from "../gvisor/launch-sentry.ts";
@@ -197,7 +197,7 @@ async function makeFolder(directory: string): Promise<void> {
   try {
     await mkdir(directory, { mode: 0o700 });
   } catch (error) {
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
     throw new SandboxError("already_exists", "the folder of the container exists", {
       cause: error,
     });

@@ -7,7 +7,7 @@ import { readFileSync, statSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { draftOf, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import type { DaemonSources } from "../daemon/daemon.ts";
@@ -136,7 +136,7 @@ function readCache(path: string): string | undefined {
     return readFileSync(path, "utf8");
   } catch (error) {
     // Where the home cannot be one, the program that opens it says so.
-    if (["ENOENT", "ENOTDIR"].includes(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, "ENOENT", "ENOTDIR")) return undefined;
     throw error;
   }
 }

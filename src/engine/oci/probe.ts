@@ -5,7 +5,7 @@
 
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, diskFullError, errorText, SandboxError } from "../../common/errors.ts";
+import { diskFullError, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon } from "../daemon/daemon.ts";
@@ -193,7 +193,7 @@ async function tryRuntime(
     return { choice, version, check };
   } catch (error) {
     // No other runtime would find space; on a full disk a runtime cannot even write its reason.
-    if (causeCode(error) === "ENOSPC" || (await isFull(options.home))) {
+    if (isCode(error, "ENOSPC") || (await isFull(options.home))) {
       throw diskFullError(`disk of ${options.home}`, error);
     }
     const detail = `${version}: ${quoteUntrusted(errorText(error))}`;

@@ -7,7 +7,7 @@
 import { readdir, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, readKernelFile } from "../../common/files.ts";
 import type { ContainerLimits, Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
@@ -129,7 +129,7 @@ async function namespaceOf(pid: number): Promise<string | undefined> {
     return await readlink(`/proc/${pid}/ns/pid`);
   } catch (error) {
     // EACCES: of another user.
-    if (["ENOENT", "ESRCH", "EACCES"].includes(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, "ENOENT", "ESRCH", "EACCES")) return undefined;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
 import { access, constants, readFile } from "node:fs/promises";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
@@ -91,7 +91,7 @@ async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
     await access(path, mode);
     return true;
   } catch (error) {
-    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return false;
+    if (isCode(error, "ENOENT", "EACCES", "ENOTDIR")) return false;
     throw error;
   }
 }

@@ -6,7 +6,7 @@
 
 import { readdirSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import { signalProcess } from "../host/run-program.ts";
 
@@ -46,7 +46,7 @@ function endOwn(pid: number): boolean {
     signalProcess(pid, "SIGKILL");
     return true;
   } catch (error) {
-    if (causeCode(error) !== "EPERM") throw error;
+    if (!isCode(error, "EPERM")) throw error;
     return false;
   }
 }

@@ -10,7 +10,7 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 
 const EPERM = 1;
@@ -233,7 +233,7 @@ async function readCompiled(path: string): Promise<Buffer | undefined> {
     const bytes = await readFile(path);
     return bytes.length > 0 && bytes.length <= MAX_FILTER_BYTES ? bytes : undefined;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

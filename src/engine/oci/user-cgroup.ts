@@ -6,7 +6,7 @@
 
 import { mkdir, stat } from "node:fs/promises";
 import { basename, dirname, isAbsolute, join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { readKernelFile, writeWhole } from "../../common/files.ts";
 import type { ContainerLimits } from "../engine.ts";
 import { openFolders } from "./cgroup-folders.ts";
@@ -82,8 +82,8 @@ async function makeFolder(folder: string): Promise<void> {
       return;
     } catch (error) {
       // One that is there is of a start that was broken off: its limits are set again.
-      if (causeCode(error) === "EEXIST" && (await stat(folder)).isDirectory()) return;
-      if (attempt === MAX_MAKE_ATTEMPTS || causeCode(error) !== "ENOENT") throw error;
+      if (isCode(error, "EEXIST") && (await stat(folder)).isDirectory()) return;
+      if (attempt === MAX_MAKE_ATTEMPTS || !isCode(error, "ENOENT")) throw error;
     }
   }
 }

@@ -8,7 +8,7 @@ import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
 import { copyFile, mkdir, realpath, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
 import { step } from "../../common/steps.ts";
 import type { DiskCopy } from "../engine.ts";
@@ -113,7 +113,7 @@ export async function restoreDisk(
   try {
     await copyFile(copy.image, image, constants.COPYFILE_FICLONE_FORCE);
   } catch (error) {
-    if (!REFUSALS.has(causeCode(error) ?? "")) throw error;
+    if (!isCode(error, ...REFUSALS)) throw error;
     const words = ["--reflink=never", "--sparse=always", copy.image, image];
     await runProgram(["cp", ...words], { timeoutMs: TIMEOUT_MS, signal });
   }
@@ -129,7 +129,7 @@ export async function sharesBlocks(folder: string): Promise<boolean> {
     await copyFile(source, target, constants.COPYFILE_FICLONE_FORCE);
     return true;
   } catch (error) {
-    if (REFUSALS.has(causeCode(error) ?? "")) return false;
+    if (isCode(error, ...REFUSALS)) return false;
     throw error;
   } finally {
     for (const path of [source, target]) await removeTrial(path);

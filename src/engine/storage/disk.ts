@@ -8,7 +8,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readlink, realpath, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
@@ -196,7 +196,7 @@ async function removePlaced(directory: string): Promise<void> {
     await removeEmpty(dirname(image));
   } catch (error) {
     // It is in the folder itself, or was removed before.
-    if (!["EINVAL", "ENOENT"].includes(causeCode(error) ?? "")) throw error;
+    if (!isCode(error, "EINVAL", "ENOENT")) throw error;
   }
 }
 
@@ -234,7 +234,7 @@ async function resolveLinks(directory: string): Promise<string> {
   try {
     return await realpath(directory);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return directory;
+    if (isCode(error, "ENOENT")) return directory;
     throw error;
   }
 }

@@ -7,7 +7,7 @@
 
 import { readlinkSync, statfsSync, statSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
 import type { DiskGrowth, GrowingDisk } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -69,8 +69,7 @@ function limitGrowth(image: string, mount: string, bytes: number | undefined): b
     return true;
   } catch (error) {
     // In some containers sysfs cannot be written to; a disk may just have been unmounted.
-    if (["EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL"].includes(causeCode(error) ?? ""))
-      return false;
+    if (isCode(error, "EACCES", "EPERM", "EROFS", "ENOENT", "EINVAL")) return false;
     throw error;
   }
 }

@@ -6,7 +6,7 @@
 import { mkdir, readdir, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { TellFailure } from "../../common/clean-up.ts";
-import { causeCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { isThere, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -79,7 +79,7 @@ async function giveName(draft: string, target: string): Promise<void> {
   try {
     await rename(draft, target);
   } catch (error) {
-    if (["ENOTEMPTY", "EEXIST"].includes(causeCode(error) ?? "")) throw alreadyThere(target, error);
+    if (isCode(error, "ENOTEMPTY", "EEXIST")) throw alreadyThere(target, error);
     throw error;
   }
 }

@@ -5,7 +5,7 @@
  */
 
 import { mkdir, open, type FileHandle } from "node:fs/promises";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { removeEmpty } from "../../common/files.ts";
 import { tryLockOpen } from "../host/lock.ts";
 import { runProgram } from "../host/run-program.ts";
@@ -23,7 +23,7 @@ export async function makeMountPoint(mount: string): Promise<void> {
   try {
     await mkdir(mount, { mode: MOUNT_MODE });
   } catch (error) {
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
   }
 }
 
@@ -36,7 +36,7 @@ export async function detachCopies(mount: string): Promise<void> {
     await removeEmpty(mount);
   } catch (error) {
     // Then the next mount of the image uses the device again that has it.
-    if (causeCode(error) !== "ENOTEMPTY") throw error;
+    if (!isCode(error, "ENOTEMPTY")) throw error;
   }
   await makeMountPoint(mount);
 }

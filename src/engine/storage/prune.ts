@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { discardFolder } from "../host/drafts.ts";
 import { tryLock } from "../host/lock.ts";
@@ -89,7 +89,7 @@ async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }

@@ -9,7 +9,7 @@ import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
@@ -88,7 +88,7 @@ export async function findDisksFolder(
     const [own, store] = [await stat(home), await stat(mount)];
     return own.dev === store.dev ? undefined : join(mount, PLACES[of]);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

@@ -9,7 +9,7 @@
 
 import { chown, mkdir, readdir, rename, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, removeEmpty, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -71,7 +71,7 @@ export async function hasVolumeDisk(home: string, volumeId: string): Promise<boo
 /** Names of all folders; one that was not finished, or is being removed, ends with `.part`. */
 export async function listVolumeDisks(home: string): Promise<readonly string[]> {
   return readdir(join(home, DISKS)).catch((error: unknown) => {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   });
 }
@@ -271,7 +271,7 @@ async function isMounted(folder: string): Promise<boolean> {
     const [own, mount] = [await stat(folder), await stat(join(folder, DISK_NAMES.mount))];
     return own.dev !== mount.dev;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { chmod, cp, lstat, mkdir, readdir, readlink, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { hasParts, readIfThere } from "../../common/files.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
@@ -202,7 +202,7 @@ async function isReadable(path: string): Promise<boolean> {
     if (entry.isSymbolicLink()) return true;
     return (entry.isFile() || entry.isDirectory()) && (entry.mode & READABLE_BY_ALL) !== 0;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

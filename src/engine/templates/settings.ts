@@ -5,7 +5,7 @@
 
 import { chmod, chown, cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 
 /** No network and no name service yet: a server that is not there is refused at once. */
@@ -92,7 +92,7 @@ async function readIfFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }

@@ -8,7 +8,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import { chmod, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { rootCertificates } from "node:tls";
-import { causeCode, errorText, SandboxError } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import type { Layer } from "../engine.ts";
@@ -177,7 +177,7 @@ async function listLocal(): Promise<string[]> {
       .toSorted()
       .map((name) => join(LOCAL_FOLDER, name));
   } catch (error) {
-    if (["ENOENT", "EACCES", "ENOTDIR"].includes(causeCode(error) ?? "")) return [];
+    if (isCode(error, "ENOENT", "EACCES", "ENOTDIR")) return [];
     throw error;
   }
 }
