@@ -307,7 +307,7 @@ test("the log of a build that has ended goes on at a cursor where it exceeds a r
   expect(reply["content"]).toEqual([
     {
       type: "text",
-      text: expect.stringMatching(/^status: ready \|.*\| next_cursor: 100 \| the log goes on/),
+      text: expect.stringMatching(/^status: ready \|.*\| next_cursor: 74 \| the log goes on/),
     },
   ]);
 });
