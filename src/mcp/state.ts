@@ -7,6 +7,7 @@ import type { Logger } from "../common/log.ts";
 import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
+import { createTasks } from "./tasks.ts";
 import { Watchers } from "./watchers.ts";
 
 /** Shared by all connections of one server. Disposal ends the sandboxes as `onExit` says. */
@@ -61,7 +62,7 @@ export function startMcpState(options: McpStateOptions): McpState {
   });
   const watchers = new Watchers({ clock, log });
   const made = new Set<string>();
-  const tasks = new Set<Promise<void>>();
+  const tasks = createTasks({ clock, log });
   const stop = new AbortController();
 
   async function kill(sandboxId: string, signal: AbortSignal): Promise<void> {
@@ -71,6 +72,11 @@ export function startMcpState(options: McpStateOptions): McpState {
     } catch (error) {
       log.warn({ op: "sandbox.kill", sandboxId, err: error }, "sandbox left behind");
     }
+  }
+
+  async function killAll(signal: AbortSignal): Promise<void> {
+    const gate = createGate(MAX_KILLS_AT_ONCE);
+    await Promise.all([...made].map((id) => gate.run(() => kill(id, signal))));
   }
 
   return {
@@ -93,24 +99,22 @@ export function startMcpState(options: McpStateOptions): McpState {
       watchers.forget(sandboxId);
       logs.close(sandboxId);
     },
-    track(work) {
-      tasks.add(work);
-      void work.finally(() => tasks.delete(work));
-    },
+    track: (work) => tasks.track(work),
     async [Symbol.asyncDispose]() {
       stop.abort();
-      await Promise.all(tasks);
-      await captures[Symbol.asyncDispose]();
-      const onExit = options.onExit();
-      if (onExit === "kill") {
+      const late = AbortSignal.timeout(KILL_TIMEOUT_MS);
+      const isKilling = options.onExit() === "kill";
+      if (isKilling) {
         for (const sandboxId of made) watchers.forget(sandboxId);
       }
+      // The kills wait for nothing: the program is forced to end soon.
+      const killing = isKilling ? killAll(late) : Promise.resolve();
+      await Promise.all([tasks.ended(), captures[Symbol.asyncDispose]()]);
       await Promise.all([watchers[Symbol.asyncDispose](), logs[Symbol.asyncDispose]()]);
       await spools[Symbol.asyncDispose]();
-      if (onExit === "leave") return;
-      const gate = createGate(MAX_KILLS_AT_ONCE);
-      const late = AbortSignal.timeout(KILL_TIMEOUT_MS);
-      await Promise.all([...made].map((id) => gate.run(() => kill(id, late))));
+      await killing;
+      // A create that was answered meanwhile.
+      if (isKilling) await killAll(late);
     },
   };
 }
