@@ -4,7 +4,7 @@ import type { Sandbox } from "../client/envd.ts";
 import type { ProcessRequest } from "../client/process.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Spools } from "../spool/spools.ts";
-import { Capture, formatProcessId, timeLimit } from "./capture.ts";
+import { Capture, formatProcessId, timeLimit, type ProcessView } from "./capture.ts";
 import {
   followProcess,
   markMissing,
@@ -49,7 +49,7 @@ export class Captures implements AsyncDisposable {
   readonly #table = new Map<string, Capture>();
   readonly #stop = new AbortController();
   readonly #work = new Set<Promise<void>>();
-  readonly #attaching = new Map<string, Promise<Capture>>();
+  readonly #attaching = new Map<string, Promise<ProcessView>>();
   /** Starts under way, which have no capture yet. */
   #starting = 0;
 
@@ -88,10 +88,11 @@ export class Captures implements AsyncDisposable {
   }
 
   /**
-   * Captures a process that runs already, from now on; continues the spool of a dead server.
+   * Captures a process that runs already, from now on; continues the spool of a dead server. Where
+   * another server was faster, the process is read from its spool.
    * @throws SandboxError not_found when there is no such process.
    */
-  async attach(sandbox: Sandbox, pid: number): Promise<Capture> {
+  async attach(sandbox: Sandbox, pid: number): Promise<ProcessView> {
     this.#requireSlot();
     const key = keyOf(sandbox.id, pid);
     const attaching = this.#attaching.get(key) ?? this.#attach(sandbox, pid);
@@ -126,7 +127,7 @@ export class Captures implements AsyncDisposable {
     return new ProcessOutput(this.#options.spools.create(key, PROCESS_LIMITS));
   }
 
-  async #attach(sandbox: Sandbox, pid: number): Promise<Capture> {
+  async #attach(sandbox: Sandbox, pid: number): Promise<ProcessView> {
     const events = sandbox.process.connect(pid, this.#stop.signal);
     await readPid(events);
     const { clock, logs } = this.#options;
@@ -135,6 +136,11 @@ export class Captures implements AsyncDisposable {
       known.resume();
       markMissing(known, logs);
       return this.#settled(this.#follow(events, known));
+    }
+    const watched = await this.recall(sandbox.id, pid);
+    if (watched?.isRunning === true) {
+      await events.return();
+      return watched;
     }
     logs.note(sandbox.id, formatProcessId(pid), "was running already");
     const output = this.#newOutput(sandbox.id, pid, true);

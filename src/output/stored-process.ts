@@ -105,6 +105,11 @@ export class StoredProcess implements ProcessView {
     return this.#found.ending === undefined && !this.#found.isLive;
   }
 
+  /** Whether a server watches it that lives. */
+  get isRunning(): boolean {
+    return this.#found.ending === undefined && this.#found.isLive;
+  }
+
   get state(): ProcessState {
     const state = this.#ending?.state;
     if (state === undefined) return this.#fallback;

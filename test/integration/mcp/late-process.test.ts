@@ -59,3 +59,34 @@ test("a process whose end no server saw has no duration", async () => {
   expect(text).toMatch(/^status: ended while no server watched it/);
   expect(text).not.toContain("duration");
 });
+
+test("of servers that take a process over at once each shows all of its output", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const first = await startServer(world);
+  const started = await first.ask("run_process", {
+    sandbox_id: id,
+    cmd: "sh",
+    args: ["-c", "echo first; read line; echo got $line"],
+    wait_seconds: 0,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: /p_[0-9]+/.exec(started)?.[0] };
+  await expect.poll(() => first.ask("get_process_output", process)).toContain("\nfirst\n");
+  await first[Symbol.asyncDispose]();
+  await using stack = new AsyncDisposableStack();
+  const servers = await Promise.all([1, 2, 3, 4].map(async () => startServer(world)));
+  for (const server of servers) stack.use(server);
+  const seen = await Promise.all(
+    servers.map((server) => server.ask("get_process_output", process)),
+  );
+  expect(seen.map((text) => [text.includes("\nfirst\n"), text.includes(LATE)])).toEqual(
+    servers.map(() => [true, false]),
+  );
+  await servers[0]?.ask("send_input", { ...process, data: "x\n" });
+  for (const server of servers) {
+    await expect
+      .poll(() => server.ask("get_process_output", process))
+      .toMatch(/^exit_code: 0 [^]*\nfirst\n[^]*\ngot x\n/);
+  }
+});
