@@ -54,15 +54,18 @@ export async function bootPod(
   return tellDaemon(context, stored, { host, egress, signal });
 }
 
+interface TellTask extends Pick<BootTask, "egress"> {
+  readonly host: string;
+  /** Of a pooled Pod: resolves when that belongs to the record. */
+  readonly adopted?: Promise<void>;
+  readonly signal: AbortSignal;
+}
+
 /** A Pod that runs serves this sandbox from now on. Returns the level that was measured. */
 export async function tellDaemon(
   context: ClusterContext,
   stored: KnownSandbox,
-  {
-    host,
-    egress,
-    signal,
-  }: Pick<BootTask, "egress"> & { readonly host: string; readonly signal: AbortSignal },
+  { host, egress, adopted, signal }: TellTask,
 ): Promise<IsolationLevel> {
   const dialer = context.runs.dialer(stored, host);
   const { sandboxId } = stored.record;
@@ -74,6 +77,8 @@ export async function tellDaemon(
   requireStrength(level, context.requireLevel);
   if (egress !== undefined) await proveEnforcement(dialer, signal);
   await keepBaseline(context, dialer, signal);
+  // Tokens and variables go to a Pod of this sandbox alone.
+  await adopted;
   await initDaemon(dialer, toPodInit(context, stored.record), signal);
   await step("pod.told");
   signal.throwIfAborted();

@@ -188,11 +188,12 @@ async function startWarm(
     const claim = new AbortController();
     const late = AbortSignal.timeout(CLAIM_TIMEOUT_MS);
     const bounded = AbortSignal.any([signal, claim.signal, late]);
+    const adopted = adoptPod(context, stored.metadata);
     const works = [
-      tellDaemon(context, stored, { host, egress, signal: bounded }).then(async (level) =>
+      tellDaemon(context, stored, { host, egress, adopted, signal: bounded }).then(async (level) =>
         finish(context, stored, { level, creation }),
       ),
-      adoptPod(context, stored.metadata),
+      adopted,
     ] as const;
     try {
       const [started] = await Promise.all(works);

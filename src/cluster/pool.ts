@@ -3,6 +3,7 @@
  * sandbox under its name: of several fronts that do so, one succeeds.
  */
 
+import { SandboxError } from "../common/errors.ts";
 import { newSandboxId } from "../wire/address.ts";
 import { BASELINE_WORD } from "../wire/pod-listener.ts";
 import { isConflict } from "./api.ts";
@@ -55,14 +56,27 @@ function isFree({ metadata }: Pod, records: ReadonlyMap<string, unknown>): boole
   return metadata.labels?.[PART] === "pool" && !records.has(metadata.name);
 }
 
-/** Makes a pooled Pod that of a sandbox, so that it goes with its record. */
+/**
+ * Makes a pooled Pod that of a sandbox, so that it goes with its record.
+ * @throws SandboxError unavailable for one that is being removed: a sandbox has had it, and programs of
+ * that may still run in it
+ */
 export async function adoptPod(
   { api, pods }: Pick<PoolContext, "api" | "pods">,
   owner: PodOwner,
 ): Promise<void> {
-  const metadata = { labels: { [PART]: "sandbox" }, ownerReferences: [toReference(owner)] };
-  const reply = await api.call({ method: "PATCH", path: `pods/${owner.name}`, body: { metadata } });
-  pods.apply(podSchema.parse(reply));
+  const { name } = owner;
+  const metadata = {
+    // Of the Pod that was seen alone, where another one has its name by now.
+    uid: pods.items.get(name)?.metadata.uid,
+    labels: { [PART]: "sandbox" },
+    ownerReferences: [toReference(owner)],
+  };
+  const reply = await api.call({ method: "PATCH", path: `pods/${name}`, body: { metadata } });
+  const pod = podSchema.parse(reply);
+  pods.apply(pod);
+  if (addressOf(pod) !== undefined) return;
+  throw new SandboxError("unavailable", "the pooled Pod is being removed");
 }
 
 /** After a pooled Pod that ended by itself, so that a broken image does not make Pods without end. */

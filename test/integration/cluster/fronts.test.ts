@@ -176,3 +176,26 @@ test("pooled Pods are claimed, each once, and replaced", async () => {
   expect(await health(right, made[0] ?? { id: "", token: "" })).toBe(200);
   await expect.poll(() => warm().length).toBe(2);
 });
+
+test("a pooled Pod whose removal is seen late is told nothing of a sandbox", async () => {
+  await using pooled = await startPodWorld();
+  const front = await pooled.start({ pool: [{ template: "base", size: 1 }] });
+  const findPooled = () =>
+    [...pooled.api.objects].find(
+      ([path, { status }]) => path.startsWith("pods/") && Object(status).phase === "Running",
+    )?.[0];
+  await expect.poll(findPooled).toBeDefined();
+  const path = findPooled() ?? "none";
+  // The front has seen what came before this call.
+  await call(front, "DELETE /sandboxes/none");
+  const late = pooled.api.delayWatch("pods", "app.kubernetes.io/managed-by=sandbox-mcp");
+  pooled.api.change(path, ({ metadata }) => {
+    metadata.deletionTimestamp = new Date().toISOString();
+  });
+  // It has chosen the Pod by now.
+  pooled.api.before(`PATCH ${path}`, async () => late[Symbol.dispose]());
+  const { status, body } = await call(front, "POST /v2/sandboxes", { templateID: "base" });
+  expect(status).toBe(201);
+  expect(pooled.api.calls).toContain(`PATCH ${path}`);
+  expect(`pods/${body.sandboxID}`).not.toBe(path);
+});
