@@ -2,7 +2,7 @@
 
 import { createHash, type Hash } from "node:crypto";
 import { once } from "node:events";
-import { Transform } from "node:stream";
+import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
 import { SandboxError } from "../../common/errors.ts";
@@ -43,7 +43,24 @@ export async function copyBlob(source: Registry, target: Registry, { digest, siz
   const body = await source.open({ method: "GET", path: `blobs/${digest}` });
   const path = withDigest(target.locate(begun), digest);
   const headers = { "content-type": "application/octet-stream", "content-length": size };
-  await target.send({ method: "PUT", path, headers, body });
+  // More would be read as the next request on the connection.
+  await target.send({ method: "PUT", path, headers, body: Readable.from(exactly(body, size)) });
+}
+
+/** A body of this size. @throws SandboxError unavailable for any other one, before more of it passes */
+async function* exactly(body: AsyncIterable<Buffer>, size: number): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > size) break;
+    yield chunk;
+  }
+  if (bytes !== size) {
+    throw new SandboxError(
+      "unavailable",
+      "a layer of the image is not of the size it is said to be",
+    );
+  }
 }
 
 /** The size is known only at its end: one request with the data, and one with the digest. */
@@ -84,13 +101,14 @@ export async function pushLayer(
 /** The archive of a layer. @throws SandboxError failed_precondition when it is not what its digest says */
 export async function* readLayer(
   source: Registry,
-  { digest }: Descriptor,
+  { digest, size }: Descriptor,
 ): AsyncGenerator<Buffer, void> {
   const body = await source.open({ method: "GET", path: `blobs/${digest}` });
   const packed = createHash("sha256");
   const gunzip = createGunzip();
+  const counted = Readable.from(exactly(body, size));
   const piped = pipeline(
-    body,
+    counted,
     tap(packed, () => undefined),
     gunzip,
   );

@@ -100,7 +100,7 @@ export function createRegistry(place: RegistryPlace, signal: AbortSignal): Regis
       const isRedirect = [301, 302, 303, 307, 308].includes(status);
       if (call.method !== "GET" || !isRedirect) return reply;
       reply.resume();
-      url = toUrl(reply.headers.location ?? "", url);
+      url = stayInTls(toUrl(reply.headers.location ?? "", url), url);
     }
     throw new SandboxError("unavailable", "the registry redirects without end");
   }
@@ -130,7 +130,7 @@ export function createRegistry(place: RegistryPlace, signal: AbortSignal): Regis
       const body = await readBounded(reply, MAX_DOCUMENT_BYTES, "registry");
       return { status: reply.statusCode ?? 0, headers: reply.headers, body };
     },
-    locate: ({ headers }) => toUrl(headers.location ?? "", base),
+    locate: ({ headers }) => stayInTls(toUrl(headers.location ?? "", base), base),
   };
 }
 
@@ -142,6 +142,12 @@ function toUrl(path: string | URL, base: URL): URL {
   const url = URL.parse(String(path), base.href);
   if (url?.protocol === "http:" || url?.protocol === "https:") return url;
   throw new SandboxError("unavailable", "the registry leads to no address");
+}
+
+/** The files of a sandbox do not leave TLS. */
+function stayInTls(url: URL, from: URL): URL {
+  if (url.protocol === "https:" || from.protocol === "http:") return url;
+  throw new SandboxError("unavailable", "the registry leads out of TLS");
 }
 
 async function exchange(url: URL, call: RegistryCall, signal: AbortSignal) {

@@ -1,0 +1,85 @@
+/** Registries that lead elsewhere, or whose layers are not of the size that their manifest says. */
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { expect, test } from "vitest";
+import { copyBlob, digestOf, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
+import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
+
+const BLOB = gzipSync("a layer");
+const DESCRIPTOR = {
+  mediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
+  digest: digestOf(BLOB),
+  size: BLOB.length,
+};
+const WRONG_SIZE = {
+  code: "unavailable",
+  message: "a layer of the image is not of the size it is said to be",
+};
+
+/** One that has a blob and takes any; it notes what came, request by request. */
+async function open(blob: Buffer) {
+  const seen: string[] = [];
+  const server = createServer((request, response) => {
+    let bytes = 0;
+    request.on("data", (chunk: Buffer) => (bytes += chunk.length));
+    request.once("end", () => {
+      seen.push(`${request.method} ${bytes}`);
+      if (request.method === "HEAD") response.writeHead(404).end();
+      else if (request.method === "GET") response.end(blob);
+      else response.writeHead(202, { location: "/upload" }).end();
+    });
+  });
+  server.listen({ host: "127.0.0.1", port: 0 });
+  await once(server, "listening");
+  // A server that listens on TCP has such an address.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  const { port } = server.address() as AddressInfo;
+  const place = {
+    origin: `http://127.0.0.1:${port}`,
+    repository: "images",
+    credentials: undefined,
+  };
+  const registry = createRegistry(place, AbortSignal.timeout(20_000));
+  const end = async () => {
+    server.close();
+    server.closeAllConnections();
+  };
+  return { registry, seen, [Symbol.asyncDispose]: end };
+}
+
+test("a layer of its size is copied", async () => {
+  await using source = await open(BLOB);
+  await using target = await open(BLOB);
+  await copyBlob(source.registry, target.registry, DESCRIPTOR);
+  expect(target.seen).toEqual(["HEAD 0", "POST 0", `PUT ${BLOB.length}`]);
+});
+
+test.for([
+  { name: "longer", blob: Buffer.concat([BLOB, Buffer.from("GET /evil HTTP/1.1\r\n\r\n")]) },
+  { name: "shorter", blob: BLOB.subarray(1) },
+])("a layer that is $name is not copied, and ends no request", async ({ blob }) => {
+  await using source = await open(blob);
+  await using target = await open(BLOB);
+  await expect(copyBlob(source.registry, target.registry, DESCRIPTOR)).rejects.toMatchObject(
+    WRONG_SIZE,
+  );
+  expect(target.seen).toEqual(["HEAD 0", "POST 0"]);
+});
+
+test("a layer that is longer is read no further", async () => {
+  await using source = await open(Buffer.concat([BLOB, Buffer.alloc(1_024)]));
+  const reading = Array.fromAsync(readLayer(source.registry, DESCRIPTOR));
+  await expect(reading).rejects.toMatchObject({ code: "unavailable", cause: WRONG_SIZE });
+});
+
+test.for([
+  { origin: "https://registry.example", location: "http://registry.example/upload" },
+  { origin: "https://registry.example", location: "file:///etc/passwd" },
+])("uploads to $origin do not go to $location", ({ origin, location }) => {
+  const place = { origin, repository: "images", credentials: undefined };
+  const registry = createRegistry(place, AbortSignal.timeout(20_000));
+  expect(() => registry.locate({ headers: { location } })).toThrow("the registry leads");
+});
