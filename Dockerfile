@@ -1,9 +1,11 @@
 # Runs `serve` on port 3490. The container creates containers itself, so it must be privileged, and
 # the home directory must not be on the container's own overlay:
 #   docker build -t sandbox-mcp .
-#   docker run --privileged -v sandbox-mcp:/var/lib/sandbox-mcp -p 127.0.0.1:3490:3490 \
+#   docker run --init --privileged -v sandbox-mcp:/var/lib/sandbox-mcp -p 127.0.0.1:3490:3490 \
 #     -e SANDBOX_MCP_API_KEY=<key> sandbox-mcp
-# For a host that starts the server on stdio: docker run -i --rm --privileged -v … sandbox-mcp stdio
+# Other commands are words after the image's name: docker run … sandbox-mcp doctor
+# For a host that starts the server on stdio:
+#   docker run -i --rm --init --privileged -v … sandbox-mcp stdio
 
 FROM node:24.21.0-bookworm-slim AS build
 WORKDIR /build
@@ -17,6 +19,7 @@ RUN npm install --global --no-audit --no-fund /tmp/packed/*.tgz && rm -rf /tmp/p
 ENV SANDBOX_MCP_HOST=0.0.0.0
 VOLUME /var/lib/sandbox-mcp
 EXPOSE 3490
-# The base template is built at the first start, because `docker build` lacks the rights to build it.
-ENTRYPOINT ["sh", "-c", "case $1 in serve|stdio) sandbox-mcp template pull base --if-missing >&2 || exit;; esac; exec sandbox-mcp \"$@\"", "sandbox-mcp"]
+# No shell is between Docker and the program, so that signals reach it. The service builds the base
+# template at its first start, because `docker build` lacks the rights to build it.
+ENTRYPOINT ["sandbox-mcp"]
 CMD ["serve"]
