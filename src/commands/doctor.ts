@@ -1,6 +1,7 @@
 /** `doctor`: what this machine can isolate with, and the command that brings what is missing. */
 
 import { isRootless } from "../common/privilege.ts";
+import { oneLine } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import type { EngineCheck, EngineReport } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
@@ -51,7 +52,8 @@ function tell(config: Config, report: EngineReport): number {
 
 function describe(check: EngineCheck): string {
   const remedy = check.remedy === undefined ? "" : ` → ${check.remedy}`;
-  return `${check.outcome.padEnd(8)} ${check.name}: ${check.detail}${remedy}`;
+  // A program, a cluster or a sandbox may have said it.
+  return oneLine(`${check.outcome.padEnd(8)} ${check.name}: ${check.detail}${remedy}`);
 }
 
 /** The level of storage: what snapshots and forks cost. */

@@ -107,7 +107,17 @@ export function quotaError(message: string, hint: string, cause?: unknown): Sand
 
 /** The text of anything that was thrown. */
 export function errorText(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  if (!(error instanceof Error)) return String(error);
+  return schemaFault(error) ?? error.message;
+}
+
+/** The message of a schema is a list in JSON over many lines: its first entry in a sentence. */
+function schemaFault(error: Error): string | undefined {
+  const first: unknown = "issues" in error && Array.isArray(error.issues) && error.issues[0];
+  if (typeof first !== "object" || first === null || !("message" in first)) return undefined;
+  const path = "path" in first && Array.isArray(first.path) ? first.path.map(String) : [];
+  const place = path.length === 0 ? "" : ` at ${path.join(".")}`;
+  return `not of the expected form${place}: ${String(first.message)}`;
 }
 
 const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([

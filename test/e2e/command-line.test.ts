@@ -1,7 +1,9 @@
 /** The built program on a command line: its output, its errors, and what it leaves. */
 
 import { execFile, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -112,4 +114,42 @@ test("a doctor that is stopped while it has a sandbox leaves no instance", async
     "sandbox-mcp: stopped by SIGTERM\n",
   ]);
   expect(await readdir(instances)).toEqual([]);
+});
+
+test.for([
+  {
+    name: "a refusal with codes of terminals",
+    status: 500,
+    body: JSON.stringify({ message: "bad \u001b[31m\n\u202Eline" }),
+    says: String.raw`missing  API server: Kubernetes API: 500 bad \u001b[31m\n\u202eline`,
+  },
+  {
+    name: "an object of another form",
+    status: 200,
+    body: "[]",
+    says: "missing  API server: API server: not of the expected form: Invalid input: expected object, received array",
+  },
+  {
+    name: "a redirection",
+    status: 302,
+    body: "",
+    says: "missing  API server: Kubernetes API: 302 ",
+  },
+])("doctor shows $name of a cluster on one line", async ({ status, body, says }) => {
+  const server = createServer((_, response) => response.writeHead(status).end(body));
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => void server.close());
+  await using folder = await makeTempFolder();
+  const address = server.address();
+  const port = typeof address === "object" ? address?.port : undefined;
+  const run = promisify(execFile)(process.execPath, [
+    PROGRAM,
+    "doctor",
+    "--engine=kubernetes",
+    `--kubernetes-url=http://127.0.0.1:${port}`,
+    "--kubernetes-namespace=n",
+    `--home=${folder.path}`,
+  ]);
+  await expect(run).rejects.toMatchObject({ code: 69, stdout: `${says}\nnot usable\n` });
 });
