@@ -98,17 +98,17 @@ class Context:
     async def restart(self):
         """A new kernel; what runs ends, and what waits runs in the new one."""
         if self.starting is None:
-            self._hurry()
-            if self.kernel is not None:
-                self.kernel.is_told = True
-                await self.kernel.stop()
+            await self._end("the context was restarted")
         # One that is being started is new enough.
         await self.ready()
 
-    def _hurry(self):
-        """Others do not wait for a reader who takes nothing of a run that is ended."""
+    async def _end(self, cause):
+        """Ends the kernel. Others do not wait for a reader who takes nothing of the run that ends so."""
         if self.sending is not None:
             asyncio.get_running_loop().call_later(LAST_LINES_S, self._cut, self.sending)
+        if self.kernel is not None:
+            self.kernel.is_told, self.kernel.cause = True, cause
+            await self.kernel.stop()
 
     def _cut(self, sending):
         if self.sending is sending:
@@ -118,9 +118,7 @@ class Context:
         self.is_removed = True
         if self.starting is not None:
             await asyncio.wait([self.starting])
-        self._hurry()
-        if self.kernel is not None:
-            await self.kernel.stop()
+        await self._end("the context was removed")
 
     async def run(self, code, variables, connection):
         """Runs a cell and writes its lines. A reader that leaves interrupts it."""

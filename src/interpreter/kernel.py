@@ -69,6 +69,8 @@ class Kernel:
         self.variables = None
         # Whether a caller knows of its end.
         self.is_told = False
+        # Why this server ended it, if it did.
+        self.cause = None
         # Where the lines of the running cell go.
         self.emit = None
         self.outputs = []
@@ -176,6 +178,8 @@ class Kernel:
 
     def death(self):
         """How the process ended, in words."""
+        if self.cause is not None:
+            return self.cause
         code = None if self.process is None else self.process.returncode
         if code is None:
             return "the kernel does not answer"

@@ -92,3 +92,21 @@ test("a restart does not wait for a caller who reads nothing", { timeout: 30_000
   socket.destroy();
   await server.call("DELETE", `/contexts/${context_id}`);
 });
+
+test.for([
+  ["POST", "/restart", "the context was restarted; its variables are gone"],
+  ["DELETE", "", "the context was removed; its variables are gone"],
+])("a cell that %s %s ends is told why", async ([method = "", path = "", text]) => {
+  const context_id = await makeContext("js");
+  const body = JSON.stringify({ code: "await new Promise(() => {})", context_id });
+  // Its head comes once the kernel is asked.
+  const reply = await fetch(`${server.url}/execute`, { method: "POST", body });
+  expect((await server.call(method, `/contexts/${context_id}${path}`)).status).toBe(200);
+  const lines = (await reply.text()).trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line))).toContainEqual({
+    type: "error",
+    name: "KernelDied",
+    value: text,
+    traceback: "",
+  });
+});
