@@ -97,7 +97,11 @@ function findEnd(text, { pattern, from = 0, compile, isWanted }) {
 
 function requestsOf(text) {
   try {
-    return new SourceTextModule(text).moduleRequests;
+    const { moduleRequests, dependencySpecifiers } = new SourceTextModule(text);
+    // node 24.3 and older tell no attributes.
+    return (
+      moduleRequests ?? dependencySpecifiers.map((specifier) => ({ specifier, attributes: {} }))
+    );
   } catch {
     return [];
   }
