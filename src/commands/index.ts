@@ -118,7 +118,8 @@ export function helpText(command?: Command): string {
       ...describeFlags((flag) => takesFlag(command.name, flag)),
     ].join("\n");
   }
-  const commands = COMMANDS.map(({ usage, summary }) => `  ${usage.padEnd(34)} ${summary}`);
+  const width = Math.max(...COMMANDS.map(({ usage }) => usage.length));
+  const commands = COMMANDS.map(({ usage, summary }) => `  ${usage.padEnd(width)}  ${summary}`);
   return [
     "sandbox-mcp: isolated computers for AI agents, as MCP tools",
     "",

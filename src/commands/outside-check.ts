@@ -1,7 +1,7 @@
 /** What `doctor` finds out from inside a real sandbox: names, HTTPS and a package index. */
 
 import { createService } from "../client/service.ts";
-import { errorText } from "../common/errors.ts";
+import { errorText, SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -45,7 +45,9 @@ export async function checkOutside(
   } catch (error) {
     signal.throwIfAborted();
     const detail = errorText(error).slice(0, MAX_OUTPUT_BYTES);
-    return [{ name: "sandbox", outcome: "warning", detail, remedy: "see the checks above" }];
+    const hint = error instanceof SandboxError ? error.hint : undefined;
+    const remedy = hint ?? "see the checks above";
+    return [{ name: "sandbox", outcome: "warning", detail, remedy }];
   }
 }
 

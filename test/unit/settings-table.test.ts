@@ -69,6 +69,15 @@ function flagsIn(command: string): string[] {
   return [...help.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag = ""]) => flag);
 }
 
+test("the summaries of the commands are in one column", () => {
+  const [, table = ""] = helpText().split("[COMMAND] [FLAGS]\n");
+  const [rows = ""] = table.split("\n  Without a command");
+  const columns = rows.split("\n").map((row) => / {2,}(?=\S)/.exec(row.slice(2)));
+  expect(columns.length).toBe(8);
+  const places = columns.map((gap) => (gap?.index ?? 0) + (gap?.[0].length ?? 0));
+  expect(new Set(places).size).toBe(1);
+});
+
 test("each flag is in the help of a command, and those of one command in no other", () => {
   const flags = listSettings().flatMap(([, { flag }]) => flag ?? []);
   const names = ["doctor", "gc", "key", "manifest", "serve", "stdio", "template", "trust"];
