@@ -33,7 +33,12 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
       const holder = { name: name ?? "default", team };
       const { key, record } = makeKey(createSystemClock(), holder);
       await keys.add(record);
-      process.stdout.write(`${key}\n`);
+      await show(key).catch(async (error: unknown) => {
+        await keys.remove(record);
+        throw new SandboxError("unavailable", "the key could not be shown and was removed", {
+          cause: error,
+        });
+      });
       process.stderr.write("sandbox-mcp: this key is shown once, keep it\n");
       return EXIT_OK;
     }
@@ -57,6 +62,13 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
         action === undefined ? "key: no action" : `key ${quoteName(action)}: no such action`,
       );
   }
+}
+
+/** Resolves when it is written: a key that was never seen must not count. */
+async function show(key: string): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  process.stdout.write(`${key}\n`, (error) => (error ? reject(error) : resolve()));
+  await promise;
 }
 
 /** A line of the list. Names of earlier versions may have any characters but line breaks. */

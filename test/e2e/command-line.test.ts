@@ -49,6 +49,21 @@ test("a reader that stops reading ends nothing, a full disk is reported", async 
   expect(closed.status).toBe(0);
 });
 
+test("a key that cannot be shown is not made", async () => {
+  await using folder = await makeTempFolder();
+  const run = (script: string) =>
+    spawnSync("sh", ["-c", script, "sh", process.execPath, PROGRAM, folder.path], {
+      encoding: "utf8",
+    });
+  const create = run('"$1" "$2" key create mine --home "$3" > /dev/full');
+  expect([create.status, create.stderr]).toEqual([
+    74,
+    expect.stringContaining("sandbox-mcp: the key could not be shown and was removed\n"),
+  ]);
+  const list = run('"$1" "$2" key list --home "$3"');
+  expect([list.status, list.stdout]).toEqual([0, ""]);
+});
+
 test("the list has one line for each key, also of names that earlier versions took", async () => {
   await using folder = await makeTempFolder();
   const rows = [
