@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { openHome } from "../../../src/commands/home.ts";
 import { homeFault } from "../../../src/common/home-folder.ts";
 import { keepCompiled } from "../../../src/compile-cache.ts";
+import { LOCK_NAMES } from "../../../src/engine/host/lock.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -82,6 +83,14 @@ test.for([
   },
   { name: "a stdio server of a remote service", names: ["spool/remote-0123456789abcdef/x/"] },
   { name: "an authority", names: ["authority.lock", "ca-a.test.pem", "ca-a.test.key"] },
+  {
+    name: "the first start of an ordinary user",
+    names: ["namespace", "namespace.lock", "cache/", "layers/"],
+  },
+  {
+    name: "every lock",
+    names: [...LOCK_NAMES, "image-0123456789abcdef"].map((name) => `${name}.lock`),
+  },
   {
     name: "a doctor that was killed",
     names: ["engine-probe.json", "probe12x0a1b/s", ".share-0a-1b", "daemon/0123456789ab/node"],
