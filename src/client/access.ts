@@ -23,6 +23,8 @@ export interface AccessSource {
   current(): Access;
   /** Asks the control API again; returns whether the token changed. */
   refresh(signal: AbortSignal): Promise<boolean>;
+  /** Whether the sandbox runs: a paused one sends nothing. @throws SandboxError not_found, and as calls do */
+  isRunning(signal: AbortSignal): Promise<boolean>;
 }
 
 /** The headers by which a gateway and the daemon know sandbox and caller. */

@@ -47,6 +47,8 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     current: () => access,
     // The host knows the token; a refusal is final.
     refresh: async () => false,
+    // Its host pauses none while it asks something of it.
+    isRunning: async () => true,
   };
   const connection = { dispatcher: pool, clock: createSystemClock() };
   const { process } = createEnvd({ connection, baseUrl: ORIGIN, source, isOwnDaemon: true });

@@ -100,6 +100,7 @@ export function createProcess(
     subject,
     hasKeepalives: streams !== undefined,
     timeoutMs,
+    isRunning: (signal) => source.isRunning(signal),
   });
   const opened: EventClient = streams ?? client;
   async function send(pid: number, input: Input, signal: AbortSignal): Promise<void> {

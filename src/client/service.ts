@@ -131,6 +131,7 @@ export function createService(options: ServiceOptions): Service {
         await control.get(sandboxId, signal);
         return known.get(sandboxId)?.token !== before;
       },
+      isRunning: async (signal) => (await control.get(sandboxId, signal)).state === "running",
     };
   }
 

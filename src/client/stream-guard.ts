@@ -14,6 +14,9 @@ const GRACE_MS = 10_000;
 /** Nothing comes after the end of a process but that of its stream. */
 const AFTER_END_MS = 1_000;
 const CHECK_MS = 5_000;
+/** A sandbox that is found running twice, so far apart, was silent in between without a reason. */
+const CONFIRM_MS = 2 * KEEPALIVE_S * 1_000;
+const ASK_TIMEOUT_MS = 10_000;
 
 export interface GuardOptions {
   readonly clock: Clock;
@@ -23,6 +26,8 @@ export interface GuardOptions {
   readonly hasKeepalives: boolean;
   /** By which the daemon ends the process; undefined: never. */
   readonly timeoutMs: number | undefined;
+  /** Whether the sandbox runs: a paused one sends nothing, and loses nothing. */
+  isRunning(signal: AbortSignal): Promise<boolean>;
 }
 
 export class StreamGuard implements Disposable {
@@ -36,6 +41,10 @@ export class StreamGuard implements Disposable {
   #waitsSinceMs: number | undefined;
   #hasStarted = false;
   #hasKeepalives: boolean;
+  /** Since when the sandbox is known to run in spite of its silence. */
+  #runsSinceMs: number | undefined;
+  /** Before this it is not asked for again. */
+  #asksAtMs = 0;
   #fault: SandboxError | undefined;
 
   constructor(options: GuardOptions) {
@@ -63,6 +72,8 @@ export class StreamGuard implements Disposable {
   /** A message has come. */
   took(kind: string | undefined): void {
     this.#waitsSinceMs = undefined;
+    this.#runsSinceMs = undefined;
+    this.#asksAtMs = 0;
     if (kind === "start") this.#hasStarted = true;
     else if (kind === "keepalive") this.#hasKeepalives = true;
     else if (kind === "end") void this.#endAfter(AFTER_END_MS);
@@ -80,19 +91,48 @@ export class StreamGuard implements Disposable {
 
   async #watch(): Promise<void> {
     while (this.#fault === undefined && (await this.#slept(CHECK_MS))) {
-      this.#fault = this.#findFault();
+      this.#fault = this.#hasStarted
+        ? await this.#confirm(this.#findFault())
+        : this.#findLateStart();
     }
     if (this.#fault !== undefined) this.#call.abort();
+  }
+
+  #findLateStart(): SandboxError | undefined {
+    const { clock, subject } = this.#options;
+    const nowMs = clock.elapsed();
+    if (nowMs - (this.#waitsSinceMs ?? nowMs) <= MAX_START_MS) return undefined;
+    return new SandboxError("deadline_exceeded", `${subject}: no reply`);
+  }
+
+  /** The fault, once the sandbox is known to have run all the while. */
+  async #confirm(fault: SandboxError | undefined): Promise<SandboxError | undefined> {
+    const { clock } = this.#options;
+    if (fault === undefined || clock.elapsed() < this.#asksAtMs) return undefined;
+    const runs = await this.#isRunning();
+    // A message that came meanwhile is the better answer.
+    if (this.#findFault() === undefined) return undefined;
+    const nowMs = clock.elapsed();
+    if (runs && this.#runsSinceMs !== undefined) return fault;
+    this.#runsSinceMs = runs ? nowMs : undefined;
+    this.#asksAtMs = nowMs + CONFIRM_MS;
+    return undefined;
+  }
+
+  /** True also for a sandbox that is gone: its stream has nothing more to tell. */
+  async #isRunning(): Promise<boolean> {
+    const limit = AbortSignal.timeout(ASK_TIMEOUT_MS);
+    try {
+      return await this.#options.isRunning(AbortSignal.any([this.#stop.signal, limit]));
+    } catch (error) {
+      return error instanceof SandboxError && error.code === "not_found";
+    }
   }
 
   #findFault(): SandboxError | undefined {
     const { clock, subject, timeoutMs } = this.#options;
     const nowMs = clock.elapsed();
     const silentMs = nowMs - (this.#waitsSinceMs ?? nowMs);
-    if (!this.#hasStarted) {
-      if (silentMs <= MAX_START_MS) return undefined;
-      return new SandboxError("deadline_exceeded", `${subject}: no reply`);
-    }
     if (this.#hasKeepalives && silentMs > MAX_SILENCE_MS) {
       const seconds = MAX_SILENCE_MS / 1_000;
       return new SandboxError("unavailable", `${subject}: no keepalive for ${seconds} s`);

@@ -22,6 +22,10 @@ async function logsOf(service: TestService, sandboxID: string, query = ""): Prom
   return JSON.parse(reply.text);
 }
 
+function daemonEntries({ logEntries }: Logs): readonly Entry[] {
+  return logEntries.filter(({ fields }) => fields["service"] === "envd");
+}
+
 /** One RPC with a JSON message; a stream is read to its end. */
 async function rpc(
   service: TestService,
@@ -85,6 +89,10 @@ test("what happened in a sandbox, in order, without a word of what went through 
   const compose = { source_paths: ["/root/a"], destination: "/root/b", username: "root" };
   await service.enter(sandbox, { method: "POST", path: "/files/compose", headers, body: compose });
   await service.enter(sandbox, { path: "/files?path=/root/b", headers });
+  // The end of a reply is noted when it has been sent: the next call may come before.
+  const noted = async () => daemonEntries(await logsOf(service, sandboxID)).length;
+  let count = 9;
+  await expect.poll(noted).toBe(count);
   for (const pty of [undefined, { size: { cols: 80, rows: 24 } }]) {
     const process = { cmd: "printf", args: ["secret-%s", "output"], envs: { KEY: "secret-value" } };
     const message = { process, ...(pty && { pty }), tag: "mine" };
@@ -94,6 +102,8 @@ test("what happened in a sandbox, in order, without a word of what went through 
       headers,
       isStream: true,
     });
+    count += PROCESS.length;
+    await expect.poll(noted).toBe(count);
   }
   const signal = { process: { tag: "nobody" }, signal: "SIGNAL_SIGKILL" };
   await rpc(service, sandbox, { method: "process.Process/SendSignal", message: signal, headers });
@@ -102,8 +112,7 @@ test("what happened in a sandbox, in order, without a word of what went through 
     .poll(async () => (await logsOf(service, sandboxID)).logEntries.at(-1)?.message)
     .toBe("Process sendSignal");
   const found = await logsOf(service, sandboxID);
-  const entries = found.logEntries.filter(({ fields }) => fields["service"] === "envd");
-  const shown = entries.map(({ level, message, fields }) => {
+  const shown = daemonEntries(found).map(({ level, message, fields }) => {
     const { logger, error, path, username, event_type: kind, command } = fields;
     const facts = Object.entries({ error, path, username, kind, command });
     return [

@@ -4,7 +4,7 @@ import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
 import { createService } from "../../../src/client/service.ts";
 import { createSystemClock, type Clock } from "../../../src/common/clock.ts";
-import { createFakeClock } from "../../support/fake-clock.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake-clock.ts";
 import { envelope } from "../../support/raw-call.ts";
 import { answerJson, startRecorder } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
@@ -20,10 +20,12 @@ async function startStream(
   clock: Clock = createFakeClock(),
   timeoutMs?: number,
 ) {
+  const control = { state: "running", asked: 0 };
   const { promise: asked, resolve } = Promise.withResolvers<ServerResponse>();
   const recorder = await startRecorder((request, response) => {
     if (request.url.startsWith("/sandboxes/")) {
-      return answerJson(response, 200, { body: SANDBOX_DETAIL });
+      control.asked += 1;
+      return answerJson(response, 200, { body: { ...SANDBOX_DETAIL, state: control.state } });
     }
     for (const event of events) {
       if (!response.headersSent) {
@@ -41,12 +43,26 @@ async function startStream(
   return {
     stream,
     asked,
+    control,
     async [Symbol.asyncDispose]() {
       await stream.return();
       await service[Symbol.asyncDispose]();
       await recorder[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Moves the clock on until something is so; its own calls take time of a real clock. */
+async function passTime(clock: FakeClock, isDone: () => boolean): Promise<void> {
+  await expect
+    .poll(
+      async () => {
+        await clock.advance(5_000);
+        return isDone();
+      },
+      { interval: 5 },
+    )
+    .toBe(true);
 }
 
 /** What an iteration that must fail throws. */
@@ -76,12 +92,28 @@ test("a service that sends keepalives and stops is unavailable", async () => {
   expect((await started.stream.next()).value).toEqual({ type: "start", pid: 7 });
   const failed = faultOf(started.stream.next());
   await started.asked;
-  await clock.advance(140_000);
-  await clock.advance(20_000);
+  await passTime(clock, () => started.control.asked > 1 + 1);
   expect(await failed).toMatchObject({
     code: "unavailable",
     message: "start process: no keepalive for 150 s",
   });
+});
+
+test("a paused sandbox is silent for as long as it is, whatever its processes' time limits", async () => {
+  const clock = createFakeClock();
+  await using started = await startStream([START, KEEPALIVE], clock, 1_000);
+  const { control, stream } = started;
+  await stream.next();
+  const next = stream.next();
+  const response = await started.asked;
+  control.state = "paused";
+  await passTime(clock, () => control.asked > 1 + 5);
+  control.state = "running";
+  await passTime(clock, () => control.asked > 1 + 6);
+  response.end(
+    Buffer.concat([envelope(JSON.stringify({ event: END })), envelope("{}", { flags: 2 })]),
+  );
+  expect((await next).value).toMatchObject({ type: "end", exitCode: 3 });
 });
 
 test("a service without keepalives may be silent", async () => {
@@ -103,7 +135,7 @@ test("a time limit that passes without a word is no proof of an end", async () =
   await started.stream.next();
   const failed = faultOf(started.stream.next());
   await started.asked;
-  await clock.advance(20_000);
+  await passTime(clock, () => started.control.asked > 1 + 1);
   expect(await failed).toMatchObject({ code: "unavailable" });
 });
 
