@@ -6,7 +6,7 @@
 
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import { causeCode, SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import { isCode, SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
@@ -216,14 +216,14 @@ export function isConflict(error: unknown): boolean {
 
 /** Whether the version of a list or a watch is no longer known to the API server. */
 export function isExpired(error: unknown): boolean {
-  return causeCode(error) === EXPIRED;
+  return isCode(error, EXPIRED);
 }
 
 /** Whether a reply was larger than replies may be. */
 export function isTooLarge(error: unknown): boolean {
-  return error instanceof SandboxError && isCode(error.cause, "resource_exhausted");
+  return error instanceof SandboxError && hasErrorCode(error.cause, "resource_exhausted");
 }
 
-export function isCode(error: unknown, code: ErrorCode): boolean {
+export function hasErrorCode(error: unknown, code: ErrorCode): boolean {
   return error instanceof SandboxError && error.code === code;
 }

@@ -3,7 +3,7 @@
 import { SandboxError, errorText } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { callDaemon } from "../sandboxes/daemon-call.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import type { PodDialer } from "./dial.ts";
 
 export interface DaemonQuestion {
@@ -33,7 +33,7 @@ export async function askDaemon(
     return await readBounded(reply, maxBytes, `daemon ${path}`);
   } catch (error) {
     // A fault of the Pod, not of the client's limits.
-    if (!isCode(error, "resource_exhausted")) throw error;
+    if (!hasErrorCode(error, "resource_exhausted")) throw error;
     throw new SandboxError("unavailable", errorText(error), { cause: error });
   } finally {
     socket.destroy();

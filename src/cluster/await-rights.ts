@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 
 const WAIT_MS = 30_000;
 const FIRST_RETRY_MS = 100;
@@ -16,7 +16,7 @@ export async function awaitRights<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (!isCode(error, "permission_denied") || performance.now() > endMs) throw error;
+      if (!hasErrorCode(error, "permission_denied") || performance.now() > endMs) throw error;
     }
     await delay(backoff.next());
   }

@@ -5,7 +5,7 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { initDaemon } from "../sandboxes/boot.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { labelsOf, type OwnEgress } from "./egress-policy.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";
@@ -111,7 +111,7 @@ async function awaitDaemon<T>(
     try {
       return await ask();
     } catch (error) {
-      if (signal.aborted || isGone() || !isCode(error, "unavailable")) throw error;
+      if (signal.aborted || isGone() || !hasErrorCode(error, "unavailable")) throw error;
     }
     await delay(DIAL_RETRY_MS, undefined, { signal });
   }

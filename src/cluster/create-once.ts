@@ -15,7 +15,7 @@ import {
   toStarted,
 } from "../sandboxes/creation-record.ts";
 import type { CreationKey, StartedSandbox } from "../sandboxes/sandbox.ts";
-import { isCode, isConflict } from "./api.ts";
+import { hasErrorCode, isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { createPodSandbox, type CreateRequest } from "./create-pod.ts";
 import {
@@ -84,7 +84,7 @@ async function openCreation(
     try {
       return await addCreation(api, own, signal);
     } catch (error) {
-      if (!isCode(error, "already_exists")) {
+      if (!hasErrorCode(error, "already_exists")) {
         // It may have been written all the same.
         await abandonOrRetry(context, own);
         throw error;
@@ -120,7 +120,7 @@ function toOpenCreation({ api }: ClusterContext, opened: KnownCreation): OpenCre
       try {
         stored = await changeCreation(api, stored, { sandbox: toCreated(record, level) });
       } catch (error) {
-        isLost = isConflict(error) || isCode(error, "not_found");
+        isLost = isConflict(error) || hasErrorCode(error, "not_found");
         throw error;
       }
       await step("creation.bound");
@@ -164,7 +164,7 @@ async function whileOwn(
     try {
       if (await work({ metadata, creation })) return;
     } catch (error) {
-      if (isCode(error, "not_found")) return;
+      if (hasErrorCode(error, "not_found")) return;
       if (!isConflict(error)) throw error;
     }
   }

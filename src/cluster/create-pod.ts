@@ -8,7 +8,7 @@ import { toSandbox, type CreateOptions, type Sandbox } from "../sandboxes/sandbo
 import { checkTimeout, expiryOfRun } from "../sandboxes/timeout.ts";
 import type { SandboxRecord } from "../store/store.ts";
 import { MESSAGES } from "../wire/messages.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import { bootPod, START_TIMEOUT_MS, tellDaemon, toLateFault, toStartFault } from "./boot-pod.ts";
 import { cannot, missingAbilities, requireAbilities } from "./cannot.ts";
 import type { ClusterContext } from "./context.ts";
@@ -178,7 +178,7 @@ async function startWarm(
       stored = await addRecord(context.api, { ...intent, sandboxId }, signal);
     } catch (error) {
       // Another front was faster.
-      if (isCode(error, "already_exists")) continue;
+      if (hasErrorCode(error, "already_exists")) continue;
       // It may have been written all the same.
       await undoClaim(context, { ...intent, sandboxId });
       throw toStartFault(error);

@@ -9,7 +9,7 @@ import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { creationRecordSchema, type SandboxRecord } from "../store/store.ts";
-import { isCode, isConflict, type ClusterApi } from "./api.ts";
+import { hasErrorCode, isConflict, type ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 import { removeObject } from "./records.ts";
 
@@ -106,7 +106,7 @@ export async function readCreation(
       await api.call({ method: "GET", path: `configmaps/${name}` }),
     );
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }

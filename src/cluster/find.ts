@@ -2,7 +2,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { MESSAGES, sandboxMissing } from "../wire/messages.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { addressOf } from "./objects.ts";
 import { isKnown, readRecord, type KnownSandbox } from "./records.ts";
@@ -50,7 +50,7 @@ export async function readFresh(
     if (stored === undefined) records.drop(sandboxId);
     else records.apply(stored);
   } catch (error) {
-    if (!isCode(error, "unavailable")) throw error;
+    if (!hasErrorCode(error, "unavailable")) throw error;
   }
 }
 

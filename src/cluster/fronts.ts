@@ -6,7 +6,7 @@
 
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";
 import { removeObject } from "./records.ts";
 import { startWatchCache, type WatchCache } from "./watch-cache.ts";
@@ -98,7 +98,7 @@ async function renew(api: ClusterApi, name: string): Promise<void> {
   try {
     await api.call({ method: "PATCH", path: `leases/${name}`, body: { spec } });
   } catch (error) {
-    if (!isCode(error, "not_found")) throw error;
+    if (!hasErrorCode(error, "not_found")) throw error;
     const metadata = { name, labels: { [MANAGED]: MANAGER, [PART]: PART_VALUE } };
     const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec };
     await api.call({ method: "POST", path: "leases", body });

@@ -8,7 +8,7 @@ import { z } from "../common/schema.ts";
 import { toFilter, type LogQuery } from "../sandboxes/log-book.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
 import type { LogLine } from "../store/log-records.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import { askDaemon } from "./ask-daemon.ts";
 import { addressOf, type Pod } from "./objects.ts";
 import { selectLines, toLogLines } from "./pod-log.ts";
@@ -66,11 +66,11 @@ export function createPodInspector(options: InspectorOptions): PodInspector {
       const dialer = options.runs.dialer(stored, host);
       return await askDaemon(dialer, { path, maxBytes }, signal);
     } catch (error) {
-      if (isCode(error, "canceled")) {
+      if (hasErrorCode(error, "canceled")) {
         const message = "the Pod of the sandbox does not answer";
         throw new SandboxError("unavailable", message, { cause: error });
       }
-      if (!isCode(error, "internal")) throw error;
+      if (!hasErrorCode(error, "internal")) throw error;
       const message = "the daemon in the image of this sandbox is too old for this";
       const hint = "export the template again: docs/kubernetes.md";
       throw new SandboxError("unimplemented", message, { cause: error, hint });

@@ -7,7 +7,7 @@ import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { keyRecordSchema, type KeyRecord, type KeyTable } from "../store/store.ts";
-import { isCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode, type ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 
 export const KEYS_SECRET = "sandbox-mcp-keys";
@@ -60,7 +60,7 @@ export async function readKeys(api: ClusterApi): Promise<KeyRecord[]> {
     const { data = {} } = configMapSchema.parse(await api.call({ method: "GET", path: PATH }));
     return Object.entries(data).flatMap(([hash, text]) => parseEntry(hash, text));
   } catch (error) {
-    if (isCode(error, "not_found")) return [];
+    if (hasErrorCode(error, "not_found")) return [];
     throw error;
   }
 }
@@ -86,7 +86,7 @@ export async function addKey(api: ClusterApi, record: KeyRecord): Promise<void> 
   try {
     await patchKeys(api, data);
   } catch (error) {
-    if (!isCode(error, "not_found")) throw error;
+    if (!hasErrorCode(error, "not_found")) throw error;
     await makeSecret(api, data);
   }
 }
@@ -98,7 +98,7 @@ async function makeSecret(api: ClusterApi, data: Readonly<Record<string, string>
   try {
     await api.call({ method: "POST", path: "secrets", body });
   } catch (error) {
-    if (!isCode(error, "already_exists")) throw error;
+    if (!hasErrorCode(error, "already_exists")) throw error;
     await patchKeys(api, data);
   }
 }

@@ -3,7 +3,7 @@
  * removed because of it alone.
  */
 
-import { isCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode, type ClusterApi } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { listObjects } from "./list-pages.ts";
 import { endOf, podSchema, type Pod } from "./objects.ts";
@@ -14,7 +14,7 @@ async function readPod(api: ClusterApi, name: string): Promise<Pod | undefined> 
   try {
     return podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }

@@ -14,7 +14,7 @@ import {
   type IsolationLevel,
 } from "../engine/engine.ts";
 import { newSandboxId } from "../wire/address.ts";
-import { isCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode, type ClusterApi } from "./api.ts";
 import { createPodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
@@ -201,8 +201,8 @@ async function requireThere(
     await api.read(path);
     return true;
   } catch (error) {
-    if (isCode(error, "permission_denied")) return false;
-    if (!isCode(error, "not_found")) throw error;
+    if (hasErrorCode(error, "permission_denied")) return false;
+    if (!hasErrorCode(error, "not_found")) throw error;
     throw new SandboxError("not_found", fault.message, { cause: error, hint: fault.hint });
   }
 }
@@ -272,7 +272,7 @@ async function awaitLevel(
     try {
       return await ask();
     } catch (error) {
-      if (signal.aborted || !isCode(error, "unavailable") || performance.now() > endMs) {
+      if (signal.aborted || !hasErrorCode(error, "unavailable") || performance.now() > endMs) {
         throw new SandboxError("unavailable", `its daemon is not reached: ${errorText(error)}`, {
           cause: error,
           hint: "run doctor in a Pod of the cluster, and check the image and the NetworkPolicy",

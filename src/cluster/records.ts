@@ -9,7 +9,7 @@ import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import type { ClusterApi } from "./api.ts";
-import { isCode } from "./api.ts";
+import { hasErrorCode } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 
 const PART_VALUE = "sandbox";
@@ -133,7 +133,7 @@ export async function readRecord(
     // Another ConfigMap of the namespace may have a name that could be that of a sandbox.
     return stored.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }
@@ -148,7 +148,7 @@ export async function removeObject(
   try {
     await api.call({ method: "DELETE", path, body });
   } catch (error) {
-    if (!isCode(error, "not_found")) throw error;
+    if (!hasErrorCode(error, "not_found")) throw error;
   }
 }
 

@@ -9,7 +9,7 @@ import {
 } from "node:crypto";
 import { SandboxError } from "../common/errors.ts";
 import { createSecrets, type Secrets } from "../sandboxes/secrets.ts";
-import { isCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode, type ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 
 const NAME = "sandbox-mcp-seed";
@@ -55,7 +55,7 @@ async function readSeed(api: ClusterApi): Promise<Buffer | undefined> {
     if (seed.length === SEED_BYTES) return seed;
     throw new SandboxError("failed_precondition", `Secret ${NAME} holds no seed of 32 bytes`);
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }
@@ -67,7 +67,7 @@ async function makeSeed(api: ClusterApi): Promise<Buffer> {
   try {
     await api.call({ method: "POST", path: "secrets", body });
   } catch (error) {
-    if (!isCode(error, "already_exists")) throw error;
+    if (!hasErrorCode(error, "already_exists")) throw error;
   }
   const seed = await readSeed(api);
   if (seed === undefined) throw new SandboxError("unavailable", `Secret ${NAME} vanished`);

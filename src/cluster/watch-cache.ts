@@ -9,7 +9,7 @@ import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
-import { isCode, parseObject, type ClusterApi } from "./api.ts";
+import { hasErrorCode, parseObject, type ClusterApi } from "./api.ts";
 import { listObjects } from "./list-pages.ts";
 import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
 
@@ -66,7 +66,7 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
       } catch (error) {
         if (end.signal.aborted) return;
         // An expired version is listed anew; any other fault may have lost events too.
-        version = isCode(error, "unavailable") ? version : undefined;
+        version = hasErrorCode(error, "unavailable") ? version : undefined;
         log.debug({ op: "cluster.watch", kind, err: error }, "watch broke");
       }
       await pause(backoff.next(), end.signal);

@@ -3,7 +3,7 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import type { Layer } from "../engine/engine.ts";
 import { createOnce, discardFolder, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
@@ -84,7 +84,7 @@ async function changedMs(path: string): Promise<number | undefined> {
   try {
     return (await stat(path)).mtimeMs;
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

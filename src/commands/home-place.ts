@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { readIfThere, writeDurably } from "../common/files.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { z } from "../common/schema.ts";
@@ -59,7 +59,7 @@ async function isOriginalThere(own: Place, path: string): Promise<boolean> {
     return original.dev !== copy.dev || original.ino !== copy.ino;
   } catch (error) {
     // Containers of a home that this user may not read are not this user's to end.
-    if (ABSENT.has(causeCode(error) ?? "")) return false;
+    if (isCode(error, ...ABSENT)) return false;
     throw error;
   }
 }

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { chmod, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../common/errors.ts";
 import { hasParts } from "../common/files.ts";
 import { requireHomeFolder } from "../common/home-folder.ts";
 import { makeFolders } from "../common/make-folders.ts";
@@ -123,7 +123,7 @@ export async function listLayers(home: string): Promise<string[]> {
   try {
     return await readdir(join(home, "layers"));
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return [];
+    if (isCode(error, "ENOENT")) return [];
     throw error;
   }
 }

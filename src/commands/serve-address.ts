@@ -4,7 +4,7 @@ import { readFile, rm } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { writeWhole } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 import { instanceDirectory, isAlive } from "../sandboxes/reclaim.ts";
@@ -79,7 +79,7 @@ async function findAddress(home: string, instance: string): Promise<ServeAddress
     const text = await readFile(addressPath(home, instance), "utf8");
     return addressSchema.parse(JSON.parse(text));
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

@@ -2,7 +2,7 @@
 
 import { rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, errorText, SandboxError } from "../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
 import { findProgram } from "../engine/host/find-program.ts";
 import { runProgram } from "../engine/host/run-program.ts";
@@ -104,7 +104,7 @@ async function changeStore(
   try {
     await change();
   } catch (error) {
-    const isDenied = ["EACCES", "EPERM", "EROFS"].includes(causeCode(error) ?? "");
+    const isDenied = isCode(error, "EACCES", "EPERM", "EROFS");
     throw new SandboxError("unavailable", `the system's authorities: ${errorText(error)}`, {
       cause: error,
       ...(isDenied && { hint: `run it as root, with --home ${home}` }),

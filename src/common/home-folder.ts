@@ -2,7 +2,7 @@
 
 import { closeSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { causeCode, SandboxError } from "./errors.ts";
+import { isCode, SandboxError } from "./errors.ts";
 import { quoteName } from "./untrusted-text.ts";
 
 const DATABASE = "state.db";
@@ -65,7 +65,7 @@ export function homeFault(path: string): string | undefined {
     }
     return isHome(path) ? undefined : "is not empty and is no home of sandbox-mcp";
   } catch (error) {
-    if (["EACCES", "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG"].includes(causeCode(error) ?? "")) {
+    if (isCode(error, "EACCES", "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG")) {
       return undefined;
     }
     throw error;

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, errorText } from "../common/errors.ts";
+import { errorText, isCode } from "../common/errors.ts";
 import type { DaemonLog } from "./log.ts";
 
 /** Of all that the host sets, these are told as files too, by their names with a leading dot. */
@@ -45,7 +45,7 @@ async function tell(path: string, text: string, mode = PUBLIC_MODE): Promise<voi
     writeFileSync(path, text, settings);
     return;
   } catch (error) {
-    if (causeCode(error) !== "EEXIST") throw error;
+    if (!isCode(error, "EEXIST")) throw error;
   }
   await rm(path, { recursive: true, force: true });
   writeFileSync(path, text, settings);

@@ -2,7 +2,7 @@
 
 import { constants } from "node:fs";
 import { posix } from "node:path";
-import { SandboxError, causeCode } from "../common/errors.ts";
+import { causeCode, isCode, SandboxError } from "../common/errors.ts";
 import { fileErrorText } from "./errno.ts";
 import { lstat, mkdir, open, stat } from "./file-system.ts";
 import type { User } from "./user.ts";
@@ -67,7 +67,7 @@ async function makeDirectory(path: string, user: User): Promise<void> {
     await mkdir(path, DIRECTORY_MODE);
   } catch (error) {
     // Made by someone else meanwhile, or a name such as `..` of a folder just made: not ours to give.
-    if (causeCode(error) === "EEXIST") return;
+    if (isCode(error, "EEXIST")) return;
     throw new SandboxError("internal", fileErrorText("mkdir", path, error), { cause: error });
   }
   if (!canChangeOwner()) return;

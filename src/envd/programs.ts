@@ -5,7 +5,7 @@
 
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 
 const EVERYONE = -1;
 const SHELL_PID = 1;
@@ -67,7 +67,7 @@ const PROCESSES: Signals = {
       // Linux leaves out the sender and the first process.
       process.kill(EVERYONE, signal);
     } catch (error) {
-      if (causeCode(error) !== "ESRCH") throw error;
+      if (!isCode(error, "ESRCH")) throw error;
     }
   },
   async isAnyoneActive() {

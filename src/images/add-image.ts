@@ -2,7 +2,7 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { writeDurably } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 import { discardFolder } from "../engine/host/drafts.ts";
@@ -147,7 +147,7 @@ export async function readFacts(directory: string): Promise<UnpackedImage | unde
   try {
     return factsSchema.parse(JSON.parse(await readFile(join(directory, FACTS), "utf8")));
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
 }

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 
@@ -152,7 +152,7 @@ async function readDocument(path: string, maxBytes: number): Promise<string> {
   try {
     file = await open(path, "r");
   } catch (error) {
-    if (causeCode(error) === "ENOENT") layoutFault("a document of it is missing", error);
+    if (isCode(error, "ENOENT")) layoutFault("a document of it is missing", error);
     throw error;
   }
   try {

@@ -3,7 +3,7 @@
 import { rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { listEntries, listFolder, listSandboxes, sandboxFolder, type Entry } from "./folders.ts";
 import { isLeased, leaseOwner, removeLease } from "./lease.ts";
@@ -82,7 +82,7 @@ async function removeEmpty(folder: string): Promise<void> {
   try {
     await rmdir(folder);
   } catch (error) {
-    if (!EXPECTED_CODES.has(causeCode(error) ?? "")) throw error;
+    if (!isCode(error, ...EXPECTED_CODES)) throw error;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode, SandboxError } from "../common/errors.ts";
+import { isCode, SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 
 /** The file that says how a spool ended; absent while it is written, or when its owner died. */
@@ -98,7 +98,7 @@ export async function listFolder(path: string): Promise<string[]> {
   try {
     return await readdir(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT" || causeCode(error) === "ENOTDIR") return [];
+    if (isCode(error, "ENOENT", "ENOTDIR")) return [];
     throw error;
   }
 }
@@ -145,7 +145,7 @@ export async function readEnding(
     const text = await readFile(join(place.folder, END_FILE), "utf8");
     return endingSchema.safeParse(JSON.parse(text)).data;
   } catch (error) {
-    if (causeCode(error) === "ENOENT" || error instanceof SyntaxError) return undefined;
+    if (isCode(error, "ENOENT") || error instanceof SyntaxError) return undefined;
     throw error;
   }
 }
@@ -154,7 +154,7 @@ async function statOf(path: string): Promise<{ readonly size: number; readonly m
   try {
     return await stat(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return { size: 0, mtimeMs: 0 };
+    if (isCode(error, "ENOENT")) return { size: 0, mtimeMs: 0 };
     throw error;
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { readFile } from "node:fs/promises";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 
 /** The streams of the program, and the notes of this server about missing output. */
 export type SpoolStream = "stdout" | "stderr" | "note";
@@ -69,7 +69,7 @@ export async function readSegment(path: string): Promise<Segment | undefined> {
     file = await readFile(path);
   } catch (error) {
     // Dropped to free space: the reader takes it as a gap.
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     throw error;
   }
   return decodeSegment(file);

@@ -7,7 +7,7 @@
 import { randomBytes } from "node:crypto";
 import { mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { collectSpools } from "./collect.ts";
 import {
@@ -200,7 +200,7 @@ async function claim(place: SpoolLocation, mine: SpoolLocation): Promise<boolean
   try {
     await rename(place.folder, mine.folder);
   } catch (error) {
-    if (CLAIMED_CODES.has(causeCode(error) ?? "")) return false;
+    if (isCode(error, ...CLAIMED_CODES)) return false;
     throw error;
   }
   await rm(join(mine.folder, END_FILE), { force: true });

@@ -4,7 +4,7 @@
  */
 
 import { utimes } from "node:fs/promises";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { END_FILE, listFolder, listSandboxes, listSpools } from "./folders.ts";
 
 /** Marks the spools of an owner that have not ended as in use at this time, in Unix milliseconds. */
@@ -22,6 +22,6 @@ async function touch(folder: string, atMs: number): Promise<void> {
   try {
     await utimes(folder, time, time);
   } catch (error) {
-    if (causeCode(error) !== "ENOENT") throw error;
+    if (!isCode(error, "ENOENT")) throw error;
   }
 }

@@ -3,7 +3,7 @@
 import { constants, type BigIntStats } from "node:fs";
 import { open, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { causeCode } from "../common/errors.ts";
+import { isCode } from "../common/errors.ts";
 import { headName, segmentName, type SpoolLocation } from "./folders.ts";
 import type { Extent } from "./reader.ts";
 import { encodeHeader, HEADER_BYTES, totalOf, type StreamSizes } from "./segment.ts";
@@ -133,7 +133,7 @@ export class WriterFiles {
       file.handle = await open(path, APPEND_FLAGS);
       if (identify(await file.handle.stat({ bigint: true })) === this.#parkedAs) return file.handle;
     } catch (error) {
-      if (!LOST_CODES.has(causeCode(error) ?? "")) throw error;
+      if (!isCode(error, ...LOST_CODES)) throw error;
     }
     this.#lostFrom = file.start;
     throw new Error("a file of the spool was removed or replaced");

@@ -6,7 +6,7 @@
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
-import { isCode, isConflict } from "../api.ts";
+import { hasErrorCode, isConflict } from "../api.ts";
 import { askDaemon } from "../ask-daemon.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
@@ -235,7 +235,7 @@ async function order(
     const dialer = context.runs.dialer(stored, host);
     await askDaemon(dialer, { path, maxBytes: 0, body: {} }, signal);
   } catch (error) {
-    if (!isCode(error, "internal")) throw toSandboxError(error, "sandbox pause");
+    if (!hasErrorCode(error, "internal")) throw toSandboxError(error, "sandbox pause");
     const message = "the daemon of the sandbox cannot stop its programs";
     const hint = "one of an older image must be exported again: docs/kubernetes.md";
     throw new SandboxError("unavailable", message, { cause: error, hint });

@@ -1,6 +1,6 @@
 /** Before any program of a client runs, the daemon of a Pod has noted what its image contains. */
 
-import { isCode } from "../api.ts";
+import { hasErrorCode } from "../api.ts";
 import { askDaemon } from "../ask-daemon.ts";
 import type { ClusterContext } from "../context.ts";
 import type { PodDialer } from "../dial.ts";
@@ -15,7 +15,7 @@ export async function keepBaseline(
   try {
     await askDaemon(dialer, { path: "/baseline", maxBytes: 0, body: {} }, signal);
   } catch (error) {
-    if (!isCode(error, "internal")) throw error;
+    if (!hasErrorCode(error, "internal")) throw error;
     log.warn({ op: "sandbox.create", err: error }, "no snapshots of this sandbox");
   }
 }

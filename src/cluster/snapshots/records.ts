@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { parseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
-import { isCode, isConflict, type ClusterApi } from "../api.ts";
+import { hasErrorCode, isConflict, type ClusterApi } from "../api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { removeObject } from "../records.ts";
 
@@ -103,7 +103,7 @@ export async function readSnapshot(
     const path = `configmaps/${snapshotName(buildId)}`;
     return storedSnapshotSchema.parse(await api.call({ method: "GET", path }));
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Takes a snapshot of a sandbox that is a Pod: its record as intent, its image, and only then the answer. */
 
 import { randomUUID } from "node:crypto";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import { callDaemon } from "../../sandboxes/daemon-call.ts";
 import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots.ts";
@@ -245,7 +245,7 @@ function requireChanges(status: number | undefined, sandboxId: string): void {
 
 /** Whether the daemon tells its changes to another front. */
 export function isBusy(error: unknown): boolean {
-  return causeCode(error) === BUSY;
+  return isCode(error, BUSY);
 }
 
 /** @throws SandboxError unavailable when the registry does not answer, unimplemented without one */

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { parseJson } from "../../common/json.ts";
 import type { Logger } from "../../common/log.ts";
 import { z } from "../../common/schema.ts";
-import { isCode, type ClusterApi } from "../api.ts";
+import { hasErrorCode, type ClusterApi } from "../api.ts";
 import { listObjects } from "../list-pages.ts";
 import { claimSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { startWatchCache, type WatchCache } from "../watch-cache.ts";
@@ -109,7 +109,7 @@ export async function readClaim(api: ClusterApi, claim: string): Promise<StoredV
     const stored = storedVolumeSchema.parse(await api.call({ method: "GET", path }));
     return stored.metadata.labels?.[PART] === PART_VALUE ? stored : undefined;
   } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
+    if (hasErrorCode(error, "not_found")) return undefined;
     throw error;
   }
 }

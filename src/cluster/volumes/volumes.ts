@@ -4,7 +4,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
-import { isCode, isConflict } from "../api.ts";
+import { hasErrorCode, isConflict } from "../api.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
 import type { Observations } from "../observations.ts";
@@ -58,7 +58,7 @@ export async function createVolume(
       volumes.apply(stored);
       return toVolume(context, { ...stored, volume: facts });
     } catch (error) {
-      if (!isCode(error, "already_exists")) throw error;
+      if (!hasErrorCode(error, "already_exists")) throw error;
       await awaitEnd(context, claimName(team, name), { name, isAgain });
     }
   }
@@ -116,7 +116,7 @@ export async function removeVolume(context: ClusterContext, subject: VolumeSubje
       volumes?.apply(marked);
       isRemoved = await finishRemoval(context, marked);
     } catch (error) {
-      if (!isConflict(error) && !isCode(error, "not_found")) throw error;
+      if (!isConflict(error) && !hasErrorCode(error, "not_found")) throw error;
       const { name, uid } = stored.metadata;
       const present = await readClaim(api, name);
       // The leading front goes on with a mark as well.

@@ -5,7 +5,7 @@ import { createReadStream } from "node:fs";
 import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join, posix, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
-import { causeCode, SandboxError } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import { findSources } from "./find-sources.ts";
 import { readIgnoreFile, type IsIgnored } from "./ignore-file.ts";
 import { tarEnd, tarHead, tarPadding } from "./tar.ts";
@@ -37,7 +37,7 @@ export async function readIgnore(folder: string): Promise<IsIgnored> {
   try {
     text = await readFile(path, "utf8");
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return () => false;
+    if (isCode(error, "ENOENT")) return () => false;
     throw new SandboxError("failed_precondition", `${path} cannot be read`, { cause: error });
   }
   return readIgnoreFile(text);

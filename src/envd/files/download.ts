@@ -4,7 +4,7 @@ import { constants, type Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { constants as zlibConstants, createGzip, gzipSync } from "node:zlib";
-import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { causeCode, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
 import { pathFor } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
@@ -112,7 +112,7 @@ async function requireFile(path: string): Promise<void> {
   try {
     stats = await stat(path);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") {
+    if (isCode(error, "ENOENT")) {
       throw new SandboxError("not_found", `path '${path}' does not exist`, { cause: error });
     }
     const text = fileErrorText("stat", path, error);

@@ -1,7 +1,7 @@
 /** Metadata of an upload: read from its headers, checked, and stored with each of its files. */
 
 import type { IncomingMessage } from "node:http";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import type { Attributes, Metadata } from "../attributes.ts";
 import { fileErrorText, isDiskFull } from "../errno.ts";
 
@@ -51,7 +51,7 @@ export async function storeMetadata(
     return await attributes.replace(place, metadata);
   } catch (error) {
     if (error instanceof SandboxError) throw error;
-    if (UNSUPPORTED.has(causeCode(error) ?? "")) return {};
+    if (isCode(error, ...UNSUPPORTED)) return {};
     const reason = fileErrorText("setxattr", path, error);
     if (isDiskFull(error)) {
       const message = `not enough space for file metadata: ${reason}`;

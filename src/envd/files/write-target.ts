@@ -7,7 +7,7 @@
 import { constants, type Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { posix } from "node:path";
-import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import type { Attributes, Metadata } from "../attributes.ts";
 import { errnoText, fileErrorText, isDiskFull } from "../errno.ts";
 import { access, lstat, open, readlink, realpath, stat } from "../file-system.ts";
@@ -82,7 +82,7 @@ export async function writeTarget(
     await staged.publish(place);
     return metadata;
   } catch (error) {
-    if (NOT_RENAMED.has(causeCode(error) ?? "")) return await copyInPlace(staged, target, tools);
+    if (isCode(error, ...NOT_RENAMED)) return await copyInPlace(staged, target, tools);
     throw writeFault(error, target, fileErrorText("rename", path, error));
   }
 }
@@ -90,7 +90,7 @@ export async function writeTarget(
 /** What is there, links followed; undefined when nothing is there yet. */
 async function requireNoDirectory(path: string): Promise<Stats | undefined> {
   const stats = await stat(path).catch((error: unknown) => {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     const message = `error getting file info: ${fileErrorText("stat", path, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   });

@@ -2,7 +2,7 @@
 
 import type { Stats } from "node:fs";
 import type { HandlerContext } from "@connectrpc/connect";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { causeCode, isCode, SandboxError } from "../../common/errors.ts";
 import { fromSystemBytes, toSystemBytes } from "../../common/file-names.ts";
 import { FileType, type ListDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
@@ -106,8 +106,7 @@ async function append(
   try {
     await collect(listing, path, depth - 1);
   } catch (error) {
-    if (!(error instanceof SandboxError) || !VANISHED.has(causeCode(error.cause) ?? ""))
-      throw error;
+    if (!(error instanceof SandboxError) || !isCode(error.cause, ...VANISHED)) throw error;
     // The folder went away between its listing and its reading.
   }
 }
@@ -140,7 +139,7 @@ async function entryIfThere(path: string, listing: Listing): Promise<Entry | und
   try {
     return await readEntry(path, listing.accounts);
   } catch (error) {
-    if (VANISHED.has(causeCode(error) ?? "")) return undefined;
+    if (isCode(error, ...VANISHED)) return undefined;
     throw new SandboxError("internal", fileErrorText("lstat", path, error), { cause: error });
   }
 }

@@ -1,7 +1,7 @@
 /** MakeDir: a folder with its missing parents, owned by the user. */
 
 import type { HandlerContext } from "@connectrpc/connect";
-import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import type { MakeDirRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
@@ -34,7 +34,7 @@ export async function makeDir(
 
 async function requireAbsent(path: string): Promise<void> {
   const stats = await stat(path).catch((error: unknown) => {
-    if (causeCode(error) === "ENOENT") return undefined;
+    if (isCode(error, "ENOENT")) return undefined;
     const message = `error getting file info: ${fileErrorText("stat", path, error)}`;
     throw new SandboxError("internal", message, { cause: error });
   });

@@ -1,7 +1,7 @@
 /** Move: rename(2), after the destination's parents were made. */
 
 import type { HandlerContext } from "@connectrpc/connect";
-import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import type { MoveRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
@@ -46,7 +46,7 @@ async function renameStrictly(source: string, target: string): Promise<void> {
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     const text = `${subject}: ${errnoText(error)}`;
-    if (causeCode(error) === "ENOENT") {
+    if (isCode(error, "ENOENT")) {
       throw new SandboxError("not_found", `source file not found: ${text}`, { cause: error });
     }
     throw new SandboxError("internal", `error renaming: ${text}`, { cause: error });
@@ -57,7 +57,7 @@ async function isDirectory(path: string): Promise<boolean> {
   try {
     return (await lstat(path)).isDirectory();
   } catch (error) {
-    if (causeCode(error) === "ENOENT") return false;
+    if (isCode(error, "ENOENT")) return false;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 /** Stat: what is at a path, links included even when they lead nowhere. */
 
 import type { HandlerContext } from "@connectrpc/connect";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import type { StatRequest } from "../../gen/filesystem/filesystem_pb.ts";
 import { originOf, pathFor, userOf } from "../call.ts";
 import { fileErrorText } from "../errno.ts";
@@ -19,7 +19,7 @@ export async function stat(
   } catch (error) {
     if (error instanceof SandboxError) throw error;
     const text = fileErrorText("lstat", path, error);
-    if (causeCode(error) === "ENOENT") {
+    if (isCode(error, "ENOENT")) {
       throw new SandboxError("not_found", `file not found: ${text}`, { cause: error });
     }
     throw new SandboxError("internal", `error getting file info: ${text}`, { cause: error });

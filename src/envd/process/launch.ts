@@ -2,7 +2,7 @@
 
 import { realpathSync, statSync, type Stats } from "node:fs";
 import { posix } from "node:path";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { errnoText } from "../errno.ts";
@@ -123,7 +123,7 @@ function requireEnterable({ config, cwd, user }: LaunchRequest): void {
     real = realpathSync.native(cwd);
     stats = statSync(real);
   } catch (error) {
-    if (causeCode(error) === "ENOENT") {
+    if (isCode(error, "ENOENT")) {
       throw new SandboxError("invalid_argument", `cwd '${cwd}' does not exist`, { cause: error });
     }
     throw fault(errnoText(error), error);

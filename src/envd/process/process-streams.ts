@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { closeSync, fchownSync } from "node:fs";
 import { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import type { OutputName } from "../../rpc/process-events.ts";
 import { errnoText } from "../errno.ts";
@@ -139,6 +139,6 @@ function pipedCarrier(child: ChildProcess, pid: number, streams: Streams): Proce
 
 /** A failure of the system to start something, told as the wire tells it. */
 export function startFault(subject: string, error: unknown): SandboxError {
-  const code = EXHAUSTED.has(causeCode(error) ?? "") ? "resource_exhausted" : "invalid_argument";
+  const code = isCode(error, ...EXHAUSTED) ? "resource_exhausted" : "invalid_argument";
   return new SandboxError(code, `${subject}: ${errnoText(error)}`, { cause: error });
 }

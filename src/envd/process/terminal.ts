@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { Readable, Writable } from "node:stream";
 import { getSystemErrorName } from "node:util";
-import { SandboxError, causeCode } from "../../common/errors.ts";
+import { isCode, SandboxError } from "../../common/errors.ts";
 import type { ProcessConfig } from "../../gen/process/process_pb.ts";
 import { DEFAULT_PATH, type Command } from "../bundled-program.ts";
 import { commandText, type Launch } from "./launch.ts";
@@ -165,6 +165,6 @@ function sendSignal(pid: number, signal: "SIGTERM" | "SIGKILL"): void {
     process.kill(pid, signal);
   } catch (error) {
     // It has just ended; the report of it is on its way.
-    if (causeCode(error) !== "ESRCH") throw error;
+    if (!isCode(error, "ESRCH")) throw error;
   }
 }

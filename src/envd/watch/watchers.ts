@@ -2,7 +2,7 @@
 
 import type { Stats } from "node:fs";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { SandboxError, causeCode, errorText } from "../../common/errors.ts";
+import { causeCode, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
 import { randomId } from "../../wire/address.ts";
@@ -167,7 +167,7 @@ async function requireWatchable(request: WatchRequest): Promise<void> {
     stats = await stat(path);
   } catch (error) {
     const text = fileErrorText("stat", path, error);
-    if (causeCode(error) === "ENOENT") {
+    if (isCode(error, "ENOENT")) {
       throw new SandboxError("not_found", `path ${path} not found: ${text}`, { cause: error });
     }
     const message = `error statting path ${path}: ${text}`;
