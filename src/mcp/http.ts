@@ -180,7 +180,7 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       onsessioninitialized: (id) => sessions.add(id, session),
       onsessionclosed: (id) => sessions.remove(id),
     });
-    const usedAtMs = state.clock.now();
+    const usedAtMs = state.clock.elapsed();
     const openIds = new Map<MessageId, "alone" | "in a batch">();
     const session: Session = { principal, transport, usedAtMs, openRequests: 0, openIds };
     Object.assign(transport, {
@@ -241,7 +241,7 @@ function hold(
   const release = (): void => {
     session.openRequests -= 1;
     for (const id of ids) session.openIds.delete(id);
-    session.usedAtMs = clock.now();
+    session.usedAtMs = clock.elapsed();
   };
   if (response.closed) release();
   else response.once("close", release);

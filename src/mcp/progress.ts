@@ -47,7 +47,7 @@ export class Progress implements AsyncDisposable {
 
   constructor(options: ProgressOptions) {
     this.#options = options;
-    this.#sentAtMs = options.clock.now();
+    this.#sentAtMs = options.clock.elapsed();
     this.#ticking = options.send === undefined ? Promise.resolve() : this.#tick();
   }
 
@@ -73,7 +73,7 @@ export class Progress implements AsyncDisposable {
     this.#pending = joined.slice(-MAX_MESSAGE_BYTES);
     const cut = joined.slice(0, joined.length - this.#pending.length);
     this.#omit(skipped + Buffer.byteLength(cut, "utf8"));
-    if (this.#options.clock.now() - this.#sentAtMs >= INTERVAL_MS) this.#flush();
+    if (this.#options.clock.elapsed() - this.#sentAtMs >= INTERVAL_MS) this.#flush();
   }
 
   #omit(bytes: number): void {
@@ -105,7 +105,7 @@ export class Progress implements AsyncDisposable {
     const message = this.#takeOutput();
     if (message !== undefined) {
       this.#emit(message);
-    } else if (this.#options.clock.now() - this.#sentAtMs >= HEARTBEAT_MS) {
+    } else if (this.#options.clock.elapsed() - this.#sentAtMs >= HEARTBEAT_MS) {
       this.#heartbeats += 1;
       this.#emit("still running");
     }
@@ -134,7 +134,7 @@ export class Progress implements AsyncDisposable {
     const { send, clock } = this.#options;
     // Dropped while the host has not taken the last message.
     if (send === undefined || this.#isSending || this.#stop.signal.aborted) return;
-    this.#sentAtMs = clock.now();
+    this.#sentAtMs = clock.elapsed();
     this.#isSending = true;
     // `#send` never rejects.
     void this.#send(send, message);

@@ -103,12 +103,12 @@ async function callTool(
   input: Record<string, unknown>,
   context: ToolContext,
 ): Promise<CallReply> {
-  const startedAtMs = context.clock.now();
+  const startedAtMs = context.clock.elapsed();
   const { sandbox_id: given } = input;
   // The deprecated client suffix of an id is dropped, so that a sandbox has one name only.
   const sandboxId = typeof given === "string" ? (parseSandboxId(given) ?? given) : undefined;
   const finish = (outcome: string, error?: SandboxError): void => {
-    const durationMs = context.clock.now() - startedAtMs;
+    const durationMs = Math.round(context.clock.elapsed() - startedAtMs);
     const fault = error === undefined ? {} : { code: error.code, err: error };
     const line = { op: `tool.${tool.name}`, outcome, durationMs, sandboxId, ...fault };
     if (error?.code === "internal") context.log.error(line, line.op);

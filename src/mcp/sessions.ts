@@ -7,6 +7,7 @@ import type { McpState } from "./state.ts";
 export interface Session {
   readonly principal: string;
   readonly transport: NodeStreamableHTTPServerTransport;
+  /** By the clock of durations. */
   usedAtMs: number;
   /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
@@ -39,7 +40,7 @@ export function createSessions({ clock, log }: Pick<McpState, "clock" | "log">):
 
   /** 0 beside a request without a complete reply. */
   const idleMsOf = ({ openRequests, usedAtMs }: Session) =>
-    openRequests > 0 ? 0 : clock.now() - usedAtMs;
+    openRequests > 0 ? 0 : clock.elapsed() - usedAtMs;
 
   async function end([id, { transport }]: readonly [string, Session]): Promise<void> {
     sessions.delete(id);

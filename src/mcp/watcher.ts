@@ -19,6 +19,7 @@ export interface Watcher {
   isInUse: boolean;
   /** The fetch under way, which a call that is cancelled leaves to the next one. */
   fetching: Promise<void> | undefined;
+  /** By the clock of durations. */
   usedAtMs: number;
 }
 

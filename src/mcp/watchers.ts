@@ -84,7 +84,7 @@ export class Watchers implements AsyncDisposable {
   }
 
   #add(sandbox: Sandbox, id: string, isKnown: boolean): Watcher {
-    const usedAtMs = this.#options.clock.now();
+    const usedAtMs = this.#options.clock.elapsed();
     const watcher = newWatcher({ id, sandbox, isKnown, usedAtMs });
     this.#table.set(keyOf(sandbox.id, id), watcher);
     return watcher;
@@ -105,7 +105,7 @@ export class Watchers implements AsyncDisposable {
       return await work();
     } finally {
       watcher.isInUse = false;
-      watcher.usedAtMs = this.#options.clock.now();
+      watcher.usedAtMs = this.#options.clock.elapsed();
     }
   }
 
@@ -173,12 +173,12 @@ export class Watchers implements AsyncDisposable {
 
   async #poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#options;
-    const deadline = clock.now() + waitMs;
+    const deadline = clock.elapsed() + waitMs;
     for (;;) {
       if (!watcher.isEnded && watcher.held.length < MAX_REPLY_EVENTS) {
         await this.#fetchFor(watcher, signal);
       }
-      const restMs = deadline - clock.now();
+      const restMs = deadline - clock.elapsed();
       if (watcher.held.length > 0 || watcher.isOver || watcher.isEnded || restMs <= 0) return;
       // An abort is told by the caller.
       await clock.sleep(Math.min(POLL_MS, restMs), signal).catch(() => undefined);
@@ -229,7 +229,7 @@ export class Watchers implements AsyncDisposable {
         return;
       }
       const idle = [...this.#table.values()].filter(
-        ({ isInUse, usedAtMs }) => !isInUse && clock.now() - usedAtMs > IDLE_MS,
+        ({ isInUse, usedAtMs }) => !isInUse && clock.elapsed() - usedAtMs > IDLE_MS,
       );
       await Promise.all(idle.map((watcher) => this.#discard(watcher)));
     }

@@ -153,14 +153,14 @@ async function createWhenBuilt(
   params: z.output<typeof input>,
   context: ToolContext,
 ): Promise<CreatedSandboxBody> {
-  const endAtMs = context.clock.now() + MAX_BUILD_WAIT_MS;
+  const endAtMs = context.clock.elapsed() + MAX_BUILD_WAIT_MS;
   for (let count = 1; ; count += 1) {
     try {
       return await create(params, context);
     } catch (error) {
       const building = buildingOf(error);
       if (building === undefined) throw error;
-      if (context.clock.now() >= endAtMs) {
+      if (context.clock.elapsed() >= endAtMs) {
         throw new SandboxError("unavailable", building, { cause: error, hint: GO_ON });
       }
       // Progress may get lost; a caller that is gone ends the call by its own signal.

@@ -161,6 +161,15 @@ test("a session that nobody used for half an hour ends", async () => {
   expect([await statusOf(used), await statusOf(idle)]).toEqual([200, 404]);
 });
 
+test("a wall clock that is set on by an hour ends no session", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const { id } = await openSession(endpoint);
+  clock.set(clock.now() + 60 * MINUTE_MS);
+  await clock.advance(2 * MINUTE_MS);
+  expect((await endpoint.post(LIST, { "mcp-session-id": id ?? "" })).status).toBe(200);
+});
+
 test("a newer host that closes the stream of a call ends its process", async () => {
   await using endpoint = await startEndpoint();
   const sandboxId = await endpoint.world.createSandbox();

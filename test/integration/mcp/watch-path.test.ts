@@ -2,11 +2,14 @@
 
 import type { ServerResponse } from "node:http";
 import { expect, test } from "vitest";
+import { createSystemClock, type Clock } from "../../../src/common/clock.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
 
 const CREATED = { name: "made", type: "EVENT_TYPE_CREATE" };
 const MOVED = { name: ".", type: "EVENT_TYPE_RENAME" };
+const HOUR_MS = 3_600_000;
 const WATCHER = { watcher_id: "w1", wait_seconds: 0 };
 
 type Reply = (response: ServerResponse) => void;
@@ -20,7 +23,10 @@ const none = reply({ events: [] });
 const lost: Reply = (response) => response.destroy();
 
 /** A daemon that gives the replies of each call in turn, and the last one again. */
-async function startDaemon(replies: Partial<Record<Method, readonly Reply[]>>) {
+async function startDaemon(
+  replies: Partial<Record<Method, readonly Reply[]>>,
+  clock: Clock = createSystemClock(),
+) {
   const left: Record<Method, Reply[]> = {
     CreateWatcher: [...(replies.CreateWatcher ?? [reply({ watcherId: "w1" })])],
     GetWatcherEvents: [...(replies.GetWatcherEvents ?? [none])],
@@ -33,7 +39,7 @@ async function startDaemon(replies: Partial<Record<Method, readonly Reply[]>>) {
     const known = Object.entries(left).find(([name]) => name === method)?.[1] ?? [];
     const next = known.length > 1 ? known.shift() : known[0];
     (next ?? reply({}, 404))(response);
-  });
+  }, clock);
   return { ...foreign, methods };
 }
 
@@ -135,4 +141,31 @@ test("a moved directory is told at once, by every call", async () => {
   const long = { ...WATCHER, wait_seconds: 50 };
   expect((await daemon.call("watch_path", long)).text).toContain("itself was moved");
   expect((await daemon.call("watch_path", long)).text).toMatch(/no change \| .*itself was moved/);
+});
+
+test("a wall clock that is set back prolongs no call, and one that is set on ends no watcher", async () => {
+  const clock = createFakeClock();
+  await using daemon = await startDaemon({}, clock);
+  await daemon.call("watch_path", { path: "/a", wait_seconds: 0 });
+  const waiting = daemon.call("watch_path", { ...WATCHER, wait_seconds: 1 });
+  const fetches = () => daemon.methods.filter((method) => method === "GetWatcherEvents").length;
+  await expect.poll(fetches).toBe(2);
+  clock.set(clock.now() - HOUR_MS);
+  let isOver = false;
+  const over = waiting.finally(() => {
+    isOver = true;
+  });
+  await expect
+    .poll(
+      async () => {
+        await clock.advance(250);
+        return isOver || clock.elapsed() > HOUR_MS;
+      },
+      { interval: 5 },
+    )
+    .toBe(true);
+  expect((await over).text).toContain("| no change |");
+  clock.set(clock.now() + HOUR_MS);
+  await clock.advance(60_000);
+  expect(daemon.methods).not.toContain("RemoveWatcher");
 });

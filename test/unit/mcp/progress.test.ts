@@ -44,6 +44,18 @@ test("a silent process is told of every ten seconds, with rising numbers", async
   ]);
 });
 
+test("a wall clock that is set back delays nothing", async () => {
+  const { clock, sent, progress } = startProgress();
+  await using _ = progress;
+  progress.started(7);
+  clock.set(clock.now() - 3_600_000);
+  await clock.advance(10_000);
+  expect(sent).toEqual([
+    [0, "started pid 7"],
+    [1, "still running"],
+  ]);
+});
+
 test("a line that is not finished is told, cleaned, with what it overwrote counted", async () => {
   const { clock, sent, progress } = startProgress();
   await using _ = progress;
