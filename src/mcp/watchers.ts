@@ -115,13 +115,7 @@ export class Watchers implements AsyncDisposable {
    * @throws SandboxError not_found when the daemon does not know the watcher, canceled.
    */
   async poll(watcher: Watcher, waitMs: number, signal: AbortSignal): Promise<void> {
-    try {
-      await this.#poll(watcher, waitMs, signal);
-    } catch (error) {
-      const isUnknown = error instanceof SandboxError && error.code === "not_found";
-      if (isUnknown || !watcher.isKnown) this.#drop(watcher);
-      throw error;
-    }
+    await this.#poll(watcher, waitMs, signal);
     // A cancelled call has no reply: what it would tell is left to the next one.
     throwIfCanceled(signal);
   }
@@ -215,6 +209,8 @@ export class Watchers implements AsyncDisposable {
     } catch (error) {
       // The daemon may have given its events away in a reply that did not arrive.
       watcher.hasLost ||= error instanceof SandboxError && WITHOUT_REPLY.has(error.code);
+      const isUnknown = error instanceof SandboxError && error.code === "not_found";
+      if (watcher.held.length === 0 && (isUnknown || !watcher.isKnown)) this.#drop(watcher);
       throw error;
     }
   }

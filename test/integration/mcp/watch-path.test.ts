@@ -63,6 +63,20 @@ test("changes that come for a cancelled call are told by the next one", async ()
   expect((await next).text).toMatch(/^watcher_id: w1 \| 1 changes [^]*\ncreate made\n/);
 });
 
+test("a cancelled call that took a watcher over leaves its changes to the next one", async () => {
+  const held = createHeld();
+  await using daemon = await startDaemon({ GetWatcherEvents: [held.hold, none] });
+  const cancel = new AbortController();
+  const cancelled = daemon.call("watch_path", WATCHER, { signal: cancel.signal });
+  const response = await held.asked;
+  cancel.abort();
+  await expect(cancelled).rejects.toThrow("abort");
+  // The server has the cancellation before a message that comes after it.
+  await daemon.host.client.ping();
+  reply({ events: [CREATED] })(response);
+  expect((await daemon.call("watch_path", WATCHER)).text).toContain("create made");
+});
+
 test("a second call beside a waiting one is refused and takes nothing", async () => {
   const held = createHeld();
   await using daemon = await startDaemon({ GetWatcherEvents: [none, held.hold, none] });
