@@ -183,9 +183,15 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
     const usedAtMs = state.clock.elapsed();
     const openIds = new Map<MessageId, "alone" | "in a batch">();
     const session: Session = { principal, transport, usedAtMs, openRequests: 0, openIds };
+    const send = transport.send.bind(transport);
     Object.assign(transport, {
       setProtocolVersion(revision: string) {
         session.revision = revision;
+      },
+      send(...[message, sending]: Parameters<typeof send>) {
+        // In a batch a request is over before its response is closed.
+        if (!("method" in message) && message.id !== undefined) openIds.delete(message.id);
+        return send(message, sending);
       },
     });
     await server.connect(transport);

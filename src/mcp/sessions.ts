@@ -11,7 +11,7 @@ export interface Session {
   usedAtMs: number;
   /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
-  /** Of requests without a complete reply: the stream of one that came alone has nothing else. */
+  /** Of requests without a reply: the stream of one that came alone has nothing else. */
   readonly openIds: Map<MessageId, "alone" | "in a batch">;
   /** Of the protocol; undefined before the handshake. */
   revision?: string;

@@ -140,6 +140,26 @@ test("a batch ends though one of its requests was cancelled", async () => {
   );
 });
 
+test("a request of a batch that is cancelled after its reply gets no second one", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await openOlder(endpoint);
+  const input = {
+    sandbox_id: await endpoint.world.createSandbox(),
+    path: "/tmp",
+    wait_seconds: 2,
+  };
+  const params = { name: "watch_path", arguments: input };
+  const batch = [
+    { jsonrpc: "2.0", id: 2, method: "tools/call", params },
+    { ...PING, id: 3 },
+  ];
+  const reply = await endpoint.post(batch, headers);
+  const cancelled = { method: "notifications/cancelled", params: { requestId: 3 } };
+  await endpoint.post({ jsonrpc: "2.0", ...cancelled }, headers);
+  const ids = (await messagesOf(reply)).map(({ id }) => id);
+  expect(ids).toEqual([3, 2]);
+});
+
 test("a deleted session ends its calls, and is gone", async () => {
   await using endpoint = await startEndpoint();
   const headers = await open(endpoint);
