@@ -53,6 +53,11 @@ async function serve({ policies, resolver }: TlsProxyOptions, socket: Socket): P
     held.name = hello.name;
     const target = await dialName(resolver, { sender, name: hello.name, port: TLS_PORT });
     if (target === undefined) return end();
+    // The sandbox's own side may have closed before the other one has.
+    held.end = () => {
+      end();
+      target.destroy();
+    };
     await join(socket, target, hello.sent);
   } catch {
     // Either side may vanish at any moment; the other one ends with it.
