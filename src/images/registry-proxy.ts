@@ -16,7 +16,7 @@ import {
   type Server as HttpServer,
   type ServerResponse,
 } from "node:http";
-import { connect, createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -24,7 +24,8 @@ import { connectionOptions, HOP_BY_HOP } from "../common/connection-headers.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import { joinStreams } from "../common/join-streams.ts";
-import { openSocketPath } from "../common/socket-path.ts";
+import { listenAtPath } from "../common/listen-at-path.ts";
+import { dialFirst } from "../common/sockets.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { RegistryMirror } from "./images.ts";
 import { toMirrorPlace, type MirrorPlace } from "./reference.ts";
@@ -73,7 +74,9 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
   await using stack = new AsyncDisposableStack();
   let refused: SandboxError | undefined;
   const sockets = new Set<Socket>();
+  const over = new AbortController();
   const end = () => {
+    over.abort();
     for (const socket of sockets) socket.destroy();
   };
   const traffic = stack.use(
@@ -84,8 +87,11 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
     }),
   );
   const dial: Dial = async (place) => {
+    // skopeo goes on with a blob that was cut, by a new connection.
+    over.signal.throwIfAborted();
     try {
-      const target = await dialPlace(place, places, options.nameServers);
+      const addresses = await findAddresses(place, places, options.nameServers);
+      const target = await dialPlace(place, addresses, over.signal);
       traffic.add(target);
       return target;
     } catch (error) {
@@ -94,11 +100,9 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
     }
   };
   const open = async (name: string, server: Server) => {
-    const path = stack.use(await openSocketPath(join(options.directory, name)));
     server.maxConnections = MAX_CONNECTIONS;
-    server.listen(path.path);
-    await once(server, "listening");
-    stack.defer(() => void server.close());
+    const close = async () => void server.close();
+    stack.defer(await listenAtPath(server, join(options.directory, name), close));
   };
   stack.defer(end);
   const watch = (server: Server) =>
@@ -164,32 +168,33 @@ function isLoopback({ host }: MirrorPlace): boolean {
   return host === "localhost" || host === "::1" || /^127(?:\.[0-9]{1,3}){3}$/.test(host);
 }
 
-/** Connects to what it has looked at: no name is resolved a second time. */
-async function dialPlace(
+async function findAddresses(
   { host, port }: Place,
   places: readonly MirrorPlace[],
   nameServers: readonly string[] | undefined,
-): Promise<Socket> {
+): Promise<readonly string[]> {
   const isNamed = places.some(
     (place) => place.host === host && (place.port ?? port) === port && isUsual(place, port),
   );
-  const addresses = isNamed
-    ? (await lookup(host, { all: true })).map(({ address }) => address)
-    : await findPublicAddresses(host, nameServers);
-  let cause: unknown;
-  for (const address of addresses) {
-    const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true });
-    try {
-      await once(socket, "connect", { signal: AbortSignal.timeout(DIAL_TIMEOUT_MS) });
-      socket.setTimeout(IDLE_MS, () => socket.destroy());
-      return socket;
-    } catch (error) {
-      socket.destroy();
-      cause = error;
-    }
+  if (!isNamed) return findPublicAddresses(host, nameServers);
+  return (await lookup(host, { all: true })).map(({ address }) => address);
+}
+
+/** Connects to what was looked at: no name is resolved a second time. */
+async function dialPlace(
+  { host, port }: Place,
+  addresses: readonly string[],
+  over: AbortSignal,
+): Promise<Socket> {
+  const signal = AbortSignal.any([over, AbortSignal.timeout(DIAL_TIMEOUT_MS)]);
+  try {
+    const socket = await dialFirst({ addresses, port, signal, allowHalfOpen: true });
+    socket.setTimeout(IDLE_MS, () => socket.destroy());
+    return socket;
+  } catch (cause) {
+    const name = quoteUntrusted(`${host}:${port}`);
+    throw new SandboxError("unavailable", `registry ${name} does not answer`, { cause });
   }
-  const name = quoteUntrusted(`${host}:${port}`);
-  throw new SandboxError("unavailable", `registry ${name} does not answer`, { cause });
 }
 
 /** A rule without a port means the usual ones. */

@@ -1,0 +1,57 @@
+/** The proxy of one fetch: nothing comes any more once an image was too much. */
+
+import { connect, createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { parseMirrors } from "../../../src/images/reference.ts";
+import { startRegistryProxy } from "../../../src/images/registry-proxy.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+/** Sends without end to whoever connects. */
+async function startFlood() {
+  const piece = Buffer.alloc(1024 ** 2);
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => socket.destroy());
+    const more = () => {
+      while (!socket.destroyed && socket.write(piece));
+    };
+    socket.on("drain", more);
+    more();
+  });
+  const port = await listenOnLoopback(server);
+  return {
+    port,
+    taken: () => sockets.size,
+    [Symbol.dispose]() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+async function countUntilClosed(path: string): Promise<number> {
+  const socket = connect(path);
+  const { promise, resolve } = Promise.withResolvers<number>();
+  let bytes = 0;
+  socket.on("data", (chunk) => (bytes += chunk.length));
+  socket.on("error", () => undefined);
+  socket.once("close", () => resolve(bytes));
+  return promise;
+}
+
+test("a registry that has sent too much is not reached again", async () => {
+  await using folder = await makeTempFolder();
+  using flood = await startFlood();
+  await using proxy = await startRegistryProxy({
+    directory: folder.path,
+    mirrors: parseMirrors(`flood.example=http://127.0.0.1:${flood.port}`),
+    maxBytes: 1,
+  });
+  const path = join(folder.path, `${flood.port}.sock`);
+  expect(await countUntilClosed(path)).toBeGreaterThan(1024 ** 2);
+  expect([await countUntilClosed(path), flood.taken()]).toEqual([0, 1]);
+  expect(proxy.refusal()).toMatchObject({ code: "resource_exhausted" });
+});
