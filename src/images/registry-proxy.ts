@@ -116,8 +116,7 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
     const listeners = ["0=proxy.sock"];
     await open("proxy.sock", watch(createProxy(dial)));
     // Clients ask no proxy for what is on loopback: there is a listener for each of these.
-    for (const place of new Map(places.filter(isLoopback).map((one) => [one.port, one])).values()) {
-      const { host, port = PORTS["http:"] } = place;
+    for (const [port, host] of loopbackPorts(places)) {
       const server = createServer({ allowHalfOpen: true }, (socket) => {
         // Errors end both ends.
         void dial({ host, port }).then(
@@ -162,6 +161,16 @@ function countTraffic(
     },
     [Symbol.dispose]: () => clearInterval(timer),
   };
+}
+
+/** The ports of registries on loopback, each with its host. */
+function loopbackPorts(places: readonly MirrorPlace[]): ReadonlyMap<number, string> {
+  return new Map(
+    places.filter(isLoopback).flatMap(({ host, port }) => {
+      const ports = port === undefined ? Object.values(PORTS) : [port];
+      return ports.map((each) => [each, host] as const);
+    }),
+  );
 }
 
 function isLoopback({ host }: MirrorPlace): boolean {

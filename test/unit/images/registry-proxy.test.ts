@@ -1,4 +1,4 @@
-/** The proxy of one fetch: nothing comes any more once an image was too much. */
+/** The proxy of one fetch: which ports it has, and that nothing comes once an image was too much. */
 
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
@@ -54,4 +54,18 @@ test("a registry that has sent too much is not reached again", async () => {
   expect(await countUntilClosed(path)).toBeGreaterThan(1024 ** 2);
   expect([await countUntilClosed(path), flood.taken()]).toEqual([0, 1]);
   expect(proxy.refusal()).toMatchObject({ code: "resource_exhausted" });
+});
+
+test.for([
+  ["a.example=localhost", ["80=80.sock", "443=443.sock"]],
+  ["a.example=http://127.0.0.1:5000,b.example=localhost:5000", ["5000=5000.sock"]],
+  ["a.example=registry.example:5000", []],
+] as const)("the ports of loopback for %s", async ([rules, ports]) => {
+  await using folder = await makeTempFolder();
+  await using proxy = await startRegistryProxy({
+    directory: folder.path,
+    mirrors: parseMirrors(rules),
+    maxBytes: 1,
+  });
+  expect(proxy.listeners).toEqual(["0=proxy.sock", ...ports]);
 });
