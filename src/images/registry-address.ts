@@ -55,7 +55,8 @@ export async function findPublicAddresses(
   const addresses = await addressesOf(name, servers);
   const isOwn = await ownAddresses();
   for (const address of addresses) {
-    if (isPublic(address) && !isOwn.check(address, isIPv6(address) ? "ipv6" : "ipv4")) continue;
+    const reached = behindNat64(address);
+    if (isPublic(reached) && !isOwn.check(reached, isIPv6(reached) ? "ipv6" : "ipv4")) continue;
     throw new SandboxError(
       "permission_denied",
       `registry ${quoteUntrusted(name)} is in the network of the service`,
@@ -92,6 +93,20 @@ async function ownAddresses(): Promise<BlockList> {
   }
   for (const network of (await readOwnAddresses()) ?? []) addNetwork(list, network);
   return list;
+}
+
+/**
+ * In networks without IPv4 a name server gives addresses that a gateway translates, by the prefix of
+ * RFC 6052: the IPv4 address that is reached. Any other address, and any other spelling, is returned.
+ */
+export function behindNat64(address: string): string {
+  const groups = /^64:ff9b::(?:([0-9a-f]{1,4}):)?([0-9a-f]{1,4})$/.exec(address);
+  if (groups === null) return address;
+  const [, high = "0", low = "0"] = groups;
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt16BE(Number.parseInt(high, 16), 0);
+  bytes.writeUInt16BE(Number.parseInt(low, 16), 2);
+  return bytes.join(".");
 }
 
 /** Whether an address is one of the internet. */

@@ -2,7 +2,12 @@
 
 import { describe, expect, test } from "vitest";
 import { parseMirrors, parseReference, toSource } from "../../../src/images/reference.ts";
-import { isPublic, requirePublicRegistry } from "../../../src/images/registry-address.ts";
+import {
+  behindNat64,
+  findPublicAddresses,
+  isPublic,
+  requirePublicRegistry,
+} from "../../../src/images/registry-address.ts";
 
 const REFUSED = { code: "permission_denied" };
 
@@ -58,4 +63,22 @@ test.for([
   ["fd00::1", false],
 ] as const)("%s is of the internet: %s", ([address, expected]) => {
   expect(isPublic(address)).toBe(expected);
+});
+
+test.for([
+  ["64:ff9b::8c52:7904", "140.82.121.4"],
+  ["64:ff9b::7f00:1", "127.0.0.1"],
+  ["64:ff9b::1", "0.0.0.1"],
+  ["64:ff9b:1::8c52:7904", "64:ff9b:1::8c52:7904"],
+  ["2606:4700::1111", "2606:4700::1111"],
+  ["140.82.121.4", "140.82.121.4"],
+] as const)("%s leads to %s", ([address, reached]) => {
+  expect(behindNat64(address)).toBe(reached);
+});
+
+test("an address that is translated is refused as the one behind it", async () => {
+  expect(await findPublicAddresses("64:ff9b::8c52:7904")).toEqual(["64:ff9b::8c52:7904"]);
+  for (const address of ["64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b::a00:1"]) {
+    await expect(findPublicAddresses(address)).rejects.toMatchObject(REFUSED);
+  }
 });
