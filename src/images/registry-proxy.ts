@@ -166,10 +166,9 @@ function countTraffic(
 /** The ports of registries on loopback, each with its host. */
 function loopbackPorts(places: readonly MirrorPlace[]): ReadonlyMap<number, string> {
   return new Map(
-    places.filter(isLoopback).flatMap(({ host, port }) => {
-      const ports = port === undefined ? Object.values(PORTS) : [port];
-      return ports.map((each) => [each, host] as const);
-    }),
+    places
+      .filter(isLoopback)
+      .flatMap((place) => portsOf(place).map((port) => [port, place.host] as const)),
   );
 }
 
@@ -182,9 +181,7 @@ async function findAddresses(
   places: readonly MirrorPlace[],
   nameServers: readonly string[] | undefined,
 ): Promise<readonly string[]> {
-  const isNamed = places.some(
-    (place) => place.host === host && (place.port ?? port) === port && isUsual(place, port),
-  );
+  const isNamed = places.some((place) => place.host === host && portsOf(place).includes(port));
   if (!isNamed) return findPublicAddresses(host, nameServers);
   return (await lookup(host, { all: true })).map(({ address }) => address);
 }
@@ -207,8 +204,8 @@ async function dialPlace(
 }
 
 /** A rule without a port means the usual ones. */
-function isUsual({ port: given }: MirrorPlace, port: number): boolean {
-  return given !== undefined || Object.values<number>(PORTS).includes(port);
+function portsOf({ port }: MirrorPlace): readonly number[] {
+  return port === undefined ? Object.values(PORTS) : [port];
 }
 
 function createProxy(dial: Dial): HttpServer {
@@ -264,7 +261,10 @@ async function forward(
     limitInterimReplies(onward);
     // An answer may come before the request is whole; without one it fails as the sending does.
     sending.catch(() => undefined);
-    const [reply]: IncomingMessage[] = await once(onward, "response");
+    // A registry that switches protocols unasked ends the connection without an error.
+    const closed = new AbortController();
+    onward.once("close", () => closed.abort());
+    const [reply]: IncomingMessage[] = await once(onward, "response", { signal: closed.signal });
     if (reply === undefined) throw new TypeError("no answer");
     response.writeHead(reply.statusCode ?? 502, withoutHops(reply));
     await pipeline(reply, response);
@@ -289,8 +289,9 @@ function statusOf(error: unknown): string {
   return isRefused ? "403 Forbidden" : "502 Bad Gateway";
 }
 
-function withoutHops({ headers, headersDistinct }: IncomingMessage): OutgoingHttpHeaders {
-  const named = connectionOptions(headersDistinct["connection"]);
+/** Each line stays one: skopeo reads one way to log in from each. */
+function withoutHops({ headersDistinct: headers }: IncomingMessage): OutgoingHttpHeaders {
+  const named = connectionOptions(headers["connection"]);
   return Object.fromEntries(
     Object.entries(headers).filter(([name]) => !HOP_BY_HOP.has(name) && !named.has(name)),
   );

@@ -1,5 +1,7 @@
-/** The proxy of one fetch: which ports it has, and that nothing comes once an image was too much. */
+/** The proxy of one fetch: its ports, its replies, and that nothing comes once an image was too much. */
 
+import { once } from "node:events";
+import { request } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -68,4 +70,42 @@ test.for([
     maxBytes: 1,
   });
   expect(proxy.listeners).toEqual(["0=proxy.sock", ...ports]);
+});
+
+test.for([
+  {
+    name: "each way to log in stays a header of its own",
+    head: [
+      "HTTP/1.1 401 Unauthorized",
+      'WWW-Authenticate: Basic realm="a"',
+      'WWW-Authenticate: Bearer realm="b"',
+      "Content-Length: 0",
+    ],
+    expected: [401, ['Basic realm="a"', 'Bearer realm="b"']],
+  },
+  {
+    name: "a registry that switches protocols has not answered",
+    head: ["HTTP/1.1 101 Switching Protocols", "Connection: upgrade", "Upgrade: other"],
+    expected: [502, undefined],
+  },
+] as const)("$name", async ({ head, expected }) => {
+  await using folder = await makeTempFolder();
+  const server = createServer((socket) => {
+    socket.on("error", () => socket.destroy());
+    socket.once("data", () => socket.write(`${head.join("\r\n")}\r\n\r\n`));
+  });
+  const port = await listenOnLoopback(server);
+  await using stack = new AsyncDisposableStack();
+  const mirrors = parseMirrors(`a.example=http://127.0.0.1:${port}`);
+  stack.use(await startRegistryProxy({ directory: folder.path, mirrors, maxBytes: 1 }));
+  const asked = request({
+    socketPath: join(folder.path, "proxy.sock"),
+    path: `http://127.0.0.1:${port}/v2/`,
+    agent: false,
+  });
+  asked.end();
+  const [reply] = await once(asked, "response");
+  expect([reply.statusCode, reply.headersDistinct["www-authenticate"]]).toEqual(expected);
+  reply.resume();
+  server.close();
 });
