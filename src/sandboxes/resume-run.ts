@@ -66,13 +66,21 @@ export async function bootEntry(
       bootId,
     });
   } catch (error) {
-    await container.halt();
-    if (hadMemory && container.savedMemory !== undefined) {
-      noteRecord(context, entry, { hasMemory: true });
-    } else if (hadMemory) context.logBook.note(record, MEMORY_LOST);
+    try {
+      await container.halt();
+    } finally {
+      // Also where the halt fails, as on a full disk: what is there decides.
+      if (hadMemory) noteMemory(context, entry);
+    }
     throw toBootFault(error);
   }
   followEntry(context, entry, { isInitialized: true });
+}
+
+/** After a boot that failed: its memory on disk is that of its files as long as no program ran. */
+function noteMemory(context: Services & History & Registry, entry: SandboxEntry): void {
+  if (entry.container.savedMemory === undefined) context.logBook.note(entry.record, MEMORY_LOST);
+  else noteRecord(context, entry, { hasMemory: true });
 }
 
 /** Ends what was frozen. A halt that failed half way has ended it too. */

@@ -76,3 +76,11 @@ test("where such a start fails before programs run, the memory is still there", 
   expect(scene.onRecord()).toMatchObject({ state: "paused", hasMemory: true });
   expect(await scene.look()).toMatchObject({ pauseMode: "full", pausedMemory: "disk" });
 });
+
+test("the same where the halt after it fails, too", async () => {
+  await using scene = await startOnDisk();
+  scene.memory.failBoot();
+  scene.memory.failHalt();
+  expect(await scene.bootFiles()).toBe(503);
+  expect(scene.onRecord()).toMatchObject({ state: "paused", hasMemory: true });
+});

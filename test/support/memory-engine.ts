@@ -17,6 +17,8 @@ export interface MemoryEngine {
   failRestore(): void;
   /** Makes the next boot of a halted container fail before it begins. */
   failBoot(): void;
+  /** Makes the next halt without memory fail, half way. */
+  failHalt(): void;
 }
 
 const PAGES = "pages.img";
@@ -24,7 +26,7 @@ const PAGES = "pages.img";
 export function createMemoryEngine(): MemoryEngine {
   const layered = createLayerEngine();
   const specs: ContainerSpec[] = [];
-  const failing = { save: false, restore: false, boot: false };
+  const failing = { save: false, restore: false, boot: false, halt: false };
   return {
     engine: {
       ...layered,
@@ -38,6 +40,7 @@ export function createMemoryEngine(): MemoryEngine {
         const container = await layered.create(spec, signal);
         const snapshot = container.snapshot.bind(container);
         const boot = container.boot.bind(container);
+        const halt = container.halt.bind(container);
         let saved: string | undefined;
         Object.defineProperty(container, "savedMemory", { get: () => saved });
         return Object.assign(container, {
@@ -47,8 +50,15 @@ export function createMemoryEngine(): MemoryEngine {
               failing.save = false;
               throw new SandboxError("unavailable", "memory was not saved");
             }
-            await container.halt();
+            await halt();
             saved = join(spec.directory, "saved");
+          },
+          async halt() {
+            if (failing.halt) {
+              failing.halt = false;
+              throw new SandboxError("unavailable", "no halt now");
+            }
+            await halt();
           },
           async boot(anew: ContainerSpec, limit: AbortSignal) {
             specs.push(anew);
@@ -86,6 +96,9 @@ export function createMemoryEngine(): MemoryEngine {
     },
     failBoot() {
       failing.boot = true;
+    },
+    failHalt() {
+      failing.halt = true;
     },
   };
 }
