@@ -152,6 +152,8 @@ function toBootFault(error: unknown): SandboxError {
   return new SandboxError("failed_precondition", message, { cause: fault, hasSandboxPaths: true });
 }
 
+const MS_PER_S = 1_000;
+
 function toRunning(
   context: Services,
   entry: SandboxEntry,
@@ -166,7 +168,10 @@ function toRunning(
     leftMs: 0,
     startedAtMs,
     // The rest of a life that the service interrupted is not taken away by a client that asks for less.
-    endAtMs: Math.max(expiryOfRun(options.timeoutSeconds, startedAtMs), startedAtMs + leftMs),
+    endAtMs: expiryOfRun(
+      Math.max(options.timeoutSeconds, Math.ceil(leftMs / MS_PER_S)),
+      startedAtMs,
+    ),
     pausesAtTimeout: options.pausesAtTimeout ?? entry.record.pausesAtTimeout,
   };
 }

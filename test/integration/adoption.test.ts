@@ -88,6 +88,8 @@ test.for([
 test.for([
   { asked: 60, left: 3_600, lives: 3_600 },
   { asked: 3_600, left: 60, lives: 3_600 },
+  // As where the clock was set back by a year before the pause.
+  { asked: 60, left: 31_536_000, lives: 86_400 },
 ])(
   "one paused for want of space, with $left s left, lives $lives s for $asked s",
   async (given) => {
