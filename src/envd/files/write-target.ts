@@ -56,11 +56,14 @@ const NOT_RENAMED: ReadonlySet<string> = new Set(["EBUSY", "EXDEV", "EACCES", "E
  * @throws SandboxError invalid_argument for a folder, resource_exhausted for a full disk, internal
  */
 export async function writeTarget(
-  target: WriteTarget,
+  wanted: WriteTarget,
   body: AsyncIterator<Buffer>,
   tools: WriteTools,
 ): Promise<Metadata> {
-  const { path, user } = target;
+  const { user } = wanted;
+  // The same file for each part: the kernel finds none where a name before `..` is missing.
+  const path = namesDirectory(wanted.path) ? wanted.path : await tidyPath(wanted.path);
+  const target = { ...wanted, path };
   try {
     await ensureDirectories(await parentPlace(path), user);
   } catch (error) {
@@ -103,7 +106,7 @@ async function requireNoDirectory(path: string): Promise<Stats | undefined> {
 /** Where the file stands or will stand, links followed; undefined where they lead nowhere. */
 async function placeOf(path: string): Promise<string | undefined> {
   if (namesDirectory(path)) return undefined;
-  let current = await tidyPath(path);
+  let current = path;
   for (let links = 0; links <= MAX_LINKS; links += 1) {
     let folder: string;
     try {

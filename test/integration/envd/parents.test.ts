@@ -1,6 +1,16 @@
 /** `..` after a link is the parent of the link's target, in every operation. */
 
-import { lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  link,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
@@ -95,22 +105,34 @@ test("a path relative to the home", async () => {
   await using daemon = await startTestDaemon();
   await addLink(daemon);
   const name = basename(daemon.folder);
-  const link = join(homedir(), name);
+  const pointer = join(homedir(), name);
   const lexical = join(homedir(), `${name}-new`);
-  await symlink(join(daemon.folder, "link"), link);
+  await symlink(join(daemon.folder, "link"), pointer);
   try {
     const path = `~/${name}/../${name}-new`;
     await upload(daemon, path, "new");
     const { entry } = await daemon.files.stat({ path });
     expect([entry?.path, await contentOf(join(daemon.folder, `far/${name}-new`))]).toEqual([
-      `${link}/../${name}-new`,
+      `${pointer}/../${name}-new`,
       "new",
     ]);
     await expect(lstat(lexical)).rejects.toMatchObject({ code: "ENOENT" });
   } finally {
-    await rm(link);
+    await rm(pointer);
     await rm(lexical, { force: true });
   }
+});
+
+test("an upload whose path has a missing name before .. keeps what it replaces", async () => {
+  await using daemon = await startTestDaemon();
+  const file = join(daemon.folder, "file");
+  const otherName = join(daemon.folder, "other");
+  await writeFile(file, "old");
+  await chmod(file, 0o600);
+  await link(file, otherName);
+  const reply = await upload(daemon, `${daemon.folder}/missing/../file`, "new");
+  const { mode } = await lstat(file);
+  expect([reply.status, mode & 0o777, await contentOf(otherName)]).toEqual([200, 0o600, "new"]);
 });
 
 test.for(["new/.", "new/..", "new/"])("an upload to %s makes no file", async (name) => {
