@@ -2,9 +2,11 @@
 
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { SandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { SandboxRecord } from "../store/store.ts";
+import { sandboxMissing } from "../wire/messages.ts";
 import type { SandboxContext, Services, Folders, History, Registry } from "./context.ts";
 import { discard, removeTraces } from "./discard.ts";
 import { egressOf } from "./egress.ts";
@@ -20,7 +22,7 @@ export async function adoptSandboxes(context: SandboxContext): Promise<void> {
   for (const record of context.store.sandboxes.ofOwner(context.owner)) {
     const { sandboxId } = record;
     try {
-      if (!(await adopt(context, record))) await discardOrLater(context, record);
+      if (!(await adopt(context, sandboxId))) await discardOrLater(context, record);
     } catch (error) {
       context.log.error({ op: "sandbox.adopt", sandboxId, err: error }, "sandbox is not adopted");
       context.retry(`adoption of ${sandboxId}`, () => adoptLate(context, sandboxId));
@@ -57,11 +59,34 @@ async function adoptLate(context: SandboxContext, sandboxId: string): Promise<vo
   const { state, pausesAtTimeout, endAtMs, volumeMounts } = record;
   const isOver = state === "running" && !pausesAtTimeout && endAtMs <= context.clock.now();
   if (isOver) return discard(context, record, "timeout");
-  if (!(await adopt(context, record))) return discard(context, record, "host_restart");
+  if (!(await adopt(context, sandboxId))) return discard(context, record, "host_restart");
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
     mountVolumes(context, volumeMounts),
   );
+}
+
+/**
+ * Ends one that is not adopted yet; an attempt to do so that is under way finds its row ended.
+ * @throws SandboxError not_found when there is none, internal when not everything could be removed: the
+ * next attempt goes on with that.
+ */
+export async function endUnadopted(context: SandboxContext, sandboxId: string): Promise<void> {
+  const record = findKept(context, sandboxId);
+  if (record?.team !== context.team || record.owner !== context.owner) {
+    throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  }
+  context.store.sandboxes.put({ ...record, state: "ending" });
+  await discard(context, record, "request");
+}
+
+/** The row of one that is to be found again. */
+function findKept(
+  { store }: Pick<Services, "store">,
+  sandboxId: string,
+): SandboxRecord | undefined {
+  const record = store.sandboxes.get(sandboxId);
+  return record?.state === "running" || record?.state === "paused" ? record : undefined;
 }
 
 /** One that cannot be removed now must not keep the others from being found. */
@@ -80,15 +105,18 @@ async function discardOrLater(
 
 async function adopt(
   context: Services & Folders & History & Registry,
-  record: SandboxRecord,
+  sandboxId: string,
 ): Promise<boolean> {
-  const { sandboxId, state } = record;
-  if (state !== "running" && state !== "paused") return false;
+  if (findKept(context, sandboxId) === undefined) return false;
   const directory = join(context.directory, sandboxId);
   const container = await context.engine.adopt(sandboxId, directory);
   if (container === undefined) return false;
   await step("adopt.found");
+  // A client may have ended it meanwhile.
+  const record = findKept(context, sandboxId);
+  if (record === undefined) return false;
   const found = await settle(context, container, record);
+  if (findKept(context, sandboxId) === undefined) return false;
   restoreDeadline(context, container, found);
   const entry = addEntry(context, container, found);
   if (found.state === "running") followEntry(context, entry, { isInitialized: false });

@@ -1,7 +1,6 @@
 /** Ends sandboxes on request, and ends or pauses them at their timeout. */
 
-import { SandboxError } from "../common/errors.ts";
-import { sandboxMissing } from "../wire/messages.ts";
+import { endUnadopted } from "./adopt.ts";
 import type {
   FailedPause,
   SandboxContext,
@@ -20,7 +19,7 @@ import { findEntry, endEntry } from "./registry.ts";
  */
 export async function killSandbox(context: SandboxContext, sandboxId: string): Promise<void> {
   const entry = findEntry(context, sandboxId);
-  if (entry === undefined) throw new SandboxError("not_found", sandboxMissing(sandboxId));
+  if (entry === undefined) return endUnadopted(context, sandboxId);
   if (entry.ending === undefined) context.logBook.note(entry.record, "Killing sandbox");
   await endEntry(context, entry, "request");
 }

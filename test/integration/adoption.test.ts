@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { SandboxRecord } from "../../src/store/store.ts";
+import { atStep } from "../support/at-step.ts";
 import { createFakeClock } from "../support/fake-clock.ts";
 import { createLastingEngine } from "../support/lasting-engine.ts";
 import { createLayerEngine } from "../support/layer-engine.ts";
@@ -20,8 +21,8 @@ async function leaveTwo(body: object = {}) {
   const lasting = stack.use(createLastingEngine(createLayerEngine()));
   const clock = createFakeClock();
   const { engine } = lasting;
-  const start = () =>
-    startTestService({ home: home.path, instance: "one", onExit: "leave", engine, clock });
+  const start = (onExit: "kill" | "leave" = "leave") =>
+    startTestService({ home: home.path, instance: "one", onExit, engine, clock });
   const ids: string[] = [];
   {
     await using first = await start();
@@ -73,6 +74,42 @@ test("one whose time to live has passed by then is ended, not adopted", async ()
   await expect.poll(scene.record).toBe(undefined);
   const logs = await service.call({ path: `/sandboxes/${scene.failing}/logs` });
   expect(logs.text).toContain("timeout");
+});
+
+test("one that its client ends before it is adopted does not come back", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failAdoption(scene.failing);
+  await using service = await scene.start();
+  const path = `/sandboxes/${scene.failing}`;
+  expect((await service.call({ method: "DELETE", path })).status).toBe(204);
+  expect(scene.record()).toBe(undefined);
+  expect((await service.call({ method: "DELETE", path })).status).toBe(404);
+  await scene.clock.advance(RETRY_MS);
+  expect((await service.call({ path })).status).toBe(404);
+});
+
+test("one that its client ends while it is adopted is not adopted", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failAdoption(scene.failing);
+  await using service = await scene.start();
+  const path = `/sandboxes/${scene.failing}`;
+  let status = 0;
+  {
+    using found = atStep("adopt.found", async () => {
+      status = (await service.call({ method: "DELETE", path })).status;
+    });
+    await scene.clock.advance(RETRY_MS);
+    await expect.poll(() => status).toBe(204);
+    expect(found.wasReached).toBe(true);
+  }
+  expect([scene.record(), (await service.call({ path })).status]).toEqual([undefined, 404]);
+});
+
+test("one that is not adopted ends with a service that ends its sandboxes", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failAdoption(scene.failing);
+  await (await scene.start("kill"))[Symbol.asyncDispose]();
+  expect(scene.record()).toBe(undefined);
 });
 
 test.for([
