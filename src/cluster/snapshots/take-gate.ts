@@ -84,9 +84,14 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const { signal, isPatient = false } = applicant;
     const own = { applicant, begin: resolve };
+    const leave = (fault: SandboxError) => {
+      // At once: a place that it is given from now on would never be free again.
+      waiting.delete(own);
+      reject(fault);
+    };
     const cancel = () =>
-      reject(new SandboxError("canceled", "no client waits for the image any more"));
-    const giveUp = () => reject(noPlace("other snapshots and pauses take all places"));
+      leave(new SandboxError("canceled", "no client waits for the image any more"));
+    const giveUp = () => leave(noPlace("other snapshots and pauses take all places"));
     const timer = isPatient ? undefined : setTimeout(giveUp, bounds.waitMs);
     signal.addEventListener("abort", cancel, { once: true });
     try {
@@ -95,7 +100,6 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
       admit();
       await promise;
     } finally {
-      waiting.delete(own);
       clearTimeout(timer);
       signal.removeEventListener("abort", cancel);
     }

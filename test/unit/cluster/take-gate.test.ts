@@ -70,6 +70,26 @@ test("one whose client leaves does not wait any more, and takes no place", async
   expect(begun).toEqual(["a1", "c1"]);
 });
 
+test.for([0, 1, 2, 3])(
+  "one whose client leaves as a place is free, %i turns later, leaves it to the next",
+  async (turns) => {
+    const { take, end, begun } = open({ ...BOUNDS, atOnce: 1 });
+    const client = new AbortController();
+    const first = take("a1");
+    const left = take("b1", { signal: client.signal }).catch(() => undefined);
+    await settle();
+    const ended = end("a1", first);
+    for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+    client.abort();
+    await ended;
+    // It may have had its place just before.
+    await end("b1", left);
+    void take("c1");
+    await settle();
+    expect(begun.at(-1)).toBe("c1");
+  },
+);
+
 test("requests beyond the bound are refused, pauses at their timeout wait", async () => {
   const { take, begun } = open();
   for (const key of ["a1", "a2", "a3", "a4"]) void take(key);
