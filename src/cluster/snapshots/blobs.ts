@@ -40,8 +40,9 @@ export async function copyBlob(source: Registry, target: Registry, { digest, siz
   const query = isNear ? `?mount=${digest}&from=${from}` : "";
   const begun = await target.send({ method: "POST", path: `blobs/uploads/${query}` });
   if (begun.status === 201) return;
-  const body = await source.open({ method: "GET", path: `blobs/${digest}` });
+  // A body that was opened and not sent would keep its connection.
   const path = withDigest(target.locate(begun), digest);
+  const body = await source.open({ method: "GET", path: `blobs/${digest}` });
   const headers = { "content-type": "application/octet-stream", "content-length": size };
   // More would be read as the next request on the connection.
   await target.send({ method: "PUT", path, headers, body: Readable.from(exactly(body, size)) });

@@ -20,7 +20,7 @@ const WRONG_SIZE = {
 };
 
 /** One that has a blob and takes any; it notes what came, request by request. */
-async function open(blob: Buffer) {
+async function open(blob: Buffer, location = "/upload") {
   const seen: string[] = [];
   const server = createServer((request, response) => {
     let bytes = 0;
@@ -29,7 +29,7 @@ async function open(blob: Buffer) {
       seen.push(`${request.method} ${bytes}`);
       if (request.method === "HEAD") response.writeHead(404).end();
       else if (request.method === "GET") response.end(blob);
-      else response.writeHead(202, { location: "/upload" }).end();
+      else response.writeHead(202, { location }).end();
     });
   });
   server.listen({ host: "127.0.0.1", port: 0 });
@@ -67,6 +67,14 @@ test.for([
     WRONG_SIZE,
   );
   expect(target.seen).toEqual(["HEAD 0", "POST 0"]);
+});
+
+test("a layer is not opened for an upload that leads nowhere", async () => {
+  await using source = await open(BLOB);
+  await using target = await open(BLOB, "file:///etc/passwd");
+  const copying = copyBlob(source.registry, target.registry, DESCRIPTOR);
+  await expect(copying).rejects.toMatchObject({ message: "the registry leads to no address" });
+  expect(source.seen).toEqual([]);
 });
 
 test("a layer that is longer is read no further", async () => {
