@@ -145,6 +145,18 @@ export function superseded(snapshots: readonly SnapshotRecord[]): SnapshotRecord
   });
 }
 
+/** Of one that is taken now. Clocks of fronts may differ: it is later than all others of its template. */
+export function newestTime(
+  { snapshots, clock }: Pick<ClusterContext, "snapshots" | "clock">,
+  templateId: string,
+): number {
+  let nowMs = clock.now();
+  for (const { snapshot } of snapshots?.items.values() ?? []) {
+    if (snapshot?.templateId === templateId) nowMs = Math.max(nowMs, snapshot.createdAtMs + 1);
+  }
+  return nowMs;
+}
+
 export function toFound(snapshot: SnapshotRecord, limits: ContainerLimits): FoundTemplate {
   const { templateId, buildId, team, alias, createdAtMs, owner } = snapshot;
   const times = { createdAtMs, updatedAtMs: createdAtMs };

@@ -25,7 +25,7 @@ import {
 } from "./records.ts";
 import { createRegistry } from "./registry.ts";
 import { removeImageOf, removeSnapshot } from "./remove.ts";
-import { buildOf } from "./snapshots.ts";
+import { buildOf, newestTime } from "./snapshots.ts";
 
 /** All of it: reading, compressing, and pushing to a registry that may be slow. */
 export const TAKE_TIMEOUT_MS = 15 * 60_000;
@@ -133,10 +133,11 @@ function toIntent(
   const build = buildOf(context, record);
   const named = alias === null ? randomId() : namedTemplateId(team, alias);
   const isOwn = kind !== "snapshot";
+  // Sandboxes of it are described by the template of their source.
+  const templateId = isOwn ? record.templateId : named;
   return {
     buildId: randomUUID(),
-    // Sandboxes of it are described by the template of their source.
-    templateId: isOwn ? record.templateId : named,
+    templateId,
     team,
     alias: isOwn ? record.alias : alias,
     tag,
@@ -145,7 +146,7 @@ function toIntent(
     owner: context.fronts.name,
     isReleased: false,
     sourceSandboxId: record.sandboxId,
-    createdAtMs: context.clock.now(),
+    createdAtMs: newestTime(context, templateId),
     registry,
     image: "",
     defaultUser: build.defaultUser,

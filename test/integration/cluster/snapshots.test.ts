@@ -105,6 +105,24 @@ test("a named snapshot is found by its name, listed once, and a newer one takes 
   expect(ofSource.body).toEqual(body);
 });
 
+test("a newer one takes the place of one of a front whose clock is ahead", async () => {
+  const source = await create("base");
+  await writeFile(fileOf(source, "etc/version"), "1");
+  await snapshot(source, { name: "ahead" });
+  const { objects } = world.api;
+  const recordOf = (path: string) => JSON.parse(Object(objects.get(path)?.["data"]).snapshot);
+  const [path = "none"] = [...objects.keys()].filter(
+    (key) => key.startsWith("configmaps/snapshot-") && recordOf(key).alias === "ahead",
+  );
+  const ahead = { ...recordOf(path), createdAtMs: Date.now() + 3_600_000 };
+  world.api.change(path, ({ data }) => {
+    Object.assign(Object(data), { snapshot: JSON.stringify(ahead) });
+  });
+  await writeFile(fileOf(source, "etc/version"), "2");
+  await snapshot(source, { name: "ahead" });
+  expect(await text(await create("ahead", second), "etc/version")).toBe("2");
+});
+
 test("two without a change between them are two images: the end of one leaves the other", async () => {
   const source = await create("base");
   await writeFile(fileOf(source, "etc/equal"), "equal");
