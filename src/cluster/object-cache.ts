@@ -85,7 +85,8 @@ export function createObjectCache<T extends Named>(): ObjectCache<T> {
       const before = gone.get(name);
       gone.set(name, {
         version: version ?? before?.version,
-        uid: known?.uid ?? (version === undefined ? before?.uid : undefined),
+        // At a version it may have lost its labels alone, and get them back at a later one.
+        uid: version === undefined ? (known?.uid ?? before?.uid) : undefined,
       });
       const [oldest] = gone.keys();
       if (gone.size > MAX_GONE && oldest !== undefined) gone.delete(oldest);

@@ -33,3 +33,13 @@ test("another object of the name of one that is gone is known, and not gone by i
   cache.drop("name", "7");
   expect([...cache.items.values()]).toEqual([version("9", "two")]);
 });
+
+test("an object that leaves a watch by its labels is known again when it comes back", () => {
+  const cache = createObjectCache();
+  cache.apply(version("5"));
+  cache.drop("name", "7");
+  cache.apply(version("6"));
+  expect(cache.items.size).toBe(0);
+  cache.apply(version("8"));
+  expect([...cache.items.values()]).toEqual([version("8")]);
+});
