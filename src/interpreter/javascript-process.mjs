@@ -13,7 +13,9 @@ import { createRequire } from "node:module";
 import { Socket } from "node:net";
 import { join } from "node:path";
 import process, { env } from "node:process";
+import { pathToFileURL } from "node:url";
 import { inspect } from "node:util";
+import { constants, Script } from "node:vm";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { createFaultFinder, toScript } from "./javascript-cell.mjs";
 import { INTERRUPTED, toError } from "./javascript-error.mjs";
@@ -83,7 +85,9 @@ function writeDirectly(stream, descriptor) {
 
 /** What cells find in their global scope, and what the worker calls there. */
 function prepareMain() {
-  const require = createRequire(join(process.cwd(), "cell.js"));
+  const file = join(process.cwd(), "cell.js");
+  const require = createRequire(file);
+  const importFromCell = createImporter(file);
   Object.assign(globalThis, { require });
   globalThis.display = (bundle) => {
     if (isHeard()) answer({ type: "result", main: false, data: toBundle(bundle) });
@@ -111,18 +115,33 @@ function prepareMain() {
 
   async function load(specifier, options) {
     const isRelative = /^\.{0,2}\//.test(specifier);
-    return import(isRelative ? require.resolve(specifier) : resolve(specifier), options);
+    const found = isRelative ? toUrl(require.resolve(specifier)) : resolve(specifier);
+    return importFromCell(found, options);
   }
 
   function resolve(specifier) {
     try {
-      const path = require.resolve(specifier);
-      return path.startsWith("/") ? `file://${path}` : path;
+      return toUrl(require.resolve(specifier));
     } catch {
       // A package for import alone, or none: the import says so.
       return specifier;
     }
   }
+}
+
+/** An import from this file, since one of this module looks for packages beside the module. */
+function createImporter(filename) {
+  const importModuleDynamically = constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+  const options = { filename, importModuleDynamically };
+  return new Script(
+    "(specifier, options) => import(specifier, options)",
+    options,
+  ).runInThisContext();
+}
+
+/** Modules of Node have names and no paths. */
+function toUrl(path) {
+  return path.startsWith("/") ? pathToFileURL(path).href : path;
 }
 
 /** A cell may have taken them away. */

@@ -1,11 +1,14 @@
 /** Imports of JavaScript cells: found where they are code, and nowhere else. */
 
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   startInterpreterServer,
   textOf,
   type InterpreterServer,
 } from "../../support/interpreter-server.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 let server: InterpreterServer;
 beforeAll(async () => {
@@ -69,6 +72,22 @@ test.for([
   ],
 ])("an import is found: %s", async ([, code = "", text]) => {
   expect(textOf(await server.run(code, { language: "js" }), "result")).toBe(text);
+});
+
+test("packages are those of the context's folder, also such that are for import alone", async () => {
+  await using folder = await makeTempFolder();
+  const place = join(folder.path, "node_modules/alone");
+  await mkdir(place, { recursive: true });
+  const facts = { name: "alone", type: "module", exports: { import: "./index.js" } };
+  await writeFile(join(place, "package.json"), JSON.stringify(facts));
+  await writeFile(join(place, "index.js"), "export default 21;");
+  const made = await server.call("POST", "/contexts", { language: "js", cwd: folder.path });
+  const options = { context_id: String(JSON.parse(made.text).id) };
+  const cell = 'import one from "alone"; one + (await import("alone")).default';
+  expect(textOf(await server.run(cell, options), "result")).toBe("42");
+  expect(textOf(await server.run('import none from "none"', options), "error")).toBe(
+    `Cannot find package 'none' imported from ${folder.path}/cell.js`,
+  );
 });
 
 test("an import that only the next cell uses is there", async () => {
