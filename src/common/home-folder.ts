@@ -1,6 +1,6 @@
 /** Whether a folder may be the home: a foreign one must not be changed, whatever command names it. */
 
-import { closeSync, openSync, readdirSync, readSync, statSync } from "node:fs";
+import { closeSync, lstatSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { isCode, SandboxError } from "./errors.ts";
 import { quoteName } from "./untrusted-text.ts";
@@ -41,6 +41,9 @@ const EARLY: readonly (readonly [name: RegExp, inside?: RegExp])[] = [
   [/^spool$/, /^(?:local|remote-[0-9a-f]{16}|team-.+)$/],
 ];
 
+const OF_ANOTHER = "belongs to another user";
+const CHOOSE = "choose a new or empty directory, or a home of sandbox-mcp, with --home";
+
 /**
  * Refuses a folder that is there, has content and is no home of any version of this program, and one
  * of another user. The home may be a symbolic link to its folder. Nothing is changed.
@@ -50,7 +53,7 @@ export function requireHomeFolder(path: string): void {
   const fault = homeFault(path);
   if (fault === undefined) return;
   throw new SandboxError("failed_precondition", `home ${quoteName(path)} ${fault}`, {
-    hint: "choose a new or empty directory, or a home of sandbox-mcp, with --home",
+    hint: fault === OF_ANOTHER ? `make this user its owner, or ${CHOOSE}` : CHOOSE,
   });
 }
 
@@ -60,9 +63,8 @@ export function homeFault(path: string): string | undefined {
     const entry = statSync(path, { throwIfNoEntry: false });
     if (entry === undefined) return undefined;
     if (!entry.isDirectory()) return "is no directory";
-    if (process.geteuid !== undefined && entry.uid !== process.geteuid()) {
-      return "belongs to another user";
-    }
+    const user = process.geteuid?.() ?? entry.uid;
+    if (entry.uid !== user && !hasBeenHomeOf(user, path)) return OF_ANOTHER;
     return isHome(path) ? undefined : "is not empty and is no home of sandbox-mcp";
   } catch (error) {
     if (isCode(error, "EACCES", "ENOENT", "ENOTDIR", "ELOOP", "ENAMETOOLONG")) {
@@ -70,6 +72,13 @@ export function homeFault(path: string): string | undefined {
     }
     throw error;
   }
+}
+
+/** Earlier versions let root use the folder of another user, as one that a container mounts. */
+function hasBeenHomeOf(user: number, path: string): boolean {
+  return [PLACE, DATABASE].some(
+    (name) => lstatSync(join(path, name), { throwIfNoEntry: false })?.uid === user,
+  );
 }
 
 function isHome(path: string): boolean {

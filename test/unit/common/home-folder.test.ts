@@ -68,8 +68,26 @@ test.runIf(process.getuid?.() === 0)(
     await chown(home, OTHER_USER, OTHER_USER);
     const before = await listAll(home);
     keepCompiled({ SANDBOX_MCP_HOME: home }, []);
-    await expect(openHome(home)).rejects.toThrow(`home ${home} belongs to another user`);
+    await expect(openHome(home)).rejects.toMatchObject({
+      message: `home ${home} belongs to another user`,
+      hint:
+        "make this user its owner, or choose a new or empty directory, or a home of sandbox-mcp, " +
+        "with --home",
+    });
     expect(await listAll(home)).toEqual(before);
+  },
+);
+
+test.runIf(process.getuid?.() === 0)(
+  "a folder of another user that root had as its home stays that",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = join(folder.path, "mounted");
+    await openHome(home);
+    await chown(home, OTHER_USER, OTHER_USER);
+    await openHome(home);
+    await chown(join(home, "place.json"), OTHER_USER, OTHER_USER);
+    expect(homeFault(home)).toBe("belongs to another user");
   },
 );
 
