@@ -94,7 +94,12 @@ function isEarly(path: string, name: string): boolean {
   const row = EARLY.find(([pattern]) => pattern.test(name));
   if (row === undefined) return false;
   const [, inside] = row;
-  return inside === undefined || readdirSync(join(path, name)).every((child) => inside.test(child));
+  if (inside === undefined) return true;
+  const place = join(path, name);
+  const entry = statSync(place, { throwIfNoEntry: false });
+  // Another process may have removed it meanwhile.
+  if (entry === undefined) return true;
+  return entry.isDirectory() && readdirSync(place).every((child) => inside.test(child));
 }
 
 /** The mark of a home, also of one that was copied or moved. */

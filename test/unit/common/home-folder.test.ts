@@ -43,6 +43,7 @@ test.for([
   { name: "a cache of another program", names: ["cache/pip/"] },
   { name: "another spool", names: ["spool/cron/"] },
   { name: "locks of another program", names: ["apt.lock"] },
+  { name: "a file with the name of a folder", names: ["daemon", "main.c"] },
   { name: "a place of another kind", names: ["place.json"] },
   { name: "a database that is none", names: ["state.db", "state.db-logs", "layers/"] },
 ])("$name is refused, and nothing in it changes", async ({ names }) => {
