@@ -207,7 +207,8 @@ function setVariables(variables = {}) {
 
 /** Evaluates one cell and tells its result; resolves with its error, if it has one. */
 async function runCell(cell) {
-  const { code, variables, news, session, findFault } = cell;
+  const { id, code, variables, news, session, findFault } = cell;
+  const objectGroup = `cell ${id}`;
   const call = (method, params) =>
     new Promise((resolve, reject) => {
       session.post(method, params, (error, result) => (error ? reject(error) : resolve(result)));
@@ -215,7 +216,7 @@ async function runCell(cell) {
   Object.assign(env, news);
   setVariables(variables);
   try {
-    const options = { replMode: true, awaitPromise: true, userGesture: true };
+    const options = { replMode: true, awaitPromise: true, userGesture: true, objectGroup };
     const expression = toScript(code, findFault);
     const { result, exceptionDetails } = await call("Runtime.evaluate", { expression, ...options });
     // It was interrupted, and another one runs.
@@ -224,14 +225,17 @@ async function runCell(cell) {
     const { objectId } = result;
     const told = await call("Runtime.callFunctionOn", {
       functionDeclaration: `function (value) { this[Symbol.for("sandbox.kernel")].tell(value); }`,
-      objectId: (await call("Runtime.evaluate", { expression: "globalThis" })).result.objectId,
+      objectId: (await call("Runtime.evaluate", { expression: "globalThis", objectGroup })).result
+        .objectId,
       arguments: [objectId === undefined ? plainArgument(result) : { objectId }],
+      objectGroup,
     });
-    if (objectId !== undefined) await call("Runtime.releaseObject", { objectId });
     return told.exceptionDetails && toError(told.exceptionDetails);
   } catch (error) {
     return toFailure(error);
   } finally {
+    // V8 keeps each value that it has told of, an error with all that it refers to, until then.
+    session.post("Runtime.releaseObjectGroup", { objectGroup });
     if (isRunning(cell)) setVariables();
   }
 }

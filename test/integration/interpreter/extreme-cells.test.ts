@@ -48,6 +48,25 @@ test.for(["bash", "js"])(
   },
 );
 
+test.for([
+  ["an error", "throw held()"],
+  [
+    "an error of its result",
+    "({ [Symbol.for('nodejs.util.inspect.custom')]() { throw held(); } })",
+  ],
+  ["a result", "held()"],
+])("%s of a JavaScript cell is not kept", async ([, cell = ""]) => {
+  const language = "js";
+  const held =
+    "function held() { const error = new Error(); globalThis.held.weak = new WeakRef(error); return error; }";
+  const collect =
+    'require("v8").setFlagsFromString("--expose-gc"); require("vm").runInNewContext("gc")()';
+  for (const code of [held, cell, collect]) await server.run(code, { language });
+  expect(textOf(await server.run("held.weak.deref() === undefined", { language }), "result")).toBe(
+    "true",
+  );
+});
+
 test("the cell that nobody asked for counts nothing, however late it runs", async () => {
   const program = `
 import asyncio, getpass, os
