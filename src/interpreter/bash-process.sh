@@ -8,8 +8,9 @@ HISTFILE=
 trap 'return 130 2>/dev/null' INT
 printf 'ready\n' >&201
 # Up to a delimiter bash reads a pipe byte by byte, so a cell, which may be long, comes with its size.
+# Bash warns of a locale of the cell's own that is not there each time that it goes back to it.
 while IFS= read -r -d '' -u 200 __news && IFS= read -r -d '' -u 200 __before && IFS= read -r -d '' -u 200 __names &&
-  IFS= read -r -d '' -u 200 __size && IFS= LC_ALL=C read -r -N "$__size" -u 200 __code; do
+  IFS= read -r -d '' -u 200 __size && { IFS= LC_ALL=C read -r -N "$__size" -u 200 __code; } 2>/dev/null; do
   eval "$__news"
   __after=
   for __name in $__names; do

@@ -90,6 +90,14 @@ test("bash keeps variables, functions and its directory, and tells an exit statu
   expect(textOf(lines, "error")).toBe("1");
 });
 
+test("bash warns once of a locale that is not there", async () => {
+  const language = "bash";
+  const first = await server.run("export LC_ALL=none", { language });
+  expect(textOf(first, "stderr")).toContain("cannot change locale");
+  const next = await server.run("echo 1; unset LC_ALL", { language });
+  expect([textOf(next, "stdout"), textOf(next, "stderr")]).toEqual(["1\n", ""]);
+});
+
 test.for(["bash", "js"])("variables of a call are taken back: %s", async (language) => {
   const code = language === "bash" ? 'echo "$A"' : "console.log(process.env.A ?? '')";
   const value = 'it\'s "$HOME"\n\\';
