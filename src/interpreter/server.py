@@ -143,6 +143,7 @@ async def warm_in_time(kernel):
     try:
         await asyncio.wait_for(kernel.warm(), WARM_TIMEOUT_S)
     except asyncio.TimeoutError:
+        kernel.cause = f"the kernel did not answer within {WARM_TIMEOUT_S} s"
         await kernel.stop()
 
 

@@ -88,6 +88,25 @@ print(json.dumps(asyncio.run(main())))`;
   expect(await evaluate(program)).toEqual([1, 2]);
 });
 
+test("a kernel that is ended for its first cell is not said to have used up the memory", async () => {
+  const program = `
+import asyncio, getpass
+import server
+from kernel import Owner
+from line_kernel import BashKernel
+
+async def main():
+    kernel = BashKernel(Owner(getpass.getuser()), "/")
+    kernel.FIRST_CELL = "sleep 100"
+    await kernel.start()
+    server.WARM_TIMEOUT_S = 0.1
+    await server.warm_in_time(kernel)
+    return [kernel.is_alive, kernel.death()]
+
+print(json.dumps(asyncio.run(main())))`;
+  expect(await evaluate(program)).toEqual([false, "the kernel did not answer within 0.1 s"]);
+});
+
 test.for([
   ["js", `${"\n".repeat(1_000_000)}console.log("end")`],
   ["bash", `${"\n".repeat(1_000_000)}echo end`],
