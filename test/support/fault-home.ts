@@ -7,6 +7,7 @@ import { z } from "../../src/common/schema.ts";
 import { openTestHome, type TestHome } from "./home.ts";
 import { PROGRAM, listeningUrl, startProgram, type TestProgram } from "./program.ts";
 import { PLAN_ENDS, PLAN_VARIABLE, type StepPlan } from "./step-listener.ts";
+import { makeTempFolder } from "./temp-folder.ts";
 
 const LISTENER = resolve(import.meta.dirname, "step-listener.ts");
 const HIT_LIMIT_MS = 30_000;
@@ -60,7 +61,8 @@ export async function openFaultHome(
   await using stack = new AsyncDisposableStack();
   const folder = stack.use(await makeHome());
   const key = `e2b_${randomBytes(20).toString("hex")}`;
-  const planPath = join(folder.path, "plan");
+  const plans = stack.use(await makeTempFolder());
+  const planPath = join(plans.path, "plan");
   const startsMs: number[] = [];
   let program: TestProgram | undefined;
   let url = "";

@@ -32,7 +32,8 @@ export async function openSmallDisk(): Promise<SmallDisk> {
   const format = ["mkfs.ext4", "-q", "-F", "-m", "0"] as const;
   const { path, image } = stack.use(await openImageDisk(SIZE_BYTES, format));
   await copyBase(path);
-  const ballast = join(path, "ballast");
+  // No part of the home, which nothing else may be in.
+  const ballast = join(path, "lost+found", "ballast");
   const owned = stack.move();
   return {
     path,

@@ -88,6 +88,8 @@ test.runIf(process.getuid?.() === 0)(
   "E45 gc removes all that it can, names the rest and ends with 75",
   async () => {
     await using home = await makeTempFolder();
+    const place = { id: randomUUID(), path: home.path };
+    await writeFile(join(home.path, "place.json"), JSON.stringify(place));
     const [stays, goes] = [randomUUID(), randomUUID()].toSorted();
     const at = join(home.path, "layers", `${stays}`, "root");
     await mkdir(at, { recursive: true });
