@@ -18,8 +18,10 @@ export async function findProcess(
   const { captures } = context.state;
   const known = captures.find(sandboxId, pid);
   if (known !== undefined && known.state.kind !== "lost") return known;
-  const stored = known === undefined ? await captures.recall(sandboxId, pid) : undefined;
-  if (stored?.isOrphan === false) return stored;
+  const stored = await captures.recall(sandboxId, pid);
+  // What this server lost another one can have watched to its end.
+  const isOther = known === undefined || stored?.isOwn === false;
+  if (stored?.isUnwatched === false && isOther) return stored;
   try {
     const sandbox = await context.attach(sandboxId);
     return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));

@@ -13,7 +13,7 @@ import {
   type ProcessEvents,
 } from "./follow-process.ts";
 import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
-import { openStored, toEnding, type StoredProcess } from "./stored-process.ts";
+import { canContinue, openStored, type StoredProcess } from "./stored-process.ts";
 
 /** Processes captured at once; each holds a connection and up to 1.3 MiB. */
 const MAX_RUNNING = 128;
@@ -88,13 +88,15 @@ export class Captures implements AsyncDisposable {
   }
 
   /**
-   * Captures a process that runs already, from now on; continues the spool of a dead server. Where
-   * another server was faster, the process is read from its spool.
+   * Captures a process that runs already, from now on; continues the spool of a server that is dead
+   * or lost it. Where another server was faster, the process is read from its spool.
    * @throws SandboxError not_found when there is no such process.
    */
   async attach(sandbox: Sandbox, pid: number): Promise<ProcessView> {
-    this.#requireSlot();
     const key = keyOf(sandbox.id, pid);
+    const known = this.find(sandbox.id, pid);
+    if (known !== undefined && known.state.kind !== "lost") return known;
+    this.#requireSlot();
     const attaching = this.#attaching.get(key) ?? this.#attach(sandbox, pid);
     this.#attaching.set(key, attaching);
     try {
@@ -131,16 +133,20 @@ export class Captures implements AsyncDisposable {
     const events = sandbox.process.connect(pid, this.#stop.signal);
     await readPid(events);
     const { clock, logs } = this.#options;
-    const known = this.#table.get(keyOf(sandbox.id, pid)) ?? (await this.#takeOver(sandbox, pid));
+    const lost = this.#table.get(keyOf(sandbox.id, pid));
+    // What the disk did not take is in memory alone.
+    const hasFailed = lost?.output.failure !== undefined;
+    const taken = hasFailed ? undefined : await this.#takeOver(sandbox, pid);
+    const watched = taken === undefined ? await this.recall(sandbox.id, pid) : undefined;
+    if (watched?.isWatched === true) {
+      await events.return();
+      return watched;
+    }
+    const known = taken ?? lost;
     if (known !== undefined) {
       known.resume();
       markMissing(known, logs);
       return this.#settled(this.#follow(events, known));
-    }
-    const watched = await this.recall(sandbox.id, pid);
-    if (watched?.isRunning === true) {
-      await events.return();
-      return watched;
     }
     logs.note(sandbox.id, formatProcessId(pid), "was running already");
     const output = this.#newOutput(sandbox.id, pid, true);
@@ -164,11 +170,11 @@ export class Captures implements AsyncDisposable {
     return capture;
   }
 
-  /** Takes over the spool of a dead server for a process that still runs. */
+  /** Continues the spool that a dead server left, or any that lost the process, which still runs. */
   async #takeOver(sandbox: Sandbox, pid: number): Promise<Capture | undefined> {
     const { spools } = this.#options;
     const found = await spools.find({ sandboxId: sandbox.id, name: formatProcessId(pid) });
-    if (found === undefined || found.ending !== undefined || found.isLive) return undefined;
+    if (found === undefined || !canContinue(found)) return undefined;
     const taken = await spools.takeOver(found.place, PROCESS_LIMITS);
     if (taken === undefined) return undefined;
     const output = new ProcessOutput(taken.writer, taken.extent);
@@ -206,11 +212,6 @@ export class Captures implements AsyncDisposable {
       const isOld = now - endedAtMs > RETENTION_MS;
       if (!isOld && index < MAX_ENDED && bytes <= MAX_ENDED_BYTES) continue;
       this.#table.delete(key);
-      const { state, isAttached, output } = capture;
-      // A lost capture that expires is not watched again.
-      if (state.kind === "lost") {
-        this.#track(output.close(toEnding({ state, endedAtMs, isAttached })));
-      }
     }
   }
 

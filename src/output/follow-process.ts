@@ -107,27 +107,18 @@ async function finish(
   state: ProcessState,
   options: FollowOptions,
 ): Promise<void> {
-  const { logs, clock, log } = options;
+  const { logs, clock, log, signal } = options;
   const { sandboxId, processId, isAttached, output } = capture;
   const endedAtMs = clock.now();
+  const ending = toEnding({ state, endedAtMs, isAttached });
+  // Whoever learns that it is lost, this server or another one, continues its spool.
+  if (state.kind === "lost") await (signal.aborted ? output.park() : output.close(ending));
   capture.finish(state, endedAtMs);
   logs.note(sandboxId, processId, describeEnd(state));
   if (output.failure !== undefined) {
     log.warn({ op: "spool.write", sandboxId, err: output.failure });
   }
-  // A lost process of a sandbox that lives can be watched again, by this server or another one.
-  if (state.kind === "lost" && !(await isGone(sandboxId, options))) await output.park();
-  else await output.close(toEnding({ state, endedAtMs, isAttached }));
-}
-
-async function isGone(sandboxId: string, options: FollowOptions): Promise<boolean> {
-  try {
-    await options.isRunning(sandboxId, options.signal);
-    return false;
-  } catch (error) {
-    // A service that does not answer may still have the sandbox.
-    return error instanceof SandboxError && error.code === "not_found";
-  }
+  if (state.kind !== "lost") await output.close(ending);
 }
 
 /** The daemon ends a stream at the time limit of its process, and the process with it. */

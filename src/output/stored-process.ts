@@ -40,6 +40,12 @@ export function toEnding(process: {
   return { ...base, state: state.kind === "running" ? { kind: "unwatched" } : state };
 }
 
+/** Whether any server may continue a spool: its owner is dead, or lost the stream of the process. */
+export function canContinue({ ending, isLive }: FoundSpool): boolean {
+  if (ending === undefined) return !isLive;
+  return processEndingSchema.safeParse(ending).data?.state.kind === "lost";
+}
+
 export interface StoredOptions {
   readonly spools: Spools;
   readonly clock: Clock;
@@ -105,9 +111,19 @@ export class StoredProcess implements ProcessView {
     return this.#found.ending === undefined && !this.#found.isLive;
   }
 
-  /** Whether a server watches it that lives. */
-  get isRunning(): boolean {
-    return this.#found.ending === undefined && this.#found.isLive;
+  /** Whether any server may watch it from now on. */
+  get isUnwatched(): boolean {
+    return canContinue(this.#found);
+  }
+
+  /** Whether this server wrote its spool. */
+  get isOwn(): boolean {
+    return this.#found.isOwn;
+  }
+
+  /** Whether another server watches it that lives. */
+  get isWatched(): boolean {
+    return this.#found.ending === undefined && this.#found.isLive && !this.isOwn;
   }
 
   get state(): ProcessState {

@@ -228,6 +228,39 @@ test("a stream that breaks is taken up again, with a mark in the output and in t
     .toMatch(/^exit_code: 8 \|[^]*got x\n--- end$/);
 });
 
+test("a process whose stream broke is watched by the server that is asked for it", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  await using first = await startServer(world);
+  const started = await first.ask("run_process", {
+    sandbox_id: id,
+    ...shell("echo first; while read line; do echo got $line; done"),
+    wait_seconds: 1,
+    keep_stdin_open: true,
+  });
+  const process = { sandbox_id: id, process_id: factOf(started, /process_id: (p_[0-9]+)/) };
+  await world.call("pause_sandbox", { sandbox_id: id });
+  await expect
+    .poll(() => first.state.captures.find(id, Number(process.process_id.slice(2)))?.state.kind)
+    .toBe("lost");
+  await world.call("connect_sandbox", { sandbox_id: id });
+  await using second = await startServer(world);
+  await second.ask("get_process_output", process);
+  await second.ask("send_input", { ...process, data: "x\n" });
+  for (const server of [second, first]) {
+    await expect
+      .poll(() => server.ask("get_process_output", process))
+      .toMatch(/^status: running[^]*--- stdout\nfirst\n--- \[… [^]*\]\ngot x\n--- end$/);
+  }
+  // The first one reads what the second one writes, until that is gone.
+  await second[Symbol.asyncDispose]();
+  await first.ask("get_process_output", process);
+  await first.ask("send_input", { ...process, data: "y\n", close: true });
+  await expect
+    .poll(() => first.ask("get_process_output", process))
+    .toMatch(/^exit_code: 0 \|[^]*first\n[^]*got x\n[^]*got y\n--- end$/);
+});
+
 interface Cuttable extends AsyncDisposable {
   readonly path: string;
   /** Cuts every connection that is open. */
