@@ -83,7 +83,7 @@ function isFrame(marker: number): boolean {
 }
 
 /** Markers without a length: fill bytes are passed one by one, restarts and TEM have no payload. */
-function isBare(marker: number): boolean {
+export function isBare(marker: number): boolean {
   return marker === 0x01 || (marker >= 0xd0 && marker <= 0xd7);
 }
 

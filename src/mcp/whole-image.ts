@@ -1,7 +1,7 @@
 /** Whether a picture is there to its end: providers refuse a conversation for one that is cut. */
 
 import { crc32 } from "node:zlib";
-import type { ImageType } from "./image.ts";
+import { isBare, type ImageType } from "./image.ts";
 
 /** Whether the bytes of such a picture, whose header is good, have all its parts. */
 export function isWholeImage(bytes: Buffer, type: ImageType): boolean {
@@ -9,7 +9,7 @@ export function isWholeImage(bytes: Buffer, type: ImageType): boolean {
     case "image/png":
       return isWholePng(bytes);
     case "image/jpeg":
-      return bytes.lastIndexOf(JPEG_END) > 0;
+      return isWholeJpeg(bytes);
     case "image/gif":
       return bytes.at(-1) === GIF_END;
     case "image/webp":
@@ -20,11 +20,33 @@ export function isWholeImage(bytes: Buffer, type: ImageType): boolean {
 }
 
 const JPEG_END = Buffer.from([0xff, 0xd9]);
+/** The markers that begin the picture itself, and end it. */
+const JPEG_SCANS: ReadonlySet<number> = new Set([0xda, 0xd9]);
+const JPEG_START_BYTES = 2;
 const GIF_END = 0x3b;
 const PNG_SIGNATURE_BYTES = 8;
 /** Length and type before the data of a chunk, the checksum behind it. */
 const CHUNK_HEAD_BYTES = 8;
 const CHUNK_BYTES = 12;
+
+/** Looks behind the segments before the picture, which can hold a preview with an end of its own. */
+function isWholeJpeg(bytes: Buffer): boolean {
+  let at = JPEG_START_BYTES;
+  for (;;) {
+    const size = segmentBytes(bytes, at);
+    if (size === undefined) return bytes.includes(JPEG_END, at);
+    at += size;
+  }
+}
+
+/** The size of a segment before the picture; undefined behind the last one. */
+function segmentBytes(bytes: Buffer, at: number): number | undefined {
+  const marker = bytes[at + 1] ?? 0;
+  if (at + 4 > bytes.length || bytes[at] !== 0xff || JPEG_SCANS.has(marker)) return undefined;
+  // A fill byte.
+  if (marker === 0xff) return 1;
+  return isBare(marker) ? 2 : 2 + bytes.readUInt16BE(at + 2);
+}
 
 /** Walks the chunks to the last one; each has a checksum of its type and data. */
 function isWholePng(bytes: Buffer): boolean {

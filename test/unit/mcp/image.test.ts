@@ -81,3 +81,12 @@ test.for(Object.entries(WHOLE))("%s without its last bytes is not whole", ([, by
   const wholes = [bytes, bytes.subarray(0, -1)].map((each) => type && isWholeImage(each, type));
   expect(wholes).toEqual([true, false]);
 });
+
+test("the end of a preview is not that of its JPEG", () => {
+  const preview = hex("ffe1 0006 ffd8 ffd9");
+  const photo = Buffer.concat([hex("ffd8"), preview, JPEG.subarray(2), hex("ffda 0002 1234")]);
+  const wholes = [photo, Buffer.concat([photo, hex("ffd9 0000")])].map((each) =>
+    isWholeImage(each, "image/jpeg"),
+  );
+  expect(wholes).toEqual([false, true]);
+});
