@@ -27,6 +27,7 @@ import { joinStreams } from "../common/join-streams.ts";
 import { listenAtPath } from "../common/listen-at-path.ts";
 import { dialFirst } from "../common/sockets.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
+import { countTraffic } from "./count-traffic.ts";
 import type { RegistryMirror } from "./images.ts";
 import { toMirrorPlace, type MirrorPlace } from "./reference.ts";
 import { findPublicAddresses } from "./registry-address.ts";
@@ -37,11 +38,10 @@ const MAX_HEADER_BYTES = 16_384;
 const HEADERS_TIMEOUT_MS = 10_000;
 const CHECK_MS = 1_000;
 const DIAL_TIMEOUT_MS = 10_000;
-/** A registry that sends nothing for this long has gone. */
-const IDLE_MS = 60_000;
+/** A registry that sends nothing for this long, while skopeo waits for it, has gone. */
+const DEFAULT_IDLE_MS = 60_000;
 /** What is beyond the blobs of an image: documents, headers, frames of TLS, one more try. */
 const OVERHEAD = { factor: 1.25, bytes: 32 * 1024 ** 2 } as const;
-const COUNT_MS = 200;
 const PORTS = { "http:": 80, "https:": 443 } as const;
 
 export interface RegistryProxyOptions {
@@ -52,6 +52,8 @@ export interface RegistryProxyOptions {
   readonly maxBytes: number;
   /** Given by tests: name servers in the place of the machine's, as ADDRESS:PORT. */
   readonly nameServers?: readonly string[] | undefined;
+  /** How long a registry may send nothing; default a minute. */
+  readonly idleMs?: number;
 }
 
 export interface RegistryProxy extends AsyncDisposable {
@@ -70,6 +72,7 @@ type Dial = (place: Place) => Promise<Socket>;
 
 /** @throws SandboxError unavailable when a socket cannot be opened. */
 export async function startRegistryProxy(options: RegistryProxyOptions): Promise<RegistryProxy> {
+  const { idleMs = DEFAULT_IDLE_MS } = options;
   const places = options.mirrors.map(({ to }) => toMirrorPlace(to));
   await using stack = new AsyncDisposableStack();
   let refused: SandboxError | undefined;
@@ -110,11 +113,12 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
       sockets.add(socket);
       socket.on("error", () => socket.destroy());
       socket.once("close", () => sockets.delete(socket));
-      socket.setTimeout(IDLE_MS, () => socket.destroy());
+      socket.setTimeout(idleMs);
+      socket.on("timeout", () => endIdle(socket, idleMs));
     });
   try {
     const listeners = ["0=proxy.sock"];
-    await open("proxy.sock", watch(createProxy(dial)));
+    await open("proxy.sock", watch(createProxy(dial, idleMs)));
     // Clients ask no proxy for what is on loopback: there is a listener for each of these.
     for (const [port, host] of loopbackPorts(places)) {
       const server = createServer({ allowHalfOpen: true }, (socket) => {
@@ -136,31 +140,6 @@ export async function startRegistryProxy(options: RegistryProxyOptions): Promise
   } catch (error) {
     throw toSandboxError(error, "proxy for a registry");
   }
-}
-
-/** Adds up what comes from registries; calls once it is too much. */
-function countTraffic(
-  maxBytes: number,
-  onTooMuch: () => void,
-): Disposable & { add(target: Socket): void } {
-  const open = new Set<Socket>();
-  let ended = 0;
-  const timer = setInterval(() => {
-    const bytes = [...open].reduce((sum, { bytesRead }) => sum + bytesRead, ended);
-    if (bytes <= maxBytes) return;
-    clearInterval(timer);
-    onTooMuch();
-  }, COUNT_MS);
-  return {
-    add(target) {
-      open.add(target);
-      target.once("close", () => {
-        open.delete(target);
-        ended += target.bytesRead;
-      });
-    },
-    [Symbol.dispose]: () => clearInterval(timer),
-  };
 }
 
 /** The ports of registries on loopback, each with its host. */
@@ -194,9 +173,7 @@ async function dialPlace(
 ): Promise<Socket> {
   const signal = AbortSignal.any([over, AbortSignal.timeout(DIAL_TIMEOUT_MS)]);
   try {
-    const socket = await dialFirst({ addresses, port, signal, allowHalfOpen: true });
-    socket.setTimeout(IDLE_MS, () => socket.destroy());
-    return socket;
+    return await dialFirst({ addresses, port, signal, allowHalfOpen: true });
   } catch (cause) {
     const name = quoteUntrusted(`${host}:${port}`);
     throw new SandboxError("unavailable", `registry ${name} does not answer`, { cause });
@@ -208,7 +185,13 @@ function portsOf({ port }: MirrorPlace): readonly number[] {
   return port === undefined ? Object.values(PORTS) : [port];
 }
 
-function createProxy(dial: Dial): HttpServer {
+/** A slow disk makes no connection idle: then skopeo has not taken what was sent. */
+function endIdle(socket: Socket, idleMs: number): void {
+  if (socket.writableLength === 0) socket.destroy();
+  else socket.setTimeout(idleMs);
+}
+
+function createProxy(dial: Dial, idleMs: number): HttpServer {
   const server = createHttpServer({
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -216,6 +199,8 @@ function createProxy(dial: Dial): HttpServer {
     requestTimeout: 0,
     requireHostHeader: false,
   });
+  // The connections end by `endIdle`: without a listener the server would end each that is idle.
+  server.setTimeout(idleMs, () => undefined);
   server.on("clientError", (_error, socket) => socket.destroy());
   server.on("connect", (request, socket, head) => void tunnel(dial, { request, socket, head }));
   server.on("request", (request, response) => void forward(dial, { request, response }));
@@ -251,6 +236,7 @@ async function forward(
     if (url.protocol !== "http:") throw new TypeError("no address of plain HTTP");
     const socket = await dial(toPlace(url));
     response.once("close", () => socket.destroy());
+    if (response.destroyed) socket.destroy();
     const onward = startRequest({
       createConnection: () => socket,
       method: request.method ?? "GET",

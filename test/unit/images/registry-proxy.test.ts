@@ -109,3 +109,29 @@ test.for([
   reply.resume();
   server.close();
 });
+
+test("a connection is idle when its registry is, not when its reader is slow", async () => {
+  await using folder = await makeTempFolder();
+  using flood = await startFlood();
+  const silent = createServer((socket) => socket.on("error", () => socket.destroy()));
+  const port = await listenOnLoopback(silent);
+  await using stack = new AsyncDisposableStack();
+  stack.defer(() => void silent.close());
+  const mirrors = parseMirrors(
+    `a.example=http://127.0.0.1:${flood.port},b.example=http://127.0.0.1:${port}`,
+  );
+  const limits = { maxBytes: 1024 ** 3, idleMs: 400 };
+  stack.use(await startRegistryProxy({ directory: folder.path, mirrors, ...limits }));
+  const slow = connect(join(folder.path, `${flood.port}.sock`));
+  await once(slow, "readable");
+  // Each takes as long as a connection may be idle.
+  for (let count = 0; count < 3; count += 1) {
+    expect(await countUntilClosed(join(folder.path, `${port}.sock`))).toBe(0);
+  }
+  let bytes = 0;
+  for await (const chunk of slow) {
+    bytes += chunk.length;
+    if (bytes > 8 * 1024 ** 2) break;
+  }
+  expect(bytes).toBeGreaterThan(8 * 1024 ** 2);
+});
