@@ -25,8 +25,9 @@ export async function listenAtPath(
   for (const left of [path, draft]) await rm(left, { force: true });
   const address = await openSocketPath(draft);
   const stop = async (): Promise<void> => {
-    // Before the server refuses connections: a successor may take the name then.
-    await rm(path, { force: true });
+    // Before the server refuses connections: a successor may take the name then. A name that stays,
+    // as on a disk that has become read-only, is as one of a dead owner.
+    await rm(path, { force: true }).catch(() => undefined);
     await close();
     // Closing removes the draft of a server that never got its name.
     await address[Symbol.asyncDispose]();

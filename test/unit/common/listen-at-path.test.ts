@@ -1,6 +1,6 @@
 /** The name of a socket appears when it takes connections, and goes before it refuses them. */
 
-import { readdir, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rename, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { basename, join } from "node:path";
 import { expect, test } from "vitest";
@@ -49,4 +49,18 @@ test("a connection that cannot be taken ends neither the server nor the process"
   for (let count = 0; count < 2; count += 1) server.emit("error", new Error("accept EMFILE"));
   expect(await isListening(path)).toBe(true);
   await stop();
+});
+
+test("a server ends also where its name cannot be removed", async () => {
+  await using folder = await makeTempFolder();
+  const server = createServer();
+  const parent = join(folder.path, "parent");
+  await mkdir(parent);
+  const stop = await listenAtPath(server, join(parent, "door.sock"), async () => {
+    server.close();
+  });
+  await rename(parent, `${parent}-before`);
+  await writeFile(parent, "no directory any more");
+  await stop();
+  expect(server.listening).toBe(false);
 });
