@@ -58,8 +58,10 @@ export interface TeamSandboxes {
   ): Promise<NewSnapshot>;
   fork(sandboxId: string, options: ForkOptions): Promise<ForkResult[]>;
   updateNetwork(sandboxId: string, rules: EgressRequest): Promise<void>;
-  /** @throws SandboxError invalid_argument for a bad name, or one that is taken. */
-  /** A request that was answered with a volume is answered so again, where its key is known. */
+  /**
+   * A request that was answered with a volume is answered so again, where its key is known.
+   * @throws SandboxError invalid_argument for a bad name, or one that is taken.
+   */
   createVolume(name: string, once?: CreationKey): Promise<Volume>;
   listVolumes(): Volume[];
   /** @throws SandboxError invalid_argument for no identifier, not_found. */
