@@ -21,11 +21,12 @@ import { mountVolumes } from "./volumes.ts";
 export async function adoptSandboxes(context: SandboxContext): Promise<void> {
   for (const record of context.store.sandboxes.ofOwner(context.owner)) {
     const { sandboxId } = record;
+    const find = createFinder(context, sandboxId);
     try {
-      if (!(await adopt(context, sandboxId))) await discardOrLater(context, record);
+      if (!(await adopt(context, sandboxId, find))) await discardOrLater(context, record);
     } catch (error) {
       context.log.error({ op: "sandbox.adopt", sandboxId, err: error }, "sandbox is not adopted");
-      context.retry(`adoption of ${sandboxId}`, () => adoptLate(context, sandboxId));
+      context.retry(`adoption of ${sandboxId}`, () => adoptLate(context, sandboxId, find));
     }
   }
   const known = new Set(context.store.sandboxes.ofOwner(context.owner).map((row) => row.sandboxId));
@@ -53,13 +54,13 @@ async function mountAgain(context: SandboxContext): Promise<void> {
 }
 
 /** Its time to live goes on meanwhile: one that is over by now is not begun again. */
-async function adoptLate(context: SandboxContext, sandboxId: string): Promise<void> {
+async function adoptLate(context: SandboxContext, sandboxId: string, find: Finder): Promise<void> {
   const record = context.store.sandboxes.get(sandboxId);
   if (record === undefined || context.entries.has(sandboxId)) return;
   const { state, pausesAtTimeout, endAtMs, volumeMounts } = record;
   const isOver = state === "running" && !pausesAtTimeout && endAtMs <= context.clock.now();
   if (isOver) return discard(context, record, "timeout");
-  if (!(await adopt(context, sandboxId))) return discard(context, record, "host_restart");
+  if (!(await adopt(context, sandboxId, find))) return discard(context, record, "host_restart");
   context.rescheduleExpiry();
   await cleanUpOrRetry(context, `volumes of ${sandboxId}`, () =>
     mountVolumes(context, volumeMounts),
@@ -89,6 +90,22 @@ function findKept(
   return record?.state === "running" || record?.state === "paused" ? record : undefined;
 }
 
+type Finder = () => Promise<Container | undefined>;
+
+/** Looks for a container once for all attempts, because each handle watches for its end. */
+function createFinder(
+  { engine, directory }: Pick<Services, "engine"> & Pick<Folders, "directory">,
+  sandboxId: string,
+): Finder {
+  let found: Container | undefined;
+  return async () => {
+    if (found !== undefined) return found;
+    found = await engine.adopt(sandboxId, join(directory, sandboxId));
+    void found?.exit.then(() => (found = undefined));
+    return found;
+  };
+}
+
 /** One that cannot be removed now must not keep the others from being found. */
 async function discardOrLater(
   context: Services & Folders & History & Registry,
@@ -106,10 +123,10 @@ async function discardOrLater(
 async function adopt(
   context: Services & Folders & History & Registry,
   sandboxId: string,
+  find: Finder,
 ): Promise<boolean> {
   if (findKept(context, sandboxId) === undefined) return false;
-  const directory = join(context.directory, sandboxId);
-  const container = await context.engine.adopt(sandboxId, directory);
+  const container = await find();
   if (container === undefined) return false;
   await step("adopt.found");
   // A client may have ended it meanwhile.

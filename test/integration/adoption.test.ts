@@ -65,6 +65,17 @@ test("one that cannot be adopted keeps no other from it, and is adopted later as
   await expect.poll(() => look(scene.failing)).toBe(404);
 });
 
+test("a container that was found is not looked for again where its state cannot be restored", async () => {
+  await using scene = await leaveTwo();
+  scene.lasting.failResume(scene.failing);
+  await using service = await scene.start();
+  const look = async () => (await service.call({ path: `/sandboxes/${scene.failing}` })).status;
+  expect(await look()).toBe(404);
+  await scene.clock.advance(RETRY_MS);
+  await expect.poll(look).toBe(200);
+  expect(scene.lasting.adoptions(scene.failing)).toBe(1);
+});
+
 test("one whose time to live has passed by then is ended, not adopted", async () => {
   await using scene = await leaveTwo();
   scene.lasting.failAdoption(scene.failing);

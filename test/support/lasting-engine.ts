@@ -6,12 +6,17 @@ export interface LastingEngine extends AsyncDisposable {
   readonly engine: Engine;
   /** Makes the next adoption of this container fail. */
   failAdoption(id: string): void;
+  /** Makes the next resume of this container fail. */
+  failResume(id: string): void;
+  /** How often this container was looked for. */
+  adoptions(id: string): number;
 }
 
 /** Adds to an engine that what it made is found again; the containers end with it. */
 export function createLastingEngine(base: Engine): LastingEngine {
   const containers = new Map<string, Container>();
   const failing = new Set<string>();
+  const looks = new Map<string, number>();
   return {
     engine: {
       ...base,
@@ -21,6 +26,7 @@ export function createLastingEngine(base: Engine): LastingEngine {
         return container;
       },
       async adopt(id) {
+        looks.set(id, (looks.get(id) ?? 0) + 1);
         if (failing.delete(id)) throw new Error("the container cannot be looked at now");
         return containers.get(id);
       },
@@ -33,6 +39,16 @@ export function createLastingEngine(base: Engine): LastingEngine {
     failAdoption(id) {
       failing.add(id);
     },
+    failResume(id) {
+      const container = containers.get(id);
+      const resume = container?.resume.bind(container);
+      const fail = async () => {
+        Object.assign(container ?? {}, { resume });
+        throw new Error("the container cannot be resumed now");
+      };
+      Object.assign(container ?? {}, { resume: fail });
+    },
+    adoptions: (id) => looks.get(id) ?? 0,
     async [Symbol.asyncDispose]() {
       for (const container of containers.values()) await container[Symbol.asyncDispose]();
     },
