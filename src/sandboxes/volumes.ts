@@ -126,6 +126,10 @@ async function makeVolume(
     ...(creation !== undefined && { creation }),
   };
   store.transaction(() => {
+    // Another service of the home may have been first.
+    if (creation !== undefined && findMade(context, creation) !== undefined) {
+      throw creationUnderWay();
+    }
     if (store.volumes.getByName(team, name) !== undefined) {
       throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
     }

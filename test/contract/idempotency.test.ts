@@ -107,8 +107,8 @@ test("a key counts for a day", async () => {
   expect([next.status, next.body === first.body]).toEqual([201, false]);
 });
 
-function createVolume(key: string, name: string) {
-  return service.call({
+function createVolume(key: string, name: string, at = service) {
+  return at.call({
     method: "POST",
     path: "/volumes",
     body: { name },
@@ -143,4 +143,14 @@ test("of several creates of a volume at once one makes it", async () => {
   });
   expect((await createVolume("volumes-at-once", "at-once")).status).toBe(201);
   expect(making.wasReached).toBe(true);
+});
+
+test("of two services of a home that are asked at once one makes the volume", async () => {
+  await using other = await startTestService({ home: service.home, instance: "other" });
+  const names = Array.from({ length: 8 }, (_, index) => `shared-${index}`);
+  const replies = await Promise.all(
+    names.flatMap((name) => [service, other].map((at) => createVolume(name, name, at))),
+  );
+  const wrong = replies.filter(({ status }) => status !== 201 && status !== 409);
+  expect(wrong.map(({ body }) => body)).toEqual([]);
 });
