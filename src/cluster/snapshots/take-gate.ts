@@ -32,7 +32,7 @@ export interface Applicant {
 export interface TakeGate {
   /**
    * Runs the task when there is a place: of those that wait the team with the fewest tasks is first, then
-   * who came first.
+   * who came first; of its team a request is before what no client waits for.
    * @throws SandboxError canceled, unavailable for a request that waited too long or is one too many
    */
   run<T>(applicant: Applicant, task: () => Promise<T>): Promise<T>;
@@ -61,10 +61,11 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
   function admit(): void {
     while (running.size < bounds.atOnce) {
       const ready = [...waiting].filter(({ applicant }) => mayBegin(applicant));
-      const [next] = ready.toSorted(
+      const [first] = ready.toSorted(
         (left, right) =>
           countOf(running, left.applicant.team) - countOf(running, right.applicant.team),
       );
+      const next = ready.find((one) => isRequestOf(one, first?.applicant.team)) ?? first;
       if (next === undefined) return;
       waiting.delete(next);
       running.add(next.applicant);
@@ -118,6 +119,10 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
       }
     },
   };
+}
+
+function isRequestOf({ applicant }: Waiting, team: string | undefined): boolean {
+  return applicant.team === team && applicant.isPatient !== true;
 }
 
 function noPlace(reason: string): SandboxError {

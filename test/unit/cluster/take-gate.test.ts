@@ -18,7 +18,7 @@ function open(bounds = BOUNDS) {
       ends.set(key, resolve);
       await promise;
     });
-  const end = async (key: string, taking: Promise<void>) => {
+  const end = async (key: string, taking: Promise<void> | undefined) => {
     ends.get(key)?.();
     await taking;
     await settle();
@@ -89,6 +89,17 @@ test.for([0, 1, 2, 3])(
     expect(begun.at(-1)).toBe("c1");
   },
 );
+
+test("a request waits for no pauses at their timeout of its team, but for other teams", async () => {
+  const { take, end, begun } = open({ ...BOUNDS, atOnce: 1 });
+  const takings = new Map<string, Promise<void>>();
+  for (const key of ["a1", "a2", "b1", "c1", "a3"]) {
+    takings.set(key, take(key, { isPatient: ["a2", "b1"].includes(key) }));
+  }
+  await settle();
+  for (const key of ["a1", "a3", "a2", "b1"]) await end(key, takings.get(key));
+  expect(begun).toEqual(["a1", "a3", "a2", "b1", "c1"]);
+});
 
 test("requests beyond the bound are refused, pauses at their timeout wait", async () => {
   const { take, begun } = open();
