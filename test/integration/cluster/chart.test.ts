@@ -116,6 +116,14 @@ describe.skipIf(reason !== "")(`the chart ${reason}`, () => {
     expect(flagsWith("volumes.storageClass=shared")).toContain("--volume-class=shared");
   });
 
+  test("a further flag replaces that of the chart, since none is taken twice", async () => {
+    const extraArgs = ["--host=::", "--pool", "7", "--metrics", "--log-level=debug"];
+    const flags = argumentsOf(await renderFile({ extraArgs }));
+    expect(flags.slice(-extraArgs.length)).toEqual(extraArgs);
+    const config = { host: "::", pool: 7, log: { level: "debug" } };
+    expect(loadConfig({}, flags)).toMatchObject({ config });
+  });
+
   test("numbers of any size are written out", async () => {
     const volumes = { storageClass: "shared", sizeMb: 16_777_216 };
     const objects = await renderFile({ maxSandboxes: 10_000, diskMb: 1_048_576, volumes });
