@@ -135,8 +135,9 @@ class JavascriptKernel(LineKernel):
 
     def command(self, asked, answered):
         program = str(HERE / "javascript-process.mjs")
-        # Modules of V8 are what tells imports apart.
-        options = ("--no-warnings", "--experimental-vm-modules")
+        # Modules of V8 are what tells imports apart. Node would abort after an interrupt of a callback,
+        # such as one of a timer, whose end its account of asynchronous calls then lacks.
+        options = ("--no-warnings", "--experimental-vm-modules", "--no-force-async-hooks-checks")
         return ("node", *options, program, str(asked), str(answered))
 
     def question(self, code, variables):

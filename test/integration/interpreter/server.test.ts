@@ -155,6 +155,8 @@ test.for([
   ["js", "for (;;);", "keep"],
   ["js", "await new Promise(() => {})", "keep"],
   ["js", 'for (;;) console.log("x".repeat(1_000))', "keep"],
+  ["js", "setTimeout(() => { for (;;); }); await new Promise(() => {})", "keep"],
+  ["js", "setImmediate(() => { for (;;); }); await new Promise(() => {})", "keep"],
   ["bash", "yes", "echo $keep"],
   ["bash", "while true; do :; done", "echo $keep"],
   ["bash", "sleep 100 | cat", "echo $keep"],
