@@ -11,7 +11,8 @@ export function isWholeImage(bytes: Buffer, type: ImageType): boolean {
     case "image/jpeg":
       return isWholeJpeg(bytes);
     case "image/gif":
-      return bytes.at(-1) === GIF_END;
+      // Some encoders pad the file.
+      return bytes.findLast((byte) => byte !== 0) === GIF_END;
     case "image/webp":
       return bytes.readUInt32LE(4) + 8 <= bytes.length;
     default:

@@ -90,3 +90,8 @@ test("the end of a preview is not that of its JPEG", () => {
   );
   expect(wholes).toEqual([false, true]);
 });
+
+test("a GIF with padding behind its end is whole", () => {
+  const padded = Buffer.concat([WHOLE["image/gif"], Buffer.alloc(3)]);
+  expect(isWholeImage(padded, "image/gif")).toBe(true);
+});
