@@ -269,12 +269,10 @@ async function prove(context: StepContext, job: BuildJob, build: BuildRecord): P
   for (const part of parts) if (part !== "") log.note("finalize", part);
   await using sandbox = await startStepSandbox(context, { template, build }, signal);
   const lines = log.open("finalize");
+  const commands = { startCommand, readyCommand: readyCommand || DEFAULT_READY_COMMAND };
+  const onOutput = (bytes: Uint8Array) => lines.write("stdout", bytes);
   try {
-    await runCommands(
-      sandbox.daemon,
-      { startCommand, readyCommand: readyCommand || DEFAULT_READY_COMMAND },
-      { signal, limitMs: READY_LIMIT_MS, onOutput: (bytes) => lines.write("stdout", bytes) },
-    );
+    await runCommands(sandbox.daemon, commands, { signal, limitMs: READY_LIMIT_MS, onOutput });
   } finally {
     lines.end();
   }
