@@ -111,7 +111,7 @@ async function finish(
   const { sandboxId, processId, isAttached, output } = capture;
   const endedAtMs = clock.now();
   const ending = toEnding({ state, endedAtMs, isAttached });
-  // Whoever learns that it is lost, this server or another one, continues its spool.
+  // The next server that is asked for it, this one or another, continues its spool.
   if (state.kind === "lost") await (signal.aborted ? output.park() : output.close(ending));
   capture.finish(state, endedAtMs);
   logs.note(sandboxId, processId, describeEnd(state));
