@@ -5,6 +5,8 @@
  */
 
 import { mkdir, open, type FileHandle } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import { createBackoff } from "../../common/backoff.ts";
 import { isCode, SandboxError } from "../../common/errors.ts";
 import { removeEmpty } from "../../common/files.ts";
 import { tryLockOpen } from "../host/lock.ts";
@@ -14,6 +16,10 @@ export const MOUNT_MODE = 0o700;
 
 /** The log of a file system is written, and that of a device may be slow. */
 const UNMOUNT_TIMEOUT_MS = 5 * 60_000;
+/** Another program may look there, and a disk in it may just be going; a second in all. */
+const UNMOUNT_ATTEMPTS = 7;
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 320;
 
 /**
  * Makes the folder, where it is not there: a process may have died while it detached copies. Not the one
@@ -68,14 +74,25 @@ export async function hasHolder(mount: string): Promise<boolean> {
 
 /**
  * Unmounts it here, unless a process holds it; and its copies, unless a process holds it in another
- * namespace. The caller has the lock under which others mount it. What has another user stays.
+ * namespace. The caller has the lock under which others mount it. What has another user after all
+ * attempts stays until the next clean-up of the home.
  */
 export async function unmountUnheld(mount: string): Promise<void> {
+  const backoff = createBackoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
+  for (let attempt = 1; attempt <= UNMOUNT_ATTEMPTS; attempt += 1) {
+    if (attempt > 1) await delay(backoff.next());
+    if ((await tryUnmount(mount)) !== "busy") return;
+  }
+}
+
+async function tryUnmount(mount: string): Promise<"done" | "held" | "busy"> {
+  let isHeld = false;
   try {
-    const isHeld = await hasHolder(mount);
+    isHeld = await hasHolder(mount);
     await runProgram(["umount", mount], { timeoutMs: UNMOUNT_TIMEOUT_MS });
     if (!isHeld) await detachCopies(mount);
+    return "done";
   } catch {
-    // The next clean-up of the home tries again.
+    return isHeld ? "held" : "busy";
   }
 }

@@ -8,7 +8,6 @@
 import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
@@ -32,9 +31,6 @@ const SECTOR_BYTES = 512;
 const MAX_DEPTH = 4;
 /** The log of a file system that was cut off is replayed first. */
 const MOUNT_TIMEOUT_MS = 5 * 60_000;
-/** The last disk in it may just be going. */
-const UNMOUNT_ATTEMPTS = 10;
-const UNMOUNT_PAUSE_MS = 100;
 const LEAVING = { timeoutMs: 2_000 } as const;
 /** Gigabytes may have to reach a slow disk. */
 const SYNC_TIMEOUT_MS = 10 * 60_000;
@@ -180,11 +176,8 @@ async function syncStore(home: string): Promise<void> {
 
 async function unmountUnused(home: string): Promise<void> {
   await withLock({ home, name: "store", ...LEAVING }, async () => {
-    for (let attempt = 0; attempt < UNMOUNT_ATTEMPTS && (await isMounted(home)); attempt += 1) {
-      if (attempt > 0) await delay(UNMOUNT_PAUSE_MS);
-      await unmountUnheld(join(home, STORE_NAMES.mount));
-    }
-    // One who comes later unmounts it.
+    // One who comes later unmounts what is still in use.
+    if (await isMounted(home)) await unmountUnheld(join(home, STORE_NAMES.mount));
   }).catch(() => undefined);
 }
 

@@ -4,6 +4,7 @@
  */
 
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile, type FileHandle } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -128,6 +129,21 @@ test("a volume that a service uses in another namespace stays mounted there", as
   await again?.close();
   await unmountVolumeDisks(home.path, ["shared"]);
   expect((await takeCensus(home.path)).loopDevices).toEqual([]);
+});
+
+test("a volume is unmounted when a program that looked there has gone", async () => {
+  await using home = await makeTempFolder();
+  const disk = { volumeId: "shared", sizeMb: 64, owner: 0 };
+  await createVolumeDiskMaker(home.path, PERL_DIRECTORY).make(disk, AbortSignal.timeout(LIMIT_MS));
+  const holds = await mountVolumeDisks(home.path, PERL_DIRECTORY, [disk]);
+  for (const hold of holds) await hold.close();
+  const script = ["sh", "-c", 'cd "$1" && echo there && sleep 0.2', "sh"] as const;
+  const [program, ...words] = [...script, join(home.path, "volume-disks/shared/disk")] as const;
+  const child = spawn(program, words, { stdio: ["ignore", "pipe", "inherit"] });
+  await once(child.stdout, "data");
+  await unmountVolumeDisks(home.path, ["shared"]);
+  expect((await takeCensus(home.path)).loopDevices).toEqual([]);
+  await endChild(child);
 });
 
 test("an upload of a service in another namespace goes on when this one mounts the volume", async () => {
