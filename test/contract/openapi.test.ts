@@ -402,7 +402,8 @@ function rowsFor(route: Route, status: number): readonly Row[] {
   }
   if (status === 413) return [call(pathWith(route, "missing"), { fill: "x".repeat(17_000_000) })];
   if (status === 400) return [at("faulty")];
-  return [at("missing")];
+  if (status === 404 || status === 501) return [at("missing")];
+  throw new Error(`ROWS has no call that ${nameOf(route)} answers with ${status}`);
 }
 
 interface Seen {

@@ -35,7 +35,10 @@ function sampleOf(schema: unknown, text: string): unknown {
   if (field.enum !== undefined) return field.enum[0];
   if (field.type === "string") {
     const pattern = new RegExp(field.pattern ?? "", "u");
-    return pattern.test(text) ? text : SAMPLES.find((sample) => pattern.test(sample));
+    const fitting = [text, ...SAMPLES].find((sample) => pattern.test(sample));
+    // Without a value the call would be refused before the tool does anything.
+    if (fitting === undefined) throw new Error(`SAMPLES has no text for ${field.pattern}`);
+    return fitting;
   }
   if (field.type === "integer" || field.type === "number") return field.minimum ?? 0;
   if (field.type === "boolean") return false;
@@ -80,6 +83,10 @@ const ANSWERS = [
   { name: "a 400", status: 400 },
   { name: "an accepted reply of an odd form", status: 200 },
 ] as const;
+
+test("a pattern that no sample fits is told", () => {
+  expect(() => sampleOf({ type: "string", pattern: "^w_[0-9]{3}$" }, "i1")).toThrow("^w_[0-9]{3}$");
+});
 
 test("every tool has a hostile argument, and each of its texts is one", () => {
   const cases = casesOf();
