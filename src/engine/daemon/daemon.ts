@@ -113,6 +113,8 @@ interface Parts {
   /** Files of code, by their names there too. */
   readonly scripts: Readonly<Record<string, string>>;
   readonly perlDirectory: string;
+  /** What the compiled code depends on besides: the flags of node and the calls of the warm-up run. */
+  readonly compiledFor: string;
 }
 
 async function locateParts(sources: DaemonSources): Promise<Parts> {
@@ -135,7 +137,9 @@ async function locateParts(sources: DaemonSources): Promise<Parts> {
       scripts[join(INTERPRETER, name)] = join(interpreterDirectory, name);
     }
   }
-  return { programs, scripts, perlDirectory };
+  const calls = sources.warmUp(DAEMON_DIRECTORY);
+  const compiledFor = JSON.stringify([nodeFlags(DAEMON_DIRECTORY), calls]);
+  return { programs, scripts, perlDirectory, compiledFor };
 }
 
 /** The files of a directory that is copied as it is, in one order. */
@@ -157,7 +161,7 @@ async function realpathOf(path: string): Promise<string> {
 
 /** A name that changes with any part. Reading 100 MB of node at each start would cost too much. */
 async function identityOf(parts: Parts): Promise<string> {
-  const hash = createHash("sha256").update(`layout ${LAYOUT}\n`);
+  const hash = createHash("sha256").update(`layout ${LAYOUT}\n${parts.compiledFor}\n`);
   for (const [name, path] of Object.entries(parts.programs)) {
     const entry = await stat(path, { bigint: true });
     hash.update(`${name} ${path} ${entry.size} ${entry.mtimeNs} ${entry.ino}\n`);
