@@ -10,7 +10,7 @@ import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
-import { createEngine } from "./engine.ts";
+import { createEngine, probeEngine } from "./engine.ts";
 import { findBase } from "./home.ts";
 import { checkOutside } from "./outside-check.ts";
 import { untilStopped } from "./process-end.ts";
@@ -30,7 +30,7 @@ export async function runDoctor(context: CommandContext): Promise<number> {
 
 async function checkMachine({ config, log }: CommandContext, signal: AbortSignal): Promise<number> {
   const engine = await createEngine(config);
-  const report = await engine.probe("fresh");
+  const report = await probeEngine(engine, config, "fresh");
   signal.throwIfAborted();
   const outside = report.isUsable ? await checkOutside(config, log, signal) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];

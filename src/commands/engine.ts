@@ -2,7 +2,7 @@
 
 import type { Config } from "../config.ts";
 import type { DaemonSources } from "../engine/daemon/daemon.ts";
-import type { Engine } from "../engine/engine.ts";
+import { ISOLATION_LEVELS, type Engine, type EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
@@ -17,6 +17,23 @@ import { warmUpRequests } from "./warm-up-requests.ts";
  */
 export async function createEngine(config: Config, files?: ProgramFiles): Promise<Engine> {
   return rowOf(config).create(toOptions(config, files));
+}
+
+/** What the engine reports of this machine. One that is weaker than required is not usable, whatever it says. */
+export async function probeEngine(
+  engine: Engine,
+  { requireIsolation: required }: Pick<Config, "requireIsolation">,
+  freshness: "cached" | "fresh" = "cached",
+): Promise<EngineReport> {
+  const report = await engine.probe(freshness);
+  const isStrong = ISOLATION_LEVELS.indexOf(report.level) >= ISOLATION_LEVELS.indexOf(required);
+  if (isStrong || !report.isUsable) return report;
+  const check = {
+    name: "isolation",
+    outcome: "missing",
+    detail: `${report.level} is weaker than the required ${required}`,
+  } as const;
+  return { ...report, isUsable: false, checks: [...report.checks, check] };
 }
 
 /** The operating system that the engine needs, if this is another one. */
@@ -43,7 +60,8 @@ export async function isKnownToWork(config: Config): Promise<boolean> {
  * is one. Where the user can have them, this process is replaced by one that has.
  */
 export async function withPrivileges(command: Command, config: Config): Promise<Config> {
-  const isNeeded = command.hasEngine && config.engine === "local" && process.getuid?.() !== 0;
+  const isHere = config.engine !== "remote" && config.engine !== "kubernetes";
+  const isNeeded = command.hasEngine && isHere && process.getuid?.() !== 0;
   if (!isNeeded || config.namespaceFault !== undefined) return config;
   return {
     ...config,

@@ -24,7 +24,7 @@ import {
   type EmbeddedServiceOptions,
   startEmbeddedService,
 } from "./embedded-service.ts";
-import { createEngine, missingPlatform } from "./engine.ts";
+import { createEngine, missingPlatform, probeEngine } from "./engine.ts";
 import { findBase, openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
 import { holdProgramFiles } from "./program-files.ts";
@@ -214,7 +214,7 @@ async function requireBase(config: Config): Promise<void> {
 }
 
 async function requireUsable(engine: Engine, config: Config): Promise<void> {
-  const report = await engine.probe();
+  const report = await probeEngine(engine, config);
   if (report.isUsable) return;
   const missing = report.checks.find((check) => check.outcome === "missing");
   const code = missing?.name === "isolation" ? "failed_precondition" : "unavailable";
