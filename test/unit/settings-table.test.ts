@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
 import { findCommand, helpText, listForms } from "../../src/commands/index.ts";
+import { z } from "../../src/common/schema.ts";
 import { describeFlags } from "../../src/flags.ts";
 import { listSettings } from "../../src/settings.ts";
 
@@ -19,7 +20,7 @@ async function readTable(): Promise<{ readonly flags: string; readonly variables
   const [table = ""] = section.split("\n## ");
   // A choice of values is written with an escaped bar.
   const rows = table
-    .replaceAll("\\|", "")
+    .replaceAll("\\|", " ")
     .split("\n")
     .filter((line) => line.startsWith("|"))
     .map((line) => line.split("|"));
@@ -43,6 +44,18 @@ test("each flag and each variable is in the table once", async () => {
   expect(namesIn(variables, VARIABLE_PATTERN)).toEqual(
     settings.flatMap(({ environment }) => environment ?? []).toSorted(),
   );
+});
+
+test("a flag that lists its words in the table lists those that it takes", async () => {
+  const { flags } = await readTable();
+  const listed = [...flags.matchAll(/`--([a-z-]+) ([a-z]+(?: [a-z]+)+)`/g)];
+  expect(listed.length).toBeGreaterThan(6);
+  const taken = new Map(listSettings().map(([, { flag, schema }]) => [flag, schema]));
+  const faults = listed.filter(([, flag = "", words = ""]) => {
+    const schema = taken.get(flag);
+    return schema instanceof z.ZodEnum && schema.options.join(" ") !== words;
+  });
+  expect(faults.map(([cell]) => cell)).toEqual([]);
 });
 
 /** `template show NAME` of a cell, where the program is named once. */
