@@ -1,4 +1,4 @@
-/** Every link and every path that a document names exists. */
+/** Every link, every path and every name in a file that a document names exists. */
 
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
@@ -13,6 +13,10 @@ const MIN_PATHS = 120;
 const LINK_PATTERN = /\]\((?!https?:)([^)\s]+)\)/g;
 /** A file of the source, the tests or the tools in backticks; the folder may be left out. */
 const PATH_PATTERN = /`((?:[\w.-]+\/)*[\w-]+(?:\.test)?\.(?:ts|pl|sh|cjs|mjs))`/g;
+/** A name of the code, which has a capital, and the file that a document gives for it. */
+const NAME_PATTERN =
+  /`([A-Za-z]\w*[A-Z]\w*)`(?:,? (?:in|of)(?: the)? | \()`((?:[\w.-]+\/)+[\w-]+(?:\.test)?\.ts)`/g;
+const MIN_NAMES = 20;
 /** What the build writes. */
 const BUILT = ["envd.cjs", "envd-starter.cjs", "egress.mjs", "main.js"];
 
@@ -97,4 +101,26 @@ test("a dead link, a missing heading and a missing file are found", async () => 
   expect(findDeadPaths("docs/x.md", text, await listSources())).toEqual([
     "docs/x.md: no file none.ts",
   ]);
+});
+
+/** A file that declares the name: as a value, a type, or a field. */
+async function declares(path: string, name: string): Promise<boolean> {
+  const declaration = new RegExp(
+    `(?:function|const|let|class|interface|type) ${name}\\b|^ +(?:readonly |async )?${name}\\??[:(]`,
+    "m",
+  );
+  const file = [path, join("src", path)].find((each) => existsSync(join(ROOT, each)));
+  return file !== undefined && declaration.test(await readFile(join(ROOT, file), "utf8"));
+}
+
+test("every name is declared in the file that a document gives for it", async () => {
+  const documents = await readDocuments();
+  const claims = documents.flatMap(({ path, text }) =>
+    [...text.matchAll(NAME_PATTERN)].map(([, name = "", file = ""]) => ({ path, name, file })),
+  );
+  expect(claims.length).toBeGreaterThan(MIN_NAMES);
+  const faults = claims.map(async ({ path, name, file }) =>
+    (await declares(file, name)) ? [] : [`${path}: no ${name} in ${file}`],
+  );
+  expect((await Promise.all(faults)).flat()).toEqual([]);
 });
