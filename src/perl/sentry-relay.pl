@@ -42,7 +42,12 @@ our %links;
 my $max_ends = 2048;
 # Connections for orders, by descriptor, with what was read of them.
 my %orders;
-my $is_paused = 0;
+# The state of the kernel, and the one that it is to have.
+my ( $is_paused, $wanted ) = ( 0, 0 );
+# What it was asked for and has not answered in time: its socket, what was read, the state it brings.
+my $late;
+# Whether the guardian has asked for a pause.
+my $must_pause = 0;
 
 sub reach_kernel {
     # AF_UNIX, SOCK_STREAM
@@ -86,37 +91,63 @@ sub pass_on {
         until => time + $patience };
 }
 
-# Waits for the answer: orders are rare, short, and in the order in which they came.
+# Asks for a state; what came of it is read by `await_answer`.
 sub ask_kernel {
-    my ($method) = @_;
-    my $socket = reach_kernel() or return 0;
-    send_call( $socket, $method, '{}' ) or return 0;
-    my ( $text, $end ) = ( '', time + $patience );
-    while ( $text !~ /"success":(?:true|false)/ ) {
-        my $ready = '';
-        vec( $ready, fileno $socket, 1 ) = 1;
-        select( $ready, undef, undef, 0.5 );
-        return 0 if time > $end || length $text > $max_reply;
-        next unless vec( $ready, fileno $socket, 1 );
-        sysread( $socket, $text, $max_reply, length $text ) or return 0;
-    }
-    return $text =~ /"success":true/;
+    my ($state) = @_;
+    my $socket = reach_kernel() or return;
+    send_call( $socket, $state ? 'Pause' : 'Resume', '{}' ) or return;
+    return { socket => $socket, text => '', brings => $state };
 }
 
-# Pauses nest inside: each state is asked for once.
+# Whether the kernel did what it was asked for; undefined when it has not answered by then.
+sub await_answer {
+    my ( $asked, $end ) = @_;
+    while ( $asked->{text} !~ /"success":(?:true|false)/ ) {
+        my $ready = '';
+        vec( $ready, fileno $asked->{socket}, 1 ) = 1;
+        my $found = select $ready, undef, undef, $end > time ? 0.5 : 0;
+        if ( $found <= 0 ) { time < $end ? next : return }
+        return 0 if length $asked->{text} > $max_reply;
+        sysread $asked->{socket}, $asked->{text}, $max_reply, length $asked->{text} or return 0;
+    }
+    return $asked->{text} =~ /"success":true/ ? 1 : 0;
+}
+
+# Pauses nest inside: each state is asked for once, and the next one after the answer, which a pause
+# has when the last program is out of the kernel.
 sub switch_to {
-    my ($wanted) = @_;
-    return 1 if $wanted == $is_paused;
-    ask_kernel( $wanted ? 'Pause' : 'Resume' ) or return 0;
-    $is_paused = $wanted;
+    my ($state) = @_;
+    my $end = time + $patience;
+    $wanted = $state;
+    while ( $late || $is_paused != $state ) {
+        # The pause was given up: it ends as soon as it has come about.
+        return 1 if $late && !$state && !$is_paused;
+        $late ||= ask_kernel($state) or return 0;
+        my $done = await_answer( $late, $end ) // return 0;
+        $is_paused = $late->{brings} if $done;
+        undef $late;
+        return 0 unless $done;
+    }
     return 1;
 }
 
+# What has come about after it was given up is undone.
+sub read_late {
+    my $done = await_answer( $late, 0 ) // return;
+    $is_paused = $late->{brings} if $done;
+    undef $late;
+    switch_to($wanted);
+}
+
+# Does what an order says; it is taken back when it fails, or when nobody learns that it has not.
 sub follow {
-    my ($order) = @_;
+    my ( $order, $socket ) = @_;
+    my $before = $is_paused;
     my $done = $order eq 'pause' ? switch_to(1) : $order eq 'resume' ? switch_to(0)
         : $order eq 'state';
-    return $done ? ( $is_paused ? "paused\n" : "running\n" ) : "failed\n";
+    $wanted = $before unless $done;
+    my $answer = $done ? ( $is_paused ? "paused\n" : "running\n" ) : "failed\n";
+    switch_to($before) unless syswrite $socket, $answer;
 }
 
 sub read_order {
@@ -125,7 +156,7 @@ sub read_order {
     my $count = sysread $socket, $text, $max_order, length $text;
     $orders{$number}[1] = $text;
     if ( $count && $text !~ /\n/ && length $text < $max_order ) { return }
-    syswrite $socket, follow($1) if $text =~ /\A(\w+)\n/;
+    follow( $1, $socket ) if $text =~ /\A(\w+)\n/;
     delete $orders{$number};
 }
 
@@ -174,13 +205,12 @@ sub serve {
     my ($held) = @_;
     local $SIG{PIPE} = 'IGNORE';
     local $SIG{HUP} = 'IGNORE';
-    my $must_pause = 0;
-    local $SIG{USR1} = sub { $must_pause = 1 };
     while (1) {
         my $ready = '';
         vec( $ready, fileno $_, 1 ) = 1
             for keys %links < $max_ends ? @listeners : $listeners[2], $held;
         vec( $ready, $_, 1 ) = 1 for keys %calls, keys %orders;
+        vec( $ready, fileno $late->{socket}, 1 ) = 1 if $late;
         my $writable = '';
         for my $number ( keys %links ) {
             my $wanted = wants( $links{$number}, $number );
@@ -198,6 +228,7 @@ sub serve {
         if ( $found <= 0 ) { ( $ready, $writable ) = ( '', '' ) }
         # The kernel says nothing on a connection without calls: it has ended.
         return if vec( $ready, fileno $held, 1 );
+        read_late() if $late && vec( $ready, fileno $late->{socket}, 1 );
         read_answer($_) for grep { vec( $ready, $_, 1 ) } keys %calls;
         read_order($_) for grep { vec( $ready, $_, 1 ) } keys %orders;
         serve_links( $ready, $writable );
@@ -207,6 +238,8 @@ sub serve {
 
 chomp( my $secret = <STDIN> // '' );
 my $held = reach_kernel() or die "$kernel: $!\n";
+# From the moment at which its number is known.
+$SIG{USR1} = sub { $must_pause = 1 };
 defined( my $pid = fork ) or die "fork: $!\n";
 if ( $pid != 0 ) {
     open( my $file, '>', $number_file ) or die "$number_file: $!\n";

@@ -14,9 +14,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 ARCHITECTURE, ID, PUBLIC, CONTROL, PROGRAM = sys.argv[1:]
 REFUSED = "refused"
+HELD = "held"
 NUMBER_FILE = "relay"
 
 
@@ -78,6 +80,8 @@ def serve(connection):
         method = call["method"].removeprefix("containerManager.")
         done = forward(call, passed) if method == "PortForward" else True
         tell(method)
+        while method == "Pause" and os.path.exists(HELD):
+            time.sleep(0.01)
         connection.sendall(json.dumps({"success": done}, separators=(",", ":")).encode())
 
 

@@ -27,15 +27,25 @@ export interface RelayWorld extends AsyncDisposable {
   orders(): readonly string[];
   /** The kernel hands no connection over any more, or does again. */
   refuse(isRefusing: boolean): Promise<void>;
+  /** The kernel answers no pause until it is released. */
+  holdPauses(isHolding: boolean): Promise<void>;
+  /** Gives one order and goes before its answer. */
+  orderAndGo(word: string, moment: () => Promise<void>): Promise<void>;
+  /** Signals the relay. */
+  signal(name: NodeJS.Signals): void;
   /** Ends what stands for the kernel; resolves when it is gone. */
   endKernel(): Promise<void>;
   isRelayRunning(): boolean;
 }
 
-/** Starts a relay whose daemon is `onConnection` at its port for clients. */
+/**
+ * Starts a relay whose daemon is `onConnection` at its port for clients, and answers the relay once
+ * `isServing` has resolved.
+ */
 export async function startRelayWorld(
   onConnection: (raw: Socket) => void,
   perlDirectory = PERL_DIRECTORY,
+  isServing: Promise<void> = Promise.resolve(),
 ): Promise<RelayWorld> {
   await using stack = new AsyncDisposableStack();
   const folder = stack.use(await makeTempFolder());
@@ -43,7 +53,9 @@ export async function startRelayWorld(
   const publicPort = await listen(stack, sockets, onConnection);
   // The relay asks here whether the daemon serves.
   const controlPort = await listen(stack, sockets, (raw) => {
-    raw.once("data", () => raw.end("HTTP/1.1 204 No Content\r\n\r\n"));
+    raw.once("data", () => {
+      void isServing.then(() => raw.end("HTTP/1.1 204 No Content\r\n\r\n"));
+    });
   });
   const program = join(perlDirectory, "sentry-relay.pl");
   const words = [SENTRY, process.arch, ID, String(publicPort), String(controlPort), program];
@@ -77,6 +89,10 @@ export async function startRelayWorld(
     await once(socket, "connect");
     return socket;
   };
+  const mark = async (name: string, isSet: boolean): Promise<void> => {
+    const path = join(folder.path, name);
+    await (isSet ? writeFile(path, "") : rm(path));
+  };
   const owned = stack.move();
   return {
     dial: async () => dialAt("public"),
@@ -89,10 +105,17 @@ export async function startRelayWorld(
       return answer;
     },
     orders: () => told.filter((word) => word === "Pause" || word === "Resume"),
-    refuse: async (isRefusing) => {
-      const mark = join(folder.path, "refused");
-      await (isRefusing ? writeFile(mark, "") : rm(mark));
+    refuse: async (isRefusing) => mark("refused", isRefusing),
+    holdPauses: async (isHolding) => mark("held", isHolding),
+    async orderAndGo(word, moment) {
+      const socket = await dialAt("orders");
+      socket.write(`${word}\n`);
+      await moment();
+      const closed = once(socket, "close");
+      socket.destroy();
+      await closed;
     },
+    signal: (name) => process.kill(relay, name),
     endKernel,
     isRelayRunning: () => isRunning(relay),
     [Symbol.asyncDispose]: async () => owned.disposeAsync(),
