@@ -3,7 +3,7 @@
  * where it outlives the service and every process; without such a runtime nothing is moved.
  */
 
-import { appendFile, cp, readdir, readFile, stat, truncate } from "node:fs/promises";
+import { appendFile, cp, readdir, readFile, rename, stat, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import { Sandbox } from "e2b";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -25,6 +25,7 @@ import { makeTempFolder } from "../support/temp-folder.ts";
 
 const runtime = gvisorRuntime();
 const LIMIT_MS = 120_000;
+const REPLACED = "the sandbox runs on another runsc than the one that is installed now";
 const REFUSAL = { status: 409, body: { error_code: "sandbox_memory_not_restorable" } };
 
 function gvisorFlags(path: string, when: string): string[] {
@@ -194,6 +195,25 @@ function describePresence(path: string): void {
       await home.stop("SIGTERM");
       await truncate(other, (await stat(other)).size - 1);
       await home.start();
+      await (await expectGoesOn(home, sandboxId, before)).kill();
+    });
+
+    test("on a runtime that was replaced it stays where it is", { timeout: LIMIT_MS }, async () => {
+      await using folder = await makeTempFolder();
+      const [other, next] = [join(folder.path, "runsc"), join(folder.path, "next")];
+      for (const copy of [other, next]) await cp(path, copy);
+      await using home = await openFaultHome(gvisorFlags(other, "exit"));
+      await home.start();
+      const sandbox = await startLedger(home);
+      const { sandboxId } = sandbox;
+      const before = await readLedger(sandbox);
+      await rename(next, other);
+      const snapshot = await home.call("POST", `/sandboxes/${sandboxId}/snapshots`, {});
+      expect(snapshot?.body).toMatchObject({ memory: false, memoryReason: REPLACED });
+      await sandbox.pause();
+      await home.stop("SIGTERM");
+      await home.start();
+      expect((await pauseOf(home, sandboxId)).pausedMemory).toBe("process");
       await (await expectGoesOn(home, sandboxId, before)).kill();
     });
 

@@ -10,6 +10,7 @@ import { makeLayer } from "../storage/layers.ts";
 import { copyUpper, whileFrozen } from "../storage/snapshot.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { Cgroup } from "./process-group.ts";
+import { runsProgramOf } from "./verify-container.ts";
 
 /** What saves the memory of programs; else why nothing does. */
 export type MemorySaver = Pick<MemorySource, "runtime" | "flags" | "keys"> | string;
@@ -24,17 +25,13 @@ export interface CopyParts {
   readonly record: () => ContainerRecord;
 }
 
-export function createCopies(
-  parts: CopyParts,
-): Pick<Container, "memoryFault" | "snapshot" | "copyDisk"> {
-  const { memory } = parts;
+export function createCopies(parts: CopyParts): Pick<Container, "snapshot" | "copyDisk"> {
   const source = (onFrozen: OnFrozen | undefined) => {
     const { directory, cgroup, perlDirectory } = parts;
     const { idBase, diskIdBase = idBase } = parts.record();
     return { directory, idBase: diskIdBase, cgroup, perlDirectory, onFrozen };
   };
   return {
-    memoryFault: typeof memory === "string" ? memory : undefined,
     snapshot: async (target, saved) =>
       withMemory(parts, saved, async (onFrozen) =>
         makeLayer(target, async (draft) => copyUpper(source(onFrozen), draft)),
@@ -44,6 +41,29 @@ export function createCopies(
         withMemory(parts, saved, async (onFrozen) => copyDisk(source(onFrozen), target)),
     }),
   };
+}
+
+const OTHER_RUNTIME = "the sandbox runs on another runsc than the one that is installed now";
+
+/**
+ * Why the memory of a container is not saved. What one runtime saves another one does not bring back:
+ * a container may run on one that was replaced since.
+ */
+export function findSaveFault(
+  memory: MemorySaver,
+  { pid, isHalted }: Pick<ContainerRecord, "pid" | "isHalted">,
+): string | undefined {
+  if (typeof memory === "string") return memory;
+  return isHalted || runsOn(pid, memory.runtime) ? undefined : OTHER_RUNTIME;
+}
+
+/** True also where that cannot be seen, as of one that has just ended. */
+function runsOn(pid: number, runtime: string): boolean {
+  try {
+    return runsProgramOf(pid, runtime);
+  } catch {
+    return true;
+  }
 }
 
 /** Makes the folder `target` with the memory alone, durably; a paused container stays paused. */
@@ -61,7 +81,10 @@ async function withMemory<T>(
 ): Promise<T> {
   if (target === undefined) return take();
   const { memory, record, ...shared } = parts;
-  if (typeof memory === "string") throw new SandboxError("unimplemented", memory);
+  const fault = findSaveFault(memory, record());
+  if (typeof memory === "string" || fault !== undefined) {
+    throw new SandboxError("unimplemented", fault ?? "");
+  }
   const { id, daemon, secret = "" } = record();
   return saveMemory({ ...memory, ...shared, id, daemon, secret }, target, take);
 }

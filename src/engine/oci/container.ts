@@ -9,7 +9,7 @@ import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
 import type { HostNetwork } from "../network/router.ts";
 import { DISK_NAMES, openDisk } from "../storage/disk.ts";
-import { createCopies } from "./container-copies.ts";
+import { createCopies, findSaveFault } from "./container-copies.ts";
 import { readStartTicks } from "./container-record.ts";
 import { createRuns, type RunParts } from "./container-runs.ts";
 import type { Cgroup } from "./process-group.ts";
@@ -70,6 +70,9 @@ export function openContainer(parts: ContainerParts): Container {
     boot: runs.boot,
     readUsage: async () => readUsage(directory, cgroup),
     disk: openDisk(directory),
+    get memoryFault() {
+      return findSaveFault(parts.memory, runs.record);
+    },
     ...createCopies({ ...parts, connections, record: () => runs.record }),
     setDeadline: (deadline) => {
       if (parts.hasDeadlines) writeDeadline(directory, deadline);

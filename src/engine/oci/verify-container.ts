@@ -60,7 +60,7 @@ export function readSentryLevel({ pid, idBase }: Started, runtime: string): Isol
 const SIDECARS = "gvisor-bin";
 
 /** By the file, not by its name: what is mounted where differs between namespaces. */
-function runsProgramOf(pid: number, runtime: string): boolean {
+export function runsProgramOf(pid: number, runtime: string): boolean {
   const { dev, ino } = statSync(`/proc/${pid}/exe`, { bigint: true });
   const program = realpathSync(runtime);
   const beside = join(dirname(program), SIDECARS);
