@@ -243,20 +243,38 @@ export function forgetForkBuilds(store: Store, nowMs: number): void {
   }
 }
 
-/** As `forgetForkBuilds`, for an instance that starts or is gone: none of its forks is under way. */
+/**
+ * As `forgetForkBuilds`, for an instance that starts or is gone: none of its forks is under way. One
+ * on which forks stand has no memory from then on: all that were to go on from it have started.
+ */
 export function forgetOwnForkBuilds(store: Store, owner: string): void {
   for (const build of store.builds.all()) {
-    if (build.owner === owner) store.transaction(() => forget(store, build));
+    if (build.owner !== owner) continue;
+    store.transaction(() => forget(store, build));
+    forgetMemory(store, build.buildId);
   }
+}
+
+/** Its folder is an orphan then. */
+function forgetMemory(store: Store, buildId: string): void {
+  const build = store.builds.get(buildId);
+  if (build?.memory === undefined || !isOfForks(store, build)) return;
+  const { memory: _memory, ...files } = build;
+  store.builds.put(files);
 }
 
 /** Returns the folders that nothing names any more. */
 function forget(store: Store, build: BuildRecord): string[] {
-  const { buildId, templateId, status } = build;
-  // Steps of template builds have rules of their own.
-  if (build.cacheKey !== undefined || isNeededLive(store, build)) return [];
-  if (status !== "ready" || store.templates.get(templateId) !== undefined) return [];
+  const { buildId } = build;
+  if (!isOfForks(store, build)) return [];
   if (store.sandboxes.countOfBuild(buildId) > 0) return [];
   store.builds.remove(buildId);
   return unnamedFolders(store, [build]);
+}
+
+function isOfForks(store: Store, build: BuildRecord): boolean {
+  const { templateId, status } = build;
+  // Steps of template builds have rules of their own.
+  if (build.cacheKey !== undefined || isNeededLive(store, build)) return false;
+  return status === "ready" && store.templates.get(templateId) === undefined;
 }

@@ -1,0 +1,52 @@
+/** The memory behind forks whose service was killed before it could remove it. */
+
+import { expect, test } from "vitest";
+import { findOrphanMemory } from "../../../src/sandboxes/layer-folders.ts";
+import { liveTemplateId } from "../../../src/sandboxes/live-builds.ts";
+import { newTemplate } from "../../../src/sandboxes/new-template.ts";
+import { forgetUnfinished } from "../../../src/sandboxes/reclaim.ts";
+import { openStore } from "../../../src/store/sqlite.ts";
+import type { BuildRecord, Store } from "../../../src/store/store.ts";
+import { SANDBOX } from "../../suites/store.ts";
+
+const LIMITS = { cpus: 1, memoryMb: 512, diskMb: 1_024, pids: 100 };
+const numbered = (number: number) => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
+const OF_FORKS = numbered(1);
+const OF_SNAPSHOT = numbered(2);
+const OF_LIVE = numbered(3);
+const OF_OTHERS = numbered(4);
+
+/** A build with memory, on which one sandbox stands. */
+function addBuild(store: Store, buildId: string, known: Partial<BuildRecord>): void {
+  store.builds.put({
+    buildId,
+    templateId: "nobody",
+    owner: "serve",
+    status: "ready",
+    sourceSandboxId: null,
+    createdAtMs: 0,
+    updatedAtMs: 0,
+    finishedAtMs: 0,
+    limits: LIMITS,
+    layers: [],
+    defaultUser: "user",
+    defaultWorkdir: "/",
+    memory: { folder: `../memory/${buildId}`, team: "local" },
+    ...known,
+  });
+  store.sandboxes.put({ ...SANDBOX, sandboxId: `i${buildId.slice(-1)}`, buildId });
+}
+
+test("after a start of the service no memory is kept for forks that go on", () => {
+  using store = openStore({ path: ":memory:" });
+  const template = newTemplate("local", "local/warm", 0);
+  store.templates.put(template);
+  addBuild(store, OF_FORKS, {});
+  addBuild(store, OF_SNAPSHOT, { templateId: template.templateId });
+  addBuild(store, OF_LIVE, { templateId: liveTemplateId(OF_SNAPSHOT) });
+  addBuild(store, OF_OTHERS, { owner: "another" });
+  forgetUnfinished(store, "serve");
+  const folders = [OF_FORKS, OF_SNAPSHOT, OF_LIVE, OF_OTHERS];
+  expect(findOrphanMemory(folders, store.builds.all())).toEqual([OF_FORKS]);
+  expect(store.builds.get(OF_FORKS)).toMatchObject({ status: "ready", layers: [] });
+});
