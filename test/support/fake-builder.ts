@@ -1,5 +1,6 @@
 /** A stand-in for the builder of the template `base`: quick, without a network, and it can fail. */
 
+import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,6 +12,8 @@ export interface FakeBuilder extends AsyncDisposable {
   readonly program: readonly [string, ...string[]];
   /** How many builds were begun. */
   begun(): Promise<number>;
+  /** Temporary directories that its builds left, as the real one does when it is killed. */
+  left(): Promise<readonly string[]>;
   /** From now on it fails. */
   fail(): Promise<void>;
   /** From now on it works again. */
@@ -25,11 +28,12 @@ const BUILDER = "/usr/bin/mmdebstrap";
 /** One whose builds take at least so many seconds. */
 export async function openFakeBuilder(seconds: number): Promise<FakeBuilder> {
   const folder = await mkdtemp(join(tmpdir(), "smcp-builder-"));
-  const names = ["builder", "begun", "fault", "held"];
-  const [script, list, fault, held = ""] = names.map((name) => join(folder, name));
+  const names = ["builder", "begun", "fault", "held", "temporary"];
+  const [script, list, fault, held = "", temporary = ""] = names.map((name) => join(folder, name));
   const [layer] = await baseLayers();
   const text = `#!/bin/sh
 for word; do case $word in --*) ;; /*) root=$word; break ;; esac; done
+mktemp -d -t mmdebstrap.gpghome.XXXXXXXXXXXX >> ${temporary}
 echo begun >> ${list}
 echo 'I: downloading packages with apt...' >&2
 [ ! -e ${fault} ] || { echo 'E: the mirror has burnt down' >&2; exit 1; }
@@ -45,14 +49,17 @@ rm -rf "$root/etc" "$root/home" "$root/root" && cp -a ${layer?.root}/etc ${layer
   const mount = `mount --bind ${script} ${BUILDER} && exec "$@"`;
   return {
     program: ["unshare", "--mount", "sh", "-c", mount, "sh", process.execPath, PROGRAM],
-    async begun() {
-      const lines = await readFile(list ?? "", "utf8").catch(() => "");
-      return lines.split("\n").filter((line) => line !== "").length;
-    },
+    begun: async () => (await readLines(list ?? "")).length,
+    left: async () => (await readLines(temporary)).filter((path) => existsSync(path)),
     fail: () => writeFile(fault ?? "", ""),
     repair: () => rm(fault ?? "", { force: true }),
     hold: () => writeFile(held, ""),
     release: () => rm(held, { force: true }),
     [Symbol.asyncDispose]: () => rm(folder, { recursive: true, force: true }),
   };
+}
+
+async function readLines(path: string): Promise<string[]> {
+  const text = await readFile(path, "utf8").catch(() => "");
+  return text.split("\n").filter((line) => line !== "");
 }

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
 import { isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
+import { removeTree } from "../../common/remove-tree.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
@@ -90,6 +91,8 @@ const SOURCES = [
 ] as const;
 
 const BUILDER = "mmdebstrap";
+/** In the draft of the layer, for what the builder leaves when it is killed or fails. */
+const TEMPORARY = "temporary";
 
 /** A slow mirror is slow; one that has sent nothing useful by then is down. */
 export const BASE_BUILD_TIMEOUT_MS: number = 20 * 60_000;
@@ -123,7 +126,10 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
   const sources = await findSources();
   const fill = async (draft: string) => {
     const root = join(draft, TREES.root);
-    await bootstrap({ root, release, sources, options });
+    const temporary = join(draft, TEMPORARY);
+    await mkdir(temporary, { mode: 0o700 });
+    await bootstrap({ root, temporary, release, sources, options });
+    await removeTree(temporary);
     await settle(root);
     await addNode(root, options);
     if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
@@ -149,11 +155,12 @@ async function findSources(): Promise<string | undefined> {
 
 async function bootstrap(build: {
   readonly root: string;
+  readonly temporary: string;
   readonly release: string;
   readonly sources: string | undefined;
   readonly options: BuildOptions;
 }): Promise<void> {
-  const { root, release, sources, options } = build;
+  const { root, temporary, release, sources, options } = build;
   await runProgram(
     [
       // Its mounts and all that it started end with it, even when it is killed: what is left of a
@@ -166,6 +173,8 @@ async function bootstrap(build: {
       "--fork",
       "--kill-child",
       "--mount-proc",
+      "env",
+      `TMPDIR=${temporary}`,
       BUILDER,
       "--mode=root",
       "--variant=minbase",

@@ -49,7 +49,9 @@ test("serve listens at once; a create waits as long as it prefers", LIMIT, async
     /^sandbox-mcp: building the base template, about 60 s left\n(sandbox-mcp: .*\n)*?sandbox-mcp: the base template is built \(\d+ s\)\n$/,
   );
   expect(await builder.begun()).toBe(1);
-  expect(await listLayers(home.path)).toEqual([expect.stringMatching(/^base-\d{13}-[0-9a-f]{8}$/)]);
+  const layers = await listLayers(home.path);
+  expect(layers).toEqual([expect.stringMatching(/^base-\d{13}-[0-9a-f]{8}$/)]);
+  expect(await readdir(join(home.path, "layers", layers[0] ?? ""))).toEqual(["root"]);
 });
 
 test("a tool call waits with progress; as root host serves meanwhile", LIMIT, async () => {
@@ -98,6 +100,7 @@ test("after a kill nothing half made is believed, and the next start builds", LI
   expect((await create(await listeningUrl(again))).status).toBe(201);
   expect(await builder.begun()).toBe(2);
   expect(await listLayers(home.path)).toHaveLength(1);
+  expect(await builder.left()).toEqual([]);
 });
 
 test("the end of a service ends its build, with nothing left", LIMIT, async () => {
@@ -111,6 +114,7 @@ test("the end of a service ends its build, with nothing left", LIMIT, async () =
   expect(await program.exited()).toBe(0);
   await waiting;
   expect(await listLayers(home.path)).toEqual([]);
+  expect(await builder.left()).toEqual([]);
 });
 
 test("a build that fails is told with its cause, and tried again later", LIMIT, async () => {
@@ -125,6 +129,7 @@ test("a build that fails is told with its cause, and tried again later", LIMIT, 
   expect(failed.text).toContain("the mirror has burnt down");
   expect((await create(url)).status).toBe(503);
   expect(await builder.begun()).toBe(1);
+  expect(await builder.left()).toEqual([]);
   await builder.repair();
   await expect.poll(async () => (await create(url)).status, { timeout: 60_000 }).toBe(201);
   expect(await builder.begun()).toBe(2);
