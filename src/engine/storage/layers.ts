@@ -21,7 +21,7 @@ export const TREES = { root: "root", usr: "usr" } as const;
 export const LAYERS = "layers";
 
 /** Built-in templates: the names of their layers begin so, and the lock of their builder is named so. */
-const BUILT_INS = ["base", "host", "image"] as const;
+const BUILT_INS = ["base", "host", "image", "interpreter"] as const;
 
 /** Layers have gigabytes, and the disk below may be slow. */
 const SYNC_TIMEOUT_MS = 10 * 60_000;

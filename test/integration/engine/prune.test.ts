@@ -7,6 +7,7 @@ import { pruneBuiltIns } from "../../../src/commands/built-ins.ts";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { holdLock } from "../../../src/engine/host/lock.ts";
 import { writeRecord } from "../../../src/engine/oci/container-record.ts";
+import { removeDeadLayers } from "../../../src/engine/storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
@@ -60,6 +61,18 @@ test("containers of probes are dead when their process is, and while nobody prob
   expect(await pruneProbes(home.path, remove, fail)).toEqual([]);
   await probing[Symbol.asyncDispose]();
   expect(await pruneProbes(home.path, remove, fail)).toEqual([dead]);
+});
+
+test("drafts of dead builders of each built-in template go, those of living ones stay", async () => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  const names = ["base", "host", "image", "interpreter"].map((name) => `${name}-1-0.aa.part`);
+  for (const name of names) await mkdir(join(layers, name, "root"), { recursive: true });
+  const building = await holdLock(home.path, "interpreter");
+  expect(await removeDeadLayers(home.path, fail)).toEqual(names.slice(0, 3));
+  await building[Symbol.asyncDispose]();
+  expect(await removeDeadLayers(home.path, fail)).toEqual(names.slice(3));
+  expect(await readdir(layers)).toEqual([]);
 });
 
 const BUILD: BuildRecord = {
