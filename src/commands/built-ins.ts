@@ -12,7 +12,7 @@ import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
 import { recordBuildTime } from "./build-times.ts";
-import { findBase, findNewestBase, listLayers } from "./home.ts";
+import { findBase, findNewestBase, listLayers, newLayerMoment } from "./home.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do; the second where there is no first. */
@@ -103,7 +103,7 @@ export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
   const make = async (signal: AbortSignal): Promise<string> => {
     // With the lock held, the process that began one of these is dead.
     await removeDrafts(join(home, LAYERS), "base-");
-    const name = `base-${Date.now()}-${BASE_RECIPE}`;
+    const name = `base-${newLayerMoment(await findNewestBase(home))}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");
     const directory = join(home, LAYERS, name);
     await recordBuildTime(home, "base", () => buildBase({ ...build, signal, directory }));

@@ -109,6 +109,15 @@ export async function findNewestBase(home: string): Promise<string | undefined> 
   return undefined;
 }
 
+/**
+ * The moment in the name of a layer that is built now: the newest one counts, so it is later than that of
+ * the newest so far, also when the clock was set back since.
+ */
+export function newLayerMoment(newest: string | undefined): number {
+  const lastMs = Number(/^[a-z]+-([0-9]{13})-/.exec(newest ?? "")?.[1] ?? 0);
+  return Math.max(Date.now(), lastMs + 1);
+}
+
 /** When the newest build under way began, in Unix milliseconds; undefined where there is none. */
 export async function findBuildStart(home: string): Promise<number | undefined> {
   const starts = (await listLayers(home)).flatMap((name) => {

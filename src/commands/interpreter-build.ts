@@ -20,7 +20,7 @@ import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import type { BaseBuildTask } from "./built-ins.ts";
-import { BASE_PARTS, listLayers } from "./home.ts";
+import { BASE_PARTS, listLayers, newLayerMoment } from "./home.ts";
 
 const PREFIX = "interpreter-";
 const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;
@@ -135,7 +135,7 @@ export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean
   const make = async (signal: AbortSignal): Promise<string> => {
     // With the lock held, the process that began one of these is dead.
     await removeDrafts(join(home, LAYERS), PREFIX);
-    const name = `${PREFIX}${Date.now()}-${INTERPRETER_RECIPE}`;
+    const name = `${PREFIX}${newLayerMoment(await findNewest(home))}-${INTERPRETER_RECIPE}`;
     build.onProgress("building code-interpreter from this system's package mirror");
     const directory = join(home, LAYERS, name);
     await recordBuildTime(home, INTERPRETER_TEMPLATE, () =>
