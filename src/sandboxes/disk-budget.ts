@@ -51,6 +51,17 @@ export interface GrowingImage extends DiskGrowth {
   readonly isGrowing: boolean;
 }
 
+/** Images that other services of the home watch, and those that no service does any more. */
+export interface OtherImages {
+  /** How many services they are of. */
+  readonly services: number;
+  readonly promisedBytes: number;
+  /** How much they may still grow by the limits that hold. */
+  readonly grantedBytes: number;
+}
+
+export const NO_OTHERS: OtherImages = { services: 0, promisedBytes: 0, grantedBytes: 0 };
+
 export interface DiskBudget {
   /** Bytes that are neither taken nor promised. */
   readonly spareBytes: number;
@@ -86,24 +97,39 @@ export function promisedOf({ usedBytes, hostBytes }: DiskGrowth): number {
 
 /**
  * Divides what is left. The sum of all limits and of what is promised already never exceeds what
- * the disk has above the floor.
+ * the disk has above the floor, whatever other services of the home do.
  */
 export function planBudget(
   space: HostSpace,
   images: readonly GrowingImage[],
-  before: { readonly isLimited: boolean; readonly copyBytes: number },
+  before: {
+    readonly isLimited: boolean;
+    readonly copyBytes: number;
+    readonly others?: OtherImages;
+  },
 ): DiskBudget {
   const margin = marginOf(space.totalBytes);
-  const promised = images.reduce((sum, image) => sum + promisedOf(image), before.copyBytes);
-  const spareBytes = space.freeBytes - promised;
+  const { copyBytes, others = NO_OTHERS } = before;
+  const spareBytes = space.freeBytes - copyBytes - promisedTo(images, others);
   const isLimited = spareBytes < margin * (before.isLimited ? MARKS.lift : 1);
   return {
     spareBytes,
     isLimited,
     isFull: spareBytes < margin * MARKS.pause,
     hasSpace: spareBytes >= margin * MARKS.resume,
-    limits: isLimited ? divide(spareBytes - margin * MARKS.floor, images) : new Map(),
+    limits: isLimited
+      ? divide(shareOf(spareBytes - margin * MARKS.floor, others), images)
+      : new Map(),
   };
+}
+
+function promisedTo(images: readonly GrowingImage[], { promisedBytes }: OtherImages): number {
+  return images.reduce((sum, image) => sum + promisedOf(image), promisedBytes);
+}
+
+/** An equal part for each service, but nothing that another one has granted already. */
+function shareOf(bytes: number, { services, grantedBytes }: OtherImages): number {
+  return Math.min(bytes / (services + 1), bytes - grantedBytes);
 }
 
 function divide(bytes: number, images: readonly GrowingImage[]): ReadonlyMap<string, number> {
@@ -122,10 +148,11 @@ function divide(bytes: number, images: readonly GrowingImage[]): ReadonlyMap<str
 export function divideAll(
   space: HostSpace,
   images: readonly GrowingImage[],
+  others: OtherImages = NO_OTHERS,
 ): ReadonlyMap<string, number> {
-  const promised = images.reduce((sum, image) => sum + promisedOf(image), 0);
   const floor = marginOf(space.totalBytes) * MARKS.floor;
-  return divide(space.freeBytes - promised - floor, images);
+  const left = space.freeBytes - promisedTo(images, others) - floor;
+  return divide(shareOf(left, others), images);
 }
 
 /** When to look again: before programs can have written what is left above the reserve. */

@@ -9,6 +9,7 @@ import type { SandboxContext, SandboxEntry } from "./context.ts";
 import { divideAll, nextLookMs, planBudget, type DiskBudget } from "./disk-budget.ts";
 import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
 import { readSpace } from "./disk-space.ts";
+import { readOtherImages } from "./other-images.ts";
 import { pauseEntry } from "./pause-sandbox.ts";
 import { resumeEntry } from "./resume-sandbox.ts";
 
@@ -73,7 +74,8 @@ export function startDiskWatch(
     isIdle = looks.length === 0 && !changes.hasWaiting();
     if (isIdle) return IDLE_LOOK_MS;
     const space = await readSpace(context.directory);
-    const before = { isLimited, copyBytes: context.copies.bytes };
+    const others = await readOtherImages(context);
+    const before = { isLimited, copyBytes: context.copies.bytes, others };
     const all = looks.map(({ image }) => image);
     const budget = planBudget(space, all, before);
     if (budget.isLimited !== isLimited) tell(budget);
@@ -107,7 +109,8 @@ async function limitAll(context: SandboxContext, images: DiskImages): Promise<vo
   const looks = await images.lookAtAll();
   if (looks.length === 0) return;
   const all = looks.map(({ image }) => ({ ...image, isGrowing: false }));
-  images.limit(divideAll(await readSpace(context.directory), all));
+  const others = await readOtherImages(context);
+  images.limit(divideAll(await readSpace(context.directory), all, others));
 }
 
 /** Pauses and resumptions by the watch; their faults are logged. */

@@ -75,11 +75,17 @@ function limitGrowth(image: string, mount: string, bytes: number | undefined): b
 }
 
 function isLimited(image: string, mount: string): boolean {
+  return readLimit(image, mount) !== undefined;
+}
+
+/** By how much it may grow, whichever process said so; undefined where no limit is set. */
+export function readLimit(image: string, mount: string): number | undefined {
   const device = findDevice(image, mount);
-  if (device === undefined) return false;
+  if (device === undefined) return undefined;
   const reserved = Number(readKernelFile(join(FILE_SYSTEMS, device, RESERVED)) ?? 0);
-  const blocks = statSync(image).size / statfsSync(mount).bsize;
-  return reserved > ownReserveOf(blocks);
+  const { bfree, bsize } = statfsSync(mount);
+  if (reserved <= ownReserveOf(statSync(image).size / bsize)) return undefined;
+  return Math.max(bfree - reserved, 0) * bsize;
 }
 
 function ownReserveOf(blocks: number): number {

@@ -60,6 +60,43 @@ test("a large disk is limited for want of gigabytes, not of a share", () => {
   expect(plan(7 * GIB)).toMatchObject({ isLimited: true, isFull: true });
 });
 
+/** Services of one home, each with one image, and what they know of each other. */
+function otherImagesOf(images: readonly GrowingImage[], limits: readonly number[], self: number) {
+  const others = images.map((of, index) => ({ of, limit: limits[index] ?? 0, index }));
+  const rest = others.filter(({ index }) => index !== self);
+  return {
+    services: rest.length,
+    promisedBytes: rest.reduce((sum, { of }) => sum + promisedOf(of), 0),
+    grantedBytes: rest.reduce((sum, { limit }) => sum + limit, 0),
+  };
+}
+
+test("R16 several services of a home never grant more than there is, whoever looks when", () => {
+  const random = createRandom(printedSeed("several services"));
+  for (let round = 0; round < 100; round += 1) {
+    const space = { freeBytes: (300 + random.below(700)) * MIB, totalBytes: TOTAL };
+    const images = Array.from({ length: 2 + random.below(4) }, (_, index) => image(`${index}`));
+    const limits = images.map(() => 0);
+    for (let turn = 0; turn < 200; turn += 1) {
+      const at = random.below(images.length);
+      const [own = image(""), limit = 0] = [images[at], limits[at]];
+      // Programs write as much as they may; nothing is written back meanwhile.
+      const bytes = random.below(2) * limit;
+      images[at] = { ...own, usedBytes: own.usedBytes + bytes };
+      limits[at] = limit - bytes;
+      const looking = random.below(images.length);
+      const others = otherImagesOf(images, limits, looking);
+      const mine = images[looking] ?? own;
+      const before = { isLimited: true, copyBytes: 0, others };
+      const plan = random.below(2) === 0 ? planBudget(space, [mine], before).limits : undefined;
+      limits[looking] = (plan ?? divideAll(space, [mine], others)).get(mine.name) ?? 0;
+      const taken = images.reduce((sum, of) => sum + promisedOf(of), 0);
+      const granted = limits.reduce((sum, of) => sum + of, 0);
+      expect(taken + granted).toBeLessThanOrEqual(space.freeBytes - 0.25 * GIB);
+    }
+  }
+});
+
 describe("division", () => {
   test("what is written to gets the larger share", () => {
     const space = { freeBytes: 0.75 * GIB, totalBytes: TOTAL };
