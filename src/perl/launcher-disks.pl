@@ -10,13 +10,13 @@ my $runs_programs = 0x2 | 0x4 | 0x400;
 my $no_programs   = $runs_programs | 0x8;
 
 sub attach {
-    my ( $image, $target, $type, $data, $flags, $mount_flags ) = @_;
+    my ( $image, $target, $type, $data, $flags, $mount_flags, $sector ) = @_;
     open( my $backing, '+<', $image ) or fail($image);
     open( my $control, '+<', '/dev/loop-control' ) or fail('loop-control');
     # struct loop_config with LO_FLAGS_AUTOCLEAR and perhaps LO_FLAGS_DIRECT_IO, and the file's name
     # for whoever lists devices.
     my $name   = substr $image, -63;
-    my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, 0, 4 | $flags, $name;
+    my $config = pack 'L2 x40 x12 L a64 x112 x64', fileno $backing, $sector // 0, 4 | $flags, $name;
     for ( 1 .. 100 ) {
         # LOOP_CTL_GET_FREE, LOOP_CONFIGURE. Between the two another one may take the device: EBUSY.
         defined( my $number = ioctl( $control, 0x4C82, 0 ) ) or fail('no loop device');
@@ -45,7 +45,19 @@ sub mount_used_disk {
 
 sub mount_store {
     my ( $image, $target ) = @_;
-    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs );
+    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs, xfs_sector($image) );
+}
+
+# With direct I/O the kernel gives a device the sectors of the disk below, and XFS mounts on none with
+# larger sectors than those that it was made with: the home may have come to another disk.
+sub xfs_sector {
+    my ($image) = @_;
+    open( my $file, '<:raw', $image ) or fail($image);
+    # The superblock has it as 16 bits, the higher byte first.
+    sysseek( $file, 102, 0 ) or fail($image);
+    sysread( $file, my $bytes, 2 ) == 2 or return 0;
+    my $sector = unpack 'n', $bytes;
+    return $sector == 512 || $sector == 1024 || $sector == 2048 || $sector == 4096 ? $sector : 0;
 }
 
 sub mount_volume_disk {
@@ -56,12 +68,12 @@ sub mount_volume_disk {
 # A mount that was copied into the namespace of another program keeps the file system in use after
 # it was unmounted here. Under a second device the kernel would take it for another one.
 sub mount_shared {
-    my ( $image, $target, $type, $data, $flags, $mount_flags ) = @_;
+    my ( $image, $target, $type, $data, $flags, $mount_flags, $sector ) = @_;
     my ( $device, $handle ) = attached_device($image);
     if ( defined $device ) {
         mount_call( $device, $target, $type, $mount_flags, $data );
     }
-    else { attach( $image, $target, $type, $data, $flags, $mount_flags ) }
+    else { attach( $image, $target, $type, $data, $flags, $mount_flags, $sector ) }
 }
 
 # The device that has the image already, held open: it goes with its last user.

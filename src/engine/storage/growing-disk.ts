@@ -106,7 +106,7 @@ function findDevice(image: string, mount: string): string | undefined {
 }
 
 /** As makedev(3) of Linux has it. */
-function splitDevice(dev: number): { readonly major: number; readonly minor: number } {
+export function splitDevice(dev: number): { readonly major: number; readonly minor: number } {
   const low = dev % 2 ** 20;
   const high = Math.floor(dev / 2 ** 20);
   return { major: Math.floor(low / 2 ** 8) % 2 ** 12, minor: (low % 2 ** 8) + high * 2 ** 8 };

@@ -9,7 +9,7 @@ import { existsSync } from "node:fs";
 import { open, realpath, rename, rm, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, isThere, syncFolder } from "../../common/files.ts";
+import { draftOf, isThere, readKernelFile, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
 import { installCommand } from "../host/install-command.ts";
@@ -18,6 +18,7 @@ import { readMounts } from "../host/mount-table.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { sharesBlocks } from "./disk-copy.ts";
+import { splitDevice } from "./growing-disk.ts";
 import { holdMount, makeMountPoint, unmountUnheld } from "./mount-point.ts";
 
 /** In a home: the file, and the folder where it is mounted. */
@@ -27,6 +28,9 @@ const PLACES = { containers: "disks", volumes: "volumes" } as const;
 
 const BYTES_PER_GB = 1024 ** 3;
 const SECTOR_BYTES = 512;
+/** Of the disk below; XFS may have larger ones, but not larger than its blocks. */
+const MIN_SECTOR_BYTES = 512;
+const MAX_SECTOR_BYTES = 4096;
 /** Folders of containers and uploads are so deep in a home. */
 const MAX_DEPTH = 4;
 /** The log of a file system that was cut off is replayed first. */
@@ -124,7 +128,8 @@ async function makeImage(home: string, sizeGb: number): Promise<void> {
     const file = await open(draft, "wx", 0o600);
     try {
       await file.truncate(sizeGb * BYTES_PER_GB);
-      await runProgram(["mkfs.xfs", "-q", "-K", "-m", "reflink=1", draft]);
+      const sectors = ["-s", `size=${await readSectorBytes(home)}`];
+      await runProgram(["mkfs.xfs", "-q", "-K", "-m", "reflink=1", ...sectors, draft]);
       await file.sync();
     } finally {
       await file.close();
@@ -137,6 +142,21 @@ async function makeImage(home: string, sizeGb: number): Promise<void> {
     throw storeFault("store was not made", error, installCommand());
   }
   await step("store.made");
+}
+
+/**
+ * What the disk below a folder writes at once: with smaller sectors a store could not pass by the page
+ * cache. The least where the kernel does not say, as for btrfs.
+ */
+async function readSectorBytes(folder: string): Promise<number> {
+  const { major, minor } = splitDevice((await stat(folder)).dev);
+  const device = `/sys/dev/block/${major}:${minor}`;
+  // A partition has it in the folder of its disk.
+  for (const place of [device, join(await realpath(device).catch(() => device), "..")]) {
+    const bytes = Number(readKernelFile(join(place, "queue/logical_block_size")) ?? 0);
+    if (bytes >= MIN_SECTOR_BYTES && bytes <= MAX_SECTOR_BYTES) return bytes;
+  }
+  return MIN_SECTOR_BYTES;
 }
 
 async function mountImage({ home, perlDirectory }: StoreOptions): Promise<void> {

@@ -1,0 +1,59 @@
+/** The store of a home on disks with sectors of other sizes, and of a home that came to such a disk. */
+
+import { execFile } from "node:child_process";
+import { copyFile, mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { isRootless } from "../../../src/common/privilege.ts";
+import { openStoreImage, STORE_NAMES } from "../../../src/engine/storage/store-image.ts";
+import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const run = promisify(execFile);
+const SIZE_GB = 1;
+
+/** An ext4 on a disk with sectors of this size. */
+async function mountedDisk(parent: string, sectorBytes: number) {
+  const [image, path] = [join(parent, `${sectorBytes}.img`), join(parent, String(sectorBytes))];
+  await mkdir(path);
+  await run("truncate", ["-s", "2G", image]);
+  const words = ["--find", "--show", "--sector-size", String(sectorBytes), image];
+  const device = (await run("losetup", words)).stdout.trim();
+  try {
+    await run("mkfs.ext4", ["-q", "-F", device]);
+    await run("mount", [device, path]);
+  } finally {
+    // It goes with its last user.
+    await run("losetup", ["--detach", device]);
+  }
+  return { path, [Symbol.asyncDispose]: async () => void (await run("umount", [path])) };
+}
+
+async function useStore(home: string): Promise<void> {
+  const options = { home, perlDirectory: PERL_DIRECTORY, sizeGb: SIZE_GB };
+  await using store = await openStoreImage(options);
+  expect(store).toBeDefined();
+  await writeFile(join(home, STORE_NAMES.mount, "file"), "kept", { flush: true });
+}
+
+test.skipIf(isRootless())(
+  "a store works on a disk with sectors of 4 KiB, and moves between disks",
+  { timeout: 60_000 },
+  async () => {
+    await using folder = await makeTempFolder();
+    await using small = await mountedDisk(folder.path, 512);
+    await using large = await mountedDisk(folder.path, 4096);
+    for (const [from, to] of [
+      [small, large],
+      [large, small],
+    ] as const) {
+      const [home, moved] = [join(from.path, "home"), join(to.path, "moved")];
+      for (const path of [home, moved]) await mkdir(path);
+      await useStore(home);
+      await copyFile(join(home, STORE_NAMES.image), join(moved, STORE_NAMES.image));
+      await useStore(moved);
+      for (const path of [home, moved]) await rm(path, { recursive: true });
+    }
+  },
+);
