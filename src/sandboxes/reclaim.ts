@@ -22,6 +22,7 @@ import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
+import { removeLostStoreDisks } from "./lost-store-disks.ts";
 import { SNAPSHOT_MEMORY } from "./memory.ts";
 import { forgetLostLines } from "./template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
@@ -122,6 +123,8 @@ async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
     for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
   }
   reclaimed.push(...(await removeOrphans(options)));
+  const disks = await removeLostStoreDisks(options, () => listEveryContainer(home));
+  reclaimed.push(...disks.map((name) => ({ kind: "sandbox" as const, name })));
   const directories = await listEveryContainer(home);
   try {
     const tools = await options.engine.prune(directories, options.onFailure);

@@ -1,0 +1,29 @@
+/**
+ * Disks of containers in the store of a home. The store is a file system of its own: after a power cut it
+ * can have a disk whose container's folder the home has not, and a copy of a home has the disks of all
+ * containers that it forgot.
+ */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { isCode } from "../../common/errors.ts";
+import { removeTree } from "../../common/remove-tree.ts";
+import { findDisksFolder } from "./store-image.ts";
+
+/** Names of the containers that have one; none where no store is mounted. */
+export async function listStoreDisks(home: string): Promise<string[]> {
+  const folder = await findDisksFolder(home);
+  if (folder === undefined) return [];
+  try {
+    return await readdir(folder);
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return [];
+    throw error;
+  }
+}
+
+/** Removes one that no container uses; idempotent. */
+export async function removeStoreDisk(home: string, name: string): Promise<void> {
+  const folder = await findDisksFolder(home);
+  if (folder !== undefined) await removeTree(join(folder, name));
+}
