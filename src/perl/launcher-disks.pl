@@ -45,14 +45,15 @@ sub mount_used_disk {
 
 sub mount_store {
     my ( $image, $target ) = @_;
-    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs, xfs_sector($image) );
+    my $sector = xfs_sector($image);
+    mount_shared( $image, $target, 'xfs', 'discard', 16, $no_programs, $sector );
 }
 
-# With direct I/O the kernel gives a device the sectors of the disk below, and XFS mounts on none with
-# larger sectors than those that it was made with: the home may have come to another disk.
+# With direct I/O the kernel gives a device the sectors of the disk below, and XFS mounts on none
+# with larger sectors than those that it was made with: the home may have come to another disk.
 sub xfs_sector {
     my ($image) = @_;
-    open( my $file, '<:raw', $image ) or fail($image);
+    open( my $file, '<', $image ) or fail($image);
     # The superblock has it as 16 bits, the higher byte first.
     sysseek( $file, 102, 0 ) or fail($image);
     sysread( $file, my $bytes, 2 ) == 2 or return 0;

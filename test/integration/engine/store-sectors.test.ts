@@ -1,7 +1,7 @@
 /** The store of a home on disks with sectors of other sizes, and of a home that came to such a disk. */
 
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -30,11 +30,15 @@ async function mountedDisk(parent: string, sectorBytes: number) {
   return { path, [Symbol.asyncDispose]: async () => void (await run("umount", [path])) };
 }
 
-async function useStore(home: string): Promise<void> {
+/** Opens the store, writes a file into it and returns what the one before had. */
+async function useStore(home: string, text: string): Promise<string> {
   const options = { home, perlDirectory: PERL_DIRECTORY, sizeGb: SIZE_GB };
   await using store = await openStoreImage(options);
-  expect(store).toBeDefined();
-  await writeFile(join(home, STORE_NAMES.mount, "file"), "kept", { flush: true });
+  if (store === undefined) throw new Error("no store");
+  const file = join(home, STORE_NAMES.mount, "file");
+  const before = await readFile(file, "utf8").catch(() => "");
+  await writeFile(file, text, { flush: true });
+  return before;
 }
 
 test.skipIf(isRootless())(
@@ -50,9 +54,9 @@ test.skipIf(isRootless())(
     ] as const) {
       const [home, moved] = [join(from.path, "home"), join(to.path, "moved")];
       for (const path of [home, moved]) await mkdir(path);
-      await useStore(home);
+      expect(await useStore(home, "kept")).toBe("");
       await copyFile(join(home, STORE_NAMES.image), join(moved, STORE_NAMES.image));
-      await useStore(moved);
+      expect(await useStore(moved, "")).toBe("kept");
       for (const path of [home, moved]) await rm(path, { recursive: true });
     }
   },
