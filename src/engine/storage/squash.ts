@@ -4,7 +4,7 @@
  * writes while that happens, marks of removed files included, is the layer.
  */
 
-import { access, mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { access, mkdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { isRootless } from "../../common/privilege.ts";
@@ -14,17 +14,11 @@ import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import type { Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
+import { compareTrees, LISTING } from "./compare-trees.ts";
 import { TREES } from "./layers.ts";
 
 /** Layers have gigabytes. */
 const TIMEOUT_MS = 10 * 60_000;
-
-/**
- * A path, what its file is, its change time and its inode. The change time is the host's own:
- * nothing inside a sandbox can set it. It is that of the moment at which a layer was written, until
- * a program of the host gives the file another name, such as a backup of hard links.
- */
-const LISTING = String.raw`%P\0%y %m %U %G %s %T@\0%C@\0%i\0`;
 
 /** Everything that a file has: holes, attributes, owners by number. */
 const ARCHIVE = "--xattrs --xattrs-include=* --acls --numeric-owner --file=-";
@@ -67,13 +61,13 @@ async function squashTree(
   for (const name of ["work", "stage"]) await mkdir(join(draft, name), { mode: 0o700 });
   await runInside(views, ["find", "all", "-fprintf", "disk/all", LISTING]);
   await runInside(views, ["find", "new", "-fprintf", "disk/kept", LISTING]);
-  const { gone, changed } = compare(
-    await readListing(join(draft, "kept")),
-    await readListing(join(draft, "all")),
-    await haveOneDisk(all),
-  );
-  await writeFile(join(draft, "gone"), toList(gone), "latin1");
-  await writeFile(join(draft, "changed"), toList(changed), "latin1");
+  await compareTrees({
+    from: join(draft, "kept"),
+    to: join(draft, "all"),
+    hasInodes: await haveOneDisk(all),
+    gone: join(draft, "gone"),
+    changed: join(draft, "changed"),
+  });
   await step("squash.listed");
   await runInside(views, ["sh", "-c", CLEAR]);
   await step("squash.cleared");
@@ -128,58 +122,8 @@ async function runInside(
   await runProgram(launcherCommand(perlDirectory, steps), { timeoutMs: TIMEOUT_MS });
 }
 
-interface FileFacts {
-  /** Its kind, mode, owners, size and time of modification. */
-  readonly what: string;
-  readonly changedAt: string;
-  readonly inode: string;
-}
-
-/** What is known of each path; names are bytes, of which each becomes one character. */
-type Listing = ReadonlyMap<string, FileFacts>;
-
-async function readListing(path: string): Promise<Listing> {
-  const parts = (await readFile(path, "latin1")).split("\0");
-  const listing = new Map<string, FileFacts>();
-  for (let at = 0; at + 3 < parts.length; at += 4) {
-    const [name = "", what = "", changedAt = "", inode = ""] = parts.slice(at, at + 4);
-    listing.set(name, { what, changedAt, inode });
-  }
-  return listing;
-}
-
 /** An overlay shows the inodes of files as they are only if its trees lie on one file system. */
 async function haveOneDisk(trees: readonly string[]): Promise<boolean> {
   const disks = await Promise.all(trees.map(async (tree) => (await stat(tree)).dev));
   return new Set(disks).size === 1;
-}
-
-interface Difference {
-  readonly gone: readonly string[];
-  readonly changed: readonly string[];
-}
-
-/** What has to go from the one tree, and what has to come, for it to become the other. */
-function compare(from: Listing, to: Listing, hasInodes: boolean): Difference {
-  const gone = [...from].filter(([path, facts]) => {
-    const next = to.get(path);
-    if (next !== undefined) return isFolder(facts) !== isFolder(next);
-    // It goes with its folder, where that goes or becomes something else.
-    return isFolder(to.get(path.slice(0, Math.max(path.lastIndexOf("/"), 0))));
-  });
-  const isSame = (before: FileFacts | undefined, after: FileFacts) =>
-    before?.what === after.what &&
-    (before.changedAt === after.changedAt ||
-      // An overlay numbers its folders itself, each one anew from the same number on.
-      (hasInodes && !isFolder(after) && before.inode === after.inode));
-  const changed = [...to].filter(([path, facts]) => !isSame(from.get(path), facts));
-  return { gone: gone.map(([path]) => path), changed: changed.map(([path]) => path) };
-}
-
-function isFolder(facts: FileFacts | undefined): boolean {
-  return facts?.what.startsWith("d ") ?? false;
-}
-
-function toList(paths: readonly string[]): string {
-  return paths.map((path) => `${path === "" ? "." : `./${path}`}\0`).join("");
 }
