@@ -13,12 +13,18 @@ import { expiryFact } from "../facts.ts";
 import { stateFact } from "../facts.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
-import { DESTRUCTIVE, defineTool } from "../tool.ts";
+import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
 
 const ENDED: ReadonlySet<ProcessState["kind"]> = new Set(["ended", "timed_out", "unwatched"]);
 
 /** How long to wait for the effect. */
 const EFFECT_WAIT_MS = 2_000;
+
+const input = z.strictObject({
+  sandbox_id: sandboxIdInput(),
+  process_id: processIdInput(),
+  signal: z.enum(["SIGTERM", "SIGKILL"]).default("SIGTERM").describe("Which signal."),
+});
 
 export const sendSignal = defineTool({
   name: "send_signal",
@@ -28,13 +34,10 @@ export const sendSignal = defineTool({
     "two seconds later. Only the process itself is signalled, not its children. For other signals, " +
     "or for whole groups, run kill with run_process.",
   toolset: "core",
-  input: z.strictObject({
-    sandbox_id: sandboxIdInput(),
-    process_id: processIdInput(),
-    signal: z.enum(["SIGTERM", "SIGKILL"]).default("SIGTERM").describe("Which signal."),
-  }),
+  input,
   annotations: DESTRUCTIVE,
-  async handler({ sandbox_id: sandboxId, process_id: processId, signal: name }, context) {
+  async handler(params, context) {
+    const { sandbox_id: sandboxId, process_id: processId, signal: name } = params;
     const pid = requirePid(processId);
     const { captures } = context.state;
     const capture = captures.find(sandboxId, pid);
@@ -45,6 +48,7 @@ export const sendSignal = defineTool({
       const sending = sandbox.process.sendSignal(pid, name, context.signal);
       await withHints(sending, processHints(context.suggest));
     } catch (error) {
+      if (isFinished(error)) return heldReply(params, context);
       // Another server may know how it ended.
       const isGone = error instanceof SandboxError && error.code === "not_found";
       const stored = isGone ? await captures.recall(sandboxId, pid) : undefined;
@@ -62,4 +66,27 @@ export const sendSignal = defineTool({
 
 function endedReply({ processId, state }: ProcessView): Reply<never> {
   return textReply([`${processId} had ended already`, stateFact(state)]);
+}
+
+/** How daemons answer for a process that has ended and whose output a child of it holds open. */
+const FINISHED_TEXT = "os: process already finished";
+
+function isFinished(error: unknown): boolean {
+  return (
+    error instanceof SandboxError &&
+    error.code === "internal" &&
+    error.message.includes(FINISHED_TEXT)
+  );
+}
+
+function heldReply(
+  { sandbox_id: sandboxId, process_id: processId }: z.output<typeof input>,
+  context: ToolContext,
+): Reply<never> {
+  const pkill = context.suggest("run_process", "; end it with pkill in run_process");
+  return textReply([
+    `${processId} itself had ended already`,
+    `a process that it started still holds its output${pkill}`,
+    expiryFact(context, sandboxId),
+  ]);
 }

@@ -1,5 +1,6 @@
 /** Replies that state what is left, what is over, and what helps, for calls that came late or wrong. */
 
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
@@ -74,6 +75,26 @@ test("a signal to a process that ended under another server is told its end", as
   await expect
     .poll(signalled)
     .toEqual([{ type: "text", text: `${processId} had ended already | exit_code: 3` }]);
+});
+
+test.for(["SIGTERM", "SIGKILL"])("%s to a process whose child holds its output", async (signal) => {
+  await using sandbox = await startSandbox();
+  const { call, shell } = sandbox;
+  const script = { cmd: "/bin/sh", args: ["-c", "sleep 60 & echo child $!"] };
+  const started = await call("run_process", { ...script, wait_seconds: 0 });
+  const [, pid] = /process_id: p_(\d+)/.exec(started.text) ?? [];
+  const process = { process_id: `p_${pid}` };
+  await expect.poll(() => existsSync(`/proc/${pid}`)).toBe(false);
+  expect((await call("send_signal", { ...process, signal })).text).toMatch(
+    new RegExp(
+      `^p_${pid} itself had ended already \\| a process that it started still holds its output; ` +
+        "end it with pkill in run_process \\| sandbox expires",
+    ),
+  );
+  const output = async () => (await call("get_process_output", process)).text;
+  const child = /child (\d+)/.exec(await output())?.[1];
+  await shell(`kill ${child}`);
+  await expect.poll(output).toMatch(/^exit_code: 0 /);
 });
 
 test("the output of a process whose sandbox is gone says that and the next step", async () => {
