@@ -77,9 +77,12 @@ export function createDaemonLog(): DaemonLog {
         if (number < count) break;
         signal.throwIfAborted();
         const { promise, resolve } = Promise.withResolvers<void>();
+        const stop = () => resolve();
         wake = resolve;
-        signal.addEventListener("abort", () => resolve(), { once: true });
+        signal.addEventListener("abort", stop, { once: true });
         await promise;
+        // A stream waits with one signal as long as its sandbox lives.
+        signal.removeEventListener("abort", stop);
       }
       signal.throwIfAborted();
       return takeLines(number);

@@ -1,5 +1,6 @@
 /** Log lines that wait for the host. */
 
+import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { createDaemonLog } from "../../../src/envd/log.ts";
 
@@ -58,4 +59,15 @@ test("the oldest lines go first, and the numbers show it", async () => {
   const [oldest = 0] = numbers;
   expect(numbers).toEqual(Array.from({ length: 2_001 - oldest }, (_, index) => oldest + index));
   expect([oldest > 800, oldest < 1_200]).toEqual([true, true]);
+});
+
+test("a reader that waits again and again leaves nothing at its signal", async () => {
+  const log = createDaemonLog();
+  const { signal } = new AbortController();
+  for (let last = 0; last < 100; last += 1) {
+    const waiting = log.after(last, signal);
+    log.write("info", "line", {});
+    await waiting;
+  }
+  expect(getEventListeners(signal, "abort")).toEqual([]);
 });
