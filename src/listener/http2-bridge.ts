@@ -46,6 +46,8 @@ export interface Http2BridgeOptions {
   /** Serves HTTP/1.1 on a connection. */
   readonly serve: (connection: Duplex) => void;
   readonly maxHeaderBytes: number;
+  /** How long a connection may stay open without its first frame, and later without a stream. */
+  readonly idle: { readonly firstMs: number; readonly laterMs: number };
   readonly log: Logger;
 }
 
@@ -69,6 +71,7 @@ export function createHttp2Bridge(options: Http2BridgeOptions): Http2Bridge {
   server.on("session", (session) => {
     sessions.add(session);
     session.once("close", () => sessions.delete(session));
+    endWhenIdle(session, options.idle);
   });
   server.on("sessionError", (error) =>
     options.log.debug({ op: "http2.session", err: error }, "connection broke"),
@@ -84,6 +87,31 @@ export function createHttp2Bridge(options: Http2BridgeOptions): Http2Bridge {
       for (const session of sessions) session.close();
     },
   };
+}
+
+/** Ends a connection that asks for nothing, which HTTP/2 has no time limit for. */
+function endWhenIdle(
+  session: Http2Session,
+  { firstMs, laterMs }: Http2BridgeOptions["idle"],
+): void {
+  let streams = 0;
+  let timer: NodeJS.Timeout | undefined;
+  const wait = (ms: number): void => {
+    clearTimeout(timer);
+    if (streams === 0 && !session.destroyed)
+      timer = setTimeout(() => session.destroy(), ms).unref();
+  };
+  wait(firstMs);
+  session.once("remoteSettings", () => wait(laterMs));
+  session.on("stream", (stream) => {
+    streams += 1;
+    clearTimeout(timer);
+    stream.once("close", () => {
+      streams -= 1;
+      wait(laterMs);
+    });
+  });
+  session.once("close", () => clearTimeout(timer));
 }
 
 function forward(

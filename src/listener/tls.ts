@@ -32,7 +32,11 @@ export interface TlsServer {
  * @throws SandboxError failed_precondition when certificate and key do not fit.
  */
 export function createTlsServer(options: {
-  readonly http: ServerOptions & { readonly maxHeaderSize: number };
+  readonly http: ServerOptions & {
+    readonly maxHeaderSize: number;
+    readonly headersTimeout: number;
+    readonly keepAliveTimeout: number;
+  };
   readonly identity: TlsIdentity;
   readonly log: Logger;
 }): TlsServer {
@@ -43,7 +47,12 @@ export function createTlsServer(options: {
   const serve = (connection: Duplex) => {
     for (const take of takers) Reflect.apply(take, server, [connection]);
   };
-  const bridge = createHttp2Bridge({ serve, maxHeaderBytes: http.maxHeaderSize, log });
+  const bridge = createHttp2Bridge({
+    serve,
+    maxHeaderBytes: http.maxHeaderSize,
+    idle: { firstMs: http.headersTimeout, laterMs: http.keepAliveTimeout },
+    log,
+  });
   server.removeAllListeners("secureConnection");
   server.on("secureConnection", (socket: TLSSocket) => {
     if (socket.alpnProtocol === "h2") bridge.accept(socket);

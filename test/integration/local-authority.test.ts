@@ -129,7 +129,7 @@ test("a server shows a renewed certificate to connections that come after", asyn
     },
   };
   const { server } = createTlsServer({
-    http: { maxHeaderSize: 16_384 },
+    http: { maxHeaderSize: 16_384, headersTimeout: 10_000, keepAliveTimeout: 10_000 },
     identity,
     log: createSilentLog(),
   });

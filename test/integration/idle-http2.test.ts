@@ -1,0 +1,92 @@
+/** Connections of HTTP/2 that ask for nothing end, as those of HTTP/1.1 do. */
+
+import { once } from "node:events";
+import type { Server } from "node:http";
+import { connect as connectHttp2 } from "node:http2";
+import { connect } from "node:tls";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createSilentLog } from "../../src/common/log.ts";
+import { createTlsServer } from "../../src/listener/tls.ts";
+import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
+
+const DOMAIN = "sandbox.localhost";
+const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS = "\0\0\0\u0004\0\0\0\0\0";
+const HOUR_MS = 3_600_000;
+const SOON_MS = 100;
+
+let certificate: TestCertificate;
+beforeAll(async () => {
+  certificate = await makeCertificate([DOMAIN]);
+});
+afterAll(async () => {
+  await certificate[Symbol.asyncDispose]();
+});
+
+/** A server that answers each request in the end; how long it waits for one is the test's choice. */
+async function startServer(times: { readonly firstMs: number; readonly laterMs: number }) {
+  const { server } = createTlsServer({
+    http: {
+      maxHeaderSize: 16_384,
+      requestTimeout: 0,
+      headersTimeout: times.firstMs,
+      keepAliveTimeout: times.laterMs,
+    },
+    identity: certificate.identity,
+    log: createSilentLog(),
+  });
+  server.on("request", (_request, response) => {
+    response.write("begun");
+    setTimeout(() => response.end(), 5 * SOON_MS);
+  });
+  return { server, port: await listenOnLoopback(server) };
+}
+
+async function end(server: Server): Promise<void> {
+  server.close();
+  await once(server, "close");
+}
+
+test.for([
+  { sent: "nothing", bytes: "", times: { firstMs: SOON_MS, laterMs: HOUR_MS } },
+  { sent: "half a preface", bytes: "PRI * HT", times: { firstMs: SOON_MS, laterMs: HOUR_MS } },
+  {
+    sent: "its settings alone",
+    bytes: `${PREFACE}${SETTINGS}`,
+    times: { firstMs: HOUR_MS, laterMs: SOON_MS },
+  },
+])("a connection that sends $sent is closed", async ({ bytes, times }) => {
+  const { server, port } = await startServer(times);
+  const ca = certificate.authority;
+  const socket = connect({
+    port,
+    host: "127.0.0.1",
+    ca,
+    servername: DOMAIN,
+    ALPNProtocols: ["h2"],
+  });
+  await once(socket, "secureConnect");
+  if (bytes !== "") socket.write(bytes, "latin1");
+  socket.resume();
+  expect(await once(socket, "close")).toEqual([false]);
+  await end(server);
+});
+
+test("a connection stays while a stream is open, and for a while after its end", async () => {
+  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: 2 * SOON_MS });
+  const ca = certificate.authority;
+  const session = connectHttp2(`https://127.0.0.1:${port}`, { ca, servername: DOMAIN });
+  const closed = once(session, "close");
+  for (let round = 0; round < 2; round += 1) {
+    const stream = session.request({ ":authority": DOMAIN });
+    let body = "";
+    stream.on("data", (chunk) => {
+      body += String(chunk);
+    });
+    await once(stream, "end");
+    expect([body, stream.rstCode]).toEqual(["begun", 0]);
+  }
+  await closed;
+  await end(server);
+});
