@@ -16,14 +16,19 @@ export interface RequestBody extends Disposable {
 const IDLE_MS = 60_000;
 
 /** @throws SandboxError invalid_argument for an unknown coding; its use, for broken gzip. */
-export function openRequestBody(exchange: Exchange): RequestBody {
+export function openRequestBody(
+  exchange: Pick<Exchange, "request" | "response">,
+  idleMs = IDLE_MS,
+): RequestBody {
   const { request } = exchange;
   const coding = (request.headers["content-encoding"] ?? "identity").trim().toLowerCase();
   if (coding !== "identity" && coding !== "gzip" && coding !== "") {
     const reason = `unsupported Content-Encoding: ${coding}, supported: [gzip]`;
     throw new SandboxError("invalid_argument", `error decompressing request body: ${reason}`);
   }
-  request.setTimeout(IDLE_MS, () => request.destroy());
+  request.setTimeout(idleMs, () => request.destroy());
+  // A client that has sent all waits for its reply, however long that takes.
+  request.once("end", () => request.setTimeout(0));
   const content = coding === "gzip" ? unzipped(request) : request;
   return {
     chunks: read(content),
