@@ -44,6 +44,8 @@ export interface McpStateOptions {
 /** All kills together; the whole program ends within three seconds. */
 const KILL_TIMEOUT_MS = 1_500;
 const MAX_KILLS_AT_ONCE = 8;
+/** The newest that this server made; whatever it does, its timeout ends one that is older. */
+const MAX_MADE = 4_096;
 
 /** The shared state of a server; the service stays its caller's. */
 export function startMcpState(options: McpStateOptions): McpState {
@@ -76,7 +78,9 @@ export function startMcpState(options: McpStateOptions): McpState {
 
   async function killAll(signal: AbortSignal): Promise<void> {
     const gate = createGate(MAX_KILLS_AT_ONCE);
-    await Promise.all([...made].map((id) => gate.run(() => kill(id, signal))));
+    // Most of the oldest have ended by themselves: the time is for those that live.
+    const newestFirst = [...made].toReversed();
+    await Promise.all(newestFirst.map((id) => gate.run(() => kill(id, signal))));
   }
 
   return {
@@ -92,6 +96,8 @@ export function startMcpState(options: McpStateOptions): McpState {
     signal: stop.signal,
     adopt(sandboxId) {
       made.add(sandboxId);
+      const [oldest] = made;
+      if (made.size > MAX_MADE && oldest !== undefined) made.delete(oldest);
       logs.open(sandboxId);
     },
     forget(sandboxId) {
