@@ -85,6 +85,8 @@ export function createGateway(options: GatewayOptions): Gateway {
       sendRefusal(arrival.response, admission);
       return;
     }
+    // A client that left while the sandbox was woken is told nothing, and takes no connection.
+    if (arrival.response.destroyed) return;
     const exchange = toExchange(arrival, admission);
     await counted(admission.endpoint, async () => {
       const spare = spares.take(admission.endpoint, admission.port);
