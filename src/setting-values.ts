@@ -98,7 +98,7 @@ export const encryptsSnapshots = {
   environment: "SANDBOX_MCP_ENCRYPT_SNAPSHOTS",
   schema: flag,
   isSwitch: true,
-  help: "serve: encrypt the memory (not the files) of gVisor snapshots and pauses on disk",
+  help: "encrypt the memory (not the files) of gVisor snapshots and pauses on disk",
 } as const satisfies Setting;
 
 const ADDRESSES = "expected IPv4 addresses joined by commas";
