@@ -21,6 +21,7 @@ import {
 } from "../support/ledger.ts";
 import { gvisorRuntime, runtimePath } from "../support/runtimes.ts";
 import { rebootHome } from "../support/sandbox-reboot.ts";
+import { takeIds } from "../support/taken-ids.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const runtime = gvisorRuntime();
@@ -197,6 +198,25 @@ function describePresence(path: string): void {
       await home.start();
       await (await expectGoesOn(home, sandboxId, before)).kill();
     });
+
+    test(
+      "it goes on with other user ids where its own are taken",
+      { timeout: LIMIT_MS },
+      async () => {
+        await using home = await openFaultHome(gvisorFlags(path, "exit"));
+        await home.start();
+        const sandbox = await startLedger(home);
+        const { sandboxId } = sandbox;
+        const before = await readLedger(sandbox);
+        await sandbox.pause();
+        await home.stop("SIGTERM");
+        await using taken = await takeIds(containerOf(home, sandboxId));
+        expect(taken).toBeDefined();
+        await home.start();
+        await untilOnDisk(home, sandboxId);
+        await (await expectGoesOn(home, sandboxId, before)).kill();
+      },
+    );
 
     test("on a runtime that was replaced it stays where it is", { timeout: LIMIT_MS }, async () => {
       await using folder = await makeTempFolder();

@@ -9,7 +9,7 @@ import { findRestored } from "../gvisor/find-restored.ts";
 import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
 import { findProgram } from "../host/find-program.ts";
-import { holdIds } from "../host/id-ranges.ts";
+import { claimIds, holdIds } from "../host/id-ranges.ts";
 import { gvisorCommand } from "../host/install-command.ts";
 import { findEgress, type EgressOptions, type EgressSupport } from "../network/egress-support.ts";
 import { createRouters } from "../network/router.ts";
@@ -193,25 +193,30 @@ async function adoptContainer(
   checkId(id);
   const record = await readRecord(directory);
   if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
-  const { idBase, diskIdBase } = record;
   const isolation = record.level === "gvisor" ? record.level : undefined;
   const context = await contextToAdopt(launchContext, record);
   const { cgroups, outside, perlDirectory, routers, hasDeadlines } = context;
   const plain = openCgroup(cgroups, id, directory);
   const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
-  const boot = async (anew: Boot, signal: AbortSignal) => {
-    const found = await contextFor(launchContext, { ...anew.spec, isolation });
-    return bootContainer(found, { ...anew, idBase, diskIdBase, cgroup }, signal);
+  const bootWith = ({ idBase, diskIdBase }: ContainerRecord) => {
+    return async (anew: Boot, signal: AbortSignal) => {
+      const found = await contextFor(launchContext, { ...anew.spec, isolation });
+      return bootContainer(found, { ...anew, idBase, diskIdBase, cgroup }, signal);
+    };
   };
   const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
-  const parts = { directory, record, cgroup, boot, ...shared };
-  if (record.isHalted) return adoptHalted(context, parts);
+  const known = { directory, cgroup, ...shared };
+  const parts = { ...known, record, boot: bootWith(record) };
+  if (record.isHalted) {
+    const settled = await settleHalted(context, parts);
+    return openContainer({ ...known, record: settled, boot: bootWith(settled) });
+  }
   if (readStartTicks(record.pid) !== record.startTicks) return undefined;
   if (!(await cgroup.isPopulated())) return undefined;
   // A copy of its memory that was not finished, or from which it went on.
   await removeSaved(directory);
   // Its processes have the ids; the claim names the folder, which may have been moved.
-  await holdIds(directory, idBase);
+  await holdIds(directory, record.idBase);
   return openContainer(parts);
 }
 
@@ -229,25 +234,33 @@ async function contextToAdopt(
   }
 }
 
-/** Finishes a halt, or ends a start, of a process that died; keeps its ids after a restart. */
-async function adoptHalted(
+/**
+ * Finishes a halt, or ends a start, of a process that died. After a restart of the machine its ids may
+ * be those of another container; then it gets others, as a container does whose disk is a copy.
+ */
+async function settleHalted(
   context: LaunchContext,
   parts: ContainerParts,
-): Promise<Container | undefined> {
+): Promise<ContainerRecord> {
   const { directory, cgroup, routers } = parts;
-  if (!(await holdIds(directory, parts.record.idBase))) return undefined;
+  const hasIds = await holdIds(directory, parts.record.idBase);
   const record = await settleMemory(context, parts);
   if (!record.isHalted) {
     await removeSaved(directory);
-    return openContainer({ ...parts, record });
+    return record;
   }
-  const { unsyncedSince, ...synced } = record;
+  const { unsyncedSince, ...synced } = hasIds ? record : await moveIds(directory, record);
   const halt = unsyncedSince === undefined ? haltContainer : haltBrokenStart;
   await halt(directory, cgroup, routers);
-  if (unsyncedSince !== undefined) await writeRecord(directory, synced);
+  if (unsyncedSince !== undefined || !hasIds) await writeRecord(directory, synced);
   // Drafts, and memory that is no longer that of the files.
   if (synced.memory === undefined) await removeSaved(directory);
-  return openContainer({ ...parts, record: synced });
+  return synced;
+}
+
+async function moveIds(directory: string, record: ContainerRecord): Promise<ContainerRecord> {
+  const { idBase, diskIdBase = idBase } = record;
+  return { ...record, idBase: await claimIds(directory), diskIdBase };
 }
 
 /** On record: whether programs go on, can go on, or not; the process that knew has died. */

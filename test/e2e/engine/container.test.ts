@@ -10,10 +10,12 @@ import { takeCensus } from "../../support/census.ts";
 import { cgroupPlaces } from "../../support/cgroup-places.ts";
 import { startOciHost, type OciHost } from "../../support/oci-host.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
+import { takeIds } from "../../support/taken-ids.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const BUILD_TIMEOUT_MS = 600_000;
 const NOTICE_MS = 2_000;
+const START_MS = 30_000;
 
 let base: readonly Layer[];
 
@@ -191,6 +193,29 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     await container[Symbol.asyncDispose]();
     expect(await later.engine.adopt(container.id, directory)).toBeUndefined();
     await later[Symbol.asyncDispose]();
+  });
+
+  test("a halted one whose ids are those of another now goes on with others", async () => {
+    await using container = await host.create({ layers: base });
+    const directory = host.directoryOf(container.id);
+    const { idBase } = await recordOf(container.id);
+    await initDaemon(container);
+    await runInside(container, "echo kept >/home/user/file; mkdir /home/user/own", "user");
+    await container.halt();
+    await using taken = await takeIds(directory);
+    expect(taken).toBeDefined();
+    await using adopted = await host.engine.adopt(container.id, directory);
+    await adopted?.boot(host.specOf(container.id), AbortSignal.timeout(START_MS));
+    expect((await recordOf(container.id)).idBase).not.toBe(idBase);
+    if (adopted === undefined) throw new Error("not adopted");
+    await initDaemon(adopted);
+    const look = "cat file; touch own/more; stat -c %U file own own/more /etc";
+    const { stdout } = await runInside(adopted, `cd; ${look}`, "user");
+    expect(stdout).toBe("kept\nuser\nuser\nuser\nroot\n");
+    // A later process finds them.
+    await adopted.halt();
+    const again = await host.engine.adopt(container.id, directory);
+    expect(again?.isHalted).toBe(true);
   });
 
   test("another process removes it by its folder and id, and what is not ours stays", async () => {
