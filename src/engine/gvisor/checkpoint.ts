@@ -21,6 +21,7 @@ import { stageOf } from "../storage/rootfs.ts";
 import type { ImageKeys } from "./image-seal.ts";
 import { MEMORY_IMAGE, readPlace, sealImage, type TakenImage } from "./memory-image.ts";
 import { createTaker, type ImageTaker } from "./take-image.ts";
+import { watchImage } from "./watch-image.ts";
 
 /** Gigabytes on a slow disk. */
 const TIMEOUT_MS = 5 * 60_000;
@@ -103,6 +104,10 @@ async function checkpoint(
     try {
       await mkdir(folder, { mode: 0o700 });
       const taker = source.keys.isOn ? await createTaker(source.keys, image) : undefined;
+      // One that is encrypted is bounded where it is taken.
+      const limitBytes = taker === undefined ? image.limitBytes : Infinity;
+      await using stack = new AsyncDisposableStack();
+      stack.use(watchImage(folder, limitBytes, async () => source.cgroup.kill()));
       await runCheckpoint(source, folder, taker);
       await step("checkpoint.saved");
       return taker?.taken();
