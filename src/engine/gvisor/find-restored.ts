@@ -16,7 +16,7 @@ import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts
 import type { Cgroup } from "../oci/process-group.ts";
 import { readSentryLevel } from "../oci/verify-container.ts";
 import { STATE } from "./checkpoint.ts";
-import { readImageSecret } from "./memory-image.ts";
+import { hasNote, readImageSecret } from "./memory-image.ts";
 import { isRelayed, ORDERS, startRelay, type RelayOptions } from "./relay.ts";
 
 /** Reads a gigabyte from a slow disk. */
@@ -49,7 +49,10 @@ export async function findRestored(
   const { directory, record, runtime } = place;
   // The runtime writes it when there is a kernel, before that is told anything.
   const text = await readIfThere(join(directory, "runtime/pid"));
-  if (text === undefined || text === "") return "unused";
+  if (text === undefined || text === "") {
+    // A process that gave the memory up had begun to remove it.
+    return (await hasNote(place.memory)) ? "unused" : "unknown";
+  }
   const pid = Number(text);
   const startTicks = readStartTicks(pid);
   if (startTicks === undefined) return "unknown";

@@ -130,6 +130,11 @@ export async function readImageSecret(folder: string, home: string): Promise<str
   return typeof known === "object" ? known.secret : undefined;
 }
 
+/** Whether an image has its note; the removal of an image begins with that. */
+export async function hasNote(folder: string): Promise<boolean> {
+  return parseNote((await readIfThere(join(folder, NOTE_NAME))) ?? "") !== undefined;
+}
+
 /** A reason where its key is not at hand, or where it is not the image's note. */
 async function openNote(
   folder: string,
