@@ -65,6 +65,8 @@ export const NO_OTHERS: OtherImages = { services: 0, promisedBytes: 0, grantedBy
 export interface DiskBudget {
   /** Bytes that are neither taken nor promised. */
   readonly spareBytes: number;
+  /** To images, also those of others. */
+  readonly promisedBytes: number;
   /** Whether growth is limited. */
   readonly isLimited: boolean;
   /** Whether what writes has to be paused. */
@@ -110,10 +112,12 @@ export function planBudget(
 ): DiskBudget {
   const margin = marginOf(space.totalBytes);
   const { copyBytes, others = NO_OTHERS } = before;
-  const spareBytes = space.freeBytes - copyBytes - promisedTo(images, others);
+  const promisedBytes = promisedTo(images, others);
+  const spareBytes = space.freeBytes - copyBytes - promisedBytes;
   const isLimited = spareBytes < margin * (before.isLimited ? MARKS.lift : 1);
   return {
     spareBytes,
+    promisedBytes,
     isLimited,
     isFull: spareBytes < margin * MARKS.pause,
     hasSpace: spareBytes >= margin * MARKS.resume,

@@ -8,6 +8,8 @@ import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
 const BYTES_PER_MB = 1024 ** 2;
+/** A fast disk takes some hundred megabytes in it. */
+const LOOK_MS = 100;
 
 /** Copies under way, which take space that is still free. */
 export interface CopyLedger {
@@ -18,6 +20,21 @@ export interface CopyLedger {
    * @throws SandboxError resource_exhausted when the disk would not have enough left after it.
    */
   during<T>(path: string, bytes: number, work: () => Promise<T>): Promise<T>;
+  /** What images were promised and the disk has not given them yet: whatever is written must leave it. */
+  notePromised(bytes: number): void;
+  /**
+   * For what comes in pieces: whether the next one may be written.
+   * @throws SandboxError resource_exhausted
+   */
+  requireLeft(path: string): Promise<void>;
+  /**
+   * Does work that writes what nobody can count before, and ends it when the disk has too little left.
+   * @throws SandboxError resource_exhausted, and what the work throws
+   */
+  whileLeft<T>(
+    place: { readonly path: string; readonly signal: AbortSignal },
+    work: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T>;
 }
 
 /**
@@ -63,15 +80,29 @@ export async function requireDiskSpace(path: string, word?: ErrorWord): Promise<
 
 export function createCopyLedger(): CopyLedger {
   let taken = 0;
+  let promised = 0;
+
+  /** What may be written before the floor; less than 0 is no space at all. */
+  async function readLeft(path: string): Promise<{ leftBytes: number; floorBytes: number }> {
+    const { freeBytes, totalBytes } = await readSpace(path);
+    return { leftBytes: freeBytes - taken - promised, floorBytes: copyFloorOf(totalBytes) };
+  }
+
+  async function requireLeft(path: string): Promise<void> {
+    const { leftBytes, floorBytes } = await readLeft(path);
+    if (leftBytes >= floorBytes) return;
+    throw diskFullError(`disk of ${path} has ${toMb(leftBytes)} MiB left`);
+  }
+
   return {
     get bytes() {
       return taken;
     },
     async during(path, bytes, work) {
       await requireDiskSpace(path);
-      const { freeBytes, totalBytes } = await readSpace(path);
-      if (freeBytes - taken - bytes < copyFloorOf(totalBytes)) {
-        const subject = `disk of ${path} has ${toMb(freeBytes - taken)} MiB left for a copy of ${toMb(bytes)} MiB`;
+      const { leftBytes, floorBytes } = await readLeft(path);
+      if (leftBytes - bytes < floorBytes) {
+        const subject = `disk of ${path} has ${toMb(leftBytes)} MiB left for a copy of ${toMb(bytes)} MiB`;
         throw diskFullError(subject);
       }
       taken += bytes;
@@ -81,9 +112,32 @@ export function createCopyLedger(): CopyLedger {
         taken -= bytes;
       }
     },
+    notePromised(bytes) {
+      promised = bytes;
+    },
+    requireLeft,
+    whileLeft: (place, work) => whileLeft(place, work, requireLeft),
   };
 }
 
+async function whileLeft<T>(
+  { path, signal }: { readonly path: string; readonly signal: AbortSignal },
+  work: (signal: AbortSignal) => Promise<T>,
+  requireLeft: (path: string) => Promise<void>,
+): Promise<T> {
+  await requireLeft(path);
+  const full = new AbortController();
+  const look = () => void requireLeft(path).catch((error: unknown) => full.abort(error));
+  const timer = setInterval(look, LOOK_MS);
+  try {
+    return await work(AbortSignal.any([signal, full.signal]));
+  } catch (error) {
+    throw full.signal.aborted && !signal.aborted ? full.signal.reason : error;
+  } finally {
+    clearInterval(timer);
+  }
+}
+
 function toMb(bytes: number): number {
-  return Math.floor(bytes / BYTES_PER_MB);
+  return Math.floor(Math.max(bytes, 0) / BYTES_PER_MB);
 }

@@ -6,7 +6,13 @@
 
 import { asOperation } from "../common/operation.ts";
 import type { SandboxContext, SandboxEntry } from "./context.ts";
-import { divideAll, nextLookMs, planBudget, type DiskBudget } from "./disk-budget.ts";
+import {
+  divideAll,
+  nextLookMs,
+  planBudget,
+  type DiskBudget,
+  type HostSpace,
+} from "./disk-budget.ts";
 import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
 import { readSpace } from "./disk-space.ts";
 import { readOtherImages } from "./other-images.ts";
@@ -72,24 +78,20 @@ export function startDiskWatch(
     isNoted = false;
     const looks = await images.lookAtAll();
     isIdle = looks.length === 0 && !changes.hasWaiting();
-    if (isIdle) return IDLE_LOOK_MS;
-    const space = await readSpace(context.directory);
-    const others = await readOtherImages(context);
-    const before = { isLimited, copyBytes: context.copies.bytes, others };
-    const all = looks.map(({ image }) => image);
-    const budget = planBudget(space, all, before);
-    if (budget.isLimited !== isLimited) tell(budget);
+    if (isIdle) {
+      context.copies.notePromised(0);
+      return IDLE_LOOK_MS;
+    }
+    const { space, budget } = await readBudget(context, looks, isLimited);
+    if (budget.isLimited !== isLimited) tell(log, budget);
     isLimited = budget.isLimited;
     images.apply(looks, budget);
     if (budget.isFull) for (const found of looks) changes.pauseWriters(found);
     else if (budget.hasSpace) changes.resumeOldest();
-    return nextLookMs(space, budget, { lastMs, isGrowing: all.some((one) => one.isGrowing) });
-  }
-
-  function tell(budget: DiskBudget): void {
-    const spareMb = Math.floor(budget.spareBytes / BYTES_PER_MB);
-    if (budget.isLimited) log.warn({ op: "disk.watch", spareMb }, "disk is nearly full");
-    else log.info({ op: "disk.watch", spareMb }, "disk has room again");
+    return nextLookMs(space, budget, {
+      lastMs,
+      isGrowing: looks.some(({ image }) => image.isGrowing),
+    });
   }
 
   const watching = watch().catch((error: unknown) =>
@@ -102,6 +104,27 @@ export function startDiskWatch(
     },
     [Symbol.asyncDispose]: async () => watching,
   };
+}
+
+function tell(log: SandboxContext["log"], budget: DiskBudget): void {
+  const spareMb = Math.floor(budget.spareBytes / BYTES_PER_MB);
+  if (budget.isLimited) log.warn({ op: "disk.watch", spareMb }, "disk is nearly full");
+  else log.info({ op: "disk.watch", spareMb }, "disk has room again");
+}
+
+/** With what other services and copies take; copies leave what images were promised. */
+async function readBudget(
+  context: SandboxContext,
+  looks: readonly ImageLook[],
+  isLimited: boolean,
+): Promise<{ readonly space: HostSpace; readonly budget: DiskBudget }> {
+  const { copies, directory } = context;
+  const others = await readOtherImages(context);
+  const space = await readSpace(directory);
+  const images = looks.map(({ image }) => image);
+  const budget = planBudget(space, images, { isLimited, copyBytes: copies.bytes, others });
+  copies.notePromised(budget.promisedBytes);
+  return { space, budget };
 }
 
 /** No service looks any more: the sum of what may grow is what there is. */

@@ -11,7 +11,6 @@ import { adoptSandboxes } from "./adopt.ts";
 import type { BuiltInTemplate, TemplatesOptions } from "./built-ins.ts";
 import { closeEntries } from "./close-entries.ts";
 import type { SandboxEntry } from "./context.ts";
-import { createCopyLedger } from "./disk-space.ts";
 import { startDiskWatch } from "./disk-watch.ts";
 import { expireDue, nextExpiry } from "./end-sandbox.ts";
 import { startExpiry } from "./expiry.ts";
@@ -138,7 +137,6 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     templates: createTemplates(templateOptions),
     ...folders,
     volumeDisks,
-    copies: createCopyLedger(),
     entries,
     closing: closing.signal,
     rescheduleExpiry: () => watches.note(),

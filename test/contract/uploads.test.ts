@@ -9,6 +9,7 @@ import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { readContent } from "../../src/control/read-content.ts";
 import { takeUpload } from "../../src/control/uploads.ts";
+import { createCopyLedger } from "../../src/sandboxes/disk-space.ts";
 import { openUploads } from "../../src/sandboxes/template-builds/uploads.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -34,7 +35,8 @@ async function sendHalf<T>(take: (request: IncomingMessage) => Promise<T>, leave
 
 test("an upload that its client cancels is answered as canceled and leaves no file", async () => {
   await using folder = await makeTempFolder();
-  const options = { owner: "own", key: "ab".repeat(32), now: Date.now };
+  const copies = createCopyLedger();
+  const options = { owner: "own", key: "ab".repeat(32), copies, now: Date.now };
   const uploads = await openUploads({ directory: folder.path, ...options });
   const token = uploads.sign("a", HASH);
   const outcome = await sendHalf((request) => takeUpload(uploads, request, token), true);

@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { dirname } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { addImage } from "../../images/add-image.ts";
+import type { ImageLayer } from "../../images/images.ts";
 import { toCredentials, type RegistryLogin } from "../../images/registry-login.ts";
 import { DEFAULT_TEAM, type BuildRecord } from "../../store/store.ts";
 import { requireDiskSpace } from "../disk-space.ts";
@@ -35,10 +36,9 @@ export async function resolveImage(
     credentials: login && (await toCredentials(login, reference, { signal, ecrEndpoint })),
     isOfRequest: true,
     ...(team === DEFAULT_TEAM && { authFiles }),
-    signal,
     onProgress: (message: string) => log.note("base", message),
   };
-  return addImage(reference, options, (added) => {
+  const commit = (added: ImageLayer): ResolvedTemplate => {
     for (const line of [`image ${added.pinned}`, ...added.notes]) log.note("base", line);
     const cacheKey = `image:${team}:${added.digest}`;
     const layers = [context.templates.toStored(added.layer)];
@@ -66,5 +66,9 @@ export async function resolveImage(
     };
     store.builds.put(build);
     return { template, build };
-  });
+  };
+  // Nobody knows how large an image is before all of it was unpacked.
+  return context.copies.whileLeft({ path: context.directory, signal }, (stop) =>
+    addImage(reference, { ...options, signal: stop }, commit),
+  );
 }

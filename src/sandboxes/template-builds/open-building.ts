@@ -5,6 +5,7 @@ import type { Clock } from "../../common/clock.ts";
 import type { Track } from "../../common/concurrency.ts";
 import { LAYERS } from "../../engine/storage/layers.ts";
 import type { Store } from "../../store/store.ts";
+import { createCopyLedger } from "../disk-space.ts";
 import { openSecrets } from "../secrets.ts";
 import { createBuildRunner } from "./build-runner.ts";
 import { createLayerSizes } from "./layer-sizes.ts";
@@ -27,12 +28,15 @@ export async function openBuilding(
   const secrets = await openSecrets(home, store);
   const directory = join(home, "uploads");
   const key = secrets.uploadKey;
-  const uploads = await openUploads({ directory, owner, key, now: () => clock.now() });
+  // Uploads leave what the disks of sandboxes were promised, as copies of them do.
+  const copies = createCopyLedger();
+  const uploads = await openUploads({ directory, owner, key, copies, now: () => clock.now() });
   const layerSizes = createLayerSizes(join(home, LAYERS));
   const runner = createBuildRunner({ uploads, layerSizes, track, closing });
   const network = { allowsInternet: undefined, network: undefined };
   return {
     secrets,
+    copies,
     runner,
     buildNetwork: buildNetwork ?? network,
     cancelBuilds: (templateId: string) =>

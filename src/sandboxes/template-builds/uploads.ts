@@ -9,7 +9,7 @@ import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
 import { step } from "../../common/steps.ts";
-import { requireDiskSpace, toDiskFault } from "../disk-space.ts";
+import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
 
 /** Clients take up to an hour. */
 const UPLOAD_LIFE_MS = 3_600_000;
@@ -22,6 +22,8 @@ const KEEP_MS = 24 * 3_600_000;
 const MAX_UPLOADS_AT_ONCE = 16;
 /** What the uploads of a team that are under way may have together, by their content-length. */
 const MAX_BYTES_AT_ONCE = 8 * 1024 ** 3;
+/** So many bytes of an upload are written between two looks at the free space of the disk. */
+const SPACE_STEP_BYTES = 8 * 1024 ** 2;
 const PART = ".part";
 const TOKEN_PATTERN = /^([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{64})\.([0-9a-f]{64})$/;
 const LENGTH_PATTERN = /^[0-9]{1,15}$/;
@@ -45,6 +47,7 @@ export interface UploadsOptions {
   readonly owner: string;
   /** Known to this home alone. */
   readonly key: string;
+  readonly copies: Pick<CopyLedger, "requireLeft">;
   readonly now: () => number;
 }
 
@@ -53,6 +56,7 @@ export async function openUploads({
   directory,
   owner,
   key,
+  copies,
   now,
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -108,7 +112,8 @@ export async function openUploads({
       try {
         await requireDiskSpace(directory);
         await removeOld(directory, now(), bytes);
-        await store({ directory, name, bytes, ending }, body);
+        const requireLeft = async () => copies.requireLeft(directory);
+        await store({ directory, name, bytes, ending, requireLeft }, body);
       } catch (error) {
         throw await toDiskFault(error, directory);
       } finally {
@@ -148,13 +153,16 @@ interface Target {
   readonly bytes: number;
   /** Of the name while it is written. */
   readonly ending: string;
+  requireLeft(): Promise<void>;
 }
 
-async function store({ directory, name, bytes, ending }: Target, body: Readable): Promise<void> {
+async function store(target: Target, body: Readable): Promise<void> {
+  const { directory, name, bytes, ending } = target;
   const part = join(directory, `${name}.${randomBytes(8).toString("hex")}${ending}`);
   try {
     const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
-    await pipeline(body, file, { signal: AbortSignal.timeout(UPLOAD_LIFE_MS) });
+    const whileLeft = (chunks: AsyncIterable<Buffer>) => takeWhileLeft(chunks, target);
+    await pipeline(body, whileLeft, file, { signal: AbortSignal.timeout(UPLOAD_LIFE_MS) });
     if (file.bytesWritten !== bytes) {
       throw new SandboxError(
         "invalid_argument",
@@ -167,6 +175,22 @@ async function store({ directory, name, bytes, ending }: Target, body: Readable)
     await step("upload.kept");
   } finally {
     await rm(part, { force: true });
+  }
+}
+
+/** Images were promised space for what programs have written: an upload must not take that. */
+async function* takeWhileLeft(
+  chunks: AsyncIterable<Buffer>,
+  { requireLeft }: Pick<Target, "requireLeft">,
+): AsyncGenerator<Buffer> {
+  let unchecked = SPACE_STEP_BYTES;
+  for await (const chunk of chunks) {
+    if (unchecked >= SPACE_STEP_BYTES) {
+      await requireLeft();
+      unchecked = 0;
+    }
+    unchecked += chunk.length;
+    yield chunk;
   }
 }
 

@@ -4,13 +4,15 @@ import { readdir, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { expect, test } from "vitest";
+import { SandboxError } from "../../../../src/common/errors.ts";
 import { openUploads } from "../../../../src/sandboxes/template-builds/uploads.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 const GIB = 1024 ** 3;
 
-function open(directory: string) {
-  return openUploads({ directory, owner: "own", key: "ab".repeat(32), now: Date.now });
+function open(directory: string, requireLeft = async (): Promise<void> => undefined) {
+  const copies = { requireLeft };
+  return openUploads({ directory, owner: "own", key: "ab".repeat(32), copies, now: Date.now });
 }
 
 test("the uploads of a team that are under way have a bound together", async () => {
@@ -48,4 +50,26 @@ test("an archive that is being written does not make place for another one", asy
   body.end("y");
   await sent;
   expect(await uploads.find("a", "aa")).toBeDefined();
+});
+
+test("an upload ends where the disk has too little left for what images were promised", async () => {
+  await using folder = await makeTempFolder();
+  let looks = 0;
+  const uploads = await open(folder.path, async () => {
+    looks += 1;
+    if (looks > 2) throw new SandboxError("resource_exhausted", "no space left");
+  });
+  const chunk = Buffer.alloc(1024 ** 2);
+  let sent = 0;
+  async function* send() {
+    for (; sent < 64; sent += 1) yield chunk;
+  }
+  const received = uploads.receive(
+    uploads.sign("a", "aa"),
+    String(64 * chunk.length),
+    Readable.from(send()),
+  );
+  await expect(received).rejects.toMatchObject({ code: "resource_exhausted" });
+  expect(sent).toBeLessThan(64);
+  expect(await readdir(folder.path)).toEqual([]);
 });
