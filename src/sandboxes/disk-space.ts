@@ -28,7 +28,7 @@ export interface CopyLedger {
    */
   requireLeft(path: string): Promise<void>;
   /**
-   * Does work that writes what nobody can count before, and ends it when the disk has too little left.
+   * Does work whose bytes are not known before, and ends it when the disk has too little left.
    * @throws SandboxError resource_exhausted, and what the work throws
    */
   whileLeft<T>(

@@ -67,7 +67,7 @@ export async function resolveImage(
     store.builds.put(build);
     return { template, build };
   };
-  // Nobody knows how large an image is before all of it was unpacked.
+  // How large an image is shows when all of it was unpacked.
   return context.copies.whileLeft({ path: context.directory, signal }, (stop) =>
     addImage(reference, { ...options, signal: stop }, commit),
   );
