@@ -13,6 +13,7 @@ import { hasCommands, runCommands } from "../start-command.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
+import { hold, holdCached } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
 import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
@@ -87,38 +88,16 @@ function firstStage(context: StepContext, { build }: ResolvedTemplate): Stage {
   return { build, state, key: baseKey(context.team, build, state) };
 }
 
-/** Layers that this build stands on are named by its own record, so that nothing removes them. */
-function hold(context: StepContext, { record, template }: BuildJob, build: BuildRecord): void {
-  const { cacheKey: _key, ...rest } = build;
-  context.store.builds.put({
-    ...rest,
-    buildId: record.buildId,
-    templateId: template.templateId,
-    owner: context.owner,
-    status: "building",
-    sourceSandboxId: null,
-    createdAtMs: record.createdAtMs,
-    updatedAtMs: context.clock.now(),
-    finishedAtMs: null,
-  });
-}
-
 async function runSteps(context: StepContext, job: BuildJob, first: Stage): Promise<Stage> {
   const { steps, force } = job.plan;
   const keys: string[] = [];
   for (const wanted of steps) keys.push(stepKey(keys.at(-1) ?? first.key, wanted));
   const forced = force ? 0 : steps.findIndex((wanted) => wanted.force);
   const usable = forced === -1 ? steps.length : forced;
-  let stage = first;
-  let done = 0;
   // The last one that is there has all that is below it.
-  for (let index = usable - 1; index >= 0 && done === 0; index -= 1) {
-    const found = context.store.builds.cached(keys[index] ?? "");
-    if (found === undefined) continue;
-    stage = { build: found, state: stateOf(found), key: keys[index] ?? "" };
-    done = index + 1;
-  }
-  hold(context, job, stage.build);
+  const found = holdCached(context, job, keys.slice(0, usable));
+  const done = found === undefined ? 0 : found.index + 1;
+  let stage = found === undefined ? first : toStage(found.build, keys[found.index] ?? "");
   for (const [index, wanted] of steps.entries()) {
     const name = String(index + 1);
     const title = `[${name}/${steps.length}] ${describe(wanted)}`;
@@ -134,6 +113,10 @@ async function runSteps(context: StepContext, job: BuildJob, first: Stage): Prom
     hold(context, job, stage.build);
   }
   return stage;
+}
+
+function toStage(build: BuildRecord, key: string): Stage {
+  return { build, state: stateOf(build), key };
 }
 
 interface Turn {
@@ -211,7 +194,7 @@ async function finish(context: StepContext, job: BuildJob, ends: Ends): Promise<
   };
   const key = finalKey(ends.last.key, [setup, whole.defaultUser, whole.defaultWorkdir]);
   const isForced = plan.force || plan.steps.some(({ force }) => force);
-  const known = isForced ? undefined : context.store.builds.cached(key);
+  const known = isForced ? undefined : holdCached(context, job, [key])?.build;
   const layers = known?.layers ?? (await flatten(context, job, ends));
   const build: BuildRecord = {
     ...whole,

@@ -1,0 +1,53 @@
+/** Layers that a running build stands on are named by its own record, so that nothing removes them. */
+
+import type { TemplateBuildRecord } from "../../store/build-records.ts";
+import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
+import type { Services, Tenant } from "../context.ts";
+
+type HoldContext = Pick<Services, "store" | "clock"> & Pick<Tenant, "owner">;
+
+interface Holder {
+  readonly record: TemplateBuildRecord;
+  readonly template: TemplateRecord;
+}
+
+/** From now on the build stands on the layers of this one. */
+export function hold(
+  { store, clock, owner }: HoldContext,
+  { record, template }: Holder,
+  build: BuildRecord,
+): void {
+  const { cacheKey: _key, ...rest } = build;
+  store.builds.put({
+    ...rest,
+    buildId: record.buildId,
+    templateId: template.templateId,
+    owner,
+    status: "building",
+    sourceSandboxId: null,
+    createdAtMs: record.createdAtMs,
+    updatedAtMs: clock.now(),
+    finishedAtMs: null,
+  });
+}
+
+/**
+ * The last of these keys that a cached step has, and that step, which the build stands on from now on. In
+ * one transaction: another service of the home may be about to forget it, with its layers.
+ */
+export function holdCached(
+  context: HoldContext,
+  holder: Holder,
+  keys: readonly string[],
+): { readonly build: BuildRecord; readonly index: number } | undefined {
+  const { store } = context;
+  return store.transaction(() => {
+    for (let index = keys.length - 1; index >= 0; index -= 1) {
+      const build = store.builds.cached(keys[index] ?? "");
+      if (build === undefined) continue;
+      hold(context, holder, build);
+      return { build, index };
+    }
+    return undefined;
+  });
+}

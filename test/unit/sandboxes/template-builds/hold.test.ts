@@ -1,0 +1,69 @@
+/** A cached step that a build stands on stays, whatever another service of the home forgets. */
+
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
+import { holdCached } from "../../../../src/sandboxes/template-builds/hold.ts";
+import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
+import { openStore } from "../../../../src/store/sqlite.ts";
+import type { BuildRecord } from "../../../../src/store/store.ts";
+import { createFakeClock } from "../../../support/fake-clock.ts";
+import { makeTempFolder } from "../../../support/temp-folder.ts";
+
+const STEP: BuildRecord = {
+  buildId: "step",
+  templateId: "cache:local",
+  owner: "serve",
+  status: "ready",
+  sourceSandboxId: null,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: 0,
+  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
+  layers: [{ root: "base/root" }, { root: "step/root" }],
+  defaultUser: "user",
+  defaultWorkdir: "/",
+  cacheKey: "first",
+};
+
+const RECORD: TemplateBuildRecord = {
+  buildId: "mine",
+  templateId: "template",
+  team: "local",
+  owner: "serve",
+  status: "building",
+  tags: [],
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: null,
+  reason: null,
+};
+
+test("no other process can forget a step between its look and its hold", async () => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  using store = openStore({ path });
+  store.builds.put(STEP);
+  using other = new DatabaseSync(path, { timeout: 0 });
+  const refusals: unknown[] = [];
+  const builds = {
+    ...store.builds,
+    cached(key: string) {
+      const found = store.builds.cached(key);
+      try {
+        other.exec("DELETE FROM builds WHERE build_id = 'step'");
+      } catch (error) {
+        refusals.push(error);
+      }
+      return found;
+    },
+  };
+  const context = { store: { ...store, builds }, clock: createFakeClock(), owner: "serve" };
+  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
+  const found = holdCached(context, holder, ["first", "second"]);
+  expect(found).toMatchObject({ index: 0, build: { buildId: "step" } });
+  expect(refusals).toHaveLength(2);
+  expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
+  expect(store.builds.get("step")).toBeDefined();
+});
