@@ -44,10 +44,22 @@ export function freeHint(suggest: Suggest): string {
 }
 
 /** The error for a sandbox that must be resumed first. */
-function pausedError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
+function pausedError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
   const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
   const message = `sandbox ${sandboxId} is paused`;
   return new SandboxError("failed_precondition", message, { cause, hint });
+}
+
+/**
+ * The sandbox exists and runs.
+ * @throws SandboxError failed_precondition with the next step when it is paused
+ */
+export async function requireRunning(
+  sandboxId: string,
+  { service, signal, suggest }: Pick<ToolContext, "service" | "signal" | "suggest">,
+): Promise<void> {
+  const { state } = await service.control.get(sandboxId, signal);
+  if (state === "paused") throw pausedError(sandboxId, suggest);
 }
 
 /** Hints for an operation on a path. */

@@ -2,7 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
-import { onOptionalRoute } from "../error-hints.ts";
+import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { processesField } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
@@ -44,7 +44,7 @@ export const forkSandbox = defineTool({
     const results = await onOptionalRoute(
       service.control.fork(sandboxId, { count, timeout }, signal),
       `The sandbox service cannot fork.${nextStep}`,
-      () => service.control.get(sandboxId, signal),
+      () => requireRunning(sandboxId, context),
     );
     for (const { sandbox } of results) if (sandbox !== undefined) state.adopt(sandbox.sandboxID);
     const [started] = results.flatMap(({ sandbox }) => sandbox ?? []);

@@ -1,7 +1,7 @@
 /** Tool: sets the expiry of a sandbox. */
 
 import { z } from "../../common/schema.ts";
-import { onOptionalRoute, withHints } from "../error-hints.ts";
+import { onOptionalRoute, requireRunning, withHints } from "../error-hints.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { IDEMPOTENT, defineTool } from "../tool.ts";
@@ -33,7 +33,7 @@ export const setTimeoutTool = defineTool({
     await onOptionalRoute(
       setting,
       `The sandbox service sets no timeout of a running sandbox.${connect}`,
-      () => service.control.get(sandboxId, signal),
+      () => requireRunning(sandboxId, context),
     );
     // The service may clamp the timeout, so its expiry is read back.
     const detail = await service.control.get(sandboxId, signal);

@@ -1,7 +1,7 @@
 /** Tool: saves the state of a running sandbox as a template for new ones. */
 
 import { z } from "../../common/schema.ts";
-import { onOptionalRoute } from "../error-hints.ts";
+import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { expiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
@@ -40,7 +40,7 @@ export const snapshot = defineTool({
     const body = await onOptionalRoute(
       service.control.snapshot(sandboxId, name, signal),
       `The sandbox service cannot snapshot.${keep}`,
-      () => service.control.get(sandboxId, signal),
+      () => requireRunning(sandboxId, context),
     );
     return recordReply({
       snapshot_id: body.snapshotID,

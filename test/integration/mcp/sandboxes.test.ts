@@ -109,11 +109,16 @@ test("bad input is a tool error that names field and bound", async () => {
   for (const word of ["sandbox_id", "cmd", "wait_seconds", "50"]) expect(text).toContain(word);
 });
 
-test("a paused sandbox says how to wake it", async () => {
+test.for([
+  { tool: "run_process", input: { cmd: "true" } },
+  { tool: "set_timeout", input: { timeout_seconds: 60 } },
+  { tool: "snapshot", input: {} },
+  { tool: "fork_sandbox", input: {} },
+])("$tool of a paused sandbox says how to wake it", async ({ tool, input }) => {
   await using world = await startMcpWorld();
   const sandbox = { sandbox_id: await world.createSandbox() };
   await world.call("pause_sandbox", sandbox);
-  const { isError, text } = await world.call("run_process", { ...sandbox, cmd: "true" });
+  const { isError, text } = await world.call(tool, { ...sandbox, ...input });
   expect([isError, text]).toEqual([
     true,
     `failed_precondition: sandbox ${sandbox.sandbox_id} is paused. Call connect_sandbox, then repeat this call.`,
