@@ -56,7 +56,12 @@ export const getMetrics = defineTool({
     );
     const newest = samples.at(-1);
     if (newest === undefined) {
-      const note = "No sample yet; sampled every 5 s.";
+      // A service has no samples of a sandbox that is gone, either.
+      const { state } = await service.control.get(sandboxId, signal);
+      const note =
+        state === "paused"
+          ? "No sample in these minutes: the sandbox is paused."
+          : "No sample yet; sampled every 5 s.";
       return recordReply({ samples: 0, course: [], note, ...expiryField(context, sandboxId) });
     }
     return recordReply({

@@ -5,6 +5,7 @@ import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { createFakeClock } from "../../support/fake-clock.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 import { startTestService } from "../../support/service.ts";
@@ -122,6 +123,23 @@ test.for([
   expect([isError, text]).toEqual([
     true,
     `failed_precondition: sandbox ${sandbox.sandbox_id} is paused. Call connect_sandbox, then repeat this call.`,
+  ]);
+});
+
+test("metrics of a sandbox without a sample say whether it is paused or gone", async () => {
+  const clock = createFakeClock();
+  await using world = await startMcpWorld(clock);
+  const sandbox = { sandbox_id: await world.createSandbox() };
+  await world.call("pause_sandbox", sandbox);
+  await clock.advance(11 * 60_000);
+  expect((await world.call("get_metrics", sandbox)).fields["note"]).toBe(
+    "No sample in these minutes: the sandbox is paused.",
+  );
+  await world.call("kill_sandbox", sandbox);
+  const { isError, text } = await world.call("get_metrics", sandbox);
+  expect([isError, text]).toEqual([
+    true,
+    expect.stringMatching(/^not_found: sandbox \w+ does not exist .* Call create_sandbox/),
   ]);
 });
 
