@@ -46,6 +46,8 @@ const NOT_FOUND_STATUS = 127;
 const ERROR_STATUS = 2;
 /** Directories that nearly always hold what others wrote. */
 const SKIPPED = [".git", "node_modules"] as const;
+/** Of the kernel: some of their files never end. */
+const VIRTUAL: readonly string[] = ["/dev", "/proc", "/sys"];
 
 /**
  * Searches.
@@ -60,7 +62,8 @@ export async function searchFiles(request: SearchRequest): Promise<SearchResult>
 
 /** The directories that a search passes over: none that its own path goes through. */
 export function skippedBy(path: string): readonly string[] {
-  return SKIPPED.filter((name) => !path.split("/").includes(name));
+  const names = SKIPPED.filter((name) => !path.split("/").includes(name));
+  return path === "/" ? [...names, ...VIRTUAL] : names;
 }
 
 const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
@@ -71,7 +74,7 @@ type Program = SearchResult["program"];
 async function search(request: SearchRequest, program: Program): Promise<SearchResult | undefined> {
   const kept = createKept(request);
   const read = program === "ripgrep" ? createRipgrepReader(kept) : createGrepReader(kept);
-  const run = await runProgram(request, argumentsOf(request, program), {
+  const run = await runProgram(request, await argumentsOf(request, program), {
     take: read,
     isFull: () => kept.isFull(),
   });
@@ -147,19 +150,29 @@ const MAX_ESCAPE_CHARACTERS = 8;
 /** The most lines of one file that can be within the limits of a reply. */
 const MAX_PENDING_LINES = MAX_KEPT_BYTES / 8;
 
-function argumentsOf(request: SearchRequest, program: Program): readonly string[] {
+async function argumentsOf(request: SearchRequest, program: Program): Promise<readonly string[]> {
   const { pattern, path, glob, limit, context } = request;
   const skipped = skippedBy(path);
   if (program === "ripgrep") {
     const filters = [
       ...(glob === undefined ? [] : ["--glob", glob]),
-      ...skipped.flatMap((name) => ["--glob", `!**/${name}/**`]),
+      ...skipped.flatMap((name) => ["--glob", `!${name.startsWith("/") ? "" : "**/"}${name}/**`]),
     ];
     const counts = ["--context", String(context), "--max-count", String(limit + 1)];
     return [...RIPGREP, ...counts, ...filters, "--regexp", pattern, "--", path];
   }
   const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
-  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", path];
+  const places = await grepPlaces(request);
+  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", ...places];
+}
+
+/** grep excludes directories by their last name alone, so of the root the others are named. */
+async function grepPlaces({ sandbox, path, user, deadline: signal }: SearchRequest) {
+  if (path !== "/") return [path];
+  const entries = await sandbox.filesystem.listDir(path, 1, { signal, user });
+  const isPlace = ({ type, path: place }: (typeof entries)[number]) =>
+    (type === "directory" || type === "file") && !VIRTUAL.includes(place);
+  return entries.filter((entry) => isPlace(entry)).map((entry) => entry.path);
 }
 
 function grepFilters({ path, glob }: SearchRequest): readonly string[] {
@@ -198,7 +211,8 @@ async function runProgram(
   reading: Reading,
 ): Promise<Run> {
   const { sandbox, user, deadline } = request;
-  const process = { cmd, args, env: { LC_ALL: "C" }, hasStdin: false };
+  // A glob that begins with a slash begins at the working directory.
+  const process = { cmd, args, cwd: "/", env: { LC_ALL: "C" }, hasStdin: false };
   const events = sandbox.process.start(process, {
     signal: deadline,
     user,
@@ -271,7 +285,7 @@ async function countBinary(
     "-e",
     request.pattern,
     "--",
-    request.path,
+    ...(await grepPlaces(request)),
   ];
   const { stopped } = await runProgram(request, args, { take, isFull: () => false });
   return stopped === undefined ? count : undefined;

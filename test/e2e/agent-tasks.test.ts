@@ -113,6 +113,25 @@ test("a name that is used everywhere is found by search_files and renamed", asyn
   expect(await agent.do("search_files", search)).toMatch(/^0 matching lines/);
 });
 
+test.for(["ripgrep", "grep"])(
+  "a search of everything by %s leaves endless files out",
+  async (by) => {
+    await using started = await startAgent();
+    const { agent } = started;
+    const sandbox = sandboxOf(await agent.do("create_sandbox", {}));
+    const marker = { ...sandbox, path: "/etc/dev/marker.conf", content: "a marker\n" };
+    await agent.do("write_file", { ...marker, user: "root" });
+    if (by === "grep")
+      await agent.do("remove_path", { ...sandbox, path: "/usr/bin/rg", user: "root" });
+    // A device that a runtime mounts is listed as a file.
+    const glob = "{full,pagemap,marker.conf}";
+    const found = await agent.do("search_files", { ...sandbox, path: "/", glob, pattern: "a m" });
+    expect(found).toMatch(
+      /^1 matching lines in 1 files below \/ \|.* not searched: \.git, node_modules, \/dev, \/proc, \/sys \| [^]*\nfile: \/etc\/dev\/marker\.conf\n1: a marker\n/,
+    );
+  },
+);
+
 test("a build longer than one wait is followed to its end by bounded waits", async () => {
   await using started = await startAgent();
   const { agent } = started;
