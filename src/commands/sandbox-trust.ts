@@ -14,7 +14,7 @@ export async function prepareOutside(
   config: Pick<Config, "home" | "ca" | "caFiles" | "proxy">,
 ): Promise<Outside> {
   const { home, ca, caFiles: files, proxy } = config;
-  const trust =
-    ca === "off" ? undefined : await prepareTrust({ home, files, file: ca ?? undefined });
+  const hasProxy = Object.keys(proxy).length > 0;
+  const trust = await prepareTrust({ home, files, file: ca, hasProxy });
   return { trust, environment: { ...trust?.environment, ...proxy } };
 }

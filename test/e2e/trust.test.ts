@@ -19,6 +19,9 @@ const SHOW = [
   "grep -c BEGIN $SSL_CERT_FILE",
   'echo "[$HTTPS_PROXY $https_proxy $NO_PROXY]"',
 ].join("; ");
+/** Counts what sudo keeps: two of the certificates, and three of the proxy in two spellings. */
+const KEPT =
+  "sudo -n env | grep -c -e '^NODE_EXTRA_CA_CERTS=/' -e '^PIP_CERT=/' -e _PROXY= -e _proxy=";
 const TRUSTED =
   /subject=CN = Test Authority\n\S+: OK\n\S+: OK\n1\d\d\n\[http:\/\/proxy.example:3128 http:\/\/proxy.example:3128 localhost\]/;
 
@@ -44,12 +47,23 @@ test.for(["base", "host"])(
     const sandbox = { sandbox_id: first.fields["sandbox_id"] };
     const shown = await client.call("run_process", { ...sandbox, cmd: SHOW });
     expect(shown.text).toMatch(TRUSTED);
+    expect((await client.call("run_process", { ...sandbox, cmd: KEPT })).text).toMatch(/\n8\n/);
     const saved = await client.call("snapshot", sandbox);
     const copy = await client.call("create_sandbox", { template: saved.fields["snapshot_id"] });
     const again = { sandbox_id: copy.fields["sandbox_id"], cmd: SHOW };
     expect((await client.call("run_process", again)).text).toMatch(TRUSTED);
   },
 );
+
+test("sudo keeps a proxy also without certificates", async () => {
+  await using home = await openTestHome();
+  const flags = ["--home", home.path, "--ca", "off", "--proxy", PROXY, "--pool", "0"];
+  await using client = await startMcpClient(flags, { NO_PROXY: "localhost" });
+  const { fields } = await client.call("create_sandbox", {});
+  const cmd = `sudo -n sh -c 'echo "[$HTTPS_PROXY $no_proxy]"'`;
+  const shown = await client.call("run_process", { sandbox_id: fields["sandbox_id"], cmd });
+  expect(shown.text).toContain("[http://proxy.example:3128 localhost]");
+});
 
 test("off gives neither", async () => {
   await using home = await openTestHome();

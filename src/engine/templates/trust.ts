@@ -1,7 +1,8 @@
 /**
  * The certificates of this machine as a layer above those of a template: the public authorities and
  * the machine's own in one bundle, and its own once more by themselves, where a package that writes
- * the bundle anew finds them.
+ * the bundle anew finds them. With them, or with a proxy alone, a rule by which sudo keeps the
+ * variables of both.
  */
 
 import { createHash, X509Certificate } from "node:crypto";
@@ -21,6 +22,9 @@ const LOCAL_FOLDER = "/usr/local/share/ca-certificates";
 const CERTS = "etc/ssl/certs";
 const BUNDLE = `${CERTS}/ca-certificates.crt`;
 const OWN = `${CERTS}/sandbox-mcp.pem`;
+const SUDO_FOLDER = "etc/sudoers.d";
+/** sudo passes over names with a dot. */
+const SUDO_RULE = `${SUDO_FOLDER}/sandbox-mcp-outside`;
 /** A bundle of all public authorities has a tenth of it. */
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
 const MAX_FILES = 200;
@@ -28,14 +32,16 @@ const MAX_OWN = 500;
 const PEM_PATTERN = /-----BEGIN CERTIFICATE-----[\w\s+/=]+?-----END CERTIFICATE-----/g;
 
 /** A change of what is written. */
-const LAYOUT = 1;
+const LAYOUT = 2;
 
 export interface TrustOptions {
   readonly home: string;
-  /** The one file that counts; undefined for what the machine trusts. */
+  /** The one file that counts, or `off` for none; undefined for what the machine trusts. */
   readonly file: string | undefined;
   /** Files that the machine's own variables name; what cannot be read there is left out. */
   readonly files: readonly string[];
+  /** Whether sandboxes have variables of a proxy. */
+  readonly hasProxy: boolean;
 }
 
 export interface Trust {
@@ -46,24 +52,21 @@ export interface Trust {
 }
 
 /**
- * The layer, made where it is not there yet; undefined on a machine with no certificates of its own.
+ * The layer, made where it is not there yet; undefined on a machine with no certificates of its own
+ * and no proxy.
  * @throws SandboxError failed_precondition when the chosen file has none, unavailable
  */
 export async function prepareTrust(options: TrustOptions): Promise<Trust | undefined> {
   const own = await findOwn(options);
-  if (own.length === 0) return undefined;
+  if (own.length === 0 && !options.hasProxy) return undefined;
   const facts = JSON.stringify([LAYOUT, process.versions.node, own, isRootless()]);
   const name = createHash("sha256").update(facts, "utf8").digest("hex").slice(0, 16);
   const target = join(options.home, "trust", name);
-  if (!(await isThere(join(target, TREES.root, BUNDLE)))) await makeTrust(target, own);
+  if (!(await isThere(join(target, TREES.root, SUDO_RULE)))) await makeTrust(target, own);
   const { root, usr } = TREES;
   return {
     layer: { root: join(target, root), usr: join(target, usr) },
-    environment: {
-      ...Object.fromEntries(BUNDLE_VARIABLES.map((variable) => [variable, `/${BUNDLE}`])),
-      // Node adds it to its own authorities: a short file is read faster.
-      NODE_EXTRA_CA_CERTS: `/${OWN}`,
-    },
+    environment: own.length === 0 ? {} : ENVIRONMENT,
   };
 }
 
@@ -77,6 +80,20 @@ const BUNDLE_VARIABLES = [
   "AWS_CA_BUNDLE",
 ] as const;
 
+const ENVIRONMENT: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(BUNDLE_VARIABLES.map((variable) => [variable, `/${BUNDLE}`])),
+  // Node adds it to its own authorities: a short file is read faster.
+  NODE_EXTRA_CA_CERTS: `/${OWN}`,
+};
+
+const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"].flatMap((name) => [
+  name,
+  name.toLowerCase(),
+]);
+
+/** Else `sudo npm install` trusts public authorities alone, and `sudo apt-get` knows no proxy. */
+const KEPT = `Defaults env_keep += "${[...Object.keys(ENVIRONMENT), ...PROXY_VARIABLES].join(" ")}"\n`;
+
 /** The layer as it goes above these: their `/usr` may be stacked by itself. */
 export function withTrust(layers: readonly Layer[], trust: Trust | undefined): readonly Layer[] {
   if (trust === undefined) return layers;
@@ -89,8 +106,11 @@ async function makeTrust(target: string, own: readonly string[]): Promise<void> 
   try {
     await makeLayer(target, async (draft) => {
       for (const tree of [TREES.root, TREES.usr]) await makeFolder(join(draft, tree), 0o755);
-      await writeStore(join(draft, TREES.root), own);
-      for (const folder of ["root/usr", "usr"]) await writeLocal(join(draft, folder), own);
+      await writeSudoRule(join(draft, TREES.root));
+      if (own.length > 0) {
+        await writeStore(join(draft, TREES.root), own);
+        for (const folder of ["root/usr", "usr"]) await writeLocal(join(draft, folder), own);
+      }
       if (!isRootless()) return;
       for (const tree of [TREES.root, TREES.usr]) {
         await shiftIds(join(draft, tree), NAMESPACE_ID_BASE);
@@ -100,6 +120,13 @@ async function makeTrust(target: string, own: readonly string[]): Promise<void> 
     // Another process of this home was quicker.
     if (!(error instanceof SandboxError) || error.code !== "already_exists") throw error;
   }
+}
+
+async function writeSudoRule(root: string): Promise<void> {
+  await makeFolder(join(root, "etc"), 0o755);
+  await makeFolder(join(root, SUDO_FOLDER), 0o750);
+  await writeFile(join(root, SUDO_RULE), KEPT);
+  await chmod(join(root, SUDO_RULE), 0o440);
 }
 
 async function writeStore(root: string, own: readonly string[]): Promise<void> {
@@ -138,6 +165,7 @@ async function writeText(path: string, text: string): Promise<void> {
 
 /** Those that no public list has, in an order that does not depend on where they were found. */
 async function findOwn({ file, files }: TrustOptions): Promise<string[]> {
+  if (file === "off") return [];
   if (file !== undefined) return readChosen(file);
   const local = await listLocal();
   const found = new Map<string, string>();
