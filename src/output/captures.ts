@@ -57,6 +57,12 @@ export class Captures implements AsyncDisposable {
     this.#options = options;
   }
 
+  /** Those of a sandbox whose process runs, in the order of their start. */
+  running(sandboxId: string): readonly Capture[] {
+    const all = [...this.#table.values()];
+    return all.filter((each) => each.sandboxId === sandboxId && each.state.kind === "running");
+  }
+
   /** The capture of a process that runs or ended within the retention time. */
   find(sandboxId: string, pid: number): Capture | undefined {
     this.#expire();

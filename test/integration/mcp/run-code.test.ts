@@ -96,3 +96,32 @@ test("a program that does not take its request does not prolong the wait", async
   const { text } = await sandbox.call("run_code", { code: "1", wait_seconds: 1 });
   expect(text).toMatch(/^status: ok /);
 });
+
+test("a cell that waits for an earlier one of its context names it", async () => {
+  let pid = 6;
+  await using sandbox = await startForeignHost(({ url }, response) => {
+    if (!url.endsWith("/Start")) return answerJson(response, 200, { body: {} });
+    response.writeHead(200, { "content-type": "application/connect+json" });
+    response.write(event({ start: { pid: (pid += 1) } }));
+    return undefined;
+  });
+  const cells = [
+    { language: "javascript" },
+    { language: "typescript" },
+    { language: "typescript", context: "other" },
+    { language: "javascript" },
+    { language: "python" },
+  ];
+  const facts = [];
+  for (const cell of cells) {
+    const { text } = await sandbox.call("run_code", { code: "1", wait_seconds: 0, ...cell });
+    facts.push(text.split(" | next_cursor")[0]);
+  }
+  expect(facts).toEqual([
+    "status: running | process_id: p_7",
+    "status: running | waits for p_7, an earlier cell that still runs | process_id: p_8",
+    "status: running | process_id: p_9",
+    "status: running | waits for p_7, an earlier cell that still runs | process_id: p_10",
+    "status: running | process_id: p_11",
+  ]);
+});
