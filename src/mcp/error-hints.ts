@@ -44,8 +44,12 @@ export function freeHint(suggest: Suggest): string {
 }
 
 /** The error for a sandbox that must be resumed first. */
-function pausedError(sandboxId: string, suggest: Suggest, cause?: unknown): SandboxError {
-  const hint = suggest("connect_sandbox", "Call connect_sandbox, then repeat this call.");
+function pausedError(
+  sandboxId: string,
+  suggest: Suggest,
+  { cause, next = "repeat this call" }: { readonly cause?: unknown; readonly next?: string } = {},
+): SandboxError {
+  const hint = suggest("connect_sandbox", `Call connect_sandbox, then ${next}.`);
   const message = `sandbox ${sandboxId} is paused`;
   return new SandboxError("failed_precondition", message, { cause, hint });
 }
@@ -124,6 +128,8 @@ function sentences(parts: readonly string[]): string {
 
 const LOOK_TIMEOUT_MS = 5_000;
 
+type ExplainContext = Pick<ToolContext, "service" | "state" | "suggest">;
+
 /**
  * The failure with the state of its sandbox: gone, paused or unresponsive. The service is asked for
  * the state.
@@ -131,14 +137,35 @@ const LOOK_TIMEOUT_MS = 5_000;
 export async function explain(
   error: SandboxError,
   sandboxId: string | undefined,
-  context: Pick<ToolContext, "service" | "state" | "suggest">,
+  context: ExplainContext,
+): Promise<SandboxError> {
+  return explainState(error, sandboxId, context);
+}
+
+/** As `explain`, for a call whose process had started: a repeat would start it a second time. */
+export async function explainStarted(
+  error: SandboxError,
+  sandboxId: string | undefined,
+  context: ExplainContext,
+): Promise<SandboxError> {
+  const { suggest } = context;
+  const read = suggest("get_process_output", "follow the process with get_process_output");
+  const next = read === "" ? "see what its process has done" : read;
+  return explainState(error, sandboxId, { ...context, next });
+}
+
+async function explainState(
+  error: SandboxError,
+  sandboxId: string | undefined,
+  context: ExplainContext & { readonly next?: string },
 ): Promise<SandboxError> {
   if (sandboxId === undefined || !isAboutState(error)) return error;
-  const { suggest } = context;
+  const { suggest, next } = context;
+  const details = { cause: error, ...(next !== undefined && { next }) };
   try {
     const look = AbortSignal.timeout(LOOK_TIMEOUT_MS);
     const detail = await context.service.control.get(sandboxId, look);
-    if (detail.state === "paused") return pausedError(sandboxId, suggest, error);
+    if (detail.state === "paused") return pausedError(sandboxId, suggest, details);
     // The sandbox exists, so its service does not have the operation.
     if (error.code === "not_found") return missingError(error);
   } catch (failure) {

@@ -7,7 +7,7 @@ import { toListedSchema } from "../common/schema.ts";
 import { parseSandboxId } from "../wire/address.ts";
 import { acceptArguments } from "./arguments.ts";
 import { createChangeSender } from "./change-sender.ts";
-import { explain, goneError } from "./error-hints.ts";
+import { explain, explainStarted, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
 import { changesOf, readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
@@ -123,7 +123,7 @@ async function callTool(
       return toCallReply(withTimeLeft(reply, note), tool.output !== undefined);
     }
     finish("error", reply.error);
-    const explained = await explain(reply.error, sandboxId, context);
+    const explained = await explainStarted(reply.error, sandboxId, context);
     return errorReply(explained, { partial: reply.text, note: noteFor(context, sandboxId) });
   } catch (error) {
     const failure = toFailure(error, context.signal);

@@ -97,6 +97,22 @@ test.for(["SIGTERM", "SIGKILL"])("%s to a process whose child holds its output",
   await expect.poll(output).toMatch(/^exit_code: 0 /);
 });
 
+test("a call that a pause cuts off is not to be repeated", async () => {
+  await using sandbox = await startSandbox();
+  const { call, id } = sandbox;
+  const running = call("run_process", { cmd: "sleep", args: ["60"], wait_seconds: 20 });
+  await expect
+    .poll(async () => (await call("list_processes", {})).fields["processes"])
+    .toHaveLength(1);
+  await call("pause_sandbox", {});
+  expect((await running).text).toMatch(
+    new RegExp(
+      `^failed_precondition: sandbox ${id} is paused\\. Call connect_sandbox, then follow the ` +
+        "process with get_process_output\\.\nstatus: connection lost .* process_id: p_",
+    ),
+  );
+});
+
 test("the output of a process whose sandbox is gone says that and the next step", async () => {
   await using sandbox = await startSandbox();
   const { call } = sandbox;
