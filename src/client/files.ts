@@ -6,6 +6,7 @@ import { request } from "undici";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { faultsOf, z } from "../common/schema.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
@@ -124,7 +125,7 @@ async function readOnce(
   const subject = `read ${quoteName(wanted.path)}`;
   const enough = new AbortController();
   const access = accessHeaders(files.source);
-  const limits = [wanted.options.signal, AbortSignal.timeout(READ_TIMEOUT_MS), enough.signal];
+  const limits = [wanted.options.signal, signalAfter(READ_TIMEOUT_MS), enough.signal];
   try {
     const reply = await request(wanted.url, {
       dispatcher: files.connection.dispatcher,

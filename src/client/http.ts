@@ -5,6 +5,7 @@ import type { Clock } from "../common/clock.ts";
 import { SandboxError, errorText, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { quoteWords } from "../common/untrusted-text.ts";
 import { codeOfStatus, errorBodySchema } from "../wire/status.ts";
 import { redactKeys } from "./redact.ts";
@@ -71,7 +72,7 @@ export async function exchange(connection: Connection, wanted: Exchange): Promis
 type Outcome = { readonly reply: HttpReply } | { readonly error: SandboxError };
 
 async function attempt(connection: Connection, wanted: Exchange): Promise<Outcome> {
-  const signal = AbortSignal.any([wanted.signal, AbortSignal.timeout(EXCHANGE_TIMEOUT_MS)]);
+  const signal = AbortSignal.any([wanted.signal, signalAfter(EXCHANGE_TIMEOUT_MS)]);
   try {
     const reply = await request(wanted.url, {
       dispatcher: connection.dispatcher,

@@ -2,6 +2,7 @@
 
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 
 /** Interval of the daemon's keepalives, so that no proxy ends a silent stream. */
 export const KEEPALIVE_S = 50;
@@ -121,7 +122,7 @@ export class StreamGuard implements Disposable {
 
   /** True also for a sandbox that is gone: its stream has nothing more to tell. */
   async #isRunning(): Promise<boolean> {
-    const limit = AbortSignal.timeout(ASK_TIMEOUT_MS);
+    const limit = signalAfter(ASK_TIMEOUT_MS);
     try {
       return await this.#options.isRunning(AbortSignal.any([this.#stop.signal, limit]));
     } catch (error) {

@@ -1,6 +1,7 @@
 /** One unary RPC: its time limit, its repeats, and a new token where the old one was refused. */
 
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { renewAccess, userHeader, type AccessSource, type CallOptions } from "./access.ts";
 import { fromRpcError } from "./rpc.ts";
 
@@ -45,7 +46,7 @@ async function repeatUnary<T>(
 ): Promise<T> {
   const attempts = work.isIdempotent ? MAX_ATTEMPTS : 1;
   // One for all attempts: a caller waits no longer for two of them.
-  const late = AbortSignal.timeout(UNARY_TIMEOUT_MS);
+  const late = signalAfter(UNARY_TIMEOUT_MS);
   const signal = AbortSignal.any([work.options.signal, late]);
   let failure: SandboxError | undefined;
   for (let attempt = 0; attempt < attempts; attempt += 1) {

@@ -1,6 +1,7 @@
 /** Creates a sandbox: its record as intent, a Pod, its daemon, and only then the answer. */
 
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { toStartingRecord } from "../sandboxes/create-plan.ts";
@@ -140,7 +141,7 @@ async function startCold(
 ): Promise<KnownSandbox> {
   const { api, records } = context;
   const { sandboxId } = intent;
-  const late = AbortSignal.timeout(START_TIMEOUT_MS);
+  const late = signalAfter(START_TIMEOUT_MS);
   const bounded = AbortSignal.any([signal, late]);
   try {
     const stored = await addRecord(api, intent, bounded);
@@ -186,7 +187,7 @@ async function startWarm(
     context.records.apply(stored);
     await step("pod.claimed");
     const claim = new AbortController();
-    const late = AbortSignal.timeout(CLAIM_TIMEOUT_MS);
+    const late = signalAfter(CLAIM_TIMEOUT_MS);
     const bounded = AbortSignal.any([signal, claim.signal, late]);
     const adopted = adoptPod(context, stored.metadata);
     const works = [

@@ -4,6 +4,7 @@ import { randomBytes, type KeyObject } from "node:crypto";
 import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { openTunnel } from "../engine/network/container-sockets.ts";
 import {
   POD_PORT,
@@ -66,7 +67,7 @@ function isUntold(error: unknown): boolean {
 }
 
 async function enter(address: PodAddress, target: PodTarget, signal: AbortSignal): Promise<Socket> {
-  const late = AbortSignal.timeout(CONNECT_TIMEOUT_MS);
+  const late = signalAfter(CONNECT_TIMEOUT_MS);
   const bounded = AbortSignal.any([signal, late]);
   const socket = await connectTo(address, bounded);
   const nonce = randomBytes(16).toString("hex");

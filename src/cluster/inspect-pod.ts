@@ -4,6 +4,7 @@ import type { Clock } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
 import { toFilter, type LogQuery } from "../sandboxes/log-book.ts";
 import type { Sample } from "../sandboxes/usage-meter.ts";
@@ -60,7 +61,7 @@ export function createPodInspector(options: InspectorOptions): PodInspector {
 
   async function ask(stored: KnownSandbox, path: string, maxBytes: number): Promise<Buffer> {
     const { sandboxId } = stored.record;
-    const signal = AbortSignal.any([options.closing, AbortSignal.timeout(ANSWER_TIMEOUT_MS)]);
+    const signal = AbortSignal.any([options.closing, signalAfter(ANSWER_TIMEOUT_MS)]);
     try {
       const host = await options.pods.until(sandboxId, (pod) => pod && addressOf(pod), signal);
       const dialer = options.runs.dialer(stored, host);

@@ -5,6 +5,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
 import {
   ISOLATION_LEVELS,
@@ -224,7 +225,7 @@ async function tryPod(options: ProbeOptions, volume?: object): Promise<Isolation
   const plan = await planOf(options);
   const { passKey } = await openClusterSecrets(api);
   const name = newSandboxId();
-  const signal = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+  const signal = signalAfter(PROBE_TIMEOUT_MS);
   try {
     const made = await api.call({
       method: "POST",

@@ -7,6 +7,7 @@ import type { IncomingMessage } from "node:http";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
 import { hasErrorCode, parseObject, type ClusterApi } from "./api.ts";
@@ -123,7 +124,7 @@ async function follow<T extends Named>(
     allowWatchBookmarks: "true",
     timeoutSeconds: String(WATCH_SECONDS),
   };
-  const bounded = AbortSignal.any([signal, AbortSignal.timeout(WATCH_LATE_MS)]);
+  const bounded = AbortSignal.any([signal, signalAfter(WATCH_LATE_MS)]);
   const body = await api.watch({ path: kind, query }, bounded);
   let version = from;
   for await (const line of linesOf(body)) {

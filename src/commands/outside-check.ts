@@ -2,6 +2,7 @@
 
 import { createService } from "../client/service.ts";
 import { errorText, SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
@@ -71,7 +72,7 @@ async function askFromInside(config: Config, log: Logger, stop: AbortSignal): Pr
   );
   const { url, socketPath, apiKey, findRun } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun }));
-  const signal = AbortSignal.any([stop, AbortSignal.timeout(LIMIT_MS)]);
+  const signal = AbortSignal.any([stop, signalAfter(LIMIT_MS)]);
   const options = { templateID: "base", timeout: LIFETIME_SECONDS, secure: true };
   const { sandboxID } = await service.control.create(options, signal);
   const sandbox = await service.attach(sandboxID, signal);

@@ -5,6 +5,7 @@
 
 import { Resolver } from "node:dns/promises";
 import { BlockList, type Socket } from "node:net";
+import { signalAfter } from "../common/late-signal.ts";
 import { dialFirst } from "../common/sockets.ts";
 import { createShares } from "./shares.ts";
 
@@ -121,7 +122,7 @@ export async function dialName(
   { sender, name, port }: NamedPort,
 ): Promise<Socket | undefined> {
   const { addresses } = await resolver.lookup(sender, name);
-  const signal = AbortSignal.timeout(DIAL_TIMEOUT_MS);
+  const signal = signalAfter(DIAL_TIMEOUT_MS);
   const dial = { addresses: addresses.slice(0, MAX_DIALS), port, signal, allowHalfOpen: true };
   // Why none answers makes no difference for the sandbox.
   return dialFirst(dial).catch(() => undefined);

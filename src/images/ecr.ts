@@ -7,6 +7,7 @@
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { z } from "../common/schema.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
 import { signRequest, type AwsKey } from "./aws-signature.ts";
@@ -97,7 +98,7 @@ async function send(endpoint: string, { subject, signal, region, ...key }: EcrCa
       headers,
       body: "{}",
       redirect: "error",
-      signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
+      signal: AbortSignal.any([signal, signalAfter(TIMEOUT_MS)]),
     });
     const body = await readBounded(piecesOf(reply), MAX_REPLY_BYTES, subject);
     return { status: reply.status, body };

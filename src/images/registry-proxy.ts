@@ -24,6 +24,7 @@ import { connectionOptions, HOP_BY_HOP } from "../common/connection-headers.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
 import { joinStreams } from "../common/join-streams.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { listenAtPath } from "../common/listen-at-path.ts";
 import { dialFirst } from "../common/sockets.ts";
 import { quoteUntrusted } from "../common/untrusted-text.ts";
@@ -171,7 +172,7 @@ async function dialPlace(
   addresses: readonly string[],
   over: AbortSignal,
 ): Promise<Socket> {
-  const signal = AbortSignal.any([over, AbortSignal.timeout(DIAL_TIMEOUT_MS)]);
+  const signal = AbortSignal.any([over, signalAfter(DIAL_TIMEOUT_MS)]);
   try {
     return await dialFirst({ addresses, port, signal, allowHalfOpen: true });
   } catch (cause) {

@@ -1,6 +1,7 @@
 /** Hints for failed calls: the next step, in terms of the tools that are enabled. */
 
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { Suggest, ToolContext } from "./tool.ts";
 
@@ -163,7 +164,7 @@ async function explainState(
   const { suggest, next } = context;
   const details = { cause: error, ...(next !== undefined && { next }) };
   try {
-    const look = AbortSignal.timeout(LOOK_TIMEOUT_MS);
+    const look = signalAfter(LOOK_TIMEOUT_MS);
     const detail = await context.service.control.get(sandboxId, look);
     if (detail.state === "paused") return pausedError(sandboxId, suggest, details);
     // The sandbox exists, so its service does not have the operation.

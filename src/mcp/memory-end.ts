@@ -1,5 +1,6 @@
 /** Whether a process, or a child of it, was ended for lack of memory: the kernel's counter tells. */
 
+import { signalAfter } from "../common/late-signal.ts";
 import type { Capture, ProcessView } from "../output/capture.ts";
 import type { MetricBody, SandboxDetailBody } from "../wire/control.ts";
 import type { ToolContext } from "./tool.ts";
@@ -88,11 +89,11 @@ async function look(
   const askedAtMs = clock.now();
   const [samples, detail] = await Promise.all([
     service.control
-      .metrics(process.sandboxId, range, AbortSignal.timeout(LOOK_TIMEOUT_MS))
+      .metrics(process.sandboxId, range, signalAfter(LOOK_TIMEOUT_MS))
       // A service without metrics: the cause stays a likely one.
       .catch((): readonly MetricBody[] => []),
     service.control
-      .get(process.sandboxId, AbortSignal.timeout(LOOK_TIMEOUT_MS))
+      .get(process.sandboxId, signalAfter(LOOK_TIMEOUT_MS))
       // The end is told all the same.
       .catch((): SandboxDetailBody | undefined => undefined),
   ]);

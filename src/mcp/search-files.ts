@@ -2,6 +2,7 @@
 
 import type { Sandbox } from "../client/envd.ts";
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { countUnsafe, quoteWords } from "../common/untrusted-text.ts";
 import {
   createGrepReader,
@@ -249,7 +250,7 @@ const KILL_TIMEOUT_MS = 5_000;
 
 async function endProgram(sandbox: Sandbox, pid: number): Promise<void> {
   try {
-    await sandbox.process.sendSignal(pid, "SIGKILL", AbortSignal.timeout(KILL_TIMEOUT_MS));
+    await sandbox.process.sendSignal(pid, "SIGKILL", signalAfter(KILL_TIMEOUT_MS));
   } catch {
     // The program has ended, or the sandbox has; the daemon's own timeout is the second limit.
   }

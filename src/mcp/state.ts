@@ -3,6 +3,7 @@
 import type { Service } from "../client/service.ts";
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { createGate } from "../common/concurrency.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
@@ -108,7 +109,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     track: (work) => tasks.track(work),
     async [Symbol.asyncDispose]() {
       stop.abort();
-      const late = AbortSignal.timeout(KILL_TIMEOUT_MS);
+      const late = signalAfter(KILL_TIMEOUT_MS);
       const isKilling = options.onExit() === "kill";
       if (isKilling) {
         for (const sandboxId of made) watchers.forget(sandboxId);

@@ -3,6 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { Clock } from "../common/clock.ts";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { orCanceled, throwIfCanceled } from "./or-canceled.ts";
 import { holdEvents, MAX_REPLY_EVENTS, newWatcher, type Watcher } from "./watcher.ts";
@@ -126,7 +127,7 @@ export class Watchers implements AsyncDisposable {
    */
   async end(watcher: Watcher): Promise<void> {
     if (watcher.isEnded) return;
-    const limits = [this.#stop.signal, AbortSignal.timeout(END_TIMEOUT_MS)];
+    const limits = [this.#stop.signal, signalAfter(END_TIMEOUT_MS)];
     try {
       await watcher.sandbox.filesystem.removeWatcher(watcher.id, AbortSignal.any(limits));
     } catch (error) {
@@ -202,7 +203,7 @@ export class Watchers implements AsyncDisposable {
   }
 
   async #take(watcher: Watcher): Promise<void> {
-    const late = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
+    const late = AbortSignal.any([this.#stop.signal, signalAfter(FETCH_TIMEOUT_MS)]);
     try {
       holdEvents(watcher, await watcher.sandbox.filesystem.takeWatcherEvents(watcher.id, late));
       watcher.isKnown = true;
@@ -244,7 +245,7 @@ export class Watchers implements AsyncDisposable {
 
   async #remove({ filesystem }: Sandbox, id: string): Promise<void> {
     try {
-      await filesystem.removeWatcher(id, AbortSignal.timeout(REMOVE_TIMEOUT_MS));
+      await filesystem.removeWatcher(id, signalAfter(REMOVE_TIMEOUT_MS));
     } catch (error) {
       // Its sandbox may be gone, and the watcher with it.
       this.#options.log.debug({ op: "watcher.remove", err: error });

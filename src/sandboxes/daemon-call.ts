@@ -4,6 +4,7 @@ import { request, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import { limitInterimReplies } from "../common/interim-replies.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { asOperation } from "../common/operation.ts";
 import { MESSAGES } from "../wire/messages.ts";
 
@@ -116,7 +117,7 @@ export function createDaemonWatch(options: DaemonWatchOptions): DaemonWatch {
   }
 
   async function isSilent(): Promise<boolean> {
-    const late = AbortSignal.timeout(silenceMs);
+    const late = signalAfter(silenceMs);
     try {
       await options.ask(late);
       return false;

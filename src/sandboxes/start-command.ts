@@ -5,6 +5,7 @@ import { openDaemonClient, type DaemonClient } from "../client/daemon-client.ts"
 import type { ProcessEvent } from "../client/process.ts";
 import { createBackoff } from "../common/backoff.ts";
 import { SandboxError } from "../common/errors.ts";
+import { signalAfter } from "../common/late-signal.ts";
 import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord, TemplateSetup } from "../store/store.ts";
@@ -74,7 +75,7 @@ export async function runCommands(
   commands: Commands,
   terms: StartTerms,
 ): Promise<void> {
-  const late = AbortSignal.timeout(terms.limitMs);
+  const late = signalAfter(terms.limitMs);
   // Leaves the output of the start command, which goes on without a reader.
   const leave = new AbortController();
   const signal = AbortSignal.any([terms.signal, late, leave.signal]);

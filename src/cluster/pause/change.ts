@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { isConflict } from "../api.ts";
 import type { ClusterContext } from "../context.ts";
@@ -135,7 +136,7 @@ async function awaitEnd(
   sandboxId: string,
   { kind }: SandboxChange,
 ): Promise<void> {
-  const late = AbortSignal.timeout(MAX_WAIT_MS);
+  const late = signalAfter(MAX_WAIT_MS);
   try {
     await records.until(sandboxId, findEnd, AbortSignal.any([closing, late]));
   } catch (error) {

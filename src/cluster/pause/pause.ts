@@ -4,6 +4,7 @@
  */
 
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { sandboxAlreadyPaused } from "../../wire/messages.ts";
 import { hasErrorCode, isConflict } from "../api.ts";
@@ -230,7 +231,7 @@ async function order(
   if (host === undefined) {
     throw new SandboxError("unavailable", "the Pod of the sandbox does not run");
   }
-  const signal = AbortSignal.any([context.closing, AbortSignal.timeout(ORDER_TIMEOUT_MS)]);
+  const signal = AbortSignal.any([context.closing, signalAfter(ORDER_TIMEOUT_MS)]);
   try {
     const dialer = context.runs.dialer(stored, host);
     await askDaemon(dialer, { path, maxBytes: 0, body: {} }, signal);

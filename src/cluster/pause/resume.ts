@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { atCapacity } from "../../sandboxes/team-quota.ts";
 import { checkTimeout, expiryOfRun } from "../../sandboxes/timeout.ts";
@@ -88,7 +89,7 @@ async function carryOut(
   const beganMs = performance.now();
   // That of the last run, whose end takes a moment; one that comes from now on is not removed.
   const before = context.pods.items.get(sandboxId);
-  const late = AbortSignal.timeout(START_TIMEOUT_MS);
+  const late = signalAfter(START_TIMEOUT_MS);
   const signal = AbortSignal.any([context.closing, late]);
   try {
     await step("pod.resuming");

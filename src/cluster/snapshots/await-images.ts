@@ -1,6 +1,7 @@
 /** Waits for images of one sandbox that are being made: a daemon tells its changes to one front at a time. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import type { ClusterContext } from "../context.ts";
 import type { StoredSnapshot } from "./records.ts";
 
@@ -10,7 +11,7 @@ export async function awaitImages(
   sandboxId: string,
   waitMs: number,
 ): Promise<void> {
-  const late = AbortSignal.timeout(waitMs);
+  const late = signalAfter(waitMs);
   const signal = AbortSignal.any([closing, late]);
   for (const { metadata, snapshot } of snapshots?.items.values() ?? []) {
     if (snapshot?.sourceSandboxId !== sandboxId || snapshot.owner === fronts.name) continue;

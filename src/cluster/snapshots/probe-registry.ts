@@ -1,6 +1,7 @@
 /** What `doctor` asks of the registry for snapshots: whether it takes, gives and removes what is pushed. */
 
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { pushDocument } from "./blobs.ts";
 import { findImagePlace, type SnapshotSettings } from "./place.ts";
 import { createRegistry, type Registry } from "./registry.ts";
@@ -11,7 +12,7 @@ const REFUSED = 400;
 /** @throws SandboxError unavailable, failed_precondition */
 export async function tryRegistry(settings: SnapshotSettings): Promise<string> {
   const { place, name } = await findImagePlace(settings.registry, settings);
-  const registry = createRegistry(place, AbortSignal.timeout(PROBE_TIMEOUT_MS));
+  const registry = createRegistry(place, signalAfter(PROBE_TIMEOUT_MS));
   try {
     const canDelete = await pushAndRemove(registry);
     const removal = canDelete

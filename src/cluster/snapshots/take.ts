@@ -2,6 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { isCode, SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { callDaemon } from "../../sandboxes/daemon-call.ts";
 import { parseSnapshotName, requireAwaited } from "../../sandboxes/snapshots.ts";
@@ -161,7 +162,7 @@ async function push(
   task: { readonly intent: SnapshotRecord; readonly settings: SnapshotSettings },
 ): Promise<string> {
   const { intent, settings } = task;
-  const late = AbortSignal.timeout(TAKE_TIMEOUT_MS);
+  const late = signalAfter(TAKE_TIMEOUT_MS);
   const signal = AbortSignal.any([context.closing, late]);
   const { sandboxId } = stored.record;
   const pod = context.pods.items.get(sandboxId);
@@ -255,7 +256,7 @@ export async function requireRegistry({
   closing,
 }: ClusterContext): Promise<void> {
   if (settings === undefined) throw cannot("snapshot");
-  const signal = AbortSignal.any([closing, AbortSignal.timeout(ASK_TIMEOUT_MS)]);
+  const signal = AbortSignal.any([closing, signalAfter(ASK_TIMEOUT_MS)]);
   const { place } = await findImagePlace(settings.registry, settings);
   const question = { method: "HEAD", path: "manifests/none", handled: [404] } as const;
   await createRegistry(place, signal).send(question);

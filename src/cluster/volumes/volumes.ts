@@ -1,6 +1,7 @@
 /** Volumes as a team asks for them. One that is removed is marked first: then no sandbox can get it. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { MAX_VOLUMES, requireVolumeId, requireVolumeName } from "../../sandboxes/volume-rules.ts";
 import type { Volume } from "../../sandboxes/volumes.ts";
 import { MESSAGES } from "../../wire/messages.ts";
@@ -76,7 +77,7 @@ async function awaitEnd(
     throw new SandboxError("invalid_argument", `Volume with name '${name}' already exists`);
   }
   volumes?.apply(stored);
-  const late = AbortSignal.timeout(GONE_TIMEOUT_MS);
+  const late = signalAfter(GONE_TIMEOUT_MS);
   try {
     await volumes?.until(claim, findEnd, AbortSignal.any([closing, late]));
   } catch (error) {

@@ -9,6 +9,7 @@ import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
 import { dialControlSocket, dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
@@ -88,7 +89,7 @@ async function awaitRestore({ cgroup, directory, record }: RestoredPlace): Promi
 
 /** How many processes the kernel inside has. */
 async function countProcesses(directory: string, id: string): Promise<number> {
-  const signal = AbortSignal.timeout(ASK_LIMIT_MS);
+  const signal = signalAfter(ASK_LIMIT_MS);
   const socket = await dialSocket(join(directory, "runtime", STATE, `runsc-${id}.sock`), signal);
   try {
     socket.write(JSON.stringify({ method: "containerManager.Processes", arg: id }));
@@ -126,7 +127,7 @@ async function awaitPrograms(place: RestoredPlace & { readonly secret: string })
     for (const name of [...Object.values(SOCKET_NAMES), ORDERS]) {
       await rm(join(directory, name), { force: true });
     }
-    await startRelay(place, AbortSignal.timeout(LOAD_LIMIT_MS));
+    await startRelay(place, signalAfter(LOAD_LIMIT_MS));
   }
   const endMs = performance.now() + LOAD_LIMIT_MS;
   for (;;) {

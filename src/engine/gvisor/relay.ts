@@ -7,6 +7,7 @@
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { isListening } from "../../common/listening.ts";
 import { INSIDE_PORTS } from "../daemon/daemon-command.ts";
 import { perlCommand } from "../host/perl-program.ts";
@@ -90,7 +91,7 @@ export function pausedByKernel(cgroup: Cgroup, directory: string): Cgroup {
 
 /** @throws SandboxError unavailable when the container is gone or does not obey. */
 async function order(directory: string, name: Order): Promise<"paused" | "running"> {
-  const signal = AbortSignal.timeout(ORDER_TIMEOUT_MS);
+  const signal = signalAfter(ORDER_TIMEOUT_MS);
   const socket = await dialSocket(join(directory, ORDERS), signal);
   const { promise, resolve } = Promise.withResolvers<string>();
   let answer = "";

@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { open, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
 
@@ -56,7 +57,7 @@ export async function holdLock(
   name: LockName,
   { timeoutMs = DEFAULT_TIMEOUT_MS, signal, isShared = false }: LockOptions = {},
 ): Promise<AsyncDisposable> {
-  const limit = AbortSignal.timeout(timeoutMs);
+  const limit = signalAfter(timeoutMs);
   const stop = signal === undefined ? limit : AbortSignal.any([limit, signal]);
   const lock = await takeLock(lockPath(home, name), [isShared ? SHARED : EXCLUSIVE], stop);
   if (lock !== undefined) return lock;
@@ -88,7 +89,7 @@ export async function tryLock(
   name: LockName,
   waitSeconds = 0,
 ): Promise<AsyncDisposable | undefined> {
-  const limit = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
+  const limit = signalAfter(DEFAULT_TIMEOUT_MS);
   return takeLock(lockPath(home, name), [EXCLUSIVE, "--timeout", String(waitSeconds)], limit);
 }
 
@@ -97,7 +98,7 @@ export async function tryLock(
  * file meanwhile. Only its holder may remove the file.
  */
 export async function tryLockFile(path: string): Promise<AsyncDisposable | undefined> {
-  const stop = AbortSignal.timeout(DEFAULT_TIMEOUT_MS);
+  const stop = signalAfter(DEFAULT_TIMEOUT_MS);
   const lock = await takeLock(path, [EXCLUSIVE, "--nonblock"], stop);
   if (lock === undefined || (await isAt(lock.file, path))) return lock;
   // The next process would lock another file of this name.
@@ -111,7 +112,7 @@ export async function tryLockOpen(
   { isShared = false }: Pick<LockOptions, "isShared"> = {},
 ): Promise<boolean> {
   const flags = [isShared ? SHARED : EXCLUSIVE, "--nonblock"];
-  const status = await lockFile(file, flags, AbortSignal.timeout(DEFAULT_TIMEOUT_MS));
+  const status = await lockFile(file, flags, signalAfter(DEFAULT_TIMEOUT_MS));
   if (status === 0) return true;
   if (status === TAKEN_STATUS) return false;
   throw new SandboxError("unavailable", `lock: exit status ${status}`);

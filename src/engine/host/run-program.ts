@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { whenStarted } from "./when-started.ts";
@@ -48,7 +49,7 @@ export async function runProgram(
   options: ProgramOptions = {},
 ): Promise<string> {
   const [file] = command;
-  const timeout = AbortSignal.timeout(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+  const timeout = signalAfter(options.timeoutMs ?? DEFAULT_TIMEOUT_MS);
   const stop = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   if (stop.aborted) throw new SandboxError("canceled", `${file} was not run`);
   const [program, ...words] = file === TIES_ITSELF ? command : [...TIED, ...command];

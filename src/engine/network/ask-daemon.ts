@@ -3,6 +3,7 @@
 import type { Socket } from "node:net";
 import { withDeadline } from "../../common/clock.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 
 /**
  * Any HTTP answer on the control socket proves that node runs inside.
@@ -12,7 +13,7 @@ export async function askDaemon(
   dialControl: (signal: AbortSignal) => Promise<Socket>,
   timeoutMs: number,
 ): Promise<void> {
-  const socket = await dialControl(AbortSignal.timeout(timeoutMs));
+  const socket = await dialControl(signalAfter(timeoutMs));
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   socket.once("data", (chunk: Buffer) => resolve(chunk.toString("latin1")));
   socket.once("error", reject);

@@ -7,6 +7,7 @@ import { request, type ClientRequest, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { openSocketPath } from "../../common/socket-path.ts";
 
 const MAX_PORT = 65_535;
@@ -89,7 +90,7 @@ export async function openTunnel(
   port: number,
   signal: AbortSignal,
 ): Promise<Socket> {
-  const late = AbortSignal.timeout(UPGRADE_TIMEOUT_MS);
+  const late = signalAfter(UPGRADE_TIMEOUT_MS);
   const deadline = AbortSignal.any([signal, late]);
   const call = request({
     createConnection: () => control,

@@ -2,6 +2,7 @@
 
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { signalAfter } from "../../common/late-signal.ts";
 import type { Container, ContainerSpec } from "../engine.ts";
 import { newProbeId } from "../storage/prune.ts";
 import type { LaunchContext } from "./launch-context.ts";
@@ -47,7 +48,7 @@ async function carryOnce(context: LaunchContext, trial: MemoryTrial, name: strin
   const layer = await container.snapshot(files, memory);
   const restored = { ...spec, id, directory: join(home, id), memory };
   const layers = [...spec.layers, layer];
-  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  const signal = signalAfter(TIMEOUT_MS);
   await using copy = await startContainer(context, { ...restored, layers }, signal);
   await Promise.all([ask(copy), ask(container)]);
 }

@@ -6,6 +6,7 @@
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { diskFullError, errorText, isCode, SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { prepareDaemon } from "../daemon/daemon.ts";
@@ -241,7 +242,7 @@ async function runTinyContainer(home: string, context: LaunchContext): Promise<P
     egress: "none" as const,
     ...(trial !== undefined && { bootId: trial.bootId }),
   };
-  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+  const signal = signalAfter(ANSWER_TIMEOUT_MS);
   await using container = await startContainer(context, spec, signal);
   const plain = openCgroup(context.cgroups, id, spec.directory);
   const cgroup = context.flags === undefined ? plain : pausedByKernel(plain, spec.directory);

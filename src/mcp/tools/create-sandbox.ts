@@ -1,6 +1,7 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
@@ -213,7 +214,7 @@ async function abandon(
   else state.signal.addEventListener("abort", end, { once: true });
   try {
     const { sandboxID } = await creating;
-    await service.control.kill(sandboxID, AbortSignal.timeout(KILL_TIMEOUT_MS));
+    await service.control.kill(sandboxID, signalAfter(KILL_TIMEOUT_MS));
   } catch (error) {
     log.debug({ op: "sandbox.abandon", err: error }, "nothing to end");
   } finally {

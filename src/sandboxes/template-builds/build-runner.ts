@@ -3,6 +3,7 @@
 import { availableParallelism } from "node:os";
 import type { Track } from "../../common/concurrency.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { createBuildQueue } from "./build-queue.ts";
 import type { LayerSizes } from "./layer-sizes.ts";
 import type { Uploads } from "./uploads.ts";
@@ -50,7 +51,7 @@ export function createBuildRunner(options: {
     const ended = AbortSignal.any([controller.signal, closing]);
     const leave = await queue.enter(task.team, ended);
     try {
-      await task.work(AbortSignal.any([ended, AbortSignal.timeout(task.limitMs)]));
+      await task.work(AbortSignal.any([ended, signalAfter(task.limitMs)]));
     } finally {
       running.delete(controller);
       leave();

@@ -8,6 +8,7 @@ import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
+import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
 import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
 
@@ -162,7 +163,7 @@ async function store(target: Target, body: Readable): Promise<void> {
   try {
     const file = createWriteStream(part, { flags: "wx", mode: 0o600, flush: true });
     const whileLeft = (chunks: AsyncIterable<Buffer>) => takeWhileLeft(chunks, target);
-    await pipeline(body, whileLeft, file, { signal: AbortSignal.timeout(UPLOAD_LIFE_MS) });
+    await pipeline(body, whileLeft, file, { signal: signalAfter(UPLOAD_LIFE_MS) });
     if (file.bytesWritten !== bytes) {
       throw new SandboxError(
         "invalid_argument",
