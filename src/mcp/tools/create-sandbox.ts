@@ -93,6 +93,7 @@ export const createSandbox = defineTool({
       resource_exhausted: freeHint(suggest),
       // A template that is being built has a hint of its own.
       ...(params.isolation !== undefined && { unavailable: WITHOUT_ISOLATION }),
+      ...(params.allow_out !== undefined && { invalid_argument: ALL_TRAFFIC }),
     });
     const { sandboxID: sandboxId } = body;
     const detail = await describe(sandboxId, context);
@@ -127,6 +128,10 @@ export const createSandbox = defineTool({
 const WITHOUT_ISOLATION =
   "If the service lacks this isolation, a repeat does not help: tell the user, or leave isolation " +
   "out for code that may share the kernel of the machine.";
+
+/** Services name it by a constant of the clients, which no rule may contain. */
+const ALL_TRAFFIC =
+  "Correct the arguments. All traffic is 0.0.0.0/0: names in allow_out need it in deny_out.";
 
 const OFFLINE = "no internet in it: this machine has no way out for sandboxes, its doctor says why";
 

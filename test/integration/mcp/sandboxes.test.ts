@@ -102,6 +102,18 @@ test("an unknown template is named", async () => {
   expect(text).toMatch(/^not_found: .*nope.*No such template or snapshot; the default is base\.$/);
 });
 
+test("names to be reached without a rule for the rest are refused with that rule", async () => {
+  await using world = await startMcpWorld();
+  const rules = { allow_out: ["pypi.org"] };
+  const { isError, text } = await world.call("create_sandbox", rules);
+  expect(isError).toBe(true);
+  expect(text).toMatch(
+    /^invalid_argument: .* All traffic is 0\.0\.0\.0\/0: names in allow_out need/,
+  );
+  const rest = { deny_out: ["0.0.0.0/0"] };
+  expect((await world.call("create_sandbox", { ...rules, ...rest })).isError).toBe(false);
+});
+
 test("bad input is a tool error that names field and bound", async () => {
   await using world = await startMcpWorld();
   const input = { sandbox_id: "NO", cmd: "", wait_seconds: 99 };
