@@ -4,6 +4,7 @@
  */
 
 import type { IncomingMessage } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
 import { createByteBuffer } from "../common/bytes.ts";
 import { SandboxError } from "../common/errors.ts";
@@ -159,10 +160,11 @@ async function* linesOf(body: IncomingMessage): AsyncGenerator<string> {
   }
 }
 
+/** Ends early with the signal, which lasts as long as the cache: nothing stays at it. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", () => resolve(), { once: true });
-  await promise;
-  clearTimeout(timer);
+  try {
+    await delay(ms, undefined, { signal });
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
 }

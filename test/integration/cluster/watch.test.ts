@@ -1,5 +1,6 @@
 /** List and watch against the API server of the tests: bookmarks, expired versions, outages. */
 
+import { getEventListeners } from "node:events";
 import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api.ts";
 import { podSchema } from "../../../src/cluster/objects.ts";
@@ -19,9 +20,14 @@ async function open() {
   const make = async (name: string, labels: object = LABELS) =>
     api.call({ method: "POST", path: "pods", body: { kind: "Pod", metadata: { name, labels } } });
   await make("first");
+  const signals = new Set<AbortSignal>();
+  const call: typeof api.call = async (wanted) => {
+    if (wanted.signal !== undefined) signals.add(wanted.signal);
+    return api.call(wanted);
+  };
   const cache = stack.use(
     startWatchCache({
-      api,
+      api: { ...api, call },
       log: createSilentLog(),
       kind: "pods",
       selector: SELECTOR,
@@ -31,7 +37,15 @@ async function open() {
   await cache.filled;
   const owned = stack.move();
   const names = () => [...cache.items.keys()].toSorted();
-  return { server, api, cache, make, names, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return {
+    server,
+    api,
+    cache,
+    make,
+    names,
+    signals,
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
 }
 
 test("changes of others arrive, of selected objects alone", async () => {
@@ -51,6 +65,18 @@ test("after an expired version everything is listed anew", async () => {
   await world.make("third");
   world.server.remove("pods/first");
   await expect.poll(world.names).toEqual(["second", "third"]);
+});
+
+test("a cache that goes on for long leaves nothing at the signal of its end", async () => {
+  await using world = await open();
+  for (const name of ["second", "third", "fourth"]) {
+    world.server.expireVersions();
+    await world.make(name);
+    await expect.poll(world.names).toContain(name);
+  }
+  expect(world.signals.size).toBe(1);
+  const listeners = () => [...world.signals].flatMap((one) => getEventListeners(one, "abort"));
+  await expect.poll(listeners).toEqual([]);
 });
 
 test("during an outage what is known stays, and changes come after it", async () => {
