@@ -67,10 +67,13 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     } catch (error) {
       const { status, body, retryAfterSeconds } = toFault(error);
       const headers = retryHeaders(status, retryAfterSeconds);
+      const entry = { op: "volume.content", status, err: error };
+      // A client may leave at any time: that is no fault of the service.
+      if (response.destroyed) log.debug(entry, "volume content");
+      else if (status >= 500) log.warn(entry, "volume content");
       // A reply that has begun can only be cut, and so can what a client goes on to send.
       if (response.headersSent) response.destroy();
       else sendJson(response, status, { body, headers: { ...headers, connection: "close" } });
-      if (status >= 500) log.warn({ op: "volume.content", status, err: error }, "volume content");
     }
     return { status: response.statusCode, team: files?.team };
   };
