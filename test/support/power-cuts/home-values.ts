@@ -99,7 +99,8 @@ async function readPaused({ path, store }: OpenedHome, sandboxId = ""): Promise<
   // The file, not the image: its last unmount may come after the pause and write its superblock.
   const words = ["-R", "cat /root/home/user/marker.txt", image];
   const { stdout } = await run("debugfs", words, { maxBuffer: CHUNK_BYTES });
-  return createHash("sha256").update(stdout).digest("hex");
+  // A fork has nothing of its own here before it writes: its value is not that of another one all the same.
+  return createHash("sha256").update(sandboxId).update(stdout).digest("hex");
 }
 
 async function readFileValue(path: string): Promise<Value> {
