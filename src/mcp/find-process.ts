@@ -22,14 +22,21 @@ export async function findProcess(
   // What this server lost another one can have watched to its end.
   const isOther = known === undefined || stored?.isOwn === false;
   if (stored?.isUnwatched === false && isOther) return stored;
+  let isReached = false;
   try {
     const sandbox = await context.attach(sandboxId);
+    isReached = true;
     return await withHints(captures.attach(sandbox, pid), processHints(context.suggest));
   } catch (error) {
+    const isEnded = error instanceof SandboxError && error.code === "not_found";
     // The output so far is returned in place of the error.
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      const endedAtMs = known.endedAtMs ?? context.clock.now();
+      if (isReached && isEnded) known.finish({ kind: "unwatched" }, endedAtMs);
+      return known;
+    }
     if (stored === undefined || !(error instanceof SandboxError)) throw error;
-    stored.giveUp(error.code === "not_found" ? { kind: "unwatched" } : { kind: "lost", error });
+    stored.giveUp(isEnded ? { kind: "unwatched" } : { kind: "lost", error });
     return stored;
   }
 }

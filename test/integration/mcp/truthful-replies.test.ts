@@ -113,6 +113,18 @@ test("a call that a pause cuts off is not to be repeated", async () => {
   );
 });
 
+test("a process that ended with a pause without memory is not waited for", async () => {
+  await using sandbox = await startSandbox();
+  const { call } = sandbox;
+  const started = await call("run_process", { cmd: "sleep", args: ["60"], wait_seconds: 0 });
+  const process = { process_id: /process_id: (p_\d+)/.exec(started.text)?.[1] };
+  await call("pause_sandbox", { keep_memory: false });
+  const output = async () => (await call("get_process_output", process)).text;
+  await expect.poll(output).toMatch(/^status: connection lost .* is paused\. Call connect_sandbox/);
+  await call("connect_sandbox", {});
+  expect(await output()).toMatch(/^status: ended while no server watched it; .* \| duration: /);
+});
+
 test("the output of a process whose sandbox is gone says that and the next step", async () => {
   await using sandbox = await startSandbox();
   const { call } = sandbox;
