@@ -7,6 +7,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { z } from "../../src/common/schema.ts";
+import { pausedByKernel } from "../../src/engine/gvisor/relay.ts";
+import { openProcessGroup } from "../../src/engine/oci/process-group.ts";
 import { takeCensus, type Census } from "./census.ts";
 
 const rowSchema = z.object({
@@ -107,10 +109,12 @@ async function readTruth(
   };
 }
 
-/** Whether a sandbox waits, frozen, to be taken. */
+/** Whether a sandbox waits, frozen or paused by a kernel of its own, to be taken. */
 export async function hasPooled(home: string): Promise<boolean> {
   const { cgroups } = await takeCensus(home);
   const pooled = readStore(home).rows.filter(({ state }) => state === "pooled");
+  const paused = pooled.map(async ({ sandboxId }) => isPausedByKernel(home, sandboxId));
+  if ((await Promise.all(paused)).includes(true)) return true;
   const paths = cgroups.filter((path) =>
     pooled.some(({ sandboxId }) => basename(path) === sandboxId),
   );
@@ -121,6 +125,13 @@ export async function hasPooled(home: string): Promise<boolean> {
     ),
   );
   return texts.some((text) => /^frozen 1$|^FROZEN$/m.test(text));
+}
+
+/** False without such a kernel, and where it does not answer yet. */
+async function isPausedByKernel(home: string, sandboxId: string): Promise<boolean> {
+  const directory = join(home, "instances/serve/s", sandboxId);
+  const group = pausedByKernel(openProcessGroup(sandboxId, directory), directory);
+  return group.isFrozen().catch(() => false);
 }
 
 /** The sandboxes of the database that somebody was told of, sorted. */
