@@ -20,6 +20,7 @@ import { readBody, sendJson } from "../common/http.ts";
 import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { hasBatches } from "./batch.ts";
+import { endWhenRevoked } from "./lasting-access.ts";
 import { findId, idOf, type MessageId } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
@@ -70,19 +71,20 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
   );
   const stopTelling = tellModern(modern, state);
   const legacy = createLegacy(options, sessions);
-
   const inFlight = createInFlight();
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     using held = inFlight.open();
     if (!checkOrigin(request, response)) return;
-    const principal = await authenticate(request, options);
+    const ask = () => authenticate(request, options);
+    const principal = await ask();
     if (principal === undefined) {
       const headers = { "www-authenticate": "Bearer" };
       return sendJson(response, 401, { body: { error: "invalid_token" }, headers });
     }
     response.setHeader("x-accel-buffering", "no");
     endWhenStalled(response, state.clock);
+    endWhenRevoked(response, state.clock, async () => (await ask()) === principal);
     const read = request.method === "POST" ? await readJson(request, held) : { body: undefined };
     if ("refusal" in read) return sendJson(response, read.status, { body: read.refusal.reply });
     const { body } = read;

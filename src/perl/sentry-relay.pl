@@ -44,7 +44,8 @@ my $max_ends = 2048;
 my %orders;
 # The state of the kernel, and the one that it is to have.
 my ( $is_paused, $wanted ) = ( 0, 0 );
-# What it was asked for and has not answered in time: its socket, what was read, the state it brings.
+# What it was asked for and has not answered in time: its socket, what was read, the state that it
+# brings.
 my $late;
 # Whether the guardian has asked for a pause.
 my $must_pause = 0;

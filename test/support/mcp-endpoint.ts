@@ -10,12 +10,14 @@ import { startMcpWorld } from "./mcp-sandbox.ts";
 export async function startEndpoint(clock?: Clock) {
   await using stack = new AsyncDisposableStack();
   const world = stack.use(await startMcpWorld(clock));
+  const revoked = new Set<string>();
   const http = stack.use(
     startMcpHttp({
       state: world.state,
       tools: TOOLS,
       version: "0.0.0",
-      authenticate: async (token) => (token.startsWith("key-") ? token.slice(4) : undefined),
+      authenticate: async (token) =>
+        token.startsWith("key-") && !revoked.has(token) ? token.slice(4) : undefined,
     }),
   );
   const server = createServer((request, response) => void http.handle(request, response));
@@ -46,5 +48,6 @@ export async function startEndpoint(clock?: Clock) {
       body: typeof body === "string" ? body : JSON.stringify(body),
     });
   }
-  return { world, url, post, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  const revoke = (token: string) => void revoked.add(token);
+  return { world, url, post, revoke, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -85,6 +85,39 @@ test("a session belongs to the one who opened it", async () => {
   await client.close();
 });
 
+test("a stream ends when its key is revoked, and that of another key goes on", async () => {
+  const clock = createFakeClock();
+  await using endpoint = await startEndpoint(clock);
+  const sandboxId = await endpoint.world.createSandbox();
+  const open = async (key: string) => {
+    const client = await connectHost(endpoint.url, key);
+    const { transport } = client;
+    const id = transport instanceof StreamableHTTPClientTransport ? transport.sessionId : undefined;
+    const headers = { authorization: `Bearer ${key}`, "mcp-session-id": id ?? "" };
+    const input = { sandbox_id: sandboxId, cmd: "/bin/sleep", args: ["600"], wait_seconds: 50 };
+    const call = {
+      ...LIST,
+      method: "tools/call",
+      params: { name: "run_process", arguments: input },
+    };
+    const reply = await endpoint.post(call, headers);
+    const state = { client, isOver: false };
+    const end = () => {
+      state.isOver = true;
+    };
+    void reply.text().then(end, end);
+    return state;
+  };
+  const [alice, bob] = [await open("key-alice"), await open("key-bob")];
+  await clock.advance(11_000);
+  expect([alice.isOver, bob.isOver]).toEqual([false, false]);
+  endpoint.revoke("key-alice");
+  await clock.advance(6_000);
+  await expect.poll(() => [alice.isOver, bob.isOver]).toEqual([true, false]);
+  await bob.client.callTool({ name: "kill_sandbox", arguments: { sandbox_id: sandboxId } });
+  for (const { client } of [alice, bob]) await client.close();
+});
+
 test("a handshake that is refused leaves nothing behind", async () => {
   await using endpoint = await startEndpoint();
   const initialize = { jsonrpc: "2.0", id: 1, method: "initialize", params: {} };
