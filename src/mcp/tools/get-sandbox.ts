@@ -22,7 +22,7 @@ export const getSandbox = defineTool({
     paused_because: z.string().optional(),
     template: z.string(),
     started_at: z.string(),
-    expires_at: z.string(),
+    expires_at: z.string().optional(),
     time_to_live_seconds: z.number().optional(),
     cpus: z.number(),
     memory_mb: z.number(),
@@ -52,7 +52,8 @@ export const getSandbox = defineTool({
       }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
-      expires_at: detail.endAt,
+      // The life of a paused one stands still.
+      ...(detail.state === "running" && { expires_at: detail.endAt }),
       ...lifeField(context, detail.sandboxID),
       ...sizeFields(detail),
       network: networkWord(allowInternetAccess !== false, network),

@@ -27,7 +27,7 @@ export const listSandboxes = defineTool({
         sandbox_id: z.string(),
         state: z.enum(["running", "paused"]),
         template: z.string(),
-        expires_at: z.string(),
+        expires_at: z.string().optional(),
       }),
     ),
     next_cursor: z.string().optional(),
@@ -48,7 +48,8 @@ export const listSandboxes = defineTool({
         sandbox_id: sandbox.sandboxID,
         state: sandbox.state,
         template: sandbox.alias ?? sandbox.templateID,
-        expires_at: sandbox.endAt,
+        // The life of a paused one stands still.
+        ...(sandbox.state === "running" && { expires_at: sandbox.endAt }),
       })),
       ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
     });

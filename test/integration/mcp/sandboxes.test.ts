@@ -138,6 +138,19 @@ test.for([
   ]);
 });
 
+test("a paused sandbox has no time at which it ends", async () => {
+  await using world = await startMcpWorld();
+  const sandbox = { sandbox_id: await world.createSandbox() };
+  const read = async () => {
+    const { fields } = await world.call("get_sandbox", sandbox);
+    const { sandboxes } = (await world.call("list_sandboxes", {})).fields;
+    return { one: fields["expires_at"], all: JSON.stringify(sandboxes).includes("expires_at") };
+  };
+  expect(await read()).toEqual({ one: expect.any(String), all: true });
+  await world.call("pause_sandbox", sandbox);
+  expect(await read()).toEqual({ one: undefined, all: false });
+});
+
 test("metrics of a sandbox without a sample say whether it is paused or gone", async () => {
   const clock = createFakeClock();
   await using world = await startMcpWorld(clock);
