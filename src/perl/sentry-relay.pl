@@ -140,15 +140,19 @@ sub read_late {
     switch_to($wanted);
 }
 
+# The state that it is in once the kernel has answered.
+sub coming_state { return $late ? $wanted : $is_paused }
+
 # Does what an order says; it is taken back when it fails, or when nobody learns that it has not.
 sub follow {
     my ( $order, $socket ) = @_;
-    my $before = $is_paused;
+    my $before = coming_state();
     my $done = $order eq 'pause' ? switch_to(1) : $order eq 'resume' ? switch_to(0)
         : $order eq 'state';
     $wanted = $before unless $done;
-    my $answer = $done ? ( $is_paused ? "paused\n" : "running\n" ) : "failed\n";
-    switch_to($before) unless syswrite $socket, $answer;
+    my $answer = $done ? ( coming_state() ? "paused\n" : "running\n" ) : "failed\n";
+    my $is_told = syswrite $socket, $answer;
+    switch_to($before) if $done && !$is_told && $order ne 'state';
 }
 
 sub read_order {

@@ -47,3 +47,16 @@ test("the guardian's pause comes about also where it came before the daemon serv
   await expect.poll(() => world.orders()).toEqual(["Pause"]);
   expect(await world.order("state")).toBe(paused);
 });
+
+test("a question for the state changes nothing of a pause that has not come about", async () => {
+  await using world = await startRelayWorld(nothing);
+  await world.holdPauses(true);
+  world.signal("SIGUSR1");
+  await expect.poll(() => world.orders()).toEqual(["Pause"]);
+  // The relay waits for the kernel, and reads the question when its giver has gone.
+  await world.orderAndGo("state", async () => undefined);
+  expect(await world.order("state")).toBe(paused);
+  await world.holdPauses(false);
+  expect(await world.order("pause")).toBe(paused);
+  expect(world.orders()).toEqual(["Pause"]);
+});
