@@ -52,7 +52,7 @@ export const getSandbox = defineTool({
       }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
-      // The life of a paused one stands still.
+      // The time to live of a paused one does not run.
       ...(detail.state === "running" && { expires_at: detail.endAt }),
       ...lifeField(context, detail.sandboxID),
       ...sizeFields(detail),

@@ -48,7 +48,7 @@ export const listSandboxes = defineTool({
         sandbox_id: sandbox.sandboxID,
         state: sandbox.state,
         template: sandbox.alias ?? sandbox.templateID,
-        // The life of a paused one stands still.
+        // The time to live of a paused one does not run.
         ...(sandbox.state === "running" && { expires_at: sandbox.endAt }),
       })),
       ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
