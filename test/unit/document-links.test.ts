@@ -1,4 +1,4 @@
-/** Every link, every path and every name in a file that a document names exists. */
+/** Every link, every path and every name in a file that a document names exists; its tables are whole. */
 
 import { existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
@@ -17,6 +17,7 @@ const PATH_PATTERN = /`((?:[\w.-]+\/)*[\w-]+(?:\.test)?\.(?:ts|pl|sh|cjs|mjs))`/
 const NAME_PATTERN =
   /`([A-Za-z]\w*[A-Z]\w*)`(?:,? (?:in|of)(?: the)? | \()`((?:[\w.-]+\/)+[\w-]+(?:\.test)?\.ts)`/g;
 const MIN_NAMES = 20;
+const MIN_ROWS = 400;
 /** What the build writes. */
 const BUILT = ["envd.cjs", "envd-starter.cjs", "egress.mjs", "main.js"];
 
@@ -101,6 +102,24 @@ test("a dead link, a missing heading and a missing file are found", async () => 
   expect(findDeadPaths("docs/x.md", text, await listSources())).toEqual([
     "docs/x.md: no file none.ts",
   ]);
+});
+
+/** How many cells each row of a table has; a bar in a cell is escaped. */
+function cellsOf(row: string): number {
+  return row.replaceAll("\\|", "").split("|").length - 2;
+}
+
+test("a row of a table has as many cells as the table's head", async () => {
+  const documents = await readDocuments();
+  const tables = documents.flatMap(({ path, text }) =>
+    [...text.matchAll(/^\|.*\|$(?:\n\|.*\|$)*/gm)].map(([table]) => ({ path, table })),
+  );
+  const rows = tables.flatMap(({ path, table }) => {
+    const [head = "", ...rest] = table.split("\n");
+    return rest.map((row) => ({ path, row, isWhole: cellsOf(row) === cellsOf(head) }));
+  });
+  expect(rows.length).toBeGreaterThan(MIN_ROWS);
+  expect(rows.filter(({ isWhole }) => !isWhole)).toEqual([]);
 });
 
 /** A file that declares the name: as a value, a type, or a field. */
