@@ -9,8 +9,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const LOOK_MS = 200;
 const BLOCK_BYTES = 512;
+/** XFS gives a file that grows up to this many times its size, and takes back what was not needed. */
+const AHEAD_FACTOR = 4;
 
-/** Calls `end` once the files in the folder take more of the disk; looks until it is disposed of. */
+/**
+ * Calls `end` once the files in the folder have more bytes on the disk, without those that the file
+ * system gave ahead; looks until it is disposed of.
+ */
 export function watchImage(
   folder: string,
   limitBytes: number,
@@ -48,7 +53,10 @@ async function watch(
 async function sizeOf(folder: string): Promise<number> {
   let bytes = 0;
   for (const name of await readdir(folder)) {
-    bytes += (await lstat(join(folder, name))).blocks * BLOCK_BYTES;
+    const { size, blocks } = await lstat(join(folder, name));
+    const takenBytes = blocks * BLOCK_BYTES;
+    // The second holds for one who takes space beyond the end of a file on purpose.
+    bytes += Math.max(Math.min(size, takenBytes), takenBytes / AHEAD_FACTOR);
   }
   return bytes;
 }
