@@ -15,6 +15,10 @@ const PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS = "\0\0\0\u0004\0\0\0\0\0";
 const HOUR_MS = 3_600_000;
 const SOON_MS = 100;
+/** Between two streams the process of the tests may stand for a moment. */
+const LATER_MS = 1_000;
+/** What a stream lasts against the time that a connection may have none. */
+const LONGER = 1.5;
 
 let certificate: TestCertificate;
 beforeAll(async () => {
@@ -38,7 +42,7 @@ async function startServer(times: { readonly firstMs: number; readonly laterMs: 
   });
   server.on("request", (_request, response) => {
     response.write("begun");
-    setTimeout(() => response.end(), 5 * SOON_MS);
+    setTimeout(() => response.end(), LONGER * times.laterMs);
   });
   return { server, port: await listenOnLoopback(server) };
 }
@@ -74,7 +78,7 @@ test.for([
 });
 
 test("a connection stays while a stream is open, and for a while after its end", async () => {
-  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: 2 * SOON_MS });
+  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: LATER_MS });
   const ca = certificate.authority;
   const session = connectHttp2(`https://127.0.0.1:${port}`, { ca, servername: DOMAIN });
   const closed = once(session, "close");
