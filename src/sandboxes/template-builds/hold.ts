@@ -1,5 +1,6 @@
 /** Layers that a running build stands on are named by its own record, so that nothing removes them. */
 
+import { SandboxError } from "../../common/errors.ts";
 import type { TemplateBuildRecord } from "../../store/build-records.ts";
 import type { BuildRecord, TemplateRecord } from "../../store/store.ts";
 import type { Services, Tenant } from "../context.ts";
@@ -28,6 +29,21 @@ export function hold(
     createdAtMs: record.createdAtMs,
     updatedAtMs: clock.now(),
     finishedAtMs: null,
+  });
+}
+
+/**
+ * As `hold`, for a build that was found and may be gone since: another service of the home removes it
+ * together with its layers.
+ * @throws SandboxError not_found when it was removed
+ */
+export function holdFound(context: HoldContext, holder: Holder, build: BuildRecord): void {
+  const { store } = context;
+  store.transaction(() => {
+    if (store.builds.get(build.buildId) === undefined) {
+      throw new SandboxError("not_found", "the template that the build stands on was removed");
+    }
+    hold(context, holder, build);
   });
 }
 

@@ -13,7 +13,7 @@ import { hasCommands, runCommands } from "../start-command.ts";
 import type { BuildLog } from "./build-log.ts";
 import type { BuildPlan, BuildStep } from "./build-request.ts";
 import { baseKey, cacheTemplateId, finalKey, stepKey } from "./cache.ts";
-import { hold, holdCached } from "./hold.ts";
+import { hold, holdCached, holdFound } from "./hold.ts";
 import { keepLive } from "./keep-live.ts";
 import { applyEnv, isRecordOnly, runStep, type StepState } from "./run-step.ts";
 import { startStepSandbox, keepStep, type StepContext } from "./step-sandbox.ts";
@@ -60,10 +60,11 @@ export async function runBuild(context: StepContext, job: BuildJob): Promise<Bui
   const base = await named("base", async () => {
     // One that was cancelled while it waited for its turn has none.
     job.signal.throwIfAborted();
-    return job.resolveBase(job);
+    const found = await job.resolveBase(job);
+    holdFound(context, job, found.build);
+    return found;
   });
   const first = firstStage(context, base);
-  hold(context, job, first.build);
   await step("build.based");
   if (plan.from.kind === "template") log.note("base", `base ${plan.from.reference}`);
   const last = await runSteps(context, job, first);

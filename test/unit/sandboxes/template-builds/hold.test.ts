@@ -1,10 +1,10 @@
-/** A cached step that a build stands on stays, whatever another service of the home forgets. */
+/** What a build stands on stays, whatever another service of the home forgets. */
 
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { newTemplate } from "../../../../src/sandboxes/new-template.ts";
-import { holdCached } from "../../../../src/sandboxes/template-builds/hold.ts";
+import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds/hold.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../../src/store/store.ts";
@@ -66,4 +66,17 @@ test("no other process can forget a step between its look and its hold", async (
   expect(refusals).toHaveLength(2);
   expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
   expect(store.builds.get("step")).toBeDefined();
+});
+
+test("a build does not begin on a template that another process removed meanwhile", () => {
+  using store = openStore({ path: ":memory:" });
+  const context = { store, clock: createFakeClock(), owner: "serve" };
+  const holder = { record: RECORD, template: newTemplate("local", "local/mine", 0) };
+  expect(() => holdFound(context, holder, STEP)).toThrow(
+    expect.objectContaining({ code: "not_found" }),
+  );
+  expect(store.builds.all()).toEqual([]);
+  store.builds.put(STEP);
+  holdFound(context, holder, STEP);
+  expect(store.builds.get("mine")).toMatchObject({ status: "building", layers: STEP.layers });
 });
