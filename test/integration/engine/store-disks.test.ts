@@ -43,3 +43,24 @@ test.skipIf(isRootless())(
     expect((await readdir(disks)).toSorted()).toEqual([PROBE, "there"]);
   },
 );
+
+test.skipIf(isRootless())("a store that cannot be read keeps nothing else", async () => {
+  await using folder = await makeTempFolder();
+  const home = folder.path;
+  await using image = await openStoreImage({ home, perlDirectory: PERL_DIRECTORY, sizeGb: 1 });
+  expect(image).toBeDefined();
+  await writeFile(join(home, "store/disks"), "");
+  const engine = createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY });
+  using store = openStore({ path: ":memory:" });
+  const failures: CleanUpFailure[] = [];
+  const removed = await reclaim({
+    engine: { ...engine, prune: async () => ["daemon"] },
+    store,
+    home,
+    self: "me",
+    takesKept: false,
+    onFailure: (failure: CleanUpFailure) => failures.push(failure),
+  });
+  expect(removed).toEqual([{ kind: "tool", name: "daemon" }]);
+  expect(failures).toMatchObject([{ kind: "sandbox", name: "disks in the store" }]);
+});
