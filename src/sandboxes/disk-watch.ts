@@ -15,7 +15,7 @@ import {
 } from "./disk-budget.ts";
 import { openDiskImages, type DiskImages, type ImageLook } from "./disk-images.ts";
 import { readSpace } from "./disk-space.ts";
-import { readOtherImages } from "./other-images.ts";
+import { notePromisedToOthers, readOtherImages } from "./other-images.ts";
 import { pauseEntry } from "./pause-sandbox.ts";
 import { resumeEntry } from "./resume-sandbox.ts";
 
@@ -79,7 +79,7 @@ export function startDiskWatch(
     const looks = await images.lookAtAll();
     isIdle = looks.length === 0 && !changes.hasWaiting();
     if (isIdle) {
-      context.copies.notePromised(0);
+      await notePromisedToOthers(context);
       return IDLE_LOOK_MS;
     }
     const { space, budget } = await readBudget(context, looks, isLimited);

@@ -14,6 +14,7 @@ import { readLimit } from "../engine/storage/growing-disk.ts";
 import { openVolumeDisk } from "../engine/storage/volume-disk.ts";
 import type { Folders, Services, Tenant } from "./context.ts";
 import { NO_OTHERS, promisedOf, type OtherImages } from "./disk-budget.ts";
+import type { CopyLedger } from "./disk-space.ts";
 import { containersDirectory } from "./reclaim.ts";
 
 const LOOKS_PER_TURN = 32;
@@ -41,6 +42,14 @@ export async function readOtherImages(context: OtherContext): Promise<OtherImage
     if (index % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
   }
   return { services: instances.size, promisedBytes, grantedBytes };
+}
+
+/** For a service that watches no image itself: what it copies and takes leaves what others were promised. */
+export async function notePromisedToOthers(
+  context: OtherContext & { readonly copies: Pick<CopyLedger, "notePromised"> },
+): Promise<void> {
+  const { promisedBytes } = await readOtherImages(context);
+  context.copies.notePromised(promisedBytes);
 }
 
 async function hasOthers(home: string, owner: string): Promise<boolean> {

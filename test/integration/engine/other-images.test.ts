@@ -15,7 +15,7 @@ import {
   unmountBelow,
 } from "../../../src/engine/storage/disk.ts";
 import { NO_OTHERS } from "../../../src/sandboxes/disk-budget.ts";
-import { readOtherImages } from "../../../src/sandboxes/other-images.ts";
+import { notePromisedToOthers, readOtherImages } from "../../../src/sandboxes/other-images.ts";
 import { containersDirectory } from "../../../src/sandboxes/reclaim.ts";
 import { startVolumeDisks } from "../../../src/sandboxes/volume-disks.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
@@ -65,5 +65,11 @@ test.runIf(VOLUME_LEVELS.includes(DISKS))(
     const seenByTwo = await readOtherImages({ ...context, owner: "two" });
     expect(seenByTwo).toMatchObject({ services: 1, grantedBytes: 0 });
     expect(seenByTwo.promisedBytes).toBeGreaterThan(7 * MIB);
+    const noted: number[] = [];
+    const copies = { notePromised: (bytes: number) => void noted.push(bytes) };
+    await notePromisedToOthers({ ...context, owner: "me", copies });
+    await notePromisedToOthers({ ...context, owner: "two", copies });
+    expect(noted).toHaveLength(2);
+    expect(Math.min(...noted)).toBeGreaterThan(7 * MIB);
   },
 );
