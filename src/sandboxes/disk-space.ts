@@ -4,12 +4,11 @@ import { statfs } from "node:fs/promises";
 import { diskFullError, type ErrorWord, isCode, SandboxError } from "../common/errors.ts";
 import { readStoreSpace } from "../engine/storage/store-image.ts";
 import { copyFloorOf, reserveOf, type HostSpace } from "./disk-budget.ts";
+import { whileLeft } from "./while-left.ts";
 
 /** With less than this, what fails fails for want of it. */
 const FULL_BYTES = 16 * 1024 ** 2;
 const BYTES_PER_MB = 1024 ** 2;
-/** A fast disk takes some hundred megabytes in it. */
-const LOOK_MS = 100;
 
 /** Copies under way, which take space that is still free. */
 export interface CopyLedger {
@@ -116,26 +115,9 @@ export function createCopyLedger(): CopyLedger {
       promised = bytes;
     },
     requireLeft,
-    whileLeft: (place, work) => whileLeft(place, work, requireLeft),
+    whileLeft: async ({ path, signal }, work) =>
+      whileLeft({ signal, requireLeft: async () => requireLeft(path) }, work),
   };
-}
-
-async function whileLeft<T>(
-  { path, signal }: { readonly path: string; readonly signal: AbortSignal },
-  work: (signal: AbortSignal) => Promise<T>,
-  requireLeft: (path: string) => Promise<void>,
-): Promise<T> {
-  await requireLeft(path);
-  const full = new AbortController();
-  const look = () => void requireLeft(path).catch((error: unknown) => full.abort(error));
-  const timer = setInterval(look, LOOK_MS);
-  try {
-    return await work(AbortSignal.any([signal, full.signal]));
-  } catch (error) {
-    throw full.signal.aborted && !signal.aborted ? full.signal.reason : error;
-  } finally {
-    clearInterval(timer);
-  }
 }
 
 function toMb(bytes: number): number {
