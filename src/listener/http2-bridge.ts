@@ -106,12 +106,22 @@ function endWhenIdle(
   session.on("stream", (stream) => {
     streams += 1;
     clearTimeout(timer);
+    endWhenAnswered(stream, laterMs);
     stream.once("close", () => {
       streams -= 1;
       wait(laterMs);
     });
   });
   session.once("close", () => clearTimeout(timer));
+}
+
+/** A client that leaves its side open, or reads no reply, would hold an answered stream for ever. */
+function endWhenAnswered(stream: ServerHttp2Stream, silentMs: number): void {
+  stream.setTimeout(silentMs);
+  stream.on("timeout", () => {
+    if (stream.writableEnded) stream.destroy();
+    else stream.setTimeout(silentMs);
+  });
 }
 
 function forward(

@@ -77,6 +77,24 @@ test.for([
   await end(server);
 });
 
+test.for([
+  { client: "leaves its own side open", method: "POST", sent: "a part", window: 65_535 },
+  { client: "takes nothing of the reply", method: "GET", sent: "", window: 0 },
+])("a client that $client is let go after the reply", async ({ method, sent, window }) => {
+  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: SOON_MS });
+  const ca = certificate.authority;
+  const settings = { initialWindowSize: window };
+  const session = connectHttp2(`https://127.0.0.1:${port}`, { ca, servername: DOMAIN, settings });
+  const closed = once(session, "close");
+  const head = { ":method": method, ":authority": DOMAIN };
+  const stream = session.request(head, { endStream: sent === "" });
+  stream.on("error", () => undefined);
+  if (sent !== "") stream.write(sent);
+  stream.resume();
+  expect(await closed).toEqual([]);
+  await end(server);
+});
+
 test("a connection stays while a stream is open, and for a while after its end", async () => {
   const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: LATER_MS });
   const ca = certificate.authority;
