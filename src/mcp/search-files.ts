@@ -10,6 +10,7 @@ import {
   createRipgrepReader,
   type FoundLine,
 } from "./search-output.ts";
+import { grepPaths, skippedBy } from "./search-paths.ts";
 
 export interface SearchRequest {
   readonly sandbox: Sandbox;
@@ -45,26 +46,17 @@ const MAX_STDERR_BYTES = 4_096;
 const PROGRAM_TIMEOUT_MS = 30_000;
 const NOT_FOUND_STATUS = 127;
 const ERROR_STATUS = 2;
-/** Directories that nearly always hold what others wrote. */
-const SKIPPED = [".git", "node_modules"] as const;
-/** Of the kernel: some of their files never end. */
-const VIRTUAL: readonly string[] = ["/dev", "/proc", "/sys"];
 
 /**
  * Searches.
  * @throws SandboxError invalid_argument for a faulty pattern, failed_precondition without a program
  */
 export async function searchFiles(request: SearchRequest): Promise<SearchResult> {
-  const found = await search(request, "ripgrep");
-  const result = found ?? (await search(request, "grep"));
+  const found = await search(request, { program: "ripgrep", paths: [request.path] });
+  const result =
+    found ?? (await search(request, { program: "grep", paths: await grepPaths(request) }));
   if (result !== undefined) return result;
   throw new SandboxError("failed_precondition", "the sandbox has neither ripgrep nor grep");
-}
-
-/** The directories that a search passes over: none that its own path goes through. */
-export function skippedBy(path: string): readonly string[] {
-  const names = SKIPPED.filter((name) => !path.split("/").includes(name));
-  return path === "/" ? [...names, ...VIRTUAL] : names;
 }
 
 const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
@@ -72,10 +64,17 @@ const GREP = "grep -rnHIZP --no-group-separator".split(" ");
 
 type Program = SearchResult["program"];
 
-async function search(request: SearchRequest, program: Program): Promise<SearchResult | undefined> {
+interface Means {
+  readonly program: Program;
+  /** What the program is told to search. */
+  readonly paths: readonly string[];
+}
+
+async function search(request: SearchRequest, means: Means): Promise<SearchResult | undefined> {
+  const { program, paths } = means;
   const kept = createKept(request);
   const read = program === "ripgrep" ? createRipgrepReader(kept) : createGrepReader(kept);
-  const run = await runProgram(request, await argumentsOf(request, program), {
+  const run = await runProgram(request, argumentsOf(request, means), {
     take: read,
     isFull: () => kept.isFull(),
   });
@@ -91,7 +90,9 @@ async function search(request: SearchRequest, program: Program): Promise<SearchR
     lines: kept.lines,
     matches: kept.matches(),
     stopped,
-    binaryFiles: binaryFiles ?? (isWhole ? await countBinary(request, kept.lines) : undefined),
+    binaryFiles:
+      binaryFiles ??
+      (isWhole ? await countBinary(request, { paths, lines: kept.lines }) : undefined),
     unreadable: run.complaints,
   };
 }
@@ -151,7 +152,7 @@ const MAX_ESCAPE_CHARACTERS = 8;
 /** The most lines of one file that can be within the limits of a reply. */
 const MAX_PENDING_LINES = MAX_KEPT_BYTES / 8;
 
-async function argumentsOf(request: SearchRequest, program: Program): Promise<readonly string[]> {
+function argumentsOf(request: SearchRequest, { program, paths }: Means): readonly string[] {
   const { pattern, path, glob, limit, context } = request;
   const skipped = skippedBy(path);
   if (program === "ripgrep") {
@@ -160,20 +161,10 @@ async function argumentsOf(request: SearchRequest, program: Program): Promise<re
       ...skipped.flatMap((name) => ["--glob", `!${name.startsWith("/") ? "" : "**/"}${name}/**`]),
     ];
     const counts = ["--context", String(context), "--max-count", String(limit + 1)];
-    return [...RIPGREP, ...counts, ...filters, "--regexp", pattern, "--", path];
+    return [...RIPGREP, ...counts, ...filters, "--regexp", pattern, "--", ...paths];
   }
   const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
-  const places = await grepPlaces(request);
-  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", ...places];
-}
-
-/** grep excludes directories by their last name alone, so of the root the others are named. */
-async function grepPlaces({ sandbox, path, user, deadline: signal }: SearchRequest) {
-  if (path !== "/") return [path];
-  const entries = await sandbox.filesystem.listDir(path, 1, { signal, user });
-  const isPlace = ({ type, path: place }: (typeof entries)[number]) =>
-    (type === "directory" || type === "file") && !VIRTUAL.includes(place);
-  return entries.filter((entry) => isPlace(entry)).map((entry) => entry.path);
+  return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", ...paths];
 }
 
 function grepFilters({ path, glob }: SearchRequest): readonly string[] {
@@ -274,20 +265,12 @@ async function checkPattern(request: SearchRequest, program: Program): Promise<v
 /** How many files match besides those with text; grep tells it only by a second look. */
 async function countBinary(
   request: SearchRequest,
-  lines: readonly FoundLine[],
+  { paths, lines }: Pick<Means, "paths"> & { readonly lines: readonly FoundLine[] },
 ): Promise<number | undefined> {
   const known = new Set(lines.map(({ path }) => path));
   let count = 0;
   const take = createNameReader((name) => (count += known.has(name) ? 0 : 1));
-  const args = [
-    "grep",
-    "-rlZP",
-    ...grepFilters(request),
-    "-e",
-    request.pattern,
-    "--",
-    ...(await grepPlaces(request)),
-  ];
+  const args = ["grep", "-rlZP", ...grepFilters(request), "-e", request.pattern, "--", ...paths];
   const { stopped } = await runProgram(request, args, { take, isFull: () => false });
   return stopped === undefined ? count : undefined;
 }

@@ -10,8 +10,9 @@ import { pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { textReply } from "../respond.ts";
-import { searchFiles, skippedBy, type SearchResult } from "../search-files.ts";
+import { searchFiles, type SearchResult } from "../search-files.ts";
 import type { FoundLine } from "../search-output.ts";
+import { skippedBy } from "../search-paths.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";
 
 const MAX_PATTERN_CHARACTERS = 1_000;

@@ -3,6 +3,9 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
+import type { Entry } from "../../../src/client/filesystem.ts";
+import type { ProcessRequest } from "../../../src/client/process.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
 import { searchFiles } from "../../../src/mcp/search-files.ts";
 import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
 
@@ -139,6 +142,65 @@ test("a search ends at its deadline, and its program with it", async () => {
     (await world.call("list_processes", { sandbox_id })).fields["processes"];
   await expect.poll(listed, { timeout: 40_000 }).toEqual([]);
 }, 60_000);
+
+const PLACE = {
+  sizeBytes: 0,
+  mode: 0o755,
+  permissions: "",
+  owner: "root",
+  group: "root",
+  modifiedAt: undefined,
+  symlinkTarget: undefined,
+};
+const ROOT: readonly Entry[] = [
+  { ...PLACE, name: "bin", path: "/bin", type: "directory", symlinkTarget: "/usr/bin" },
+  { ...PLACE, name: "etc", path: "/etc", type: "directory" },
+  { ...PLACE, name: "gone", path: "/gone", type: "other", symlinkTarget: "/nowhere" },
+  { ...PLACE, name: "notes", path: "/notes", type: "file" },
+  { ...PLACE, name: "proc", path: "/proc", type: "directory" },
+  { ...PLACE, name: "running", path: "/running", type: "directory", symlinkTarget: "/proc" },
+];
+
+/** A sandbox without ripgrep, whose programs are noted and end at once. */
+async function withoutRipgrep(world: McpWorld, listDir: () => Promise<readonly Entry[]>) {
+  const sandbox_id = await world.createSandbox();
+  const real = await world.service.attach(sandbox_id, AbortSignal.timeout(10_000));
+  const commands: ProcessRequest[] = [];
+  async function* start(request: ProcessRequest, { signal }: { readonly signal: AbortSignal }) {
+    signal.throwIfAborted();
+    commands.push(request);
+    yield { type: "start", pid: 1 } as const;
+    const exitCode = request.cmd === "rg" ? 127 : 1;
+    yield { type: "end", exitCode, hasExited: true, status: "" } as const;
+  }
+  const process = { ...real.process, start };
+  const sandbox = { ...real, process, filesystem: { ...real.filesystem, listDir } };
+  const request = { sandbox, pattern: "alpha", path: "/", glob: undefined, limit: 1, context: 0 };
+  return { commands, request: { ...request, user: undefined } };
+}
+
+test("grep searches no link of the root, as in every other directory", async () => {
+  await using world = await startMcpWorld();
+  const { commands, request } = await withoutRipgrep(world, async () => ROOT);
+  await searchFiles({ ...request, deadline: AbortSignal.timeout(10_000) });
+  const places = commands.map(({ cmd, args }) => [cmd, ...args.slice(args.indexOf("--") + 1)]);
+  expect(places).toEqual([
+    ["rg", "/"],
+    ["grep", "/etc", "/notes"],
+    ["grep", "/etc", "/notes"],
+  ]);
+});
+
+test("a search of the root that ends while its entries are listed is not complete", async () => {
+  await using world = await startMcpWorld();
+  const late = new AbortController();
+  const { request } = await withoutRipgrep(world, () => {
+    late.abort();
+    return Promise.reject(new SandboxError("canceled", "the call was cancelled"));
+  });
+  const { stopped, matches } = await searchFiles({ ...request, deadline: late.signal });
+  expect({ stopped, matches }).toEqual({ stopped: "time", matches: 0 });
+});
 
 test("what cannot be read is counted", async () => {
   await using world = await startMcpWorld();
