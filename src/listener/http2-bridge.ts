@@ -155,6 +155,8 @@ function forward(
     inner.destroy();
     outer.destroy();
   });
+  // The first byte of a body may come later than a head may take, or after the reply has begun.
+  if (!stream.endAfterHeaders) call.flushHeaders();
   stream.pipe(call);
 }
 

@@ -112,3 +112,17 @@ test("a connection stays while a stream is open, and for a while after its end",
   await closed;
   await end(server);
 });
+
+test("a request whose body is late is answered at once", async () => {
+  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: HOUR_MS });
+  const ca = certificate.authority;
+  const session = connectHttp2(`https://127.0.0.1:${port}`, { ca, servername: DOMAIN });
+  const stream = session.request({ ":method": "POST", ":authority": DOMAIN });
+  const [head] = await once(stream, "response");
+  expect(head).toMatchObject({ ":status": 200 });
+  stream.end("a body");
+  session.close();
+  stream.resume();
+  await once(session, "close");
+  await end(server);
+});
