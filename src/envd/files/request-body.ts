@@ -12,7 +12,7 @@ export interface RequestBody extends Disposable {
   readonly length: string | undefined;
 }
 
-/** A client that sends nothing for this long has gone, whatever its connection says. */
+/** A client that is waited for and sends nothing for this long has gone, whatever its connection says. */
 const IDLE_MS = 60_000;
 
 /** @throws SandboxError invalid_argument for an unknown coding; its use, for broken gzip. */
@@ -20,13 +20,20 @@ export function openRequestBody(
   exchange: Pick<Exchange, "request" | "response">,
   idleMs = IDLE_MS,
 ): RequestBody {
-  const { request } = exchange;
+  const { request, response } = exchange;
   const coding = (request.headers["content-encoding"] ?? "identity").trim().toLowerCase();
   if (coding !== "identity" && coding !== "gzip" && coding !== "") {
     const reason = `unsupported Content-Encoding: ${coding}, supported: [gzip]`;
     throw new SandboxError("invalid_argument", `error decompressing request body: ${reason}`);
   }
-  request.setTimeout(idleMs, () => request.destroy());
+  const checkSilence = () => {
+    // What has come already is not taken yet, as by a slow disk: the client may have to wait.
+    if (request.readableLength > 0 || request.complete) request.setTimeout(idleMs);
+    else request.destroy();
+  };
+  request.setTimeout(idleMs, checkSilence);
+  // A request that has come whole is told no timeout: its connection would end.
+  response.on("timeout", checkSilence);
   // A client that has sent all waits for its reply, however long that takes.
   request.once("end", () => request.setTimeout(0));
   const content = coding === "gzip" ? unzipped(request) : request;
@@ -35,6 +42,8 @@ export function openRequestBody(
     length: request.headers["content-length"],
     [Symbol.dispose]() {
       request.setTimeout(0);
+      request.off("timeout", checkSilence);
+      response.off("timeout", checkSilence);
       request.unpipe();
       if (content !== request) content.destroy();
       drainRequest(exchange);

@@ -35,6 +35,32 @@ test.for([
   expect(await promise).toBe("content");
 });
 
+test.for([
+  { coding: "identity", body: Buffer.alloc(1_000_000) },
+  // All of it fits into the buffers before the decompression.
+  { coding: "gzip", body: gzipSync(Buffer.alloc(4_000_000)) },
+])("a body in $coding that the disk is slow to take is waited for", async ({ coding, body }) => {
+  await using server = createServer((request, response) => {
+    void (async () => {
+      using content = openRequestBody({ request, response }, IDLE_MS);
+      let size = 0;
+      for await (const chunk of { [Symbol.asyncIterator]: () => content.chunks }) {
+        if (size === 0) await delay(WORK_MS);
+        size += chunk.length;
+      }
+      response.end(String(size));
+    })().catch((error: unknown) => response.end(String(error)));
+  });
+  const port = await listenOnLoopback(server);
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const headers = { "content-encoding": coding };
+  const call = sendRequest({ port, host: "127.0.0.1", method: "POST", headers, agent: false });
+  call.on("error", reject);
+  call.on("response", (reply) => void text(reply).then(resolve, reject));
+  call.end(body);
+  expect(await promise).toBe(coding === "gzip" ? "4000000" : "1000000");
+});
+
 test("a client that sends nothing more before the end of its body is cut off", async () => {
   await using server = createServer((request, response) => {
     void (async () => {
