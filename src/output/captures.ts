@@ -262,7 +262,10 @@ export class Captures implements AsyncDisposable {
   }
 
   #follow(events: ProcessEvents, capture: Capture): Capture {
-    this.#table.set(keyOf(capture.sandboxId, capture.pid), capture);
+    const key = keyOf(capture.sandboxId, capture.pid);
+    // A pid is used again: the new process comes after those that run.
+    if (this.#table.get(key) !== capture) this.#table.delete(key);
+    this.#table.set(key, capture);
     this.#track(followProcess(events, capture, { ...this.#options, signal: this.#stop.signal }));
     return capture;
   }

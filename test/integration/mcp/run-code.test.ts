@@ -125,3 +125,26 @@ test("a cell that waits for an earlier one of its context names it", async () =>
     "status: running | process_id: p_11",
   ]);
 });
+
+test("a cell that has the pid of one that ended comes after those that run", async () => {
+  const pids = [7, 8, 7];
+  await using sandbox = await startForeignHost(({ url }, response) => {
+    if (!url.endsWith("/Start")) return answerJson(response, 200, { body: {} });
+    const isFirst = pids.length === 3;
+    response.writeHead(200, { "content-type": "application/connect+json" });
+    response.write(event({ start: { pid: pids.shift() } }));
+    const end = { exitCode: CELL_EXIT.noInterpreter, exited: true };
+    if (isFirst) response.end(Buffer.concat([event({ end }), LAST]));
+    return undefined;
+  });
+  await sandbox.call("run_code", { code: "1" });
+  const facts = [];
+  for (const code of ["2", "3"]) {
+    const { text } = await sandbox.call("run_code", { code, wait_seconds: 0 });
+    facts.push(text.split(" | next_cursor")[0]);
+  }
+  expect(facts).toEqual([
+    "status: running | process_id: p_8",
+    "status: running | waits for p_8, an earlier cell that still runs | process_id: p_7",
+  ]);
+});
