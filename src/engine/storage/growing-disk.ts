@@ -5,7 +5,7 @@
  * (sysfs), already at `write`, so a limit set there bounds what the host may still have to take.
  */
 
-import { readlinkSync, statfsSync, statSync, writeFileSync } from "node:fs";
+import { readlinkSync, statfsSync, statSync, writeFileSync, type StatsFs } from "node:fs";
 import { basename, join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { readKernelFile } from "../../common/files.ts";
@@ -47,8 +47,9 @@ export function openGrowingDisk(
 }
 
 function readGrowth(image: string, mount: string): DiskGrowth | undefined {
-  if (findDevice(image, mount) === undefined) return undefined;
-  const { blocks, bfree, bsize, files, ffree } = statfsSync(mount);
+  const found = readSpaceOf(image, mount);
+  if (found === undefined) return undefined;
+  const { blocks, bfree, bsize, files, ffree } = found.space;
   return {
     // Blocks that are only promised to pages in memory count as used.
     usedBytes: (blocks - bfree) * bsize + (files - ffree) * INODE_BYTES,
@@ -59,9 +60,10 @@ function readGrowth(image: string, mount: string): DiskGrowth | undefined {
 
 /** @returns whether the kernel took it. */
 function limitGrowth(image: string, mount: string, bytes: number | undefined): boolean {
-  const device = findDevice(image, mount);
-  if (device === undefined) return false;
-  const { blocks, bfree, bsize } = statfsSync(mount);
+  const found = readSpaceOf(image, mount);
+  if (found === undefined) return false;
+  const { device, space } = found;
+  const { blocks, bfree, bsize } = space;
   const left = bytes === undefined ? bfree : Math.floor(bytes / bsize);
   const reserved = Math.max(bfree - left, ownReserveOf(blocks));
   try {
@@ -80,10 +82,11 @@ function isLimited(image: string, mount: string): boolean {
 
 /** By how much it may grow, whichever process said so; undefined where no limit is set. */
 export function readLimit(image: string, mount: string): number | undefined {
-  const device = findDevice(image, mount);
-  if (device === undefined) return undefined;
+  const found = readSpaceOf(image, mount);
+  if (found === undefined) return undefined;
+  const { device, space } = found;
+  const { bfree, bsize } = space;
   const reserved = Number(readKernelFile(join(FILE_SYSTEMS, device, RESERVED)) ?? 0);
-  const { bfree, bsize } = statfsSync(mount);
   if (reserved <= ownReserveOf(statSync(image).size / bsize)) return undefined;
   return Math.max(bfree - reserved, 0) * bsize;
 }
@@ -92,8 +95,26 @@ function ownReserveOf(blocks: number): number {
   return Math.min(Math.floor(blocks * OWN_RESERVE.share), OWN_RESERVE.blocks);
 }
 
-/** The name of the loop device that is mounted there; undefined when it is none of this image. */
-function findDevice(image: string, mount: string): string | undefined {
+/**
+ * What the file system of the image has. Undefined also for one that another process unmounts at this
+ * moment: the folder has the numbers of the host's whole disk then.
+ */
+function readSpaceOf(
+  image: string,
+  mount: string,
+): { readonly device: string; readonly space: StatsFs } | undefined {
+  const found = findDevice(image, mount);
+  if (found === undefined) return undefined;
+  const space = statfsSync(mount);
+  const { dev } = statSync(mount, { throwIfNoEntry: false }) ?? {};
+  return dev === found.dev ? { device: found.name, space } : undefined;
+}
+
+/** The loop device that is mounted there; undefined when it is none of this image. */
+function findDevice(
+  image: string,
+  mount: string,
+): { readonly name: string; readonly dev: number } | undefined {
   const { dev } = statSync(mount, { throwIfNoEntry: false }) ?? {};
   if (dev === undefined) return undefined;
   const { major, minor } = splitDevice(dev);
@@ -102,7 +123,8 @@ function findDevice(image: string, mount: string): string | undefined {
   const backing = readKernelFile(join(folder, "loop/backing_file"))?.trimEnd();
   // The kernel names it by its real path; an unmounted folder may lie on a loop device too.
   const name = join(basename(join(image, "..")), basename(image));
-  return backing?.endsWith(`/${name}`) === true ? basename(readlinkSync(folder)) : undefined;
+  if (backing?.endsWith(`/${name}`) !== true) return undefined;
+  return { name: basename(readlinkSync(folder)), dev };
 }
 
 /** As makedev(3) of Linux has it. */
