@@ -114,7 +114,7 @@ test("a connection stays while a stream is open, and for a while after its end",
 });
 
 test("a request whose body is late is answered at once", async () => {
-  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: HOUR_MS });
+  const { server, port } = await startServer({ firstMs: HOUR_MS, laterMs: LATER_MS });
   const ca = certificate.authority;
   const session = connectHttp2(`https://127.0.0.1:${port}`, { ca, servername: DOMAIN });
   const stream = session.request({ ":method": "POST", ":authority": DOMAIN });
