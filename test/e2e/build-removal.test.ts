@@ -11,7 +11,10 @@ const TURNS_MS = 60_000;
 test("the removal of a template ends the step that runs", { timeout: LIMIT_MS }, async () => {
   await using serve = await startServe(["--pool", "0"]);
   const options = { apiKey: serve.apiKey, apiUrl: serve.url };
-  const before = await takeCensus(serve.home);
+  // A program that its start runs is a second process of the same words until it is executed.
+  let before = await takeCensus(serve.home);
+  const look = async () => (before = await takeCensus(serve.home)).processes;
+  await expect.poll(look).toHaveLength(1);
   const stuck = Template().fromTemplate("base").runCmd("echo it runs; sleep 100000");
   const build = await Template.buildInBackground(stuck, "stuck", options);
   const lines = async () =>
