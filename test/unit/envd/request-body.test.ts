@@ -12,6 +12,17 @@ const IDLE_MS = 50;
 /** A file that takes several times as long to be put into its place. */
 const WORK_MS = 300;
 
+/** Sends a whole body; the text of the reply. */
+async function upload(port: number, coding: string, body: Buffer): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const headers = { "content-encoding": coding };
+  const call = sendRequest({ port, host: "127.0.0.1", method: "POST", headers, agent: false });
+  call.on("error", reject);
+  call.on("response", (reply) => void text(reply).then(resolve, reject));
+  call.end(body);
+  return promise;
+}
+
 test.for([
   { coding: "identity", body: Buffer.from("content") },
   { coding: "gzip", body: gzipSync("content") },
@@ -25,14 +36,7 @@ test.for([
       response.end(seen);
     })();
   });
-  const port = await listenOnLoopback(server);
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const headers = { "content-encoding": coding };
-  const call = sendRequest({ port, host: "127.0.0.1", method: "POST", headers, agent: false });
-  call.on("error", reject);
-  call.on("response", (reply) => void text(reply).then(resolve, reject));
-  call.end(body);
-  expect(await promise).toBe("content");
+  expect(await upload(await listenOnLoopback(server), coding, body)).toBe("content");
 });
 
 test.for([
@@ -51,14 +55,9 @@ test.for([
       response.end(String(size));
     })().catch((error: unknown) => response.end(String(error)));
   });
-  const port = await listenOnLoopback(server);
-  const { promise, resolve, reject } = Promise.withResolvers<string>();
-  const headers = { "content-encoding": coding };
-  const call = sendRequest({ port, host: "127.0.0.1", method: "POST", headers, agent: false });
-  call.on("error", reject);
-  call.on("response", (reply) => void text(reply).then(resolve, reject));
-  call.end(body);
-  expect(await promise).toBe(coding === "gzip" ? "4000000" : "1000000");
+  expect(await upload(await listenOnLoopback(server), coding, body)).toBe(
+    coding === "gzip" ? "4000000" : "1000000",
+  );
 });
 
 test("a client that sends nothing more before the end of its body is cut off", async () => {
