@@ -12,9 +12,9 @@ import { installCommand } from "../engine/host/install-command.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
 import { templateBuilding } from "../wire/messages.ts";
+import { findBase, findBuildStart } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
 import { buildNewBase, isBaseCurrent, type BaseBuildTask } from "./built-ins.ts";
-import { findBase, findBuildStart } from "./home.ts";
 
 /** What failed is tried again when a client asks for it, but no more often than this. */
 const RETRY_MS = 30_000;

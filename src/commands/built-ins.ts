@@ -11,8 +11,8 @@ import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templat
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { Store } from "../store/store.ts";
+import { findBase, findNewestBase, listLayers, newLayerMoment } from "./base-layers.ts";
 import { recordBuildTime } from "./build-times.ts";
-import { findBase, findNewestBase, listLayers, newLayerMoment } from "./home.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do; the second where there is no first. */

@@ -8,10 +8,10 @@ import { installCommand } from "../engine/host/install-command.ts";
 import { sharesBlocks } from "../engine/storage/disk-copy.ts";
 import { hasStoreImage, STORE_NAMES } from "../engine/storage/store-image.ts";
 import { hasSkopeo } from "../images/skopeo.ts";
+import { findBase } from "./base-layers.ts";
 import { commandLine } from "./command-line.ts";
 import type { CommandContext } from "./command.ts";
 import { createEngine, probeEngine } from "./engine.ts";
-import { findBase } from "./home.ts";
 import { checkOutside } from "./outside-check.ts";
 import { untilStopped } from "./process-end.ts";
 

@@ -5,9 +5,8 @@ import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import { ISOLATION_LEVELS, type Engine, type EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
-import { canBuildBase } from "../engine/templates/base.ts";
+import { findBase } from "./base-layers.ts";
 import type { Command } from "./command.ts";
-import { findBase } from "./home.ts";
 import { findProgramFiles, type ProgramFiles } from "./program-files.ts";
 import { warmUpRequests } from "./warm-up-requests.ts";
 
@@ -48,9 +47,11 @@ export function missingPlatform(config: Config): NodeJS.Platform | undefined {
  */
 export async function isKnownToWork(config: Config): Promise<boolean> {
   if (config.engine === "remote") return config.remote !== undefined;
-  const mayUseHost = (config.allowHostTemplate ?? true) && (await canShareUsr());
+  const mayUseHost = (config.allowHostTemplate ?? true) && canShareUsr();
   if (!mayUseHost && (await findBase(config.home)) === undefined) {
-    if (!config.buildsBase || !canBuildBase()) return false;
+    if (!config.buildsBase) return false;
+    const { canBuildBase } = await import("../engine/templates/base.ts");
+    if (!canBuildBase()) return false;
   }
   return missingPlatform(config) === undefined && rowOf(config).isProven(toOptions(config));
 }

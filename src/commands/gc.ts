@@ -10,8 +10,10 @@ import { openStore } from "../store/sqlite.ts";
 import { pruneBuiltIns } from "./built-ins.ts";
 import type { CommandContext } from "./command.ts";
 import { createEngine } from "./engine.ts";
-import { openHome, spoolHome } from "./home.ts";
-import { findProgramFiles, removeDeadCopies } from "./program-files.ts";
+import { openHome } from "./home.ts";
+import { removeDeadCopies } from "./program-copies.ts";
+import { findProgramFiles } from "./program-files.ts";
+import { spoolHome } from "./spool-folders.ts";
 
 const EXIT_OK = 0;
 /** Something is left that could not be removed now; all else was done. */

@@ -18,9 +18,9 @@ import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { TemplateSetup } from "../store/store.ts";
 import { templateMissing } from "../wire/messages.ts";
 import type { BuildTarget } from "./base-build.ts";
+import { BASE_PARTS, listLayers, newLayerMoment } from "./base-layers.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import type { BaseBuildTask } from "./built-ins.ts";
-import { BASE_PARTS, listLayers, newLayerMoment } from "./home.ts";
 
 const PREFIX = "interpreter-";
 const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;

@@ -17,6 +17,7 @@ import { canBuildBase } from "../engine/templates/base.ts";
 import { parseMirrors } from "../images/reference.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
+import { findBase } from "./base-layers.ts";
 import { builtInTemplates } from "./built-ins.ts";
 import { commandLine } from "./command-line.ts";
 import {
@@ -25,9 +26,9 @@ import {
   startEmbeddedService,
 } from "./embedded-service.ts";
 import { createEngine, missingPlatform, probeEngine } from "./engine.ts";
-import { findBase, openHome } from "./home.ts";
+import { openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
-import { holdProgramFiles } from "./program-files.ts";
+import { holdProgramFiles } from "./program-copies.ts";
 import { prepareOutside } from "./sandbox-trust.ts";
 import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 
@@ -158,7 +159,7 @@ export async function startLocal(
   stack.use(await openStoreImage({ home, perlDirectory, sizeGb: storeGb }));
   const engine = await createEngine(config, files);
   await requireUsable(engine, config);
-  const allowHostTemplate = options.allowHostTemplate && (await canShareUsr());
+  const allowHostTemplate = options.allowHostTemplate && canShareUsr();
   if (!allowHostTemplate) await requireBase(config);
   const { showBuild: show } = options;
   const build = createBaseBuild({ home, log, say, isAllowed: buildsBase, ...(show && { show }) });

@@ -14,7 +14,7 @@ import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { VERSION } from "./command.ts";
 import type { McpHandler, PrivateListener } from "./embedded-service.ts";
-import { localSpoolFolder } from "./home.ts";
+import { localSpoolFolder } from "./spool-folders.ts";
 
 export interface ServeMcpOptions {
   readonly config: Config;

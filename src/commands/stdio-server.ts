@@ -8,7 +8,7 @@ import type { StdioServer } from "../mcp/stdio-connection.ts";
 import { TOOLS } from "../mcp/tools/index.ts";
 import { VERSION } from "./command.ts";
 import type { DeferredService } from "./deferred-service.ts";
-import { spoolFolderOf } from "./home.ts";
+import { spoolFolderOf } from "./spool-folders.ts";
 
 export interface StdioServerOptions {
   readonly config: Config;

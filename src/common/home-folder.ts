@@ -3,7 +3,13 @@
 import { closeSync, lstatSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { isCode, SandboxError } from "./errors.ts";
-import { quoteName } from "./untrusted-text.ts";
+import { quoteName, quoteUntrusted } from "./untrusted-text.ts";
+
+/** What lies in the home stays within the 4,096 bytes of a path. */
+const MAX_HOME_BYTES = 1024;
+
+/** No name of theirs passes through apt and its kin. */
+const REFUSED_CHARACTERS = /[\p{Cc}"]/u;
 
 const DATABASE = "state.db";
 const PLACE = "place.json";
@@ -45,11 +51,33 @@ const OF_ANOTHER = "belongs to another user";
 const CHOOSE = "choose a new or empty directory, or a home of sandbox-mcp, with --home";
 
 /**
+ * Refuses what cannot be a home, before anything in it is changed.
+ * @throws SandboxError failed_precondition
+ */
+export function checkHome(path: string): void {
+  checkPath(path);
+  requireHomeFolder(path);
+}
+
+function checkPath(path: string): void {
+  if (Buffer.byteLength(path) > MAX_HOME_BYTES) {
+    throw new SandboxError("failed_precondition", "home: the path is too long", {
+      hint: `choose one of at most ${MAX_HOME_BYTES} bytes with --home`,
+    });
+  }
+  if (REFUSED_CHARACTERS.test(path)) {
+    throw new SandboxError("failed_precondition", `home ${quoteUntrusted(path)} cannot be used`, {
+      hint: "choose a path without control characters and quotation marks with --home",
+    });
+  }
+}
+
+/**
  * Refuses a folder that is there, has content and is no home of any version of this program, and one
  * of another user. The home may be a symbolic link to its folder. Nothing is changed.
  * @throws SandboxError failed_precondition
  */
-export function requireHomeFolder(path: string): void {
+function requireHomeFolder(path: string): void {
   const fault = homeFault(path);
   if (fault === undefined) return;
   throw new SandboxError("failed_precondition", `home ${quoteName(path)} ${fault}`, {

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { findNewestBase } from "../../src/commands/home.ts";
+import { findNewestBase } from "../../src/commands/base-layers.ts";
 import { removeDeadLayers } from "../../src/engine/storage/layers.ts";
 import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
 import { openFakeBuilder, type FakeBuilder } from "../support/fake-builder.ts";

@@ -1,7 +1,7 @@
 /** The base template that set-up built in this machine's home; tests use it read-only. */
 
 import { join } from "node:path";
-import { findBase } from "../../src/commands/home.ts";
+import { findBase } from "../../src/commands/base-layers.ts";
 import type { Layer } from "../../src/engine/engine.ts";
 
 /** The default home of root, where set-up builds. */

@@ -46,11 +46,22 @@ test("the stdio server adds none before it has answered the opening of its host"
   expect((await packagesOf(["cli.ts", "commands/stdio.ts"])).toSorted()).toEqual(["pino", "zod"]);
 });
 
+test("nor any part of the service, or what starts programs", async () => {
+  const entries = ["cli.ts", "commands/stdio.ts", "engine/oci/probe-cache.ts"];
+  const loaded = [...(await loadedBy(entries)).keys()];
+  const parts =
+    /^(?:src\/(?:control|sandboxes|spool|store)\/|src\/engine\/(?:storage|templates)\/)/;
+  const names = loaded.map((name) => name.replace(SOURCE, "src"));
+  expect(names.filter((name) => parts.test(name))).toEqual([]);
+  expect(names).not.toContain("node:child_process");
+});
+
 test.for([
   "@modelcontextprotocol/server",
   "undici",
   "@connectrpc/connect",
   "@bufbuild/protobuf",
+  "node:child_process",
   "node:sqlite",
 ])("%s is found where it is loaded", async (name) => {
   expect([

@@ -113,7 +113,8 @@ export function readProbe(options: ProbeOptions, key: string): ProbeResult | und
 /** Undefined also for half of one, as a power cut may leave: the machine is tried again then. */
 function parseCache(text: string): z.infer<typeof cacheSchema> | undefined {
   try {
-    return cacheSchema.safeParse(JSON.parse(text)).data;
+    // Once for each start: to compile the schema would take longer.
+    return cacheSchema.safeParse(JSON.parse(text), { jitless: true }).data;
   } catch {
     return undefined;
   }

@@ -72,7 +72,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
  * ordinary user's sandboxes all have the same ids.
  */
 async function checkHome(home: string): Promise<EngineCheck> {
-  if (isRootless() || !(await isOnOverlay(home))) return check("home", home, true);
+  if (isRootless() || !isOnOverlay(home)) return check("home", home, true);
   const detail = `${home}: an overlay cannot be mounted with the ids of sandboxes`;
   return check("home", detail, HOME_REMEDY);
 }

@@ -1,8 +1,8 @@
 /** Where output is kept: one folder for those who may see the same, apart for all others. */
 
 import { expect, test } from "vitest";
-import { localSpoolFolder, spoolFolderOf } from "../../src/commands/home.ts";
-import { loadConfig } from "../../src/config.ts";
+import { localSpoolFolder, spoolFolderOf } from "../../../src/commands/spool-folders.ts";
+import { loadConfig } from "../../../src/config.ts";
 
 function folderFor(environment: Readonly<Record<string, string>>): string {
   const loaded = loadConfig({ SANDBOX_MCP_HOME: "/h", ...environment }, []);

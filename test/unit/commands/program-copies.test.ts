@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
-import { holdProgramFiles, removeDeadCopies } from "../../../src/commands/program-files.ts";
+import { holdProgramFiles, removeDeadCopies } from "../../../src/commands/program-copies.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { readStartTicks } from "../../../src/engine/oci/container-record.ts";

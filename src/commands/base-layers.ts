@@ -1,0 +1,58 @@
+/** The layers of the home, and which of them is the template `base`. */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { isCode } from "../common/errors.ts";
+import { hasParts } from "../common/files.ts";
+import type { Layer } from "../engine/engine.ts";
+
+/** When it was built, and from which list of packages. */
+const NAME_PATTERN = /^base-[0-9]{13}-([0-9a-f]{8})$/;
+
+const DRAFT_PATTERN = /^base-([0-9]{13})-[0-9a-f]{8}\b.*\.part$/;
+
+/** Without one of these the build was not finished, or a part of it was removed. */
+export const BASE_PARTS = ["root/etc/passwd", "root/usr/bin", "root/usr/lib"] as const;
+
+/** The newest base template of the home; undefined when it was not built. */
+export async function findBase(home: string): Promise<readonly Layer[] | undefined> {
+  const newest = await findNewestBase(home);
+  return newest === undefined ? undefined : [{ root: join(home, "layers", newest, "root") }];
+}
+
+/** The name of the newest build that is complete. */
+export async function findNewestBase(home: string): Promise<string | undefined> {
+  const names = (await listLayers(home)).filter((name) => NAME_PATTERN.test(name)).toSorted();
+  for (const name of names.toReversed()) {
+    if (await hasParts(join(home, "layers", name), BASE_PARTS)) return name;
+  }
+  return undefined;
+}
+
+/**
+ * The moment in the name of a layer that is built now: the newest one counts, so it is later than that of
+ * the newest so far, also when the clock was set back since.
+ */
+export function newLayerMoment(newest: string | undefined): number {
+  const lastMs = Number(/^[a-z]+-([0-9]{13})-/.exec(newest ?? "")?.[1] ?? 0);
+  return Math.max(Date.now(), lastMs + 1);
+}
+
+/** When the newest build under way began, in Unix milliseconds; undefined where there is none. */
+export async function findBuildStart(home: string): Promise<number | undefined> {
+  const starts = (await listLayers(home)).flatMap((name) => {
+    const startedAt = DRAFT_PATTERN.exec(name)?.[1];
+    return startedAt === undefined ? [] : [Number(startedAt)];
+  });
+  return starts.length === 0 ? undefined : Math.max(...starts);
+}
+
+/** Names of all layers of the home. */
+export async function listLayers(home: string): Promise<string[]> {
+  try {
+    return await readdir(join(home, "layers"));
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return [];
+    throw error;
+  }
+}
