@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { createServer, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { readContent } from "../../src/control/read-content.ts";
@@ -58,4 +58,25 @@ async function read(request: IncomingMessage): Promise<unknown> {
 
 test("a client that pauses for too long is taken for one that left", async () => {
   expect(await sendHalf(read, false)).toMatchObject({ code: "canceled" });
+});
+
+test("an upload whose client leaves while it waits for its turn is canceled", async () => {
+  await using folder = await makeTempFolder();
+  const copies = createCopyLedger();
+  const options = { owner: "own", key: "ab".repeat(32), copies, now: Date.now };
+  const uploads = await openUploads({ directory: folder.path, ...options });
+  const busy = Array.from({ length: 16 }, () => new PassThrough());
+  const sent = busy.map((body, index) =>
+    uploads.receive(uploads.sign("a", `b${index}`), "1", body),
+  );
+  const token = uploads.sign("a", HASH);
+  const outcome = sendHalf((request) => {
+    const taken = takeUpload(uploads, request, token);
+    // It is seen to have left before its turn comes.
+    request.once("close", () => busy.forEach((body) => body.end("x")));
+    return taken;
+  }, true);
+  expect((await outcome).reply).toMatchObject({ status: 499 });
+  await Promise.all(sent);
+  expect(await uploads.find("a", HASH)).toBeUndefined();
 });

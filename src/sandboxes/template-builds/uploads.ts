@@ -10,6 +10,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
+import { createTurns } from "../../common/turns.ts";
 import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
 
 /** Clients take up to an hour. */
@@ -19,10 +20,11 @@ const MAX_UPLOAD_BYTES = 4 * 1024 ** 3;
 const MAX_STORED_BYTES = 16 * 1024 ** 3;
 /** An archive that no build asked for in this time is sent again. */
 const KEEP_MS = 24 * 3_600_000;
-/** Of a team: each may take its hour. */
-const MAX_UPLOADS_AT_ONCE = 16;
-/** What the uploads of a team that are under way may have together, by their content-length. */
-const MAX_BYTES_AT_ONCE = 8 * 1024 ** 3;
+/**
+ * Of a team: each may take its hour, and the sizes are those of their content-length. A client sends
+ * the archives of all COPY steps of a build at once: the others wait, each with its connection.
+ */
+const TURNS = { maxAtOnce: 16, maxSize: 8 * 1024 ** 3, maxWaiting: 512 } as const;
 /** So many bytes of an upload are written between two looks at the free space of the disk. */
 const SPACE_STEP_BYTES = 8 * 1024 ** 2;
 const PART = ".part";
@@ -35,9 +37,9 @@ export interface Uploads {
   /** The last part of the address to which an archive is sent; it is the permission to do so. */
   sign(team: string, hash: string): string;
   /**
-   * Takes an archive; it is there whole or not at all.
+   * Takes an archive, in its turn; it is there whole or not at all.
    * @throws SandboxError permission_denied for a token that is none or too old, invalid_argument
-   * unless exactly so many bytes come, resource_exhausted when they are too many.
+   * unless exactly so many bytes come, resource_exhausted when they are, or too many uploads wait.
    */
   receive(token: string, length: string | undefined, body: Readable): Promise<void>;
 }
@@ -62,7 +64,7 @@ export async function openUploads({
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const secret = createSecretKey(Buffer.from(key, "hex"));
-  const running = new Map<string, Running>();
+  const turns = createTurns(TURNS);
   const ending = `.${owner}${PART}`;
   for (const name of await readdir(directory)) {
     if (name.endsWith(ending)) await rm(join(directory, name), { force: true });
@@ -101,15 +103,12 @@ export async function openUploads({
     async receive(token, length, body) {
       const { team, name } = read(token);
       const bytes = requireLength(length);
-      const others = running.get(team) ?? { count: 0, bytes: 0 };
-      if (others.count >= MAX_UPLOADS_AT_ONCE || others.bytes + bytes > MAX_BYTES_AT_ONCE) {
+      const leave = await turns.enter({ team, size: bytes });
+      if (leave === undefined) {
         throw new SandboxError("resource_exhausted", "too many uploads at once", {
           retryAfterSeconds: 1,
         });
       }
-      running.set(team, others);
-      others.count += 1;
-      others.bytes += bytes;
       try {
         await requireDiskSpace(directory);
         await removeOld(directory, now(), bytes);
@@ -118,18 +117,10 @@ export async function openUploads({
       } catch (error) {
         throw await toDiskFault(error, directory);
       } finally {
-        others.count -= 1;
-        others.bytes -= bytes;
-        if (others.count === 0) running.delete(team);
+        leave();
       }
     },
   };
-}
-
-/** Uploads of a team that are under way. */
-interface Running {
-  count: number;
-  bytes: number;
 }
 
 function nameOf(team: string, hash: string): string {

@@ -3,6 +3,7 @@
 import { readdir, truncate, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
+import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../../../src/common/errors.ts";
 import { openUploads } from "../../../../src/sandboxes/template-builds/uploads.ts";
@@ -15,20 +16,60 @@ function open(directory: string, requireLeft = async (): Promise<void> => undefi
   return openUploads({ directory, owner: "own", key: "ab".repeat(32), copies, now: Date.now });
 }
 
-test("the uploads of a team that are under way have a bound together", async () => {
+/** Whether a promise is still open after everything that is ready has run. */
+async function waits(promise: Promise<unknown>): Promise<boolean> {
+  const nothing = Symbol("nothing");
+  return (await Promise.race([promise, setImmediate(nothing)])) === nothing;
+}
+
+test("uploads of a team have a bound of bytes together, and the next one waits for its turn", async () => {
   await using folder = await makeTempFolder();
   const uploads = await open(folder.path);
   const bodies = [new PassThrough(), new PassThrough()];
   const sent = bodies.map((body, index) =>
     uploads.receive(uploads.sign("a", `a${index}`), String(4 * GIB), body),
   );
-  const refused = uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
-  await expect(refused).rejects.toThrow("too many uploads at once");
+  const next = uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
   await uploads.receive(uploads.sign("b", "aa"), "1", Readable.from(["x"]));
+  expect(await waits(next)).toBe(true);
   for (const body of bodies) body.destroy();
   await Promise.allSettled(sent);
-  await uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
+  await next;
   expect(await uploads.find("a", "aa")).toBeDefined();
+});
+
+test("the archives of a build with many COPY steps are taken, however many are sent at once", async () => {
+  await using folder = await makeTempFolder();
+  const uploads = await open(folder.path);
+  const hashes = Array.from({ length: 40 }, (_, index) => `c${index}`);
+  const bodies = hashes.map(() => new PassThrough());
+  const sent = hashes.map((hash, index) =>
+    uploads.receive(uploads.sign("a", hash), "1", bodies[index] ?? new PassThrough()),
+  );
+  const parts = async () => (await readdir(folder.path)).filter((name) => name.endsWith(".part"));
+  await expect.poll(async () => (await parts()).length).toBe(16);
+  for (const body of bodies) body.end("x");
+  await Promise.all(sent);
+  expect(await readdir(folder.path)).toHaveLength(hashes.length);
+});
+
+test("an upload whose client leaves while it waits gives its turn to the next one", async () => {
+  await using folder = await makeTempFolder();
+  const uploads = await open(folder.path);
+  const busy = Array.from({ length: 16 }, () => new PassThrough());
+  const sent = busy.map((body, index) =>
+    uploads.receive(uploads.sign("a", `b${index}`), "1", body),
+  );
+  const left = new PassThrough();
+  const abandoned = uploads.receive(uploads.sign("a", "aa"), "1", left);
+  const next = uploads.receive(uploads.sign("a", "bb"), "1", Readable.from(["x"]));
+  left.destroy();
+  busy[0]?.end("x");
+  await expect(abandoned).rejects.toMatchObject({ code: "ERR_STREAM_PREMATURE_CLOSE" });
+  await next;
+  for (const body of busy) body.end("x");
+  await Promise.all(sent);
+  expect(await uploads.find("a", "aa")).toBeUndefined();
 });
 
 test("an archive that is being written does not make place for another one", async () => {
