@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
+import { createTurns, type Turns } from "../common/turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { VolumeFiles } from "../sandboxes/volume-files.ts";
 import { retryHeaders } from "../wire/retry.ts";
@@ -14,8 +15,13 @@ import { toFault } from "./reply.ts";
 import { CONTENT_ROUTES, parse, type ContentRoute } from "./volume-content-routes.ts";
 
 const TARGET_PATTERN = /^\/volumecontent\/([^/?]+)\/(path|dir|file)(?:\?(.*))?$/s;
-/** Of a team, up and down at once: each holds open files and a connection. */
-const MAX_TRANSFERS = 64;
+/**
+ * Of a team, up and down: each holds open files. Published clients have up to a hundred connections
+ * and repeat nothing that was refused, so the others wait, each with its connection.
+ */
+const TRANSFERS = { maxAtOnce: 64, maxWaiting: 1_024 } as const;
+/** Clients give up after a minute; they are told before. */
+const MAX_TURN_MS = 50_000;
 
 /** Whether a request is for the content of a volume. */
 export function isVolumeContent({ url = "" }: IncomingMessage): boolean {
@@ -35,7 +41,7 @@ interface Answered {
 
 /** Answers every request for content, also a faulty one; it never rejects. */
 export function createVolumeContent({ sandboxes, log }: ContentOptions) {
-  const transfers = new Map<string, number>();
+  const transfers = createTurns(TRANSFERS);
 
   async function run(
     files: VolumeFiles,
@@ -49,7 +55,7 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
     const parsed = parse(route.query, Object.fromEntries(new URLSearchParams(query)));
     const call = { files, query: parsed, request, response };
     if (route.isTransfer !== true) return route.act(call);
-    const end = beginTransfer(transfers, files.team);
+    const end = await beginTransfer(transfers, files.team, response);
     try {
       return await route.act(call);
     } finally {
@@ -81,19 +87,25 @@ export function createVolumeContent({ sandboxes, log }: ContentOptions) {
 
 type Outcome = Awaited<ReturnType<ContentRoute["act"]>>;
 
-/** Counts a transfer until the function that it returns is called. */
-function beginTransfer(transfers: Map<string, number>, team: string): () => void {
-  const amount = transfers.get(team) ?? 0;
-  if (amount >= MAX_TRANSFERS) {
-    const message = `your team has ${amount} transfers to and from volumes at once`;
-    throw new SandboxError("resource_exhausted", message, { retryAfterSeconds: 1 });
-  }
-  transfers.set(team, amount + 1);
-  return () => {
-    const left = (transfers.get(team) ?? 1) - 1;
-    if (left > 0) transfers.set(team, left);
-    else transfers.delete(team);
-  };
+/**
+ * Waits for the turn of a transfer, which lasts until the function that it returns is called.
+ * @throws SandboxError resource_exhausted when that takes too long
+ */
+async function beginTransfer(
+  transfers: Turns,
+  team: string,
+  response: ServerResponse,
+): Promise<() => void> {
+  const over = new AbortController();
+  const end = () => over.abort();
+  const timer = setTimeout(end, MAX_TURN_MS);
+  response.once("close", end);
+  const leave = await transfers.enter({ team, signal: over.signal });
+  clearTimeout(timer);
+  response.off("close", end);
+  if (leave !== undefined) return leave;
+  const message = `your team has ${TRANSFERS.maxAtOnce} transfers to and from volumes at once`;
+  throw new SandboxError("resource_exhausted", message, { retryAfterSeconds: 1 });
 }
 
 function readTarget({ url = "" }: IncomingMessage) {
