@@ -240,8 +240,9 @@ function toProxy({ proxy }: Given, environment: Environment): Record<string, str
   if (proxy === "off") return found;
   for (const name of PROXY_VARIABLES) {
     const own = environment[name.toLowerCase()] ?? environment[name] ?? "";
-    const value = proxy === undefined || name === "NO_PROXY" ? own : proxy;
-    if (value === "" || (value === own && value.includes("@"))) continue;
+    const isOwn = proxy === undefined || name === "NO_PROXY";
+    const value = isOwn ? own : proxy;
+    if (value === "" || (isOwn && value.includes("@"))) continue;
     found[name] = value;
     found[name.toLowerCase()] = value;
   }

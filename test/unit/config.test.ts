@@ -101,6 +101,9 @@ test("a proxy of the machine reaches sandboxes in both spellings, its password d
     https_proxy: given,
     ...noProxy,
   });
+  // What the flag says counts, also where the machine's own variable says the same.
+  const { HTTP_PROXY: same } = machine;
+  expect(configOf(machine, ["--proxy", same]).proxy).toMatchObject({ HTTP_PROXY: same });
   expect(configOf(machine, ["--proxy", "off"]).proxy).toEqual({});
   expect(loadConfig({}, ["--proxy", "socks5://p:1"])).toMatchObject({ exitCode: 64 });
 });
