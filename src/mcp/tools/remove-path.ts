@@ -11,8 +11,8 @@ import { IDEMPOTENT_DESTRUCTIVE, defineTool } from "../tool.ts";
 
 /** The root and whole home directories are refused. */
 const REFUSED_PATTERN = /^\/(?:root|home(?:\/[^/]*)?)?$/;
-/** Stands for the home of any user. */
-const SOME_HOME = "/home/user";
+/** Stand for the home of any user: that of root is a level higher. */
+const SOME_HOMES = ["/home/user", "/root"] as const;
 
 export const removePath = defineTool({
   name: "remove_path",
@@ -29,7 +29,7 @@ export const removePath = defineTool({
   }),
   annotations: IDEMPOTENT_DESTRUCTIVE,
   async handler({ sandbox_id: sandboxId, path, user }, context) {
-    if (REFUSED_PATTERN.test(absolutePath(path))) {
+    if (SOME_HOMES.some((home) => REFUSED_PATTERN.test(absolutePath(path, home)))) {
       const hint = "Give a path below it.";
       throw new SandboxError("invalid_argument", `${quoteName(path)} is not removed as a whole`, {
         hint,
@@ -45,8 +45,8 @@ export const removePath = defineTool({
 });
 
 /** The normalized path, so that a refused one cannot be written in another way. */
-function absolutePath(path: string): string {
+function absolutePath(path: string, home: string): string {
   const below = path.replace(/^~(?=\/|$)/, ".");
-  const absolute = path.startsWith("/") ? path : `${SOME_HOME}/${below}`;
+  const absolute = path.startsWith("/") ? path : `${home}/${below}`;
   return posix.normalize(absolute).replace(/(?<=.)\/+$/, "");
 }
