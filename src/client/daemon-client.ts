@@ -8,7 +8,7 @@ import { toSandboxError } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { accessHeaders, type AccessSource, type CallOptions } from "./access.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
-import { replyError } from "./http.ts";
+import { daemonError } from "./http.ts";
 
 export interface DaemonClientOptions {
   readonly sandboxId: string;
@@ -67,7 +67,7 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
       });
       const { statusCode: status, headers } = reply;
       const body = await readBounded(reply.body, MAX_REPLY_BYTES, "send file");
-      if (status >= 300) throw replyError("send file", { status, headers, body });
+      if (status >= 300) throw daemonError("send file", { status, headers, body });
     },
     async [Symbol.asyncDispose]() {
       end.abort();

@@ -11,7 +11,7 @@ import { faultsOf, z } from "../common/schema.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import { fileRecordSchema, type FileRecord } from "../wire/files.ts";
 import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from "./access.ts";
-import { exchange, parseReply, replyError, type Connection } from "./http.ts";
+import { exchange, parseReply, daemonError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
 /** A part of a file. */
@@ -150,7 +150,7 @@ async function readOnce(
       if (status === 500 && coding === "identity" && SEEK_PATTERN.test(body.toString("utf8"))) {
         return await readOnce(files, wanted, "gzip");
       }
-      throw replyError(subject, { status, headers, body });
+      throw daemonError(subject, { status, headers, body });
     }
     const isPart = status === 206;
     if (headers["content-encoding"] === "gzip") {
@@ -213,7 +213,7 @@ async function post(files: FilesOptions, send: Post): Promise<Buffer> {
     isIdempotent: false,
     subject: send.subject,
   });
-  if (reply.status >= 300) throw replyError(send.subject, reply);
+  if (reply.status >= 300) throw daemonError(send.subject, reply);
   return reply.body;
 }
 

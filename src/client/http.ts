@@ -155,12 +155,18 @@ export function replyError(subject: string, reply: HttpReply): SandboxError {
   const { status } = reply;
   const code = codeOfStatus(status);
   const message = `${subject}: the service answered ${status} ${quoted(reply.body)}`;
-  if (status === 507) {
-    return new SandboxError(code, message, { hint: "The disk of the sandbox is full." });
-  }
   const seconds = status === 429 ? retryAfter(reply, Date.now()) : undefined;
   if (seconds === undefined) return new SandboxError(code, message);
   return new SandboxError(code, message, { hint: `Rate limited: wait ${seconds} s.` });
+}
+
+const FULL_STATUS = 507;
+
+/** The same of a daemon, whose disk is that of its sandbox. */
+export function daemonError(subject: string, reply: HttpReply): SandboxError {
+  const error = replyError(subject, reply);
+  if (reply.status !== FULL_STATUS) return error;
+  return new SandboxError(error.code, error.message, { hint: "The disk of the sandbox is full." });
 }
 
 /** The message of an error body, quoted; the plain text of any other body. */
