@@ -1,9 +1,12 @@
 /** Builds that are cancelled, removed, started twice or cut by the end of the service, in any order. */
 
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { BuiltInTemplate } from "../../src/sandboxes/built-ins.ts";
 import type { BuildPlan } from "../../src/sandboxes/template-builds/build-request.ts";
+import { eraseTemplate } from "../../src/sandboxes/templates.ts";
+import { openStore } from "../../src/store/sqlite.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -21,6 +24,7 @@ const FILTER = { level: "debug", limit: 100, offset: 0, direction: "forward" } a
 function createHeldBase() {
   const released = Promise.withResolvers<void>();
   let asked = 0;
+  let left = 0;
   const template: BuiltInTemplate = {
     name: "base",
     defaultUser: "user",
@@ -30,11 +34,15 @@ function createHeldBase() {
       asked += 1;
       const aborted = Promise.withResolvers<never>();
       signal.addEventListener("abort", () => aborted.reject(signal.reason), { once: true });
-      await Promise.race([released.promise, aborted.promise]);
+      try {
+        await Promise.race([released.promise, aborted.promise]);
+      } finally {
+        left += 1;
+      }
       return [];
     },
   };
-  return { template, asked: () => asked, release: () => released.resolve() };
+  return { template, asked: () => asked, left: () => left, release: () => released.resolve() };
 }
 
 async function startHeld(home?: string) {
@@ -96,6 +104,16 @@ test("a build that is cancelled while it waits for its turn does no work", async
     await expect.poll(() => stateOf(service, build).status).toBe("ready");
   }
   expect(service.base.asked()).toBe(turns.length + 1);
+});
+
+test("the removal of a template by another process ends its build", async () => {
+  await using service = await startHeld();
+  const build = request(service, "gone");
+  await start(service, build);
+  await expect.poll(() => service.base.asked()).toBe(1);
+  using other = openStore({ path: join(service.home, "state.db") });
+  eraseTemplate(other, build.templateId);
+  await expect.poll(() => service.base.left(), { timeout: 10_000 }).toBe(1);
 });
 
 test("the removal of a template ends its builds, one that waits for its turn too", async () => {

@@ -16,6 +16,8 @@ export interface RunnerTask {
   readonly limitMs: number;
   /** Called when it has to wait for its turn. */
   onWait(): void;
+  /** Why it is not wanted any more, which another process may have caused; undefined while it is. */
+  findFault(): string | undefined;
   /** Never rejects. */
   work(signal: AbortSignal): Promise<void>;
 }
@@ -27,6 +29,9 @@ export interface BuildRunner {
   begin(task: RunnerTask): void;
   cancel(templateId: string, reason: string): void;
 }
+
+/** How often it is asked whether a build is still wanted. */
+const LOOK_MS = 1_000;
 
 export function createBuildRunner(options: {
   readonly uploads: Uploads;
@@ -49,10 +54,12 @@ export function createBuildRunner(options: {
 
   async function run(task: RunnerTask, controller: AbortController): Promise<void> {
     const ended = AbortSignal.any([controller.signal, closing]);
+    const watch = setInterval(() => endUnwanted(task, controller), LOOK_MS).unref();
     const leave = await queue.enter(task.team, ended);
     try {
       await task.work(AbortSignal.any([ended, signalAfter(task.limitMs)]));
     } finally {
+      clearInterval(watch);
       running.delete(controller);
       leave();
     }
@@ -71,4 +78,13 @@ export function createBuildRunner(options: {
     },
     cancel,
   };
+}
+
+function endUnwanted(task: RunnerTask, controller: AbortController): void {
+  try {
+    const fault = task.findFault();
+    if (fault !== undefined) controller.abort(new SandboxError("canceled", fault));
+  } catch {
+    // A look that fails says nothing about the build; the next one comes soon.
+  }
 }

@@ -12,6 +12,9 @@ import { createLayerSizes } from "./layer-sizes.ts";
 import type { BuildRules } from "./step-sandbox.ts";
 import { openUploads } from "./uploads.ts";
 
+/** Why the builds of a template end with it. */
+export const TEMPLATE_REMOVED = "cancelled: the template was removed";
+
 interface BuildingOptions {
   readonly home: string;
   readonly owner: string;
@@ -39,7 +42,6 @@ export async function openBuilding(
     copies,
     runner,
     buildNetwork: buildNetwork ?? network,
-    cancelBuilds: (templateId: string) =>
-      runner.cancel(templateId, "cancelled: the template was removed"),
+    cancelBuilds: (templateId: string) => runner.cancel(templateId, TEMPLATE_REMOVED),
   };
 }

@@ -16,6 +16,7 @@ import { forgetAbandoned } from "./abandoned-builds.ts";
 import { createBuildLog } from "./build-log.ts";
 import { checkPlan, requireFilesHash, type BuildPlan } from "./build-request.ts";
 import { BUILD_LIMIT_MS, endBuild, type BuildsContext } from "./end-build.ts";
+import { TEMPLATE_REMOVED } from "./open-building.ts";
 import { requireLayerSpace, requireTemplatePlace } from "./team-limits.ts";
 
 /** Requests of a team that wait for their steps, or for their turn. */
@@ -222,6 +223,9 @@ async function startBuild(
     team: context.team,
     limitMs: BUILD_LIMIT_MS,
     onWait: () => log.note("base", "waiting for another build to end"),
+    // `template remove` is a process of its own.
+    findFault: () =>
+      store.templates.get(template.templateId) === undefined ? TEMPLATE_REMOVED : undefined,
     async work(signal) {
       try {
         const facts = { record, template, plan, log, signal };
