@@ -8,6 +8,7 @@ import type { Duplex } from "node:stream";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
 import { bindEmitter, type Operation, runOperation } from "../common/operation.ts";
+import { retryHeaders } from "../wire/retry.ts";
 
 /** Runs the work for a request; what it fails by is logged, and its client gets a fixed text. */
 export function runRequest(
@@ -43,14 +44,17 @@ function run(operation: Operation, log: Logger, work: () => Promise<void>): void
   });
 }
 
+const STATUS = 500;
+const BODY = { code: STATUS, message: "internal error", error_code: "internal_server_error" };
+
 /** False when the client has its whole answer. A reply that has begun can only be cut. */
 function refuse(response: ServerResponse): boolean {
   if (response.writableEnded || response.destroyed) return false;
   if (response.headersSent) response.destroy();
   else {
     // What the handler has half done to the connection is not known.
-    const headers = { connection: "close" };
-    sendJson(response, 500, { body: { code: 500, message: "internal error" }, headers });
+    const headers = { connection: "close", ...retryHeaders(STATUS) };
+    sendJson(response, STATUS, { body: BODY, headers });
   }
   return true;
 }
