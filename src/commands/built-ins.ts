@@ -10,7 +10,7 @@ import { LAYERS } from "../engine/storage/layers.ts";
 import { BASE_BUILD_TIMEOUT_MS, BASE_RECIPE, buildBase } from "../engine/templates/base.ts";
 import { buildHost, findHost, HOST_RECIPE } from "../engine/templates/host.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
-import type { Store } from "../store/store.ts";
+import type { BuildRecord, Store } from "../store/store.ts";
 import { findBase, findNewestBase, listLayers, newLayerMoment } from "./base-layers.ts";
 import { recordBuildTime } from "./build-times.ts";
 
@@ -123,8 +123,8 @@ function isCurrent(name: string | undefined): boolean {
 }
 
 /**
- * Removes older layers of built-in templates that nothing stands on: no snapshot and no sandbox of
- * any instance. Returns the names of the removed folders.
+ * Removes older layers of built-in templates that nothing stands on: no snapshot, no template and no
+ * sandbox of any instance. Returns the names of the removed folders.
  */
 export async function pruneBuiltIns(
   home: string,
@@ -138,9 +138,12 @@ export async function pruneBuiltIns(
     const used = all.findLast((name) => kept.includes(name)) ?? all.at(-1);
     return all.filter((name) => name !== used);
   });
+  // Snapshots that are disks, and templates without steps, have the layers of a built-in alone.
+  const isOwn = ({ templateId }: BuildRecord) =>
+    store.templates.get(templateId)?.kind === "built-in";
   const inUse = store.builds
     .all()
-    .filter(({ layers, buildId }) => layers.length > 1 || store.sandboxes.countOfBuild(buildId) > 0)
+    .filter((build) => !isOwn(build) || store.sandboxes.countOfBuild(build.buildId) > 0)
     .flatMap(({ layers }) => layers.flatMap(({ root, usr = root }) => [root, usr]));
   const unused = older.filter((name) => !inUse.some((path) => path.startsWith(`${name}/`)));
   const remove = async (name: string) => discardFolder(join(home, LAYERS, name));

@@ -10,7 +10,8 @@ import { writeRecord } from "../../../src/engine/oci/container-record.ts";
 import { removeDeadLayers } from "../../../src/engine/storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
-import type { BuildRecord } from "../../../src/store/store.ts";
+import type { BuildRecord, TemplateRecord } from "../../../src/store/store.ts";
+import { SANDBOX } from "../../suites/store.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LONG_AGO = new Date("2001-01-01");
@@ -108,4 +109,50 @@ test("older layers of built-in templates go unless a snapshot stands on them", a
   const removed = await pruneBuiltIns(home.path, store, fail);
   expect(removed.toSorted()).toEqual(["base-1700000000001", "host-1700000000001"]);
   expect(await readdir(layers)).not.toContain("base-1700000000001");
+});
+
+const OLDER = "base-1700000000002-00000000";
+const LAYERS = [{ root: `${OLDER}/root` }];
+const TEMPLATE: TemplateRecord = {
+  templateId: "template",
+  kind: "snapshot",
+  team: "local",
+  name: null,
+  isPublic: false,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  lastSpawnedAtMs: null,
+  spawnCount: 0,
+};
+
+test.for([
+  { of: "a snapshot that is a disk", kind: "snapshot", disk: { image: "disk.img", idBase: 1 } },
+  { of: "a template without steps", kind: "template" },
+] as const)("the layer of an older base stays below $of", async ({ kind, ...of }) => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  for (const name of [OLDER, "base-1700000000003-00000000"]) {
+    await mkdir(join(layers, name, "root"), { recursive: true });
+  }
+  using store = openStore({ path: ":memory:" });
+  store.templates.put({ ...TEMPLATE, kind });
+  store.builds.put({ ...BUILD, layers: LAYERS, ...("disk" in of && { disk: of.disk }) });
+  expect(await pruneBuiltIns(home.path, store, fail)).toEqual([]);
+});
+
+test("an older build of a built-in holds its layers only for its sandboxes", async () => {
+  await using home = await makeTempFolder();
+  const layers = join(home.path, "layers");
+  for (const name of ["host-1700000000001-00000000", "host-1700000000002-00000000"]) {
+    await mkdir(join(layers, name, "root"), { recursive: true });
+  }
+  using store = openStore({ path: ":memory:" });
+  const older = "host-1700000000001-00000000";
+  const skeleton = [{ root: `${older}/root`, usr: "/usr" }, { root: `${older}/over/root` }];
+  store.templates.put({ ...TEMPLATE, kind: "built-in" });
+  store.builds.put({ ...BUILD, layers: skeleton });
+  store.sandboxes.put({ ...SANDBOX, buildId: BUILD.buildId });
+  expect(await pruneBuiltIns(home.path, store, fail)).toEqual([]);
+  store.sandboxes.remove(SANDBOX.sandboxId);
+  expect(await pruneBuiltIns(home.path, store, fail)).toEqual([older]);
 });
