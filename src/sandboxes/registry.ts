@@ -93,8 +93,21 @@ export async function changeState(
   }
 }
 
-/** Writes changed fields, durably. */
+/** Writes changed fields, durably; after a fault all is as before. */
 export function updateRecord(
+  context: Services,
+  entry: SandboxEntry,
+  changes: Partial<SandboxRecord>,
+): void {
+  try {
+    writeRecord(context, entry, changes);
+  } catch (error) {
+    keepDeadline(context, entry);
+    throw error;
+  }
+}
+
+function writeRecord(
   context: Services,
   entry: SandboxEntry,
   changes: Partial<SandboxRecord>,
@@ -103,6 +116,16 @@ export function updateRecord(
   setDeadline(entry.container, record);
   context.store.sandboxes.put(record);
   entry.record = record;
+}
+
+/** The guardian would end a paused sandbox whose resume failed, or freeze one whose pause did. */
+function keepDeadline(context: Services, { container, record }: SandboxEntry): void {
+  try {
+    setDeadline(container, record);
+  } catch (error) {
+    const { sandboxId } = record;
+    context.log.error({ op: "sandbox.record", sandboxId, err: error }, "deadline was not written");
+  }
 }
 
 /**
@@ -123,7 +146,7 @@ export function noteRecord(
   changes: Partial<SandboxRecord>,
 ): void {
   try {
-    updateRecord(context, entry, changes);
+    writeRecord(context, entry, changes);
   } catch (error) {
     entry.record = { ...entry.record, ...changes };
     const { sandboxId } = entry.record;

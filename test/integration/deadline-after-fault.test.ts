@@ -1,0 +1,66 @@
+/**
+ * A change of which the record cannot be written, as on a full disk: for the guardian holds what held
+ * before, as the sandbox is as before.
+ */
+
+import { expect, test } from "vitest";
+import { SandboxError } from "../../src/common/errors.ts";
+import type { Deadline, Engine } from "../../src/engine/engine.ts";
+import { createFakeClock } from "../support/fake-clock.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
+import { startTestService } from "../support/service.ts";
+
+const LIFE_S = 3_600;
+const MS_PER_S = 1_000;
+
+function fail(): never {
+  throw new SandboxError("resource_exhausted", "database: no space left on the disk");
+}
+
+async function startCase() {
+  const clock = createFakeClock();
+  const layered = createLayerEngine();
+  const deadlines: Deadline[] = [];
+  const setDeadline = (deadline: Deadline) => void deadlines.push(deadline);
+  const engine: Engine = {
+    ...layered,
+    create: async (spec, signal) =>
+      Object.assign(await layered.create(spec, signal), { setDeadline }),
+  };
+  const service = await startTestService({ clock, engine });
+  const { sandboxID } = await service.create({ timeout: LIFE_S });
+  const { sandboxes } = service.embedded.store;
+  const put = sandboxes.put.bind(sandboxes);
+  return {
+    endAtMs: clock.now() + LIFE_S * MS_PER_S,
+    last: () => deadlines.at(-1),
+    call: (operation: string, body: object) =>
+      service.call({ method: "POST", path: `/sandboxes/${sandboxID}/${operation}`, body }),
+    /** No row is written from now on. */
+    failWrites: () => void Object.assign(sandboxes, { put: fail }),
+    async [Symbol.asyncDispose]() {
+      Object.assign(sandboxes, { put });
+      await service[Symbol.asyncDispose]();
+    },
+  };
+}
+
+test("a sandbox whose resume failed stays paused, without a service too", async () => {
+  await using scene = await startCase();
+  expect(await scene.call("pause", {})).toMatchObject({ status: 204 });
+  expect(scene.last()).toEqual({ atMs: 0, action: "freeze" });
+  scene.failWrites();
+  expect(await scene.call("connect", { timeout: 60 })).toMatchObject({ status: 429 });
+  expect(scene.last()).toEqual({ atMs: 0, action: "freeze" });
+});
+
+test.for([
+  { operation: "pause", body: {} },
+  { operation: "timeout", body: { timeout: 60 } },
+])("a sandbox lives as long as before after a $operation that failed", async (change) => {
+  await using scene = await startCase();
+  scene.failWrites();
+  const reply = await scene.call(change.operation, change.body);
+  expect(reply).toMatchObject({ status: 429 });
+  expect(scene.last()).toEqual({ atMs: scene.endAtMs, action: "end" });
+});
