@@ -159,10 +159,10 @@ async function settle(
     await container.halt();
     return record;
   }
-  await restoreEgress(context, container, record);
+  const found = await restoreEgress(context, container, record);
   if (record.state === "running") await container.resume();
   else await container.pause();
-  return record;
+  return found;
 }
 
 /** An earlier version left none; a fault here is told and ends nothing. */
@@ -176,23 +176,29 @@ function restoreDeadline(context: Services, container: Container, record: Sandbo
 }
 
 /**
- * Where links and rules outlived the process that left, the program for hostnames did not. Without
- * it what is sent to such names is refused, and without a link everything is, so a fault here is
- * told and ends nothing.
+ * Where links and rules outlived the process that left, the program for hostnames did not, and rules
+ * may be those of a change that it had begun. Without that program what is sent to such names is
+ * refused, and without a link everything is, so a fault here is told and ends nothing.
  */
 async function restoreEgress(
   context: Services,
   container: Container,
   record: SandboxRecord,
-): Promise<void> {
+): Promise<SandboxRecord> {
   const egress = egressOf(record);
-  if (egress === "none") return;
-  if (container.hasLastingEgress && egress.domains.length === 0) return;
+  const owes = record.owesEgress === true;
+  const isThere = egress === "none" || (container.hasLastingEgress && egress.domains.length === 0);
+  if (isThere && !owes) return record;
   try {
     await container.setEgress(egress);
+    if (!owes) return record;
+    const found = { ...record, owesEgress: false };
+    context.store.sandboxes.put(found);
+    return found;
   } catch (error) {
     const { sandboxId } = record;
     const fields = { op: "sandbox.adopt", sandboxId, outcome: "error", err: error };
     context.log.error(fields, "the internet is out of reach");
+    return record;
   }
 }

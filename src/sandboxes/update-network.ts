@@ -3,11 +3,12 @@
 import { SandboxError } from "../common/errors.ts";
 import { sandboxMissing } from "../wire/messages.ts";
 import type { SandboxEntry, Services, Tenant, Registry } from "./context.ts";
-import { toEgress, type EgressRequest } from "./egress.ts";
+import { egressOf, toEgress, type EgressRequest } from "./egress.ts";
 import { inTransition, requireNotEnding, updateRecord, whenIdle } from "./registry.ts";
 
 /**
- * Applies the rules, also to connections that exist, and stores them durably.
+ * Applies the rules, also to connections that exist, and stores them durably; after a fault those of
+ * before hold.
  * @throws SandboxError not_found when unknown or paused, failed_precondition during a change,
  * invalid_argument as toEgress.
  */
@@ -34,19 +35,39 @@ export async function updateNetwork(
     } = network ?? {};
     const wanted = rules.allowsInternet ?? allowsInternet;
     const egress = toEgress({ ...rules, allowsInternet: wanted });
-    await entry.container.setEgress(egress);
-    // Its end does not wait for this; a row that is gone must not come back.
-    if (isEnding(entry)) throw inTransition(sandboxId, "killing");
-    updateRecord(context, entry, {
-      network: {
-        ...ingress,
-        ...(rules.allowOut !== undefined && { allowOut: rules.allowOut }),
-        ...(rules.denyOut !== undefined && { denyOut: rules.denyOut }),
-        ...(rules.dnsServers !== undefined && { dnsServers: rules.dnsServers }),
-      },
-      allowsInternet: entry.container.network === "loopback" ? false : wanted,
-    });
+    // Should the service die from here on, its next start sets the rules that are on record.
+    updateRecord(context, entry, { owesEgress: true });
+    try {
+      await entry.container.setEgress(egress);
+      // Its end does not wait for this; a row that is gone must not come back.
+      if (isEnding(entry)) throw inTransition(sandboxId, "killing");
+      updateRecord(context, entry, {
+        network: {
+          ...ingress,
+          ...(rules.allowOut !== undefined && { allowOut: rules.allowOut }),
+          ...(rules.denyOut !== undefined && { denyOut: rules.denyOut }),
+          ...(rules.dnsServers !== undefined && { dnsServers: rules.dnsServers }),
+        },
+        allowsInternet: entry.container.network === "loopback" ? false : wanted,
+        owesEgress: false,
+      });
+    } catch (error) {
+      await restoreRules(context, entry);
+      throw error;
+    }
   });
+}
+
+/** After a change that failed; where they cannot be set now, the next start of the service does it. */
+async function restoreRules(context: Services, entry: SandboxEntry): Promise<void> {
+  if (isEnding(entry)) return;
+  const { sandboxId } = entry.record;
+  try {
+    await entry.container.setEgress(egressOf(entry.record));
+    if (!isEnding(entry)) updateRecord(context, entry, { owesEgress: false });
+  } catch (error) {
+    context.log.error({ op: "sandbox.network", sandboxId, err: error }, "rules were not restored");
+  }
 }
 
 function isEnding(entry: SandboxEntry): boolean {

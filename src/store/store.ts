@@ -77,6 +77,8 @@ export const sandboxRecordSchema = z.object({
   limits: limitsSchema,
   allowsInternet: z.boolean().nullable(),
   network: z.record(z.string(), z.unknown()).nullable(),
+  /** Whether other rules than these may hold: a change of them was begun. */
+  owesEgress: z.boolean().optional(),
   metadata: stringMap.nullable(),
   volumeMounts: z
     .array(z.object({ name: z.string(), path: z.string(), volumeId: z.string() }))

@@ -152,3 +152,16 @@ test.for([
     expect((await service.call({ path })).body).toMatchObject({ state: "running", endAt });
   },
 );
+
+test("rules of a change that was begun are those on record again", async () => {
+  const network = { denyOut: ["10.0.0.0/8"] };
+  await using scene = await leaveTwo({ network });
+  scene.change({ owesEgress: true });
+  await using service = await scene.start();
+  expect(scene.lasting.egressOf(scene.failing)).toEqual([
+    { allow: [], deny: ["10.0.0.0/8"], domains: [] },
+  ]);
+  expect(scene.lasting.egressOf(scene.other)).toEqual([]);
+  expect(scene.record()).toMatchObject({ network, owesEgress: false });
+  expect((await service.call({ path: `/sandboxes/${scene.failing}` })).status).toBe(200);
+});

@@ -1,6 +1,6 @@
 /** An engine whose containers outlive their service, as after a kill: the next one finds them. */
 
-import type { Container, Engine } from "../../src/engine/engine.ts";
+import type { Container, Egress, Engine } from "../../src/engine/engine.ts";
 
 export interface LastingEngine extends AsyncDisposable {
   readonly engine: Engine;
@@ -8,6 +8,8 @@ export interface LastingEngine extends AsyncDisposable {
   failAdoption(id: string): void;
   /** Makes the next resume of this container fail. */
   failResume(id: string): void;
+  /** What this container was told to reach since it was made. */
+  egressOf(id: string): readonly Egress[];
   /** How often this container was looked for. */
   adoptions(id: string): number;
 }
@@ -15,6 +17,7 @@ export interface LastingEngine extends AsyncDisposable {
 /** Adds to an engine that what it made is found again; the containers end with it. */
 export function createLastingEngine(base: Engine): LastingEngine {
   const containers = new Map<string, Container>();
+  const rules = new Map<string, Egress[]>();
   const failing = new Set<string>();
   const looks = new Map<string, number>();
   return {
@@ -22,8 +25,12 @@ export function createLastingEngine(base: Engine): LastingEngine {
       ...base,
       async create(spec, signal) {
         const container = await base.create(spec, signal);
+        const told: Egress[] = [];
+        rules.set(spec.id, told);
         containers.set(spec.id, container);
-        return container;
+        return Object.assign(container, {
+          setEgress: async (egress: Egress) => void told.push(egress),
+        });
       },
       async adopt(id) {
         looks.set(id, (looks.get(id) ?? 0) + 1);
@@ -48,6 +55,7 @@ export function createLastingEngine(base: Engine): LastingEngine {
       };
       Object.assign(container ?? {}, { resume: fail });
     },
+    egressOf: (id) => rules.get(id) ?? [],
     adoptions: (id) => looks.get(id) ?? 0,
     async [Symbol.asyncDispose]() {
       for (const container of containers.values()) await container[Symbol.asyncDispose]();

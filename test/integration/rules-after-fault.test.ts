@@ -1,0 +1,38 @@
+/** A change of egress rules that cannot be recorded, as on a full disk: those of before hold again. */
+
+import { expect, test } from "vitest";
+import { SandboxError } from "../../src/common/errors.ts";
+import type { Egress, Engine } from "../../src/engine/engine.ts";
+import { createLayerEngine } from "../support/layer-engine.ts";
+import { startTestService } from "../support/service.ts";
+
+const denied = (network: string): Egress => ({ allow: [], deny: [network], domains: [] });
+
+test("the rules that are told are those that hold", async () => {
+  const layered = createLayerEngine();
+  const told: Egress[] = [];
+  const setEgress = async (egress: Egress) => void told.push(egress);
+  const engine: Engine = {
+    ...layered,
+    create: async (spec, signal) =>
+      Object.assign(await layered.create(spec, signal), { setEgress }),
+  };
+  await using service = await startTestService({ engine });
+  const network = { denyOut: ["10.0.0.0/8"] };
+  const { sandboxID } = await service.create({ network });
+  const path = `/sandboxes/${sandboxID}`;
+  const { sandboxes } = service.embedded.store;
+  const put = sandboxes.put.bind(sandboxes);
+  const refuse: typeof put = (record) => {
+    if (record.owesEgress === true) put(record);
+    else throw new SandboxError("resource_exhausted", "database: no space left on the disk");
+  };
+  Object.assign(sandboxes, { put: refuse });
+  const body = { denyOut: ["192.0.2.0/24"] };
+  expect((await service.call({ method: "PUT", path: `${path}/network`, body })).status).toBe(429);
+  Object.assign(sandboxes, { put });
+  expect(told).toEqual([denied("192.0.2.0/24"), denied("10.0.0.0/8")]);
+  expect((await service.call({ path })).body).toMatchObject({ network });
+  // It is set again by the next start, should this one have failed too.
+  expect(sandboxes.get(sandboxID)).toMatchObject({ network, owesEgress: true });
+});
