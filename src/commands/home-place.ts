@@ -78,13 +78,10 @@ async function disownCopy(path: string): Promise<void> {
   // Another process may have done so meanwhile.
   if ((await readPlace(path))?.path === path) return;
   // Rare, and most of the service: a stdio server answers its host before it loads that.
-  const { forgetUnfinished } = await import("../sandboxes/reclaim.ts");
+  const { forgetInstance, ownersOf } = await import("../sandboxes/instance-rows.ts");
   const { openStore } = await import("../store/sqlite.ts");
   using store = openStore({ path: join(path, "state.db") });
-  for (const owner of store.sandboxes.owners()) {
-    for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
-    forgetUnfinished(store, owner);
-  }
+  for (const owner of ownersOf(store)) forgetInstance(store, owner);
   await removeTree(join(path, "instances"));
   await writePlace(path, { id: randomUUID(), path });
 }

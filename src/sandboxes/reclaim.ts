@@ -18,15 +18,15 @@ import {
   unmountVolumeDisks,
 } from "../engine/storage/volume-disk.ts";
 import type { Store } from "../store/store.ts";
-import { forgetForkBuilds, forgetOwnForkBuilds } from "./builds.ts";
+import { forgetForkBuilds } from "./builds.ts";
 import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
+import { forgetInstance, ownersOf } from "./instance-rows.ts";
 import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
 import { removeLostStoreDisks } from "./lost-store-disks.ts";
 import { SNAPSHOT_MEMORY } from "./memory.ts";
 import { forgetLostLines } from "./template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
-import { failUnfinished } from "./template-builds/end-build.ts";
 
 /** An instance makes its folder before its socket; one this young may still be starting. */
 const MIN_AGE_MS = 60_000;
@@ -117,10 +117,11 @@ async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
       options.onFailure({ kind: "instance", name: instance, error });
     }
   }
+  // First the rows: an instance that starts now makes its folder before them.
+  const owners = ownersOf(store);
   const instances = new Set(await listFolder(join(home, "instances")));
-  for (const owner of store.sandboxes.owners()) {
-    if (owner === self || instances.has(owner)) continue;
-    for (const { sandboxId } of store.sandboxes.ofOwner(owner)) store.sandboxes.remove(sandboxId);
+  for (const owner of owners) {
+    if (owner !== self && !instances.has(owner)) forgetInstance(store, owner);
   }
   reclaimed.push(...(await removeOrphans(options)));
   const disks = await removeLostStoreDisks(options, () => listEveryContainer(home));
@@ -185,8 +186,7 @@ async function removeInstance(options: ReclaimOptions, instance: string): Promis
   const reclaimed: Reclaimed[] = removed.map((name) => ({ kind: "sandbox", name }));
   // Its folder and its rows are how the next clean-up finds what is left of it.
   if (removed.length < names.length) return reclaimed;
-  for (const { sandboxId } of store.sandboxes.ofOwner(instance)) store.sandboxes.remove(sandboxId);
-  forgetUnfinished(store, instance);
+  forgetInstance(store, instance);
   await removeTree(instanceDirectory(home, instance));
   reclaimed.push({ kind: "instance", name: instance });
   return reclaimed;
@@ -269,16 +269,6 @@ async function removeLostDisks({
   };
   await cleanUp({ kind: "volume", names: ["mounts"], remove: unmount }, onFailure);
   return removed;
-}
-
-/**
- * Forgets the snapshots that an instance never finished, and those that only its forks needed;
- * their layers are orphans then.
- */
-export function forgetUnfinished(store: Store, instance: string): void {
-  for (const { buildId } of store.builds.unfinishedOfOwner(instance)) store.builds.remove(buildId);
-  failUnfinished(store, instance, Date.now());
-  forgetOwnForkBuilds(store, instance);
 }
 
 async function listFolder(path: string): Promise<string[]> {

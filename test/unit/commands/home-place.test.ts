@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { openHome } from "../../../src/commands/home.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
+import { RUNNING } from "../../support/running-build.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const OWNER = "serve";
@@ -61,4 +62,22 @@ test("a copy that took the place of its original has its sandboxes", async () =>
   await rm(home, { recursive: true });
   await openHome(copy);
   expect(await look(copy)).toEqual(KEPT);
+});
+
+function statusIn(home: string): string | undefined {
+  using store = openStore({ path: join(home, "state.db") });
+  return store.templateBuilds.get(RUNNING.buildId)?.status;
+}
+
+test("a build that ran when its home was copied is over in the copy", async () => {
+  await using folder = await makeTempFolder();
+  const [home, copy] = [join(folder.path, "home"), join(folder.path, "copy")];
+  await makeHome(home);
+  {
+    using store = openStore({ path: join(home, "state.db") });
+    store.templateBuilds.put(RUNNING);
+  }
+  await cp(home, copy, { recursive: true });
+  await openHome(copy);
+  expect([statusIn(home), statusIn(copy)]).toEqual(["building", "error"]);
 });

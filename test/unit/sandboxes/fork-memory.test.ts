@@ -1,10 +1,10 @@
 /** The memory behind forks whose service was killed before it could remove it. */
 
 import { expect, test } from "vitest";
+import { forgetUnfinished } from "../../../src/sandboxes/instance-rows.ts";
 import { findOrphanMemory } from "../../../src/sandboxes/layer-folders.ts";
 import { liveTemplateId } from "../../../src/sandboxes/live-builds.ts";
 import { newTemplate } from "../../../src/sandboxes/new-template.ts";
-import { forgetUnfinished } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";

@@ -1,0 +1,71 @@
+/** Rows of instances of which the home has no folder: a clean-up forgets them, of all that died. */
+
+import { mkdirSync } from "node:fs";
+import { expect, test } from "vitest";
+import type { CleanUpFailure } from "../../src/common/clean-up.ts";
+import { createBareEngine } from "../../src/engine/bare/bare.ts";
+import { containersDirectory, reclaim } from "../../src/sandboxes/reclaim.ts";
+import { openStore } from "../../src/store/sqlite.ts";
+import type { BuildRecord, Store } from "../../src/store/store.ts";
+import { SANDBOX } from "../suites/store.ts";
+import { PERL_DIRECTORY } from "../support/perl-directory.ts";
+import { RUNNING } from "../support/running-build.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+const clean = (home: string, store: Store) =>
+  reclaim({
+    engine: createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY }),
+    store,
+    home,
+    self: "me",
+    takesKept: false,
+    onFailure: ({ error }: CleanUpFailure) => {
+      throw error;
+    },
+  });
+
+const BUILD: BuildRecord = {
+  buildId: "snapshot",
+  templateId: "none",
+  owner: RUNNING.owner,
+  status: "building",
+  sourceSandboxId: null,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  finishedAtMs: null,
+  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
+  layers: [],
+  defaultUser: "user",
+  defaultWorkdir: "/",
+};
+
+test("builds of an instance that has neither folder nor sandbox are over", async () => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  store.templateBuilds.put(RUNNING);
+  store.builds.put(BUILD);
+  const own = { ...RUNNING, buildId: "own", owner: "me" };
+  store.templateBuilds.put(own);
+  await clean(home.path, store);
+  expect(store.builds.all()).toEqual([]);
+  expect(store.templateBuilds.get(RUNNING.buildId)).toMatchObject({
+    status: "error",
+    reason: { message: "the service ended while the template was being built" },
+  });
+  expect(store.templateBuilds.get("own")).toEqual(own);
+});
+
+test("an instance that starts during a clean-up keeps its rows", async () => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  const { sandboxes } = store;
+  const owners = sandboxes.owners.bind(sandboxes);
+  // The moment at which the rows are read: the instance has made its folder and its first row just now.
+  const ownersAfterStart = () => {
+    mkdirSync(containersDirectory(home.path, "new"), { recursive: true });
+    sandboxes.put({ ...SANDBOX, owner: "new" });
+    return owners();
+  };
+  await clean(home.path, { ...store, sandboxes: { ...sandboxes, owners: ownersAfterStart } });
+  expect(sandboxes.ofOwner("new")).toHaveLength(1);
+});
