@@ -23,7 +23,7 @@ import { removeTraces } from "./discard.ts";
 import { pruneImages } from "./image-templates.ts";
 import { forgetInstance, ownersOf } from "./instance-rows.ts";
 import { findOrphanDisks, findOrphanMemory, findOrphans, SNAPSHOT_DISKS } from "./layer-folders.ts";
-import { removeLostStoreDisks } from "./lost-store-disks.ts";
+import { removeLostStoreDisks, removeLostVolumeImages } from "./lost-store-disks.ts";
 import { SNAPSHOT_MEMORY } from "./memory.ts";
 import { forgetLostLines } from "./template-builds/abandoned-builds.ts";
 import { forgetOldSteps } from "./template-builds/cache.ts";
@@ -126,6 +126,8 @@ async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
   reclaimed.push(...(await removeOrphans(options)));
   const disks = await removeLostStoreDisks(options, () => listEveryContainer(home));
   reclaimed.push(...disks.map((name) => ({ kind: "sandbox" as const, name })));
+  const images = await removeLostVolumeImages(options);
+  reclaimed.push(...images.map((name) => ({ kind: "volume" as const, name })));
   const directories = await listEveryContainer(home);
   try {
     const tools = await options.engine.prune(directories, options.onFailure);

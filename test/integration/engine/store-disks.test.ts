@@ -1,12 +1,13 @@
-/** Disks in the store of a home whose containers are gone. */
+/** Disks in the store of a home whose containers or volumes are gone. */
 
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../../src/common/clean-up.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import { openStoreImage } from "../../../src/engine/storage/store-image.ts";
+import { removeLostVolumeImages } from "../../../src/sandboxes/lost-store-disks.ts";
 import { containersDirectory, reclaim } from "../../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
@@ -35,12 +36,42 @@ test.skipIf(isRootless())(
       home,
       self: "me",
       takesKept: false,
-      onFailure: ({ error }: CleanUpFailure) => {
-        throw error;
-      },
+      onFailure,
     });
     expect(removed).toEqual([{ kind: "sandbox", name: "lost" }]);
     expect((await readdir(disks)).toSorted()).toEqual([PROBE, "there"]);
+  },
+);
+
+const onFailure = ({ error }: CleanUpFailure) => {
+  throw error;
+};
+const volumeId = (digit: string) => `${digit.repeat(8)}-0000-4000-8000-000000000000`;
+
+test.skipIf(isRootless())(
+  "the image of a volume without row and folder goes at a clean-up",
+  async () => {
+    await using folder = await makeTempFolder();
+    const home = folder.path;
+    await using image = await openStoreImage({ home, perlDirectory: PERL_DIRECTORY, sizeGb: 1 });
+    expect(image).toBeDefined();
+    const images = join(home, "store/volumes");
+    const [lost, listed, making] = ["1", "2", "3"].map(volumeId);
+    for (const id of [lost, listed, making]) {
+      await mkdir(join(images, String(id)), { recursive: true });
+      await writeFile(join(images, String(id), "disk.img"), "");
+    }
+    // Its service makes the folder of one that has a row at its next start.
+    using store = openStore({ path: ":memory:" });
+    const row = { name: "listed", team: "local", createdAtMs: 0, sizeMb: 64 };
+    store.volumes.add({ ...row, volumeId: String(listed) });
+    // Another service is making one that was removed meanwhile, or the other way round.
+    const holds = join(home, "volume-disks", `${making}.part`);
+    await mkdir(holds, { recursive: true });
+    expect(await removeLostVolumeImages({ home, store, onFailure })).toEqual([lost]);
+    expect((await readdir(images)).toSorted()).toEqual([listed, making]);
+    await rm(holds, { recursive: true });
+    expect(await removeLostVolumeImages({ home, store, onFailure })).toEqual([making]);
   },
 );
 
