@@ -5,11 +5,11 @@
  */
 
 import { existsSync } from "node:fs";
-import { mkdir, readlink, realpath, rm, symlink } from "node:fs/promises";
+import { mkdir, readlink, realpath, rename, rm, symlink } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { readIfThere, removeEmpty } from "../../common/files.ts";
+import { draftOf, readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -185,8 +185,24 @@ export async function removeDisk(directory: string): Promise<void> {
   for (const name of [DISK_NAMES.image, DISK_NAMES.shared]) {
     await rm(join(directory, name), { force: true });
   }
-  // Never recursive: were it still mounted, that would empty a disk in use.
-  await removeEmpty(mount);
+  await removeMountPoint(mount);
+}
+
+/**
+ * In a copy of a home that was made while the disk was mounted, the folder has the files of the disk. It
+ * gets another name first: were it still mounted, the kernel would refuse that, and no disk in use is
+ * emptied.
+ */
+async function removeMountPoint(mount: string): Promise<void> {
+  const draft = draftOf(mount);
+  try {
+    await removeEmpty(mount);
+  } catch (error) {
+    if (!isCode(error, "ENOTEMPTY")) throw error;
+    await removeTree(draft);
+    await rename(mount, draft);
+  }
+  await removeTree(draft);
 }
 
 async function removePlaced(directory: string): Promise<void> {

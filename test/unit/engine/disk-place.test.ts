@@ -1,9 +1,10 @@
-/** Where the image of a disk lies, in a home that is moved. */
+/** Where the image of a disk lies, in a home that is moved, and what a copy of a home has of it. */
 
-import { mkdir, realpath, rename, writeFile } from "node:fs/promises";
+import { mkdir, readdir, realpath, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { DISK_NAMES, placeImage } from "../../../src/engine/storage/disk.ts";
+import { isRootless } from "../../../src/common/privilege.ts";
+import { DISK_NAMES, placeImage, removeDisk } from "../../../src/engine/storage/disk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test("a disk in the store is found again in a home that was moved", async () => {
@@ -18,3 +19,21 @@ test("a disk in the store is found again in a home that was moved", async () => 
   const found = await realpath(join(moved, container, DISK_NAMES.image));
   expect(found).toBe(join(await realpath(moved), "store/disks/i0", DISK_NAMES.image));
 });
+
+test.skipIf(isRootless())(
+  "a copy of a mounted disk goes with the files in its folder",
+  async () => {
+    await using folder = await makeTempFolder();
+    const mount = join(folder.path, DISK_NAMES.mount);
+    // Of a removal that was killed.
+    const draft = `${mount}.part`;
+    for (const path of [mount, draft]) {
+      await mkdir(join(path, "root/etc"), { recursive: true });
+      await writeFile(join(path, "root/etc/hosts"), "");
+    }
+    await writeFile(join(folder.path, DISK_NAMES.image), "");
+    await removeDisk(folder.path);
+    expect(await readdir(folder.path)).toEqual([]);
+    await removeDisk(folder.path);
+  },
+);
