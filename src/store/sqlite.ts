@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import { openBuildLines, openTemplateBuilds } from "./build-tables.ts";
 import { watchFile } from "./database-file.ts";
+import { logPathOf, newerVersionError } from "./file-version.ts";
 import { openLogs } from "./log-tables.ts";
 import { LOG_STEPS, STATE_STEPS } from "./schema.sql.ts";
 import {
@@ -34,7 +35,7 @@ export function openStore(options: { readonly path: string }): Store {
   const open = (path: string, wanted: DatabaseOptions) =>
     stack.adopt(openDatabase(path, wanted), (database) => database.close());
   const state = open(options.path, { synchronous: "FULL", steps: STATE_STEPS });
-  const logPath = options.path === MEMORY ? MEMORY : `${options.path}-logs`;
+  const logPath = options.path === MEMORY ? MEMORY : logPathOf(options.path);
   const logs = open(logPath, { synchronous: "NORMAL", steps: LOG_STEPS });
   const owned = stack.move();
   return {
@@ -116,11 +117,7 @@ function takeSteps(database: DatabaseSync, path: string, steps: readonly string[
   inTransaction(database, () => {
     // Another process may have taken them while this one waited for the right to write.
     const version = readVersion(database);
-    if (version > steps.length) {
-      throw new SandboxError("failed_precondition", `database ${path} has version ${version}`, {
-        hint: "a newer sandbox-mcp has written it: use that one, or another --home",
-      });
-    }
+    if (version > steps.length) throw newerVersionError(path, version);
     translate(() => {
       for (const step of steps.slice(version)) database.exec(step);
       database.exec(`PRAGMA user_version = ${steps.length}`);
