@@ -20,6 +20,7 @@ import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import { createKeyCheck, type KeyCheck } from "../sandboxes/keys.ts";
+import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { controlSocketPath, markKept } from "../sandboxes/reclaim.ts";
 import { startSandboxes, type Sandboxes, type PassedOptions } from "../sandboxes/sandboxes.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -105,8 +106,8 @@ export interface EmbeddedService extends PrivateListener, AsyncDisposable {
 
 /**
  * Starts a service; its listener opens first and answers 503 until everything else is started.
- * @throws SandboxError failed_precondition when an instance of this name runs already,
- * unavailable when an address cannot be opened.
+ * @throws SandboxError failed_precondition when an instance of this name runs already, or the
+ * database of the home was lost, unavailable when an address cannot be opened.
  */
 export async function startEmbeddedService(
   options: EmbeddedServiceOptions,
@@ -120,6 +121,7 @@ export async function startEmbeddedService(
   const apiKey = await claimInstance(home, instance);
   stack.defer(() => leaveInstance(home, instance, isNamed));
   const store = stack.use(openStore({ path: join(home, "state.db") }));
+  await requireKnownContent(home, store);
   const keys = createKeyCheck(store, [apiKey, ...options.apiKeys]);
   const socketPath = controlSocketPath(home, instance);
   const address = { url: "http://localhost", socketPath, apiKey };

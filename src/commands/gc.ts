@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { type CleanUpFailure, describeFailure } from "../common/clean-up.ts";
 import { withLock } from "../engine/host/lock.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
+import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { reclaim } from "../sandboxes/reclaim.ts";
 import { collectHome } from "../spool/collect.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -26,6 +27,7 @@ export async function runGc({ config, log }: CommandContext): Promise<number> {
     await openStoreImage({ home: config.home, perlDirectory: findProgramFiles().perlDirectory }),
   );
   using store = openStore({ path: join(config.home, "state.db") });
+  await requireKnownContent(config.home, store);
   const engine = await createEngine(config);
   const { home } = config;
   let isLeft = false;

@@ -48,6 +48,11 @@ export async function openSecrets(home: string, store: Store): Promise<Secrets> 
   return createSecrets(seed);
 }
 
+/** Whether a service has ever used the database. */
+export function wasServed(store: Store): boolean {
+  return store.facts.get(FINGERPRINT) !== undefined;
+}
+
 /** The secrets of a given seed. */
 export function createSecrets(seed: Buffer): Secrets {
   // Bytes would be made a key for each derivation, which takes seven times as long as the rest.

@@ -1,0 +1,40 @@
+/**
+ * A database that is new in a home that is not: the rows of its snapshots and volumes are lost, and a
+ * clean-up would remove all of them as things without an owner.
+ */
+
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { isCode, SandboxError } from "../common/errors.ts";
+import type { Store } from "../store/store.ts";
+import { wasServed } from "./secrets.ts";
+
+/** Where a home has what only rows tell the owner of. Built-in templates and images are no such things. */
+const PLACES = ["layers", "volumes", "volume-disks", "store/snapshots", "memory"] as const;
+const NAME_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/**
+ * Called before anything of a home is removed.
+ * @throws SandboxError failed_precondition when its database has never been that of a service, and
+ * snapshots or volumes are there.
+ */
+export async function requireKnownContent(home: string, store: Store): Promise<void> {
+  if (wasServed(store)) return;
+  for (const place of PLACES) {
+    const names = (await listFolder(join(home, place))).filter((name) => NAME_PATTERN.test(name));
+    if (names.length === 0) continue;
+    const message = `the database of the home is new, but ${place} has ${names.length} of an earlier one`;
+    throw new SandboxError("failed_precondition", message, {
+      hint: `restore state.db from a backup, or remove ${PLACES.join(", ")} from the home to begin anew`,
+    });
+  }
+}
+
+async function listFolder(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,50 @@
+/** A home that has lost its database: what only rows name is not removed as without an owner. */
+
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { requireKnownContent } from "../../src/sandboxes/lost-database.ts";
+import { openStore } from "../../src/store/sqlite.ts";
+import { startTestService } from "../support/service.ts";
+import { makeTempFolder } from "../support/temp-folder.ts";
+
+const NAME = "00000000-0000-4000-8000-000000000001";
+
+test("a service without the database of its volumes does not start, and removes none", async () => {
+  await using home = await makeTempFolder();
+  {
+    await using service = await startTestService({ home: home.path });
+    const body = { name: "data" };
+    expect(await service.call({ method: "POST", path: "/volumes", body })).toMatchObject({
+      status: 201,
+    });
+  }
+  for (const name of await readdir(home.path)) {
+    if (name.startsWith("state.db")) await rm(join(home.path, name));
+  }
+  await expect(startTestService({ home: home.path })).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the database of the home is new, but volumes has 1 of an earlier one",
+  });
+  const volumes = join(home.path, "volumes");
+  expect(await readdir(volumes)).toHaveLength(1);
+  await rm(volumes, { recursive: true });
+  await using service = await startTestService({ home: home.path });
+  expect((await service.call({ path: "/volumes" })).body).toEqual([]);
+});
+
+test.for(["layers", "volumes", "volume-disks", "store/snapshots", "memory"])(
+  "%s of an earlier database",
+  async (place) => {
+    await using home = await makeTempFolder();
+    using store = openStore({ path: ":memory:" });
+    await mkdir(join(home.path, place, "base-1700000000001-00000000"), { recursive: true });
+    await requireKnownContent(home.path, store);
+    await mkdir(join(home.path, place, NAME));
+    await expect(requireKnownContent(home.path, store)).rejects.toMatchObject({
+      hint: expect.stringContaining("restore state.db from a backup"),
+    });
+    store.facts.put("seed-fingerprint", "known");
+    await requireKnownContent(home.path, store);
+  },
+);
