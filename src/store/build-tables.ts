@@ -9,7 +9,7 @@ import {
   type TemplateBuildRecord,
   type TemplateBuildTable,
 } from "./build-records.ts";
-import { prepare, type Row } from "./statement.ts";
+import { prepare, readRecord, type Row } from "./statement.ts";
 
 export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
   const select = prepare(database, "SELECT record FROM template_builds WHERE build_id = ?");
@@ -50,7 +50,7 @@ export function openTemplateBuilds(database: DatabaseSync): TemplateBuildTable {
 }
 
 function toRecord(row: Row): TemplateBuildRecord {
-  return templateBuildSchema.parse(JSON.parse(String(row["record"])));
+  return readRecord(templateBuildSchema, row);
 }
 
 export function openBuildLines(database: DatabaseSync): BuildLineTable {

@@ -3,7 +3,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { SandboxError } from "../common/errors.ts";
 import type { z } from "../common/schema.ts";
-import { prepare, type Row } from "./statement.ts";
+import { prepare, readRecord, type Row } from "./statement.ts";
 import {
   buildRecordSchema,
   creationRecordSchema,
@@ -277,8 +277,4 @@ function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined 
 /** The records of many rows, in their order. */
 function toRecords<T>(schema: z.ZodType<T>, rows: readonly Row[]): T[] {
   return rows.map((row) => readRecord(schema, row));
-}
-
-function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
-  return schema.parse(JSON.parse(String(row["record"])));
 }

@@ -2,6 +2,7 @@
 
 import type { DatabaseSync, SQLInputValue, SQLOutputValue } from "node:sqlite";
 import { diskFullError, SandboxError } from "../common/errors.ts";
+import type { z } from "../common/schema.ts";
 import { requireOpenFile } from "./database-file.ts";
 
 export type Row = Readonly<Record<string, SQLOutputValue>>;
@@ -66,6 +67,21 @@ export function translate<T>(work: () => T): T {
     if (fault === undefined)
       throw new SandboxError("internal", "database failed", { cause: error });
     throw new SandboxError("unavailable", fault.message, { cause: error, hint: fault.hint });
+  }
+}
+
+/**
+ * The record that a row holds as JSON.
+ * @throws SandboxError unavailable for one that this version cannot read.
+ */
+export function readRecord<T>(schema: z.ZodType<T>, row: Row): T {
+  try {
+    return schema.parse(JSON.parse(String(row["record"])));
+  } catch (error) {
+    throw new SandboxError("unavailable", "database has a row that cannot be read", {
+      cause: error,
+      hint: "a newer sandbox-mcp may have written it: use that one, or restore the database from a backup",
+    });
   }
 }
 

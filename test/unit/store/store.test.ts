@@ -103,3 +103,25 @@ test("rows of an older home that came to another template are found by it", asyn
   const counts = ["first", SANDBOX.templateId].map((id) => store.sandboxes.countOfTemplate(id));
   expect(counts).toEqual([0, 1]);
 });
+
+test.for(["{", "{}"])("a row that holds %s is told as such", async (record) => {
+  await using folder = await makeTempFolder();
+  const path = join(folder.path, "state.db");
+  openStore({ path })[Symbol.dispose]();
+  {
+    using database = new DatabaseSync(path);
+    const insert = database.prepare("INSERT INTO templates (template_id, record) VALUES (?, ?)");
+    insert.run("t1", record);
+    database
+      .prepare("INSERT INTO template_builds VALUES (?, ?, ?, ?, ?)")
+      .run("b", "t1", "o", "s", record);
+  }
+  using store = openStore({ path });
+  const told = expect.objectContaining({
+    code: "unavailable",
+    message: "database has a row that cannot be read",
+    hint: expect.stringContaining("a newer sandbox-mcp may have written it"),
+  });
+  expect(() => store.templates.all()).toThrow(told);
+  expect(() => store.templateBuilds.all()).toThrow(told);
+});
