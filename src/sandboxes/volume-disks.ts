@@ -15,11 +15,13 @@ import {
   createVolumeDiskMaker,
   eraseVolumeDisk,
   flushVolumeDisk,
+  hasVolumeDisk,
   mountVolumeDisks,
   openVolumeDisk,
   setVolumeDiskAside,
   syncVolumeDisks,
   unmountVolumeDisks,
+  type VolumeDiskMaker,
 } from "../engine/storage/volume-disk.ts";
 import type { Store, VolumeRecord } from "../store/store.ts";
 import type { WatchList } from "./watch-list.ts";
@@ -83,6 +85,7 @@ interface Held {
 /** What this process has mounted, and the work on it. */
 interface Mounts {
   readonly options: VolumeDisksOptions;
+  readonly maker: VolumeDiskMaker;
   readonly held: Map<string, Held>;
   /** The lock of the home is for one process; its own calls wait here for each other. */
   readonly turns: Gate;
@@ -101,7 +104,7 @@ export function startVolumeDisks(options: VolumeDisksOptions): VolumeDisks {
   // Mounts of others wait for one removal, not for all that a client asked for at once.
   const removals = createGate(1);
   const making = new Map<string, Promise<void>>();
-  const mounts: Mounts = { options, held, turns, making, sweeping: undefined };
+  const mounts: Mounts = { options, maker, held, turns, making, sweeping: undefined };
   return {
     sizeMb: isRootless() ? undefined : volumes?.sizeMb,
     mount: (wanted) => mountAll(mounts, wanted),
@@ -157,6 +160,7 @@ async function mountAll(mounts: Mounts, wanted: readonly DiskVolume[]): Promise<
     if (missing.length === 0) return;
     if (held.size >= MAX_IDLE) await unmountSpare(mounts);
     const disks = missing.map((volume) => ({ ...volume, owner: VOLUME_OWNER_ID }));
+    for (const disk of disks) await makeUnmade(mounts, disk);
     const holds = await mountVolumeDisks(home, volumes?.perlDirectory ?? "", disks);
     for (const [index, hold] of holds.entries()) {
       const volume = missing[index];
@@ -168,6 +172,17 @@ async function mountAll(mounts: Mounts, wanted: readonly DiskVolume[]): Promise<
   options.watches.note();
   // All may be removed again; a sweep that ends at once would stand for those of later mounts.
   if (held.size > 0) mounts.sweeping ??= sweepWhileHeld(mounts);
+}
+
+/** Another service of the home may have died before it made what it had recorded, or be making it. */
+async function makeUnmade(
+  { options, maker }: Mounts,
+  disk: Parameters<VolumeDiskMaker["make"]>[0],
+): Promise<void> {
+  const { home, store, closing } = options;
+  const { volumeId } = disk;
+  if (await hasVolumeDisk(home, volumeId)) return;
+  if (store.volumes.get(volumeId) !== undefined) await maker.make(disk, closing);
 }
 
 function beginUse(entry: Held, clock: Clock): Disposable {

@@ -166,6 +166,17 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     await expect.poll(() => findUsed(home), poll).toEqual(UNUSED);
   }, 60_000);
 
+  test("a volume whose service died before it had a disk gets one at its first use", async () => {
+    await using service = await startTestService(DISKS.options);
+    const row = { volumeId: "5c1b7a52-0d5e-4a3c-9a5e-0f3e6a0b7d12", name: "unmade" };
+    const known = { ...row, team: "local", createdAtMs: 1, sizeMb: VOLUME_MB };
+    service.embedded.store.volumes.add(known);
+    const { body } = await service.call({ path: `/volumes/${row.volumeId}` });
+    const volume = volumeSchema.strict().parse(body);
+    expect(await ask(service, volume, { path: "a", body: "x" })).toMatchObject({ status: 201 });
+    expect(await ask(service, volume, { path: "a" })).toEqual({ status: 200, text: "x" });
+  });
+
   test("a volume that an older version made goes on as a folder, without a size", async () => {
     await using service = await startTestService(DISKS.options);
     const row = { volumeId: "5c1b7a52-0d5e-4a3c-9a5e-0f3e6a0b7d11", name: "older" };
