@@ -1,6 +1,6 @@
 /** Whether a snapshot carries the memory of programs, where it lies, and who goes on from it. */
 
-import { isAbsolute, join, resolve } from "node:path";
+import { basename, isAbsolute, join, resolve } from "node:path";
 import type { BuildRecord, SandboxRecord } from "../store/store.ts";
 import type { SandboxEntry, Tenant } from "./context.ts";
 
@@ -63,6 +63,8 @@ export function planMemory(
   if (memory === undefined) return undefined;
   const carried = memoryOf(build);
   if (!("folder" in memory)) return { carried };
+  // In homes of older versions a template may have that of the snapshot below it, which goes with that.
+  if (basename(memory.folder) !== build.buildId) return undefined;
   if (!keepsMemory) return filesAlone(FILES_ALONE);
   // Secrets of programs are for those alone who could read them before.
   if (memory.team !== team) return filesAlone(OTHER_TEAM);

@@ -164,3 +164,21 @@ test("where sandboxes share the kernel, a create that asks for no other has no m
   await create(world, { isolation: "gvisor" });
   expect([fake.specs.at(-1)?.memory === undefined, await world.starts()]).toEqual([false, 2]);
 });
+
+test("a template of a snapshot has the files of that alone, also without a step that changes them", async () => {
+  const fake = createMemoryEngine();
+  await using world = await openWorld(fake.engine);
+  const { service } = world;
+  const { sandboxID } = await service.create();
+  const path = `/sandboxes/${sandboxID}/snapshots`;
+  const taken = await service.call({ method: "POST", path, body: { name: "warm" } });
+  expect(taken.body).toMatchObject({ memory: true });
+  const commands = { startCommand: undefined, readyCommand: undefined };
+  await world.build("server", { from: { kind: "template", reference: "warm" }, ...commands });
+  expect(await service.call({ method: "DELETE", path: "/templates/warm" })).toMatchObject({
+    status: 204,
+  });
+  await expect.poll(() => world.images()).toEqual([]);
+  expect((await create(world)).status).toBe(201);
+  expect(fake.specs.at(-1)).not.toHaveProperty("memory");
+});

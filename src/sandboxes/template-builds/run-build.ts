@@ -80,7 +80,9 @@ async function named<T>(name: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-function firstStage(context: StepContext, { build }: ResolvedTemplate): Stage {
+/** Of a snapshot the files alone: its programs have not the environment and the commands of the template. */
+function firstStage(context: StepContext, base: ResolvedTemplate): Stage {
+  const { memory: _memory, ...build } = base.build;
   const state: StepState = {
     user: build.defaultUser,
     workdir: build.defaultWorkdir,

@@ -47,6 +47,7 @@ test.for([
 test.for([
   { memory: undefined, plan: undefined },
   { memory: MEMORY, plan: { folder: "/h/memory/b1", carried: { isCarried: true } } },
+  { memory: { ...MEMORY, folder: "../memory/of-its-base" }, plan: undefined },
   {
     memory: { fault: "old runsc" },
     plan: { carried: { isCarried: false, reason: "old runsc" } },
@@ -69,7 +70,7 @@ test.for([
   },
 ])("a start from $memory goes on as $plan", ({ memory, keepsMemory = true, mounts = [], plan }) => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what it reads of a build
-  const build = { memory } as unknown as BuildRecord;
+  const build = { buildId: "b1", memory } as unknown as BuildRecord;
   const place = { team: "one", layersDirectory: "/h/layers" };
   expect(planMemory(place, { build, keepsMemory, mounts })).toEqual(plan);
 });
