@@ -11,7 +11,9 @@ import json
 MAX_HEAD_BYTES = 65_536
 # Code and variables of one call.
 MAX_BODY_BYTES = 32 * 1024 * 1024
-MAX_CONNECTIONS = 256
+# More than the gateway lets into one sandbox, and those of programs inside: a client takes a
+# connection that ends without a reply for the end of the sandbox.
+MAX_CONNECTIONS = 1_024
 READ_TIMEOUT_S = 60
 IDLE_TIMEOUT_S = 600
 # The head of a streamed reply goes with its first lines where they come so soon.

@@ -75,6 +75,14 @@ test("requests that are sent before the reply to the last one are answered in th
   await expect.poll(() => connection.told(), { timeout: 20_000 }).toEqual(expected);
 });
 
+test("as many connections as the gateway lets in are served", async () => {
+  using all = new DisposableStack();
+  for (let count = 1; count < 512; count += 1) all.use(await open());
+  using last = await open();
+  last.send(toRequest("5"));
+  await expect.poll(() => last.told(), { timeout: 10_000 }).toEqual(replyOf(5));
+});
+
 test("a client that leaves while its cell waits for its turn holds up no other", async () => {
   using first = await open();
   first.send(toRequest("await new Promise(() => {})"));
