@@ -9,6 +9,7 @@ import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
 import { removeImage } from "../engine/gvisor/remove-image.ts";
 import { withLock } from "../engine/host/lock.ts";
+import { hasTimeLeft } from "../engine/oci/deadlines.ts";
 import { endGuardian } from "../engine/oci/guardian.ts";
 import { removeDeadLayers } from "../engine/storage/layers.ts";
 import {
@@ -52,10 +53,12 @@ export interface ReclaimOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A file in the folder of an instance that finds its sandboxes again at its next start. */
+/** A file in the folder of an instance that leaves its sandboxes at its end. */
 const KEEP_MARK = "keep";
+/** The name of an instance that was given none. */
+const UNNAMED_PATTERN = /^[0-9a-f]{8}$/;
 
-/** Says whether the sandboxes of this instance wait for its next start while it is not there. */
+/** Says whether the sandboxes of this instance stay while it is not there. */
 export async function markKept(home: string, instance: string, isKept: boolean): Promise<void> {
   const path = join(instanceDirectory(home, instance), KEEP_MARK);
   if (isKept) await writeFile(path, "");
@@ -138,10 +141,13 @@ async function removeLeftovers(options: ReclaimOptions): Promise<Reclaimed[]> {
   return reclaimed;
 }
 
-/** Whether an instance is dead, and not one that finds its sandboxes again. */
+/** Whether an instance is dead, and nothing in it waits for its next start or for a time to live. */
 async function isLeft({ home, takesKept }: ReclaimOptions, instance: string): Promise<boolean> {
   if (await mayLive(home, instance)) return false;
-  return takesKept || !(await hasKeepMark(home, instance));
+  if (takesKept || !(await hasKeepMark(home, instance))) return true;
+  // No later process has its name: what is paused in it cannot be resumed either.
+  if (!UNNAMED_PATTERN.test(instance)) return false;
+  return !(await hasTimeLeft(containersDirectory(home, instance), Date.now()));
 }
 
 /** The folders of all containers of all instances. */

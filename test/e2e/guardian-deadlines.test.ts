@@ -1,5 +1,7 @@
 /** A service that was killed, or left its sandboxes, leaves each until its time to live, and no longer. */
 
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
@@ -66,4 +68,10 @@ test("a sandbox that a stdio server leaves ends at its time to live", async () =
     .poll(async () => findProcesses(home.path), { timeout: 15_000 + END_LIMIT_MS })
     .toEqual(NOTHING);
   expect(performance.now() - beganMs).toBeGreaterThan(10_000);
+  // No clean-up by hand is needed for what is left of it.
+  await using next = await startStdio(home.path);
+  await createBusy(next);
+  await expect
+    .poll(() => readdir(join(home.path, "instances")), { timeout: END_LIMIT_MS })
+    .toHaveLength(1);
 });

@@ -1,6 +1,6 @@
 /** Instances: several of one home, what each leaves, and what happens to the leavings. */
 
-import { mkdir, readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CleanUpFailure } from "../../src/common/clean-up.ts";
@@ -88,6 +88,42 @@ test("what a dead instance left is removed, what a living one has is not", async
   const left = await readdir(join(home.path, "instances"));
   expect(left.toSorted()).toEqual([living.embedded.instance, "young"].toSorted());
 });
+
+test.for([
+  { left: "that runs", deadline: "end", isOver: false },
+  { left: "whose time to live is over", deadline: "end", isOver: true },
+  { left: "that will be paused", deadline: "freeze", isOver: false },
+  { left: "that is paused", deadline: "freeze", isOver: true },
+])(
+  "a start removes a sandbox $left of an instance without a name: $isOver",
+  async ({ deadline, isOver }) => {
+    await using home = await makeTempFolder();
+    using store = openStore({ path: join(home.path, "state.db") });
+    const folder = join(home.path, "instances", "0a1b2c3d");
+    await mkdir(join(folder, "s/iabc"), { recursive: true });
+    await writeFile(join(folder, "keep"), "");
+    const atS = Math.floor(Date.now() / 1_000) + (isOver ? -1 : 600);
+    await writeFile(join(folder, "s/iabc/expiry"), `${atS} ${deadline}\n`);
+    const removed = await reclaim({
+      engine: {
+        ...createBareEngine({ command: ["/bin/false"], perlDirectory: PERL_DIRECTORY }),
+        remove: async (_id, directory) => rm(directory, { recursive: true }),
+      },
+      store,
+      home: home.path,
+      self: undefined,
+      takesKept: false,
+      onFailure: ({ error }: CleanUpFailure) => {
+        throw error;
+      },
+    });
+    const all = [
+      { kind: "sandbox", name: "iabc" },
+      { kind: "instance", name: "0a1b2c3d" },
+    ];
+    expect(removed).toEqual(isOver ? all : []);
+  },
+);
 
 test("keys count from the moment they are made until they are revoked", async () => {
   await using service = await startTestService();
