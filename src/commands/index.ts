@@ -16,7 +16,8 @@ const COMMANDS: readonly Command[] = [
   {
     name: "gc",
     usage: "gc",
-    summary: "removes what a crashed instance left, and prints it",
+    summary:
+      "removes what services left that do not run, sandboxes that serve would find again too, and prints it",
     hasEngine: true,
     hasHome: true,
     load: async () => (await import("./gc.ts")).runGc,
