@@ -5,7 +5,7 @@ import { basename, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Service } from "../../client/service.ts";
 import { SandboxError } from "../../common/errors.ts";
-import { escapeUnsafe } from "../../common/untrusted-text.ts";
+import { oneLine } from "../../common/untrusted-text.ts";
 import type { CommandContext } from "../command.ts";
 import { openLocalService } from "../local-service.ts";
 import type { ProgressOutput } from "../progress-bar.ts";
@@ -124,7 +124,9 @@ async function run({ control }: Service, job: Job, signal: AbortSignal): Promise
       const { message = "it failed", step = "" } = status.reason ?? {};
       const line = steps[Number(step) - 1]?.step.line ?? 0;
       const place = line > 0 ? ` at line ${line}` : "";
-      shown.end(`template ${name} was not built: step ${step}${place}: ${escapeUnsafe(message)}`);
+      shown[Symbol.dispose]();
+      const fault = `template ${name} was not built: step ${step}${place}: ${oneLine(message)}`;
+      process.stderr.write(`sandbox-mcp: ${fault}\n`);
       return EXIT_FAILED;
     }
     await delay(POLL_MS, undefined, { signal });

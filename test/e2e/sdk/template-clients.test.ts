@@ -33,10 +33,11 @@ async function makeContext(lines: readonly string[]) {
 async function run(program: string, words: readonly string[], folder: string) {
   const env = { ...service.environment, PATH: String(process.env["PATH"]), HOME: folder };
   return promisify(execFile)(program, [...words], { env, cwd: folder, timeout: LIMIT_MS }).then(
-    ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr }),
+    ({ stdout, stderr }) => ({ code: 0, text: stdout + stderr, errors: stderr }),
     (error: { code?: number; stdout?: string; stderr?: string }) => ({
       code: error.code ?? -1,
       text: `${error.stdout}${error.stderr}`,
+      errors: error.stderr ?? "",
     }),
   );
 }
@@ -84,7 +85,9 @@ test("our command line", { timeout: LIMIT_MS }, async () => {
   await writeFile(join(path, "Dockerfile"), "FROM base\nRUN exit 3\n");
   const failed = await run(process.execPath, build, path);
   expect(failed).toMatchObject({ code: 1 });
-  expect(failed.text).toContain('at line 2: command "exit 3" failed with exit code 3');
+  expect(failed.errors).toMatch(
+    /^sandbox-mcp: template by-us:v2 was not built: step \d+ at line 2: command "exit 3" failed with exit code 3$/m,
+  );
   await writeFile(join(path, "Dockerfile"), "FROM base\nRUN true\nVOLUME /x\n");
   const refused = await run(process.execPath, build, path);
   expect(refused.text).toContain("Dockerfile:3: VOLUME is not supported");
