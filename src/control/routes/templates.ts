@@ -28,7 +28,7 @@ const listing = {
 const templateRows: readonly Route[] = [
   // Every template that is no snapshot, oldest first.
   defineRoute({ ...listing, path: "/templates" }),
-  // The same: every offered template is a built-in one, from which every team may start.
+  // The same list.
   defineRoute({ ...listing, path: "/default-templates" }),
   defineRoute({
     method: "GET",
