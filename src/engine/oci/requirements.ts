@@ -71,7 +71,11 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
  * The files of templates are shown with the ids of each sandbox, which is not possible everywhere; an
  * ordinary user's sandboxes all have the same ids.
  */
-async function checkHome(home: string): Promise<EngineCheck> {
+export async function checkHome(home: string): Promise<EngineCheck> {
+  if (!(await isWritable(home))) {
+    const remedy = "make it writable, or use another folder with --home";
+    return check("home", `${home} cannot be written to`, remedy);
+  }
   if (isRootless() || !isOnOverlay(home)) return check("home", home, true);
   const detail = `${home}: an overlay cannot be mounted with the ids of sandboxes`;
   return check("home", detail, HOME_REMEDY);
@@ -85,6 +89,16 @@ function checkRunDirectory(): EngineCheck {
 /** What helps where the files of a home cannot have the ids of sandboxes. */
 export const HOME_REMEDY =
   "use --home with a folder on ext4, XFS, Btrfs or tmpfs; in a container, that of a volume";
+
+/** One that is not there is made. */
+async function isWritable(home: string): Promise<boolean> {
+  try {
+    await access(home, constants.W_OK);
+    return true;
+  } catch (error) {
+    return !isCode(error, "EROFS", "EACCES");
+  }
+}
 
 async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
   try {

@@ -1,0 +1,37 @@
+/** `doctor` on a home that cannot be written to names the home, not the runtimes. */
+
+import { execFile } from "node:child_process";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { isRootless } from "../../../src/common/privilege.ts";
+import { checkHome } from "../../../src/engine/oci/requirements.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
+
+const SOURCE = resolve(import.meta.dirname, "../../../src/engine/oci/requirements.ts");
+/** A mount of the folder on itself, which alone is read-only, in a mount namespace of its own. */
+const READ_ONLY =
+  'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -e "$3" "$1"';
+const CHECK = `
+  const { checkHome } = await import(${JSON.stringify(SOURCE)});
+  console.log(JSON.stringify(await checkHome(process.argv[1])));
+`;
+
+test.skipIf(isRootless())("a read-only home is what is missing", async () => {
+  await using home = await makeTempFolder();
+  const words = ["sh", home.path, process.execPath, CHECK];
+  const { stdout } = await promisify(execFile)("unshare", ["-m", "sh", "-c", READ_ONLY, ...words]);
+  expect(JSON.parse(stdout)).toEqual({
+    name: "home",
+    outcome: "missing",
+    detail: `${home.path} cannot be written to`,
+    remedy: "make it writable, or use another folder with --home",
+  });
+});
+
+test("one that is there, and one that is still to be made", async () => {
+  await using home = await makeTempFolder();
+  for (const path of [home.path, join(home.path, "new")]) {
+    expect((await checkHome(path)).detail).not.toContain("cannot be written to");
+  }
+});
