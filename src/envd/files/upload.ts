@@ -67,7 +67,7 @@ async function storeParts(job: UploadJob, boundary: string | undefined): Promise
     const name = targetName(part, job.query.path);
     if (name === undefined) continue;
     const path = await resolveTarget(job, name);
-    refuseRepetition(records, path);
+    refuseRepetition(records, toWirePath(path));
     records.push(await storeFile(job, path, part.body));
   }
   return records;
@@ -95,6 +95,7 @@ async function resolveTarget({ exchange, user }: UploadJob, path: string): Promi
   }
 }
 
+/** Paths as the wire tells them. */
 function refuseRepetition(records: readonly FileRecord[], path: string): void {
   if (!records.some((record) => record.path === path)) return;
   const others = records.map((record) => record.path).filter((other) => other !== path);

@@ -155,6 +155,16 @@ test("one path twice in a form: the first part stays", async () => {
   ]);
 });
 
+test("one path of a name that is no text twice in a form: the first part stays", async () => {
+  await using daemon = await startTestDaemon();
+  const bytes = Buffer.concat([Buffer.from(`${daemon.folder}/a`), Buffer.of(0xff)]);
+  await writeFile(bytes, "0");
+  const path = join(daemon.folder, String.raw`a\xff`);
+  const part = (body: string) => ({ head: `name="file"; filename="${path}"`, body });
+  const reply = await daemon.http("/files", form([part("1"), part("2")]));
+  expect([reply.status, await readFile(bytes, "utf8")]).toEqual([400, "1"]);
+});
+
 test("gzip in both directions, and a large file whole", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "big.bin");
