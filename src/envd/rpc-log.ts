@@ -16,7 +16,7 @@ import type { LogFields } from "./log.ts";
 
 type Write = (level: RecordLevel, message: string, fields: LogFields) => void;
 
-/** Requests are told by these of their fields; no input, argument or variable is ever logged. */
+/** Requests are told by these of their fields; no input or variable is ever logged. */
 const LOGGED_FIELDS = ["path", "source", "destination", "watcherId", "depth", "recursive", "tag"];
 
 /** Logs unary calls once, streams at their start and end. */
