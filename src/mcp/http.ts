@@ -13,7 +13,6 @@ import {
   isLegacyRequest,
   type McpHttpHandler,
 } from "@modelcontextprotocol/server";
-import type { Clock } from "../common/clock.ts";
 import { createInFlight, IN_FLIGHT_TEXT, type HeldBytes } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { readBody, sendJson } from "../common/http.ts";
@@ -21,8 +20,9 @@ import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import { hasBatches } from "./batch.ts";
 import { endWhenRevoked } from "./lasting-access.ts";
-import { findId, idOf, type MessageId } from "./message-id.ts";
+import { findId, idOf } from "./message-id.ts";
 import { INVALID_REQUEST, PARSE_ERROR, Refusal, toMessage, withoutMark } from "./message.ts";
+import { hold, noteDelivered, repeatsId } from "./open-requests.ts";
 import { createMcpServer, type ServerExtension } from "./server.ts";
 import { createSessions, type Session, type Sessions } from "./sessions.ts";
 import { endWhenStalled } from "./stalled-reader.ts";
@@ -172,33 +172,7 @@ interface LegacyRequest {
 
 /** Hosts of the older era: one server and one transport for each session. */
 function createLegacy(options: McpHttpOptions, sessions: Sessions) {
-  const { state, tools, version, conformance: extension } = options;
-
-  async function open(principal: string): Promise<Session> {
-    const shared = { state, tools, version, principal, extension };
-    const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
-    const transport = new NodeStreamableHTTPServerTransport({
-      sessionIdGenerator: () => randomUUID(),
-      onsessioninitialized: (id) => sessions.add(id, session),
-      onsessionclosed: (id) => sessions.remove(id),
-    });
-    const usedAtMs = state.clock.elapsed();
-    const openIds = new Map<MessageId, "alone" | "in a batch">();
-    const session: Session = { principal, transport, usedAtMs, openRequests: 0, openIds };
-    const send = transport.send.bind(transport);
-    Object.assign(transport, {
-      setProtocolVersion(revision: string) {
-        session.revision = revision;
-      },
-      send(...[message, sending]: Parameters<typeof send>) {
-        // In a batch a request is over before its response is closed.
-        if (!("method" in message) && message.id !== undefined) openIds.delete(message.id);
-        return send(message, sending);
-      },
-    });
-    await server.connect(transport);
-    return session;
-  }
+  const { state } = options;
 
   return async ({ request, response, principal, body }: LegacyRequest): Promise<void> => {
     const id = request.headers["mcp-session-id"];
@@ -221,58 +195,62 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
     if (known === undefined && !sessions.admit()) {
       response.setHeader("retry-after", String(RETRY_AFTER_S));
       return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
+    if (known !== undefined && repeatsId(known, body)) {
+      const text = "Invalid Request: another request with this id has no reply yet";
+      return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
-    const session = known ?? (await open(principal));
+    }
+    const session = known ?? (await openSession(options, sessions, principal));
     hold(session, { response, body, clock: state.clock });
     await session.transport.handleRequest(request, response, body);
-    await closeCancelled(session, body);
     const isOpen = sessions.has(session);
     // A refused handshake leaves a server without a session.
     if (known === undefined && !isOpen) await session.transport.close();
   };
 }
 
-const cancelledSchema = z.looseObject({
-  method: z.literal("notifications/cancelled"),
-  params: z.looseObject({ requestId: z.union([z.string(), z.number()]) }),
-});
-
-/** Counts a request as open until its response is closed, which may be so already. */
-function hold(
-  session: Session,
-  request: { readonly response: ServerResponse; readonly body: unknown; readonly clock: Clock },
-): void {
-  const { response, body, clock } = request;
-  const ids = messagesOf(body).flatMap((message) => idOf(message) ?? []);
-  session.openRequests += 1;
-  for (const id of ids) session.openIds.set(id, Array.isArray(body) ? "in a batch" : "alone");
-  const release = (): void => {
-    session.openRequests -= 1;
-    for (const id of ids) session.openIds.delete(id);
-    session.usedAtMs = clock.elapsed();
+/** A server and a transport of its own, which is a session once the handshake is accepted. */
+async function openSession(
+  options: McpHttpOptions,
+  sessions: Sessions,
+  principal: string,
+): Promise<Session> {
+  const { state, tools, version, conformance: extension } = options;
+  const shared = { state, tools, version, principal, extension };
+  const server = createMcpServer({ ...shared, era: "legacy", isLasting: true });
+  const transport = new NodeStreamableHTTPServerTransport({
+    sessionIdGenerator: () => randomUUID(),
+    onsessioninitialized: (id) => sessions.add(id, session),
+    onsessionclosed: (id) => sessions.remove(id),
+  });
+  const usedAtMs = state.clock.elapsed();
+  const session: Session = {
+    principal,
+    transport,
+    usedAtMs,
+    openRequests: 0,
+    openIds: new Map(),
   };
-  if (response.closed) release();
-  else response.once("close", release);
-}
-
-function messagesOf(body: unknown): readonly unknown[] {
-  return Array.isArray(body) ? body : [body];
-}
-
-/**
- * A request that was cancelled has no reply, so nothing else would end its stream. In a batch it
- * gets one, since the stream ends with the last reply.
- */
-async function closeCancelled({ transport, openIds }: Session, body: unknown): Promise<void> {
-  for (const message of messagesOf(body)) {
-    const id = cancelledSchema.safeParse(message).data?.params.requestId;
-    const form = id === undefined ? undefined : openIds.get(id);
-    if (id === undefined || form === undefined) continue;
-    if (form === "alone") transport.closeSSEStream(id);
-    const error = { code: -32_000, message: "Request cancelled" };
-    // It may have been answered meanwhile; without a stream the transport only forgets the id.
-    await transport.send({ jsonrpc: "2.0", id, error }).catch(() => undefined);
-  }
+  const send = transport.send.bind(transport);
+  Object.assign(transport, {
+    setProtocolVersion(revision: string) {
+      session.revision = revision;
+    },
+    send(...[message, sending]: Parameters<typeof send>) {
+      // In a batch a request is over before its response is closed.
+      if (!("method" in message) && message.id !== undefined) session.openIds.delete(message.id);
+      return send(message, sending);
+    },
+  });
+  await server.connect(transport);
+  const deliver = transport.onmessage;
+  Object.assign(transport, {
+    onmessage(...delivered: Parameters<NonNullable<typeof deliver>>) {
+      deliver?.(...delivered);
+      noteDelivered(session, delivered[0]);
+    },
+  });
+  return session;
 }
 
 function sendRpcError(

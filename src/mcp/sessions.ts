@@ -4,6 +4,13 @@ import type { NodeStreamableHTTPServerTransport } from "@modelcontextprotocol/no
 import type { MessageId } from "./message-id.ts";
 import type { McpState } from "./state.ts";
 
+interface OpenRequest {
+  /** Its stream has replies to other requests, too. */
+  readonly isInBatch: boolean;
+  /** Whether the library has it, which replies unless it is cancelled. */
+  isDelivered: boolean;
+}
+
 export interface Session {
   readonly principal: string;
   readonly transport: NodeStreamableHTTPServerTransport;
@@ -11,8 +18,8 @@ export interface Session {
   usedAtMs: number;
   /** Requests without a complete reply; a long call keeps its session alive. */
   openRequests: number;
-  /** Of requests without a reply: the stream of one that came alone has nothing else. */
-  readonly openIds: Map<MessageId, "alone" | "in a batch">;
+  /** Requests without a reply, by their ids. */
+  readonly openIds: Map<MessageId, OpenRequest>;
   /** Of the protocol; undefined before the handshake. */
   revision?: string;
 }

@@ -160,6 +160,92 @@ test("a request of a batch that is cancelled after its reply gets no second one"
   expect(ids).toEqual([3, 2]);
 });
 
+/** A call that waits for a while, for a session that was opened. */
+async function callOf(endpoint: Awaited<ReturnType<typeof startEndpoint>>) {
+  const sandbox_id = await endpoint.world.createSandbox();
+  const params = { name: "watch_path", arguments: { sandbox_id, path: "/tmp", wait_seconds: 2 } };
+  return { jsonrpc: "2.0", id: 2, method: "tools/call", params };
+}
+
+const IN_USE = [400, { id: 2, error: { code: -32_600 } }];
+
+test("a request with the id of one that waits is refused, and that one gets its reply", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const waiting = await endpoint.post(await callOf(endpoint), headers);
+  const second = await endpoint.post({ ...PING, id: 2 }, headers);
+  expect([second.status, await second.json()]).toMatchObject(IN_USE);
+  // The reply of a host has an id of ours, which is no request of its own.
+  const reply = await endpoint.post({ jsonrpc: "2.0", id: 2, result: {} }, headers);
+  expect(reply.status).toBe(202);
+  expect(await messagesOf(waiting)).toEqual([
+    expect.objectContaining({ id: 2, result: expect.anything() }),
+  ]);
+  expect(await messagesOf(await endpoint.post({ ...PING, id: 2 }, headers))).toHaveLength(1);
+});
+
+test("a call whose stream was dropped keeps its id until it has ended", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const call = await callOf(endpoint);
+  const leave = new AbortController();
+  const calling = await fetch(endpoint.url, {
+    method: "POST",
+    headers: {
+      authorization: "Bearer key-alice",
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      ...headers,
+    },
+    body: JSON.stringify(call),
+    signal: leave.signal,
+  });
+  leave.abort();
+  await calling.text().catch(() => undefined);
+  const ping = async () => {
+    const reply = await endpoint.post({ ...PING, id: 2 }, headers);
+    await reply.text();
+    return reply.status;
+  };
+  expect(await ping()).toBe(400);
+  await expect.poll(ping, { timeout: 10_000 }).toBe(200);
+});
+
+test.for(["before", "behind"])(
+  "a batch with the cancellation of its own request %s it ends",
+  async (place) => {
+    await using endpoint = await startEndpoint();
+    const headers = await openOlder(endpoint);
+    const call = await callOf(endpoint);
+    const cancelled = {
+      jsonrpc: "2.0",
+      method: "notifications/cancelled",
+      params: { requestId: 2 },
+    };
+    const pair = place === "before" ? [cancelled, call] : [call, cancelled];
+    const replies = await messagesOf(await endpoint.post([...pair, { ...PING, id: 3 }], headers));
+    expect(replies.map(({ id }) => id)).toEqual([3, 2]);
+    expect(replies[1]).toHaveProperty("error.message", "Request cancelled");
+  },
+);
+
+test("an id that a batch has twice is refused", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await openOlder(endpoint);
+  const reply = await endpoint.post([PING, PING], headers);
+  expect([reply.status, await reply.json()]).toMatchObject([400, { error: { code: -32_600 } }]);
+});
+
+test("the id of a request that was refused as a whole is free", async () => {
+  await using endpoint = await startEndpoint();
+  const headers = await open(endpoint);
+  const refused = await endpoint.post({ ...PING, id: 2 }, { ...headers, accept: "text/html" });
+  expect(refused.status).toBe(406);
+  await refused.text();
+  const ping = async () => (await endpoint.post({ ...PING, id: 2 }, headers)).status;
+  await expect.poll(ping).toBe(200);
+});
+
 test("a deleted session ends its calls, and is gone", async () => {
   await using endpoint = await startEndpoint();
   const headers = await open(endpoint);

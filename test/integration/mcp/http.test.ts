@@ -101,6 +101,8 @@ test("a stream ends when its key is revoked, and that of another key goes on", a
       params: { name: "run_process", arguments: input },
     };
     const reply = await endpoint.post(call, headers);
+      // Those of the client are numbers.
+      id: "call",
     const state = { client, isOver: false };
     const end = () => {
       state.isOver = true;
