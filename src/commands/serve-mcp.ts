@@ -64,6 +64,7 @@ function startEndpoint(
       state,
       tools: selectTools(TOOLS, config.tools),
       version: VERSION,
+      protocol: config.protocol,
       authenticate: (token) =>
         Promise.resolve(keys.teamOf(token) === team ? principalOf(token) : undefined),
       conformance: config.isConformance ? createConformanceFixtures() : undefined,

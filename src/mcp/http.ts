@@ -35,6 +35,8 @@ export interface McpHttpOptions {
   readonly version: string;
   /** The team of a bearer token; undefined for an unknown one. */
   authenticate(token: string): Promise<string | undefined>;
+  /** `legacy` answers no probe for the newer era: every request is one of the older era. */
+  readonly protocol?: "auto" | "legacy";
   /** Fixtures of a conformance run, which checks no token. */
   readonly conformance?: ServerExtension | undefined;
 }
@@ -94,7 +96,8 @@ export function startMcpHttp(options: McpHttpOptions): McpHttp {
     // A server's requests have both, which Node's type for clients as well does not say.
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion
     const node = Object.assign(request, { auth }) as ServerRequest;
-    if (await isLegacyRequest(await toWebRequest(node, body), body)) {
+    const isOlder = options.protocol === "legacy";
+    if (isOlder || (await isLegacyRequest(await toWebRequest(node, body), body))) {
       return await legacy({ request, response, principal, body });
     }
     return await toNodeHandler(modern)(node, response, body);

@@ -3,24 +3,35 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Clock } from "../../src/common/clock.ts";
+import type { Logger } from "../../src/common/log.ts";
 import { startMcpHttp } from "../../src/mcp/http.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
 import { startMcpWorld } from "./mcp-sandbox.ts";
 
-export async function startEndpoint(clock?: Clock) {
+interface EndpointOptions {
+  readonly protocol?: "auto" | "legacy";
+  /** Of the endpoint alone. */
+  readonly log?: Logger;
+}
+
+export async function startEndpoint(clock?: Clock, { protocol, log }: EndpointOptions = {}) {
   await using stack = new AsyncDisposableStack();
   const world = stack.use(await startMcpWorld(clock));
   const revoked = new Set<string>();
   const http = stack.use(
     startMcpHttp({
-      state: world.state,
+      state: { ...world.state, ...(log !== undefined && { log }) },
       tools: TOOLS,
       version: "0.0.0",
+      ...(protocol !== undefined && { protocol }),
       authenticate: async (token) =>
         token.startsWith("key-") && !revoked.has(token) ? token.slice(4) : undefined,
     }),
   );
-  const server = createServer((request, response) => void http.handle(request, response));
+  const handled: Promise<void>[] = [];
+  const server = createServer((request, response) => {
+    handled.push(http.handle(request, response));
+  });
   const { promise: listening, resolve } = Promise.withResolvers<void>();
   server.listen(0, "127.0.0.1", resolve);
   await listening;
@@ -49,5 +60,5 @@ export async function startEndpoint(clock?: Clock) {
     });
   }
   const revoke = (token: string) => void revoked.add(token);
-  return { world, url, post, revoke, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { world, url, post, revoke, handled, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -1,5 +1,9 @@
 /** MCP over HTTP: who may enter, both eras, sessions of older hosts. */
 
+import {
+  Client as NewerClient,
+  StreamableHTTPClientTransport as NewerTransport,
+} from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { expect, test } from "vitest";
@@ -97,12 +101,12 @@ test("a stream ends when its key is revoked, and that of another key goes on", a
     const input = { sandbox_id: sandboxId, cmd: "/bin/sleep", args: ["600"], wait_seconds: 50 };
     const call = {
       ...LIST,
+      // Those of the client are numbers.
+      id: "call",
       method: "tools/call",
       params: { name: "run_process", arguments: input },
     };
     const reply = await endpoint.post(call, headers);
-      // Those of the client are numbers.
-      id: "call",
     const state = { client, isOver: false };
     const end = () => {
       state.isOver = true;
@@ -140,6 +144,20 @@ test("a newer host asks without a session", async () => {
   expect(reply.status).toBe(200);
   expect(reply.headers.get("x-accel-buffering")).toBe("no");
   expect(await reply.text()).toContain('"run_process"');
+});
+
+test.for([
+  { protocol: "auto", era: "modern" },
+  { protocol: "legacy", era: "legacy" },
+] as const)("with $protocol a host that knows both eras is in the $era one", async (row) => {
+  await using endpoint = await startEndpoint(undefined, { protocol: row.protocol });
+  const info = { name: "newer-host", version: "1.0.0" };
+  const client = new NewerClient(info, { versionNegotiation: { mode: "auto" } });
+  const headers = { authorization: "Bearer key-alice" };
+  await client.connect(new NewerTransport(new URL(endpoint.url), { requestInit: { headers } }));
+  expect(client.getProtocolEra()).toBe(row.era);
+  expect((await client.listTools()).tools.map(({ name }) => name)).toContain("run_process");
+  await client.close();
 });
 
 const INITIALIZE = {
