@@ -195,13 +195,13 @@ function createLegacy(options: McpHttpOptions, sessions: Sessions) {
       const text = `Invalid Request: protocol revision ${known?.revision ?? "unknown"} has no batches`;
       return sendRpcError(response, 400, { code: INVALID_REQUEST, text });
     }
-    if (known === undefined && !sessions.admit()) {
-      response.setHeader("retry-after", String(RETRY_AFTER_S));
-      return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     if (known !== undefined && repeatsId(known, body)) {
       const text = "Invalid Request: another request with this id has no reply yet";
       return sendRpcError(response, 400, { code: INVALID_REQUEST, text, body });
     }
+    if (known === undefined && !sessions.admit()) {
+      response.setHeader("retry-after", String(RETRY_AFTER_S));
+      return sendRpcError(response, 503, { code: -32_000, text: "Too many sessions", body });
     }
     const session = known ?? (await openSession(options, sessions, principal));
     hold(session, { response, body, clock: state.clock });
@@ -266,6 +266,8 @@ function sendRpcError(
 }
 
 function answerFailure(error: unknown, response: ServerResponse, state: McpState): void {
+  // The host left before its body was there.
+  if (error instanceof SandboxError && error.code === "canceled") return;
   if (error instanceof SandboxError && error.code === "resource_exhausted") {
     return sendRpcError(response, 413, { code: -32_600, text: "Request too large" });
   }

@@ -1,5 +1,7 @@
 /** Faulty messages over HTTP: each request gets an answer with its id, and the session goes on. */
 
+import { connect } from "node:net";
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { randomMessages } from "../../support/malformed-random.ts";
 import { malformedMessages } from "../../support/malformed.ts";
@@ -244,6 +246,20 @@ test("the id of a request that was refused as a whole is free", async () => {
   await refused.text();
   const ping = async () => (await endpoint.post({ ...PING, id: 2 }, headers)).status;
   await expect.poll(ping).toBe(200);
+});
+
+test("a host that leaves within its body is no fault of the server", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "debug" }, { write: (line) => void lines.push(line) });
+  await using endpoint = await startEndpoint(undefined, { log });
+  const { hostname, port } = new URL(endpoint.url);
+  const socket = connect(Number(port), hostname);
+  const head = ["POST /mcp HTTP/1.1", "Host: x", "Authorization: Bearer key-alice"];
+  socket.write([...head, "Content-Length: 100", "", '{"jsonrpc":'].join("\r\n"));
+  await expect.poll(() => endpoint.handled.length).toBe(1);
+  socket.destroy();
+  await Promise.all(endpoint.handled);
+  expect(lines).toEqual([]);
 });
 
 test("a deleted session ends its calls, and is gone", async () => {
