@@ -1,5 +1,6 @@
 /** The answers to the opening of a host, as `npm run generate` recorded them of the live server. */
 
+import { instructionsFor } from "./instructions.ts";
 import type { OpeningAnswers } from "./opening.ts";
 import recorded from "./recorded-opening.json" with { type: "json" };
 import { selectTools, type ToolSelection } from "./selection.ts";
@@ -13,5 +14,10 @@ export function answersFor(selection: ToolSelection): OpeningAnswers {
     listed,
   }));
   const selected = selectTools(tools, selection);
-  return { initialize: recorded.initialize, tools: selected.map(({ listed }) => listed) };
+  const instructions = instructionsFor(selected.map(({ name }) => name));
+  return {
+    // In the place of the recorded one, which is for all tools.
+    initialize: { ...recorded.initialize, instructions },
+    tools: selected.map(({ listed }) => listed),
+  };
 }
