@@ -82,6 +82,7 @@ export class Captures implements AsyncDisposable {
    */
   async start(sandbox: Sandbox, start: StartRequest): Promise<Capture> {
     this.#requireSlot();
+    if (start.signal.aborted) throw new SandboxError("canceled", "the call was cancelled");
     const { signal } = this.#stop;
     const { label, request, user, timeoutMs } = start;
     const events = sandbox.process.start(request, { signal, user, timeoutMs });

@@ -9,6 +9,8 @@ import { createService } from "../../../src/client/service.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
+import { startForeignHost } from "../../support/foreign-host.ts";
+import { answerJson } from "../../support/recorder.ts";
 import { INITIALIZE } from "../../support/stdio-connection.ts";
 
 test("a call that is cancelled with a reason is no fault of the server", async () => {
@@ -55,4 +57,25 @@ test("a call that is cancelled with a reason is no fault of the server", async (
     silent.closeAllConnections();
     silent.close();
   }
+});
+
+test("a process is not started for a call that was cancelled before", async () => {
+  await using remote = await startForeignHost((_request, response) =>
+    answerJson(response, 500, { body: { code: "internal", message: "no" } }),
+  );
+  const { service, captures } = remote.state;
+  const { signal } = new AbortController();
+  const sandbox = await service.attach("i1", signal);
+  const start = async (call: AbortSignal) =>
+    captures.start(sandbox, {
+      label: "true",
+      request: { cmd: "true", args: [], env: {}, hasStdin: false },
+      user: undefined,
+      timeoutMs: undefined,
+      signal: call,
+    });
+  await expect(start(AbortSignal.abort())).rejects.toThrow("the call was cancelled");
+  await expect(start(signal)).rejects.toThrow("start process");
+  const started = remote.recorder.requests.filter(({ url }) => url.endsWith("/Start"));
+  expect(started).toHaveLength(1);
 });
