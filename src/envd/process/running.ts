@@ -32,8 +32,10 @@ export interface ProcessTable extends Disposable {
 
 /** Each has two pipes and a queue; the sandbox's own limit of processes is usually lower. */
 const MAX_PROCESSES = 1_024;
-/** What List answers with, and what is kept for it: commands and environments as they were given. */
+/** What List answers with, as JSON: the client here takes no longer message. */
 const MAX_HELD_BYTES = 8_388_608;
+/** Of each process, for the names of its fields and its pid. */
+const ENTRY_BYTES = 160;
 /** Tags name processes, also for a while after their end. */
 const MAX_TAG_CHARACTERS = 4_096;
 /** How long the end of a process is remembered. */
@@ -119,14 +121,21 @@ export function createProcessTable(log: DaemonLog): ProcessTable {
   };
 }
 
-/** @throws SandboxError invalid_argument for a tag that is too long */
+/**
+ * At least the bytes of a process in a listing; control characters are six each there.
+ * @throws SandboxError invalid_argument for a tag that is too long
+ */
 function bytesOf({ config, tag = "" }: Pick<StartOptions, "config" | "tag">): number {
   if (tag.length > MAX_TAG_CHARACTERS) {
     throw new SandboxError("invalid_argument", `tag exceeds ${MAX_TAG_CHARACTERS} characters`);
   }
   const words = [tag, config.cmd, config.cwd ?? "", ...config.args];
   for (const pair of Object.entries(config.envs)) words.push(...pair);
-  return words.reduce((sum, word) => sum + word.length, 0);
+  // The comma or colon that follows counts too.
+  return words.reduce(
+    (sum, word) => sum + Buffer.byteLength(JSON.stringify(word)) + 1,
+    ENTRY_BYTES,
+  );
 }
 
 function lookUp<T extends { readonly tag: string | undefined }>(

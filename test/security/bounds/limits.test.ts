@@ -167,6 +167,22 @@ test("commands of running processes together are held up to 8 MiB, tags up to 4 
   await begin("small", []);
 });
 
+test("processes that were let start can be listed, however their commands are written", async () => {
+  await using daemon = await startTestDaemon({ useBinaryFormat: true });
+  const words = Array.from({ length: 11 }, () => "\u0001".repeat(100_000));
+  const process = { cmd: "sh", args: ["-c", "sleep 60", ...words] };
+  const begin = () => daemon.processes.start({ process })[Symbol.asyncIterator]().next();
+  await begin();
+  expect((await faultOf(begin()))[0]).toBe("ResourceExhausted");
+  const listed = await daemon.http("/process.Process/List", {
+    method: "POST",
+    headers: { "content-type": "application/json", "connect-protocol-version": "1" },
+    body: "{}",
+  });
+  expect(listed.status).toBe(200);
+  expect(listed.bytes.length).toBeLessThanOrEqual(8 * 1024 * 1024);
+});
+
 test("a listing of more than 20,000 entries says so and holds none of them", async () => {
   await using daemon = await startTestDaemon();
   const path = join(daemon.folder, "many");
