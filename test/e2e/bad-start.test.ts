@@ -40,6 +40,13 @@ test.for([
     says: /gvisor/,
   },
   {
+    // `auto` takes the first runtime that works, which is not the one of this level.
+    name: "an isolation whose runtime is not named",
+    words: ["stdio", "--require-isolation", "gvisor"],
+    code: 78,
+    says: /weaker than the required gvisor: .*--runtime runsc/,
+  },
+  {
     name: "a listener beyond loopback without a key",
     words: ["serve", "--host", "0.0.0.0", "--port", "0"],
     code: 78,

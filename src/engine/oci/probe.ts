@@ -51,6 +51,9 @@ const MIN_FREE_BYTES = 16 * 1024 ** 2;
 /** Without cgroups the kernel counts all that the user has in the namespace, other servers too. */
 const PROBE_PIDS = { counted: 32, shared: 1_024 } as const;
 const BYTES_PER_MB = 1024 * 1024;
+/** The first runtime that works is taken, and a stronger one only where it is named. */
+const STRONGER =
+  "name a stronger runtime, as --runtime runsc for gvisor, or ask for a weaker level with --require-isolation";
 /** Its failure says that a file system cannot be mounted with other ids. */
 const ID_MAP_CALL = "mount_setattr";
 
@@ -120,7 +123,7 @@ function judge(found: {
         name: "isolation",
         outcome: "missing",
         detail: `${choice.level} is weaker than the required ${options.requireLevel}`,
-        remedy: "ask for a weaker level with --require-isolation, or install a stronger runtime",
+        remedy: STRONGER,
       };
   const checks = [...found.checks, isolation];
   if (!isStrong) return unusable(checks);
