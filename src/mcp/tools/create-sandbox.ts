@@ -1,14 +1,21 @@
 /** Tool: starts a sandbox from a template or a snapshot. */
 
 import { SandboxError } from "../../common/errors.ts";
-import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { logUri } from "../../output/logs.ts";
 import { ENVIRONMENT_BOUNDS, METADATA_BOUNDS } from "../../wire/bounds.ts";
 import type { CreatedSandboxBody, SandboxDetailBody } from "../../wire/control.ts";
 import { findBuilding } from "../../wire/messages.ts";
+import { makeOrAbandon } from "../abandoned.ts";
 import { freeHint, withHints } from "../error-hints.ts";
-import { expiryField, lifeField, networkWord, processesField, sizeFields } from "../facts.ts";
+import {
+  endOf,
+  expiryField,
+  lifeField,
+  networkWord,
+  processesField,
+  sizeFields,
+} from "../facts.ts";
 import { lifetimeInput, pairsInput, toRecord } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -159,10 +166,15 @@ async function createWhenBuilt(
   params: z.output<typeof input>,
   context: ToolContext,
 ): Promise<CreatedSandboxBody> {
+  const { control } = context.service;
+  const making = {
+    make: (signal: AbortSignal) => control.create(toRequest(params), signal, BUILD_WAIT_SECONDS),
+    idsOf: ({ sandboxID }: CreatedSandboxBody) => [sandboxID],
+  };
   const endAtMs = context.clock.elapsed() + MAX_BUILD_WAIT_MS;
   for (let count = 1; ; count += 1) {
     try {
-      return await create(params, context);
+      return await makeOrAbandon(making, context);
     } catch (error) {
       const building = buildingOf(error);
       if (building === undefined) throw error;
@@ -178,53 +190,6 @@ async function createWhenBuilt(
 function buildingOf(error: unknown): string | undefined {
   if (!(error instanceof SandboxError) || error.code !== "unavailable") return undefined;
   return findBuilding(error.message);
-}
-
-/** Kills a sandbox whose call was cancelled before the reply: the caller has no id of it. */
-async function create(
-  params: z.output<typeof input>,
-  context: ToolContext,
-): Promise<CreatedSandboxBody> {
-  const { service, state, signal } = context;
-  signal.throwIfAborted();
-  const giveUp = new AbortController();
-  const creating = service.control.create(toRequest(params), giveUp.signal, BUILD_WAIT_SECONDS);
-  const { promise: cancelled, reject } = Promise.withResolvers<never>();
-  const cancel = () => reject(signal.reason);
-  signal.addEventListener("abort", cancel, { once: true });
-  try {
-    const body = await Promise.race([creating, cancelled]);
-    state.adopt(body.sandboxID);
-    return body;
-  } catch (error) {
-    if (signal.aborted) state.track(abandon(creating, giveUp, context));
-    throw error;
-  } finally {
-    signal.removeEventListener("abort", cancel);
-  }
-}
-
-/** How long the end of the server waits for such a sandbox; after it, its timeout ends it. */
-const LAST_CHANCE_MS = 1_000;
-const KILL_TIMEOUT_MS = 1_000;
-
-async function abandon(
-  creating: Promise<CreatedSandboxBody>,
-  giveUp: AbortController,
-  context: ToolContext,
-): Promise<void> {
-  const { service, log, state } = context;
-  const end = () => void setTimeout(() => giveUp.abort(), LAST_CHANCE_MS).unref();
-  if (state.signal.aborted) end();
-  else state.signal.addEventListener("abort", end, { once: true });
-  try {
-    const { sandboxID } = await creating;
-    await service.control.kill(sandboxID, signalAfter(KILL_TIMEOUT_MS));
-  } catch (error) {
-    log.debug({ op: "sandbox.abandon", err: error }, "nothing to end");
-  } finally {
-    state.signal.removeEventListener("abort", end);
-  }
 }
 
 function toRequest(params: z.output<typeof input>) {

@@ -2,6 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { cutText, oneLine } from "../../common/untrusted-text.ts";
+import { makeOrAbandon } from "../abandoned.ts";
 import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { processesField } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, sandboxIdInput } from "../inputs.ts";
@@ -39,14 +40,19 @@ export const forkSandbox = defineTool({
   }),
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, count, timeout_seconds: timeout }, context) {
-    const { service, signal, state, clock, suggest } = context;
+    const { service, clock, suggest } = context;
     const nextStep = suggest("snapshot", " Use snapshot and create_sandbox for each copy.");
     const results = await onOptionalRoute(
-      service.control.fork(sandboxId, { count, timeout }, signal),
+      makeOrAbandon(
+        {
+          make: (signal) => service.control.fork(sandboxId, { count, timeout }, signal),
+          idsOf: (copies) => copies.flatMap(({ sandbox }) => sandbox?.sandboxID ?? []),
+        },
+        context,
+      ),
       `The sandbox service cannot fork.${nextStep}`,
       () => requireRunning(sandboxId, context),
     );
-    for (const { sandbox } of results) if (sandbox !== undefined) state.adopt(sandbox.sandboxID);
     const [started] = results.flatMap(({ sandbox }) => sandbox ?? []);
     return recordReply({
       source: sandboxId,

@@ -1,7 +1,7 @@
 /** A host that cancels a call says why in its own words; to the server it is a cancellation. */
 
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import { PassThrough } from "node:stream";
 import { pino } from "pino";
 import { expect, test } from "vitest";
@@ -11,6 +11,7 @@ import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
 import { answerJson } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 import { INITIALIZE } from "../../support/stdio-connection.ts";
 
 test("a call that is cancelled with a reason is no fault of the server", async () => {
@@ -78,4 +79,23 @@ test("a process is not started for a call that was cancelled before", async () =
   await expect(start(signal)).rejects.toThrow("start process");
   const started = remote.recorder.requests.filter(({ url }) => url.endsWith("/Start"));
   expect(started).toHaveLength(1);
+});
+
+test("the copies of a fork that was cancelled are ended when its service has made them", async () => {
+  const { promise: asked, resolve: ask } = Promise.withResolvers<ServerResponse>();
+  await using remote = await startForeignHost(({ url }, response) => {
+    if (url.endsWith("/fork")) ask(response);
+    else answerJson(response, 200, { body: {} });
+  });
+  const cancelling = new AbortController();
+  const forking = remote.call("fork_sandbox", { count: 3 }, { signal: cancelling.signal });
+  const response = await asked;
+  cancelling.abort();
+  await expect(forking).rejects.toThrow("abort");
+  const copies = ["i2", "i3"].map((sandboxID) => ({ sandbox: { ...SANDBOX_DETAIL, sandboxID } }));
+  const failed = { error: { code: 429, message: "no place" } };
+  answerJson(response, 201, { body: [...copies, failed] });
+  const ended = () =>
+    remote.recorder.requests.filter(({ method }) => method === "DELETE").map(({ url }) => url);
+  await expect.poll(() => ended().toSorted()).toEqual(["/sandboxes/i2", "/sandboxes/i3"]);
 });
