@@ -7,6 +7,7 @@ import type { Service } from "../client/service.ts";
 import { hidePaths, SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import type { Config } from "../config.ts";
+import type { OnExit } from "../mcp/state.ts";
 import type { NoService, OpenService } from "./local-service.ts";
 
 export interface DeferredService extends AsyncDisposable {
@@ -22,8 +23,8 @@ export interface DeferredService extends AsyncDisposable {
   ready(): Promise<void>;
   /** @throws SandboxError unavailable before it is ready. */
   current(): Service;
-  /** What the MCP server itself does with the sandboxes that it made. */
-  onExit(): "kill" | "leave";
+  /** What happens to the sandboxes of the MCP server at its end. */
+  onExit(): OnExit;
   /** Whether it was found that there is none. */
   isAbsent(): boolean;
   /** Fires with what `begin` failed by. */

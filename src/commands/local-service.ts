@@ -15,6 +15,7 @@ import { installCommand } from "../engine/host/install-command.ts";
 import { openStoreImage } from "../engine/storage/store-image.ts";
 import { canBuildBase } from "../engine/templates/base.ts";
 import { parseMirrors } from "../images/reference.ts";
+import type { OnExit } from "../mcp/state.ts";
 import { controlSocketPath, isAlive } from "../sandboxes/reclaim.ts";
 import { createBaseBuild, type ShowProgress } from "./base-build.ts";
 import { findBase } from "./base-layers.ts";
@@ -35,8 +36,8 @@ import { awaitAddress, SERVE_INSTANCE } from "./serve-address.ts";
 /** The service that a stdio server speaks to. */
 export interface OpenService {
   readonly service: Service;
-  /** What the MCP server itself does with the sandboxes that it made. */
-  readonly onExit: "kill" | "leave";
+  /** What happens to the sandboxes of the MCP server at its end. */
+  readonly onExit: OnExit;
 }
 
 /** Why there is no service after all, and what a tool says then. */
@@ -105,8 +106,7 @@ async function openLocal(
   );
   const { url, socketPath, apiKey, findRun, openPublic } = local;
   const service = stack.use(createService({ url, socketPath, apiKey, findRun, openPublic }));
-  // The embedded service ends with this process, and its sandboxes with it.
-  return { service, onExit: "leave" };
+  return { service, onExit: config.onExit === "leave" ? "leave" : "service_ends" };
 }
 
 /**

@@ -6,7 +6,8 @@ import type { Excerpt } from "../output/excerpt.ts";
 import { logUri } from "../output/logs.ts";
 import type { Section } from "../output/quote.ts";
 import { formatBytes, formatDuration } from "../output/text.ts";
-import type { ToolContext } from "./tool.ts";
+import type { SandboxDetailBody } from "../wire/control.ts";
+import type { Suggest, ToolContext } from "./tool.ts";
 
 type ExpirySource = Pick<ToolContext, "service" | "clock">;
 
@@ -70,6 +71,22 @@ export function networkWord(
   if (!isAllowed) return "none";
   const isFiltered = network?.allowOut !== undefined || network?.denyOut !== undefined;
   return isFiltered ? "filtered" : "internet";
+}
+
+/** What ends a sandbox that is kept for later, behind a fact about it; empty where nothing does. */
+export function endOf(
+  sandboxId: string,
+  { state, suggest }: Pick<ToolContext, "state" | "suggest">,
+): string {
+  if (!state.endsWithServer(sandboxId)) return "";
+  return `; it ends with this session all the same${suggest("snapshot", ", a snapshot does not")}`;
+}
+
+/** Why an address of a sandbox does not answer now; undefined where it does, or wakes the sandbox. */
+export function asleepNote(detail: SandboxDetailBody, suggest: Suggest): string | undefined {
+  if (detail.state !== "paused" || detail.lifecycle?.autoResume === true) return undefined;
+  const connect = suggest("connect_sandbox", " Resume it with connect_sandbox.");
+  return `The sandbox is paused: nothing answers until it runs again.${connect}`;
 }
 
 /** A warning about a sandbox that ends soon; undefined for any other. */

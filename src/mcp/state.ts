@@ -11,6 +11,12 @@ import { startSpools } from "../spool/spools.ts";
 import { createTasks } from "./tasks.ts";
 import { Watchers } from "./watchers.ts";
 
+/**
+ * What happens to the sandboxes of a server at its end: it kills those that it made, its service
+ * ends them with itself, or they are left to their time to live.
+ */
+export type OnExit = "kill" | "service_ends" | "leave";
+
 /** Shared by all connections of one server. Disposal ends the sandboxes as `onExit` says. */
 export interface McpState extends AsyncDisposable {
   readonly service: Service;
@@ -23,6 +29,8 @@ export interface McpState extends AsyncDisposable {
   readonly signal: AbortSignal;
   /** The sandboxes that this server made and has not killed. */
   readonly made: ReadonlySet<string>;
+  /** Whether a sandbox ends with this server at the latest, a paused one too. */
+  endsWithServer(sandboxId: string): boolean;
   /** Records a sandbox that this server made. */
   adopt(sandboxId: string): void;
   /** Drops a sandbox that is gone. */
@@ -38,8 +46,8 @@ export interface McpStateOptions {
   readonly clock?: Clock;
   /** Where output outlives this server; absent: in memory only. */
   readonly spoolFolder?: string | undefined;
-  /** What happens to the sandboxes that this server made; asked at the end. */
-  onExit(): "kill" | "leave";
+  /** Asked during tool calls and at the end. */
+  onExit(): OnExit;
 }
 
 /** All kills together; the whole program ends within three seconds. */
@@ -51,7 +59,6 @@ const MAX_MADE = 4_096;
 /** The shared state of a server; the service stays its caller's. */
 export function startMcpState(options: McpStateOptions): McpState {
   const { log } = options;
-  const service = () => options.service();
   const clock = options.clock ?? createSystemClock();
   const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
   const logs = new SandboxLogs({ clock, spools, log });
@@ -61,7 +68,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     spools,
     log,
     isRunning: async (sandboxId, signal) =>
-      (await service().control.get(sandboxId, signal)).state === "running",
+      (await options.service().control.get(sandboxId, signal)).state === "running",
   });
   const watchers = new Watchers({ clock, log });
   const made = new Set<string>();
@@ -70,7 +77,7 @@ export function startMcpState(options: McpStateOptions): McpState {
 
   async function kill(sandboxId: string, signal: AbortSignal): Promise<void> {
     try {
-      await service().control.kill(sandboxId, signal);
+      await options.service().control.kill(sandboxId, signal);
       made.delete(sandboxId);
     } catch (error) {
       log.warn({ op: "sandbox.kill", sandboxId, err: error }, "sandbox left behind");
@@ -86,7 +93,7 @@ export function startMcpState(options: McpStateOptions): McpState {
 
   return {
     get service() {
-      return service();
+      return options.service();
     },
     clock,
     log,
@@ -95,6 +102,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     watchers,
     made,
     signal: stop.signal,
+    endsWithServer: (sandboxId) => made.has(sandboxId) && options.onExit() !== "leave",
     adopt(sandboxId) {
       made.add(sandboxId);
       const [oldest] = made;

@@ -114,7 +114,8 @@ export const createSandbox = defineTool({
         ? [`template ${DEFAULT_TEMPLATE} is not built yet; ${template} was used meanwhile`]
         : []),
       ...(params.allow_internet && !isAllowed ? [OFFLINE] : []),
-    ];
+      ...(params.on_timeout === "pause" ? [keptNote(sandboxId, context)] : []),
+    ].filter((note) => note !== "");
     return recordReply({
       sandbox_id: sandboxId,
       template,
@@ -131,6 +132,11 @@ export const createSandbox = defineTool({
     });
   },
 });
+
+function keptNote(sandboxId: string, context: ToolContext): string {
+  const end = endOf(sandboxId, context);
+  return end === "" ? "" : `at its timeout it is paused${end}`;
+}
 
 const WITHOUT_ISOLATION =
   "If the service lacks this isolation, a repeat does not help: tell the user, or leave isolation " +

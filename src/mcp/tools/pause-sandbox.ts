@@ -2,6 +2,7 @@
 
 import { z } from "../../common/schema.ts";
 import { onOptionalRoute } from "../error-hints.ts";
+import { endOf } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
 import { IDEMPOTENT, defineTool } from "../tool.ts";
@@ -11,8 +12,8 @@ export const pauseSandbox = defineTool({
   title: "Pause a sandbox",
   description:
     "Freezes a running sandbox: its files stay, its processes stand still, and its expiry no " +
-    "longer counts. Resume it with connect_sandbox. Use it to keep a sandbox for later without " +
-    "taking one of the places for running ones.",
+    "longer counts. Resume it with connect_sandbox. Use it to keep a sandbox for later; a " +
+    "service may go on counting it among those that you may have.",
   toolset: "all",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),
@@ -34,7 +35,11 @@ export const pauseSandbox = defineTool({
     const outcome = wasRunning ? ("paused" as const) : ("already_paused" as const);
     const detail = keepsMemory ? await service.control.get(sandboxId, signal) : undefined;
     const hasEnded = detail?.pauseMode === "filesystem" ? "; its processes have ended" : "";
-    const next = `connect_sandbox(sandbox_id="${sandboxId}") resumes it${hasEnded}`;
-    return recordReply({ sandbox_id: sandboxId, outcome, next });
+    const resume = suggest(
+      "connect_sandbox",
+      `connect_sandbox(sandbox_id="${sandboxId}") resumes it`,
+    );
+    const next = [resume || "it can be resumed", hasEnded, endOf(sandboxId, context)];
+    return recordReply({ sandbox_id: sandboxId, outcome, next: next.join("") });
   },
 });
