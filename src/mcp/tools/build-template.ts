@@ -176,13 +176,13 @@ async function follow(
   { params, progress }: { readonly params: Params; readonly progress: Progress },
   context: ToolContext,
 ): Promise<Followed> {
-  const { clock, signal, service } = context;
+  const { clock, signal, service, suggest } = context;
   const deadline = timeLimit(clock, params.wait_seconds * 1_000, signal);
   let cursor = params.build_id === undefined ? 0 : params.cursor;
   let text = "";
   for (;;) {
     const status = await withHints(service.control.buildStatus(build, cursor, signal), {
-      not_found: "No such build; get_template lists those of a template.",
+      not_found: `No such build${suggest("get_template", "; get_template lists those of a template")}.`,
     });
     const lines = fittingLines(status, MAX_LOG_BYTES - Buffer.byteLength(text));
     for (const line of lines) progress.output("stdout", Buffer.from(line));

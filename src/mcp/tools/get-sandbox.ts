@@ -5,7 +5,7 @@ import { goneHint, withHints } from "../error-hints.ts";
 import { lifeField, networkWord, sizeFields } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { READ_ONLY, defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
 export const getSandbox = defineTool({
   name: "get_sandbox",
@@ -48,7 +48,7 @@ export const getSandbox = defineTool({
       sandbox_id: detail.sandboxID,
       state: detail.state,
       ...(detail.pauseReason !== undefined && {
-        paused_because: reasonOf(detail.pauseReason, detail.pausedMemory),
+        paused_because: reasonOf(detail.pauseReason, detail.pausedMemory, suggest),
       }),
       template: detail.alias ?? detail.templateID,
       started_at: detail.startedAt,
@@ -70,16 +70,21 @@ export const getSandbox = defineTool({
 });
 
 const REASONS = {
-  request: "a call paused it; connect_sandbox resumes it",
-  timeout: "its time to live ended; connect_sandbox resumes it",
+  request: "a call paused it",
+  timeout: "its time to live ended",
   disk_full:
     "the disk of the service is nearly full; the service resumes it when there is space: " +
     "delete snapshots or sandboxes that are not needed",
 } as const;
 
-function reasonOf(reason: keyof typeof REASONS, memory: string | undefined): string {
+function reasonOf(
+  reason: keyof typeof REASONS,
+  memory: string | undefined,
+  suggest: Suggest,
+): string {
+  const resume = suggest("connect_sandbox", "; connect_sandbox resumes it");
   const suffix = memory === "disk" ? "; its programs wait on disk and go on then" : "";
-  return `${REASONS[reason]}${suffix}`;
+  return `${REASONS[reason]}${reason === "disk_full" ? "" : resume}${suffix}`;
 }
 
 function toPairs(record: Readonly<Record<string, string>>) {

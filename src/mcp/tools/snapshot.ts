@@ -5,7 +5,7 @@ import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { expiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { ADDITIVE, defineTool } from "../tool.ts";
+import { ADDITIVE, defineTool, type Suggest } from "../tool.ts";
 
 export const snapshot = defineTool({
   name: "snapshot",
@@ -46,8 +46,13 @@ export const snapshot = defineTool({
       snapshot_id: body.snapshotID,
       names: body.names,
       ...processesField(body),
-      next: `create_sandbox(template="${body.snapshotID}") starts a sandbox from it`,
+      next: nextStep(body.snapshotID, suggest),
       ...expiryField(context, sandboxId),
     });
   },
 });
+
+function nextStep(snapshotId: string, suggest: Suggest): string {
+  const create = `create_sandbox(template="${snapshotId}") starts a sandbox from it`;
+  return suggest("create_sandbox", create) || "a sandbox can be started from it";
+}

@@ -55,3 +55,20 @@ test("a sandbox that another client made does not end with this server", async (
     `connect_sandbox(sandbox_id="${id}") resumes it`,
   );
 });
+
+test("replies name no tool that is not enabled", async () => {
+  await using world = await startMcpWorld();
+  const names = ["get_sandbox", "pause_sandbox", "snapshot", "build_template"];
+  await using server = await startServer(world, "kill", names);
+  const sandbox = { sandbox_id: await world.createSandbox() };
+  const absent = { build_id: "absent/00000000-0000-4000-8000-000000000000" };
+  const texts = [
+    await server.call("snapshot", sandbox),
+    await server.call("pause_sandbox", sandbox),
+    await server.call("get_sandbox", sandbox),
+    await server.call("build_template", absent),
+  ].map(({ text }) => text);
+  const others = TOOLS.filter(({ name }) => !names.includes(name)).map(({ name }) => name);
+  expect(others.filter((name) => texts.join("\n").includes(name))).toEqual([]);
+  expect(texts[2]).toContain("paused_because: a call paused it");
+});
