@@ -2,6 +2,8 @@
 
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
+import type { SandboxDetailBody } from "../../wire/control.ts";
+import { asleepNote } from "../facts.ts";
 import { MAX_TIMEOUT_SECONDS, pathInput, sandboxIdInput, userInput } from "../inputs.ts";
 import { OF_SESSION, recordReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
@@ -31,6 +33,8 @@ export const downloadUrl = defineTool({
   annotations: { ...READ_ONLY, idempotentHint: false, openWorldHint: true },
   async handler({ sandbox_id: sandboxId, path, expires_seconds: seconds, user }, context) {
     const sandbox = await context.attach(sandboxId);
+    // The sandbox may have ended or been paused since this server asked for its access.
+    const detail = await context.service.control.get(sandbox.id, context.signal);
     const expiration = Math.floor(context.clock.now() / 1_000) + seconds;
     const link = await context.service.downloadUrl(sandbox.id, { path, user, expiration });
     if (link === undefined) {
@@ -38,10 +42,24 @@ export const downloadUrl = defineTool({
       const hint = context.suggest("read_file", "Use read_file, with encoding=base64 for bytes.");
       throw new SandboxError("failed_precondition", message, { hint });
     }
+    const notes = [
+      OPEN,
+      link.isOfSession ? OF_SESSION : undefined,
+      asleepNote(detail, context.suggest) ?? lifeNote(detail, expiration),
+    ];
     return recordReply({
       url: link.url,
       expires_at: new Date(expiration * 1_000).toISOString(),
-      note: link.isOfSession ? `${OPEN} ${OF_SESSION}` : OPEN,
+      note: notes.filter((note) => note !== undefined).join(" "),
     });
   },
 });
+
+/** A link that its sandbox does not outlive. */
+function lifeNote(detail: SandboxDetailBody, expiration: number): string | undefined {
+  const { state, endAt, lifecycle } = detail;
+  const isWoken = lifecycle?.autoResume === true;
+  if (state === "paused" || isWoken || !(Date.parse(endAt) < expiration * 1_000)) return undefined;
+  const end = lifecycle?.onTimeout === "pause" ? "is paused" : "ends";
+  return `The sandbox ${end} before that, at ${endAt}, and the link stops to work then.`;
+}

@@ -4,10 +4,10 @@ import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { TRAFFIC_TOKEN_HEADER } from "../../wire/headers.ts";
 import { goneHint, withHints } from "../error-hints.ts";
-import { expiryField } from "../facts.ts";
+import { asleepNote, expiryField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { OF_SESSION, recordReply } from "../respond.ts";
-import { READ_ONLY, defineTool } from "../tool.ts";
+import { READ_ONLY, defineTool, type Suggest } from "../tool.ts";
 
 const MAX_PORT = 65_535;
 
@@ -35,7 +35,7 @@ export const getSandboxUrl = defineTool({
   async handler({ sandbox_id: sandboxId, port }, context) {
     const { service, signal, suggest } = context;
     const getting = service.control.get(sandboxId, signal);
-    const { network } = await withHints(getting, { not_found: goneHint(suggest) });
+    const detail = await withHints(getting, { not_found: goneHint(suggest) });
     const address = await service.portAddress(sandboxId, port);
     if (address === undefined) {
       const message = "this sandbox service has no address that others can reach";
@@ -48,9 +48,8 @@ export const getSandboxUrl = defineTool({
       isOfSession ? OF_SESSION : "",
       `The server must listen on 0.0.0.0 or localhost, port ${port}.`,
       headers === undefined ? "" : wayByHeaders(base),
-      network?.allowPublicTraffic === false
-        ? `The sandbox is private: requests need the header ${TRAFFIC_TOKEN_HEADER} too.`
-        : "",
+      detail.network?.allowPublicTraffic === false ? privateNote(suggest) : "",
+      asleepNote(detail, suggest) ?? "",
     ];
     return recordReply({
       url,
@@ -63,6 +62,14 @@ export const getSandboxUrl = defineTool({
     });
   },
 });
+
+function privateNote(suggest: Suggest): string {
+  const open = suggest("create_sandbox", ": one made with public_traffic=true needs none");
+  return (
+    `The sandbox is private: requests need the header ${TRAFFIC_TOKEN_HEADER} too, whose token ` +
+    `the service gave to the client that made it, and no tool returns${open}.`
+  );
+}
 
 function wayByHeaders(base: string | undefined): string {
   return base === undefined
