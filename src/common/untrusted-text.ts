@@ -7,6 +7,8 @@
  */
 const UNSAFE_PATTERN =
   /(?![\n\t])[\p{Cc}\p{Cs}\p{Default_Ignorable_Code_Point}\p{Bidi_Control}\u2028\u2029\uFFF9-\uFFFB]/gu;
+/** The same character in a row, so often that its number is shorter than the escapes. */
+const UNSAFE_RUN = new RegExp(`(${UNSAFE_PATTERN.source})\\1{3,}`, "gu");
 
 /** The text with every unsafe character written as `\uXXXX` or `\u{XXXXX}`. */
 export function escapeUnsafe(text: string): string {
@@ -14,6 +16,15 @@ export function escapeUnsafe(text: string): string {
     const hex = (character.codePointAt(0) ?? 0).toString(16);
     return hex.length > 4 ? `\\u{${hex}}` : `\\u${hex.padStart(4, "0")}`;
   });
+}
+
+/** As `escapeUnsafe`; of a character that is repeated the number is told: `[512 × \u0000]`. */
+export function escapeRuns(text: string): string {
+  const short = text.replaceAll(
+    UNSAFE_RUN,
+    (run, character: string) => `[${run.length / character.length} × ${character}]`,
+  );
+  return escapeUnsafe(short);
 }
 
 /** How many characters `escapeUnsafe` would change. */

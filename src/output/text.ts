@@ -1,6 +1,6 @@
 /** Untrusted output as text: terminal codes removed, cut between lines or characters. */
 
-import { escapeUnsafe } from "../common/untrusted-text.ts";
+import { escapeRuns } from "../common/untrusted-text.ts";
 import { applyCursorMoves } from "./cursor-moves.ts";
 import { ANSI_SOURCE } from "./terminal-codes.ts";
 
@@ -21,7 +21,7 @@ export function cleanTerminal(text: string): string {
 /** The same, with what the screen no longer shows counted. */
 export function cleanOutput(raw: string): Cleaned {
   const text = applyCursorMoves(raw).replaceAll(ANSI_PATTERN, "");
-  if (!text.includes("\r")) return { text: escapeUnsafe(text), overwritten: NOTHING };
+  if (!text.includes("\r")) return { text: escapeRuns(text), overwritten: NOTHING };
   const overwritten = { ...NOTHING };
   const lines = text.replaceAll("\r\n", "\n").split("\n");
   const shown = lines.map((line) => {
@@ -33,7 +33,7 @@ export function cleanOutput(raw: string): Cleaned {
     }
     return texts.at(-1) ?? "";
   });
-  return { text: escapeUnsafe(shown.join("\n")), overwritten };
+  return { text: escapeRuns(shown.join("\n")), overwritten };
 }
 
 const NOTHING = { count: 0, bytes: 0 };
