@@ -8,6 +8,7 @@ import { z } from "../../common/schema.ts";
 import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
+import { recentOf } from "../../output/recent-output.ts";
 import { cellBefore, noteCell } from "../cell-order.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
@@ -158,7 +159,7 @@ async function cancel(capture: Capture, context: ToolContext): Promise<never> {
 
 function runningReply(capture: Capture, cell: Cell, context: ToolContext): Reply<never> {
   const { output, processId } = capture;
-  const cursor = output.totalBytes;
+  const { end: cursor } = recentOf(output, true);
   const more = context.suggest(
     "get_process_output",
     `get_process_output(process_id="${processId}", cursor=${cursor}) returns more`,
@@ -180,7 +181,7 @@ function runningReply(capture: Capture, cell: Cell, context: ToolContext): Reply
 
 function sectionsOf(capture: Capture, { params }: Cell, canPage: boolean) {
   const { output } = capture;
-  const recent = { pieces: output.recent(), written: output.written };
+  const recent = recentOf(output, capture.state.kind === "running");
   return excerptSections(capture, excerptOutput(recent, params.max_output_bytes), canPage);
 }
 

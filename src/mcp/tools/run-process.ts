@@ -8,6 +8,7 @@ import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
+import { recentOf } from "../../output/recent-output.ts";
 import { ENVIRONMENT_BOUNDS } from "../../wire/bounds.ts";
 import { withHints } from "../error-hints.ts";
 import {
@@ -193,7 +194,8 @@ function reply(ended: {
   const { capture, params, context, cause } = ended;
   const { state, output, processId } = capture;
   const isRunning = state.kind === "running";
-  const cursor = isRunning ? output.totalBytes : undefined;
+  const recent = recentOf(output, isRunning);
+  const cursor = isRunning ? recent.end : undefined;
   const facts = [
     stateFact(state),
     cause,
@@ -210,7 +212,6 @@ function reply(ended: {
   );
   const end = context.suggest("send_signal", "send_signal ends it");
   const nextStep = [more, end].filter((part) => part !== "").join("; ");
-  const recent = { pieces: output.recent(), written: output.written };
   const excerpts = excerptOutput(recent, params.max_output_bytes);
   const sections = excerptSections(capture, excerpts, more !== "");
   const text = textReply([...facts, isRunning ? nextStep : undefined], sections);

@@ -50,6 +50,30 @@ test("both streams and a non-zero exit code are a normal result", async () => {
   });
 });
 
+test("a character that comes in two parts, one after the reply, is whole", async () => {
+  await using world = await startMcpWorld();
+  const command = `printf 'a\\303'; until [ -e go ]; do sleep 0.05; done; printf '\\251b'`;
+  const { sandboxId, outcome } = await start(world, command, {
+    cwd: world.folder,
+    wait_seconds: 1,
+  });
+  const path = `${world.folder}/go`;
+  await world.call("write_file", { sandbox_id: sandboxId, path, content: "" });
+  const input = {
+    sandbox_id: sandboxId,
+    process_id: processIdOf(outcome.text),
+    cursor: Number(/next_cursor: (\d+)/.exec(outcome.text)?.[1]),
+  };
+  await expect
+    .poll(async () => (await world.call("get_process_output", input)).text)
+    .toMatch(/^exit_code: 0 /);
+  const rest = await world.call("get_process_output", input);
+  const shown = [outcome, rest].map(
+    ({ text }) => /--- stdout\n(.*)\n--- end/.exec(text)?.[1] ?? "",
+  );
+  expect(shown.join("")).toBe("aéb");
+});
+
 test("without args the command line is bash's", async () => {
   await using world = await startMcpWorld();
   const sandboxId = await world.createSandbox();

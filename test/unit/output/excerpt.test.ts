@@ -5,6 +5,7 @@ import { excerptOutput, pageOutput } from "../../../src/output/excerpt.ts";
 import { HEAD_BYTES, TAIL_BYTES } from "../../../src/output/output-buffer.ts";
 import { ProcessOutput } from "../../../src/output/process-output.ts";
 import type { QuotedPart } from "../../../src/output/quote.ts";
+import { recentOf as shownOf } from "../../../src/output/recent-output.ts";
 
 function bufferOf(...chunks: readonly (readonly ["stdout" | "stderr", string])[]): ProcessOutput {
   const output = new ProcessOutput(undefined);
@@ -112,4 +113,29 @@ test("a cursor beyond the end reads nothing", async () => {
     texts: [],
     nextCursor: 3,
   });
+});
+
+test.for(["stdout", "stderr"] as const)(
+  "the beginning of a character at the end of %s is left to the next page",
+  async (stream) => {
+    const bytes = Buffer.from("aé");
+    const output = new ProcessOutput(undefined);
+    await output.append(stream, bytes.subarray(0, 2));
+    const { end, ...recent } = shownOf(output, true);
+    expect(excerptOutput(recent, 1_000)).toEqual([{ stream, head: ["a"] }]);
+    await output.append(stream, bytes.subarray(2));
+    expect((await pageOutput(output, { ...BOTH, cursor: end, maxBytes: 1_000 })).texts).toEqual([
+      { stream, parts: ["é"] },
+    ]);
+  },
+);
+
+test("of an output that has ended every byte is shown", async () => {
+  const output = new ProcessOutput(undefined);
+  await output.append("stdout", Buffer.from("aé").subarray(0, 2));
+  const { end, ...recent } = shownOf(output, false);
+  expect([end, excerptOutput(recent, 1_000)]).toEqual([
+    2,
+    [{ stream: "stdout", head: ["a\uFFFD"] }],
+  ]);
 });
