@@ -38,13 +38,17 @@ function takesPairs(field: z.ZodType): boolean {
   return field.safeParse(SAMPLE_PAIRS).success;
 }
 
-/** Numbers and booleans become text; what is neither is left for the schema to refuse. */
+/**
+ * Numbers and booleans become text; what is neither is left for the schema to refuse, as is a
+ * number whose last digits were lost when it was parsed.
+ */
 function toPairs(map: object): unknown[] {
   return Object.entries(map).map(([name, value]) => ({ name, value: toText(value) }));
 }
 
 function toText(value: unknown): unknown {
-  return typeof value === "number" || typeof value === "boolean" ? String(value) : value;
+  const isExact = typeof value === "number" && Math.abs(value) <= Number.MAX_SAFE_INTEGER;
+  return isExact || typeof value === "boolean" ? String(value) : value;
 }
 
 /** The listed schema of a tool's input, which normalises arguments before it checks them. */

@@ -78,6 +78,18 @@ test("a map with a value that is no text is refused where it stands", async () =
   expect(outcome.issues?.[0]?.path).toEqual(["env", 0, "value"]);
 });
 
+test.for([2 ** 53, -(2 ** 60), 1e300])(
+  "%d in a map is refused: its digits are not those that were written",
+  async (value) => {
+    const outcome = await acceptArguments(runProcess.input)["~standard"].validate({
+      sandbox_id: "i1",
+      cmd: "true",
+      env: { ID: value },
+    });
+    expect(outcome.issues?.[0]?.path).toEqual(["env", 0, "value"]);
+  },
+);
+
 test("no name of a map reaches a prototype", async () => {
   const given: unknown = JSON.parse('{"env":{"__proto__":"x"},"__proto__":{"cmd":"y"}}');
   const outcome = await acceptArguments(runProcess.input)["~standard"].validate(given);
