@@ -81,9 +81,13 @@ function idOfMember(member: Buffer): MessageId | undefined {
   }
 }
 
-/** The id of a message; undefined where it has none that a reply can repeat. */
+/**
+ * The id of a message; undefined where it has none that a reply can repeat. An integer beyond the
+ * safe ones was rounded when it was parsed.
+ */
 export function idOf(message: unknown): MessageId | undefined {
   if (typeof message !== "object" || message === null || !("id" in message)) return undefined;
   const { id } = message;
-  return typeof id === "string" || (typeof id === "number" && Number.isFinite(id)) ? id : undefined;
+  if (typeof id === "string") return id;
+  return typeof id === "number" && Math.abs(id) <= Number.MAX_SAFE_INTEGER ? id : undefined;
 }
