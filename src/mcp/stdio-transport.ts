@@ -45,6 +45,8 @@ export class StdioTransport implements Transport {
   readonly #onData = (chunk: Buffer): void => this.#read(chunk);
   #revision: string | undefined;
   #isClosed = false;
+  /** Whether stdin waits until the host has taken answers. */
+  #isHeldUp = false;
   /** Drops the reply to a request of the opening, which the host has. */
   #drop: ((reply: JSONRPCMessage) => boolean) | undefined;
 
@@ -158,9 +160,12 @@ export class StdioTransport implements Transport {
   /** Answers without the SDK. A host that takes no answers is not read from meanwhile. */
   #refuse(reply: object): void {
     const { stdin, stdout } = this.#options;
-    if (stdout.destroyed || stdout.write(`${JSON.stringify(reply)}\n`)) return;
+    if (stdout.destroyed || stdout.write(`${JSON.stringify(reply)}\n`) || this.#isHeldUp) return;
+    // One piece of stdin can have thousands of lines.
+    this.#isHeldUp = true;
     stdin.pause();
     stdout.once("drain", () => {
+      this.#isHeldUp = false;
       if (!this.#isClosed) stdin.resume();
     });
   }

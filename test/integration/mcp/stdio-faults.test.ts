@@ -1,6 +1,8 @@
 /** Faulty messages on stdin: every id gets an answer, and the session goes on. */
 
-import { expect, test } from "vitest";
+import { PassThrough } from "node:stream";
+import { expect, test, vi } from "vitest";
+import { StdioTransport } from "../../../src/mcp/stdio-transport.ts";
 import { randomMessages } from "../../support/malformed-random.ts";
 import { malformedMessages } from "../../support/malformed.ts";
 import { createRandom, printedSeed } from "../../support/random.ts";
@@ -191,3 +193,17 @@ test.for(["a hundred malformed messages", "five hundred by chance"])(
     expect(connection.messages.every((message) => message["jsonrpc"] === "2.0")).toBe(true);
   },
 );
+
+test("many faulty lines in one piece wait for the host once", async () => {
+  const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+  const ignore = vi.fn<() => void>();
+  const events = { onHeard: ignore, onSent: ignore, onClosed: ignore };
+  const transport = new StdioTransport({ stdin, stdout, ...events });
+  await transport.start();
+  stdin.write("x\n".repeat(5_000));
+  await expect.poll(() => stdout.writableNeedDrain).toBe(true);
+  expect([stdout.listenerCount("drain"), stdin.isPaused()]).toEqual([1, true]);
+  stdout.resume();
+  await expect.poll(() => stdin.isPaused()).toBe(false);
+  await transport.close();
+});
