@@ -8,6 +8,7 @@ import { onOptionalRoute } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { pageOfLogs, rankOf, timeOf, type LogEntryBody, type LogPage } from "../log-page.ts";
+import { countFitting } from "../reply-size.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
@@ -59,9 +60,12 @@ export const getLogs = defineTool({
       `The sandbox service keeps no logs.${output}`,
       () => service.control.get(sandboxId, signal),
     );
-    const page = pageOfLogs(body, limit);
     const lowest = RECORD_LEVELS.indexOf(level);
-    const shown = page.entries.filter((entry) => levelOf(entry.level) >= lowest);
+    const isShown = (entry: LogEntryBody) => levelOf(entry.level) >= lowest;
+    const page = fittingPage(pageOfLogs(body, limit), (entry) =>
+      isShown(entry) ? sliceText(lineOf(entry), shareOf(limit)) : "",
+    );
+    const shown = page.entries.filter((entry) => isShown(entry));
     const parts = shown.flatMap((entry) => formatEntry(entry, { page, limit }));
     return textReply(
       [
@@ -75,6 +79,14 @@ export const getLogs = defineTool({
     );
   },
 });
+
+/** The page without the records that do not fit into a reply, which the next page has. */
+function fittingPage(page: LogPage, textOf: (entry: LogEntryBody) => string): LogPage {
+  const { entries } = page;
+  const count = countFitting(entries.map((entry) => textOf(entry)));
+  if (count === entries.length) return page;
+  return pageOfLogs({ logs: [], logEntries: entries.slice(0, count) }, count);
+}
 
 /** An unknown level counts as info. */
 function levelOf(name: string): number {
@@ -93,10 +105,7 @@ function formatEntry(
   entry: LogEntryBody,
   { page, limit }: { readonly page: LogPage; readonly limit: number },
 ): QuotedPart[] {
-  const fields = Object.entries(entry.fields)
-    .filter(([name]) => !ALWAYS_EQUAL.has(name))
-    .map(([name, value]) => ` ${name}=${value}`);
-  const line = oneLine(`${entry.timestamp} ${entry.level} ${entry.message}${fields.join("")}`);
+  const line = lineOf(entry);
   const shownCharacters = shareOf(limit);
   if (line.length <= shownCharacters) return [line];
   const rank = rankOf(entry, page.entries);
@@ -105,6 +114,13 @@ function formatEntry(
   const more = shareOf(rank) > shownCharacters ? `; ${hint}` : "";
   const note = `[… ${omitted} characters omitted${more}]`;
   return [sliceText(line, shownCharacters), { note }];
+}
+
+function lineOf({ timestamp, level, message, fields }: LogEntryBody): string {
+  const others = Object.entries(fields)
+    .filter(([name]) => !ALWAYS_EQUAL.has(name))
+    .map(([name, value]) => ` ${name}=${value}`);
+  return oneLine(`${timestamp} ${level} ${message}${others.join("")}`);
 }
 
 /** How much of each record is shown. */

@@ -3,7 +3,9 @@
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { startForeignHost } from "../../support/foreign-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
+import { answerJson } from "../../support/recorder.ts";
 
 /** With the marks, the header and the last entry. */
 const MAX_CHARACTERS = 110_000;
@@ -65,4 +67,33 @@ test("lines that are found count with their escapes", async () => {
   });
   expect(text).toContain("where the reply was full");
   expect(text.length).toBeLessThan(50_000);
+});
+
+function entryOf(index: number) {
+  return {
+    timestamp: new Date(1_000 + index).toISOString(),
+    message: `record ${index} ${UNSEEN}${"x".repeat(2_000)}`,
+    level: "info",
+    fields: {},
+  };
+}
+
+test("records that do not fit into one reply come with the next one", async () => {
+  const all = Array.from({ length: 500 }, (_, index) => entryOf(index));
+  await using remote = await startForeignHost(({ url }, response) => {
+    const { searchParams } = new URL(url, "http://x");
+    const start = Number(searchParams.get("start") ?? 0);
+    const from = all.filter(({ timestamp }) => Date.parse(timestamp) >= start);
+    const logEntries = from.slice(0, Number(searchParams.get("limit")));
+    answerJson(response, 200, { body: { logs: [], logEntries } });
+  });
+  const seen = new Set<string>();
+  let since: number | undefined;
+  for (let pages = 0; pages < 20 && seen.size < all.length; pages += 1) {
+    const { text } = await remote.call("get_logs", { limit: 1_000, since_ms: since });
+    expect(text.length).toBeLessThan(130_000);
+    for (const [, number = ""] of text.matchAll(/ record (\d+) /g)) seen.add(number);
+    since = Number(/next since_ms: (\d+)/.exec(text)?.[1]);
+  }
+  expect(seen.size).toBe(all.length);
 });
