@@ -155,7 +155,19 @@ export function queryOf(values: Readonly<Record<string, string | number | undefi
 
 /** @throws SandboxError for a reply of 300 and above. */
 export function requireAccepted(reply: HttpReply, subject: string): void {
-  if (reply.status >= 300) throw replyError(subject, reply);
+  if (reply.status >= 300) throw controlError(subject, reply);
+}
+
+const DISK_FULL = 507;
+
+/** A reply of 300 and above as an error. A full disk is that of the service, not of a sandbox. */
+export function controlError(subject: string, reply: HttpReply): SandboxError {
+  const error = replyError(subject, reply);
+  if (reply.status !== DISK_FULL) return error;
+  const hint =
+    "The disk of the service is full, not that of a sandbox: delete snapshots and sandboxes that " +
+    "are not needed, or tell the user.";
+  return new SandboxError(error.code, error.message, { hint });
 }
 
 /** The body of an accepted reply. @throws SandboxError internal for an unexpected body. */

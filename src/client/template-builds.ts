@@ -14,8 +14,13 @@ import {
   type BuildRequestBody,
   type BuildStatusBody,
 } from "../wire/template-builds.ts";
-import { parseBody, WRITING, type ControlCaller, type ControlOptions } from "./control-call.ts";
-import { replyError } from "./http.ts";
+import {
+  controlError,
+  parseBody,
+  WRITING,
+  type ControlCaller,
+  type ControlOptions,
+} from "./control-call.ts";
 
 const MAX_REPLY_BYTES = 65_536;
 
@@ -80,7 +85,7 @@ export function createTemplateBuildRoutes(
         });
         const { statusCode: status, headers } = reply;
         const body = await readBounded(reply.body, MAX_REPLY_BYTES, subject);
-        if (status >= 300) throw replyError(subject, { status, headers, body });
+        if (status >= 300) throw controlError(subject, { status, headers, body });
       } catch (error) {
         throw toSandboxError(error, subject);
       }
@@ -90,7 +95,7 @@ export function createTemplateBuildRoutes(
       const subject = `start build ${quoteName(build.buildId)}`;
       const path = `/v2${buildPath(build)}`;
       const reply = await send({ ...WRITING, path, json: plan, signal, subject });
-      if (reply.status >= 300) throw replyError(subject, reply);
+      if (reply.status >= 300) throw controlError(subject, reply);
     },
 
     buildStatus(build, offset, signal) {

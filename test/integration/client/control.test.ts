@@ -166,6 +166,20 @@ test("a refusal that asks to wait is repeated after that time", async () => {
   expect((await creating).sandboxID).toBe("i1");
 });
 
+test("a full disk of the service is not taken for that of a sandbox", async () => {
+  await using started = await startService((_, response) =>
+    answerJson(response, 507, {
+      body: { code: 507, message: "no space left on the disk of the service" },
+    }),
+  );
+  await expect(
+    started.service.control.create({ templateID: "base" }, signal),
+  ).rejects.toMatchObject({
+    code: "resource_exhausted",
+    hint: expect.stringMatching(/^The disk of the service is full, not that of a sandbox: delete/),
+  });
+});
+
 test("a longer wish to wait is told", async () => {
   await using started = await startService((_, response) =>
     answerJson(response, 429, {
