@@ -11,6 +11,7 @@ import {
 import { processHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { stateFact } from "../facts.ts";
+import { findProcess } from "../find-process.ts";
 import { processIdInput, sandboxIdInput } from "../inputs.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { DESTRUCTIVE, defineTool, type ToolContext } from "../tool.ts";
@@ -40,9 +41,13 @@ export const sendSignal = defineTool({
     const { sandbox_id: sandboxId, process_id: processId, signal: name } = params;
     const pid = requirePid(processId);
     const { captures } = context.state;
+    const known = captures.find(sandboxId, pid);
+    if (known !== undefined && ENDED.has(known.state.kind)) return endedReply(known);
+    const sandbox = await context.attach(sandboxId);
+    // A pause cut its stream; what the signal does is seen by another one.
+    if (known?.state.kind === "lost") await findProcess(sandboxId, processId, context);
     const capture = captures.find(sandboxId, pid);
     if (capture !== undefined && ENDED.has(capture.state.kind)) return endedReply(capture);
-    const sandbox = await context.attach(sandboxId);
     if (capture !== undefined && name === "SIGKILL") capture.isKillSent = true;
     try {
       const sending = sandbox.process.sendSignal(pid, name, context.signal);

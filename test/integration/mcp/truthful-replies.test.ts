@@ -125,6 +125,22 @@ test("a process that ended with a pause without memory is not waited for", async
   expect(await output()).toMatch(/^status: ended while no server watched it; .* \| duration: /);
 });
 
+test.for([
+  { keep_memory: true, told: /^SIGTERM sent to p_\d+ \| exit_code: / },
+  { keep_memory: false, told: /^p_\d+ had ended already \| status: ended while no server/ },
+])("a signal after a pause is told with what it did: $keep_memory", async (row) => {
+  await using sandbox = await startSandbox();
+  const { call } = sandbox;
+  const started = await call("run_process", { cmd: "sleep", args: ["60"], wait_seconds: 0 });
+  const process = { process_id: /process_id: (p_\d+)/.exec(started.text)?.[1] };
+  await call("pause_sandbox", { keep_memory: row.keep_memory });
+  await expect
+    .poll(async () => (await call("get_process_output", process)).text)
+    .toMatch(/^status: connection lost .* is paused/);
+  await call("connect_sandbox", {});
+  expect((await call("send_signal", process)).text).toMatch(row.told);
+});
+
 test("the output of a process whose sandbox is gone says that and the next step", async () => {
   await using sandbox = await startSandbox();
   const { call } = sandbox;
