@@ -81,7 +81,7 @@ export function pathHints(path: string, suggest: Suggest): Hints {
 export function processHints(suggest: Suggest): Hints {
   const list = suggest("list_processes", "Call list_processes to see what runs.");
   const gone =
-    "No process of this id runs: there never was one, or it ended more than 15 minutes ago.";
+    "No process of this id runs: there never was one, or it ended and its output is not kept.";
   return { not_found: sentences([gone, list || suggest("run_process", "Use run_process.")]) };
 }
 
