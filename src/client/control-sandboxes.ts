@@ -41,6 +41,8 @@ export interface ListPage {
   readonly sandboxes: readonly ListedSandboxBody[];
   /** Absent on the last page. */
   readonly nextToken?: string;
+  /** Of a service that has no pages and lists no paused ones: how many were left out. */
+  readonly ofRunning?: { readonly omitted: number };
 }
 
 /** Every operation throws SandboxError with the code that the reply's status stands for. */
@@ -108,7 +110,7 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
         return { sandboxes, ...rest };
       } catch (error) {
         if (!(error instanceof SandboxError) || !UNKNOWN_CODES.has(error.code)) throw error;
-        return { sandboxes: await listRunning(caller, filter, signal) };
+        return listRunning(caller, filter, signal);
       }
     },
 
@@ -141,7 +143,7 @@ async function listRunning(
   { read }: ControlCaller,
   filter: ListFilter,
   signal: AbortSignal,
-): Promise<readonly ListedSandboxBody[]> {
+): Promise<ListPage> {
   const subject = "list sandboxes";
   if (filter.states?.includes("running") === false) {
     const hint = "It lists running sandboxes only: call list_sandboxes without state.";
@@ -153,7 +155,8 @@ async function listRunning(
     { path: `/sandboxes${query}`, signal, subject },
     z.array(listedSandboxSchema),
   );
-  return all.slice(0, filter.limit);
+  const sandboxes = all.slice(0, filter.limit);
+  return { sandboxes, ofRunning: { omitted: all.length - sandboxes.length } };
 }
 
 /** The routes that a sandbox refuses while its state changes. */

@@ -21,7 +21,7 @@ export const listDirectory = defineTool({
   description:
     "Lists a directory of the sandbox: type, size, time and path of each entry, parents before " +
     "children. Use depth to see a tree. Returns at most limit entries and the offset to go on " +
-    "with. To find files by name or content, run find or grep with run_process.",
+    "with. To find files by content, use search_files; by name, run find with run_process.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

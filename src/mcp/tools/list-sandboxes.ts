@@ -31,6 +31,7 @@ export const listSandboxes = defineTool({
       }),
     ),
     next_cursor: z.string().optional(),
+    note: z.string().optional(),
   }),
   annotations: READ_ONLY,
   async handler({ state, metadata, limit, cursor }, { service, signal }) {
@@ -52,6 +53,12 @@ export const listSandboxes = defineTool({
         ...(sandbox.state === "running" && { expires_at: sandbox.endAt }),
       })),
       ...(page.nextToken !== undefined && { next_cursor: page.nextToken }),
+      ...(page.ofRunning !== undefined && { note: noteOf(page.ofRunning) }),
     });
   },
 });
+
+function noteOf({ omitted }: { readonly omitted: number }): string {
+  const rest = omitted === 0 ? "" : `; ${omitted} more are not listed: raise limit`;
+  return `this service lists running sandboxes only${rest}`;
+}

@@ -47,7 +47,7 @@ export const readFile = defineTool({
     "Reads a file of the sandbox: text as it is, png, jpeg, gif and webp as an image, other bytes on " +
     "request as base64. Returns at most limit bytes; the first line contains the size and, if " +
     "there is more, the next_offset to continue with. For a directory use list_directory. To " +
-    "search in large files, run grep with run_process instead of reading them whole.",
+    "search in large files, use search_files instead of reading them whole.",
   toolset: "core",
   input,
   annotations: READ_ONLY,

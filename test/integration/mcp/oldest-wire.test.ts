@@ -109,6 +109,18 @@ test.for(ROWS)("$tool without its route names the way on", async (row) => {
   expect(reply.text).toMatch(way);
 });
 
+test("a list without pages and paused sandboxes says so", async () => {
+  older.lack(NEWER);
+  const ids = [await world.createSandbox(), await world.createSandbox()];
+  const noteOf = async (limit: number) =>
+    (await world.call("list_sandboxes", { limit })).fields["note"];
+  expect(await noteOf(1)).toMatch(
+    /^this service lists running sandboxes only; \d+ more are not listed: raise limit$/,
+  );
+  expect(await noteOf(100)).toBe("this service lists running sandboxes only");
+  for (const sandbox_id of ids) await world.call("kill_sandbox", { sandbox_id });
+});
+
 test("a service of the oldest wire does the whole of the main work", async () => {
   older.lack(NEWER);
   const id = await world.createSandbox();
