@@ -1,8 +1,8 @@
 # Runs a program in a network namespace of its own, from which nothing is reached but sockets of the
 # service: it listens there on loopback, and joins each connection to the unix socket of its port.
 # Arguments: Node's name of the processor, for each listener its port and the path of its socket as
-# PORT=PATH, `--`, the program and its arguments. The first listener has port 0, which becomes a
-# free one: it is the proxy that the environment of the program names. It ends as that ends, and
+# PORT=PATH, `--`, the program and its arguments. One listener has port 0, which becomes a free
+# one: it is the proxy that the environment of the program names. It ends as that ends, and
 # the program ends with it.
 # Still needed: unshare of util-linux makes the namespace, but then nothing leads out of it: Node
 # can neither listen in another namespace nor take a descriptor of a process there.
@@ -45,11 +45,12 @@ sub listen_at {
 }
 
 my $proxy_port;
-for my $place (@places) {
+# The free port is taken last: it must be none of the others.
+for my $place ( sort { $b->[0] <=> $a->[0] } @places ) {
     my ( $port, $path ) = @$place;
     # Every address of loopback.
     my $socket = listen_at( 2, pack( 'S n x12', 2, $port ), $path ) or die "listen $port: $!\n";
-    $proxy_port //= unpack 'x2 n', getsockname $socket;
+    $proxy_port = unpack 'x2 n', getsockname $socket if !$port;
     # AF_INET6, ::1; a kernel without it has no such address either.
     listen_at( 10, pack( 'S n x4 x15 C x4', 10, $port, 1 ), $path ) if $port;
 }
