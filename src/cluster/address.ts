@@ -5,18 +5,20 @@ import { join } from "node:path";
 import { SandboxError } from "../common/errors.ts";
 import { readIfThere } from "../common/files.ts";
 
-/** Tokens of service accounts are replaced by the kubelet long before they expire. */
-const TOKEN_AGE_MS = 60_000;
+/** The kubelet replaces tokens of service accounts, and certificates, long before they expire. */
+const FILE_AGE_MS = 60_000;
 
 export interface ClusterAddress {
   readonly url: URL;
   readonly namespace: string;
   /** Certificates in PEM; undefined for those that Node trusts. */
-  readonly ca: string | undefined;
+  readonly readCa?: () => Promise<string | undefined>;
   /** Undefined where the address itself is permission enough, as that of `kubectl proxy`. */
   readToken(): Promise<string | undefined>;
   /** Of one reply, in tests. */
   readonly maxReplyBytes?: number;
+  /** Until the end of a reply, or the begin of a watch, in tests. */
+  readonly callTimeoutMs?: number;
 }
 
 export interface AddressOptions {
@@ -26,11 +28,13 @@ export interface AddressOptions {
   readonly namespace: string | undefined;
   /** The directory with `token`, `ca.crt` and `namespace`. */
   readonly accountDirectory: string;
+  /** How long what was read of its files counts, in tests. */
+  readonly ageMs?: number;
 }
 
 /** @throws SandboxError failed_precondition when it is not known where the cluster is. */
 export async function findCluster(options: AddressOptions): Promise<ClusterAddress> {
-  const { url, accountDirectory } = options;
+  const { url, accountDirectory, ageMs = FILE_AGE_MS } = options;
   if (url === undefined) {
     throw new SandboxError("failed_precondition", "no Kubernetes API server is known", {
       hint: "run it in a Pod, or name the address of `kubectl proxy` by --kubernetes-url",
@@ -46,18 +50,20 @@ export async function findCluster(options: AddressOptions): Promise<ClusterAddre
   return {
     url: new URL(url),
     namespace,
-    ca: await readIfThere(join(accountDirectory, "ca.crt")),
-    readToken: createTokenReader(join(accountDirectory, "token")),
+    readCa: createReader(join(accountDirectory, "ca.crt"), ageMs),
+    readToken: createReader(join(accountDirectory, "token"), ageMs),
   };
 }
 
-function createTokenReader(path: string): () => Promise<string | undefined> {
-  let token: string | undefined;
+/** The text of a file, read again from time to time; while it cannot be read, that of before counts. */
+function createReader(path: string, ageMs: number): () => Promise<string | undefined> {
+  let known: string | undefined;
   let readAtMs = Number.NEGATIVE_INFINITY;
   return async () => {
-    if (performance.now() - readAtMs < TOKEN_AGE_MS) return token;
-    token = (await readFile(path, "utf8").catch(() => undefined))?.trim();
+    if (performance.now() - readAtMs < ageMs) return known;
+    const text = await readFile(path, "utf8").catch(() => "");
+    known = text.trim() || known;
     readAtMs = performance.now();
-    return token;
+    return known;
   };
 }

@@ -52,13 +52,11 @@ const GROUPS: Readonly<Record<string, string>> = {
 export function createClusterApi(address: ClusterAddress): ClusterApi {
   const isSecure = address.url.protocol === "https:";
   const options = { keepAlive: true, maxSockets: MAX_SOCKETS };
-  const agent = isSecure
-    ? new HttpsAgent({ ...options, ...(address.ca !== undefined && { ca: address.ca }) })
-    : new HttpAgent(options);
+  const agent = isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   const send = isSecure ? httpsRequest : httpRequest;
 
   async function open(call: ApiCall, path: string, isWatch: boolean): Promise<IncomingMessage> {
-    const token = await address.readToken();
+    const [token, ca] = [await address.readToken(), await address.readCa?.()];
     const target = new URL(path, address.url);
     for (const [name, value] of Object.entries(call.query ?? {})) {
       target.searchParams.set(name, value);
@@ -67,6 +65,8 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
     const outgoing = send(target, {
       agent,
+      // Connections that were made under other certificates are not used again.
+      ...(isSecure && ca !== undefined && { ca }),
       method: call.method,
       headers: {
         accept: "application/json",
@@ -82,7 +82,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
     });
     const timer = setTimeout(
       () => outgoing.destroy(Object.assign(new Error("no answer"), { code: "ETIMEDOUT" })),
-      CALL_TIMEOUT_MS,
+      address.callTimeoutMs ?? CALL_TIMEOUT_MS,
     );
     outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
     outgoing.once("response", (reply) => {

@@ -23,7 +23,7 @@ async function openCluster() {
   server.provide(REVIEWS, { status: { allowed: true } });
   const url = new URL(server.url);
   const api = stack.use(
-    createClusterApi({ url, namespace: "test", ca: undefined, readToken: async () => undefined }),
+    createClusterApi({ url, namespace: "test", readToken: async () => undefined }),
   );
   const owned = stack.move();
   return {

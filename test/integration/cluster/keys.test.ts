@@ -14,7 +14,7 @@ const POLL = { timeout: 15_000, interval: 200 };
 const readToken = async () => undefined;
 
 function openApi(url: string): ClusterApi {
-  return createClusterApi({ url: new URL(url), namespace: "test", ca: undefined, readToken });
+  return createClusterApi({ url: new URL(url), namespace: "test", readToken });
 }
 
 function newTeamKey(team: string) {

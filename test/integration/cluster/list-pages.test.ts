@@ -13,7 +13,7 @@ const MAX_BYTES = 4_096;
 const COUNT = 9;
 
 function connect(url: string) {
-  const address = { namespace: "test", ca: undefined, readToken: async () => undefined };
+  const address = { namespace: "test", readToken: async () => undefined };
   return createClusterApi({ ...address, url: new URL(url), maxReplyBytes: MAX_BYTES });
 }
 

@@ -15,7 +15,7 @@ async function open() {
   await using stack = new AsyncDisposableStack();
   const server = stack.use(await startApiServer());
   const url = new URL(server.url);
-  const address = { url, namespace: "test", ca: undefined, readToken: async () => undefined };
+  const address = { url, namespace: "test", readToken: async () => undefined };
   const api = stack.use(createClusterApi(address));
   const make = async (name: string, labels: object = LABELS) =>
     api.call({ method: "POST", path: "pods", body: { kind: "Pod", metadata: { name, labels } } });

@@ -68,7 +68,12 @@ export async function startCluster(bin: string, directory: string): Promise<Clus
   const programs = { etcd, api, scheduler, controllers };
   const ca = readFileSync(path("api.crt"), "utf8");
   const admin = (namespace: string) =>
-    createClusterApi({ url: new URL(API_URL), namespace, ca, readToken: async () => adminToken });
+    createClusterApi({
+      url: new URL(API_URL),
+      namespace,
+      readCa: async () => ca,
+      readToken: async () => adminToken,
+    });
   const nodes: ClusterNode[] = [];
   for (const node of NODES) {
     nodes.push(await startNode({ ...node, directory, bin, kubeconfig: path(`${node.name}.conf`) }));
