@@ -34,7 +34,7 @@ export interface ClusterApi extends Disposable {
   readonly namespace: string;
   /**
    * @throws SandboxError not_found, already_exists, failed_precondition for a version that is not
-   * the present one, resource_exhausted for a quota, permission_denied, unavailable.
+   * the present one, resource_exhausted for a quota, unavailable, also for a want of rights.
    */
   call(call: ApiCall): Promise<unknown>;
   /** The body of a watch as it comes; ends with the signal. */
@@ -57,10 +57,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
 
   async function open(call: ApiCall, path: string, isWatch: boolean): Promise<IncomingMessage> {
     const [token, ca] = [await address.readToken(), await address.readCa?.()];
-    const target = new URL(path, address.url);
-    for (const [name, value] of Object.entries(call.query ?? {})) {
-      target.searchParams.set(name, value);
-    }
+    const target = toTarget(new URL(path, address.url), call.query);
     const payload = call.body === undefined ? undefined : JSON.stringify(call.body);
     const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
     const outgoing = send(target, {
@@ -86,7 +83,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
     );
     outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
     outgoing.once("response", (reply) => {
-      if (isWatch) clearTimeout(timer);
+      if (isWatch && reply.statusCode === OK) clearTimeout(timer);
       reply.once("close", () => clearTimeout(timer));
       resolve(reply);
     });
@@ -96,6 +93,11 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
     });
     // A reply that breaks off tells its reader.
     outgoing.on("error", () => undefined);
+    // One that switches protocols unasked ends the connection without an error.
+    outgoing.once("close", () => {
+      clearTimeout(timer);
+      reject(away(`${SUBJECT}: closed without a reply`));
+    });
     outgoing.end(payload);
     return promise;
   }
@@ -105,6 +107,7 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
     const body = await readJson(reply, address.maxReplyBytes);
     const status = reply.statusCode ?? 0;
     if (status < 200 || status > 299) throw toRefusal(status, body);
+    if (body === undefined) throw away(`${SUBJECT}: ${status} without an object`);
     return body;
   }
 
@@ -116,11 +119,16 @@ export function createClusterApi(address: ClusterAddress): ClusterApi {
       const path = pathOf(call.path, address.namespace);
       const query = { ...call.query, watch: "true" };
       const reply = await open({ ...call, query, method: "GET", signal }, path, true);
-      if (reply.statusCode === 200) return reply;
+      if (reply.statusCode === OK) return reply;
       throw toRefusal(reply.statusCode ?? 0, await readJson(reply, address.maxReplyBytes));
     },
     [Symbol.dispose]: () => agent.destroy(),
   };
+}
+
+function toTarget(url: URL, query: ApiCall["query"] = {}): URL {
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+  return url;
 }
 
 /** Below the namespace and the group of its kind. */
@@ -174,16 +182,17 @@ function away(message: string, cause?: unknown): SandboxError {
   });
 }
 
+const OK = 200;
+const MISSING = 404;
 const GONE = 410;
 const BUSY = 429;
 const EXPIRED = "EXPIRED";
+const FORBIDDEN = "FORBIDDEN";
 
 const statusSchema = z.object({ message: z.string().optional(), reason: z.string().optional() });
 
 const CODES: Readonly<Record<number, ErrorCode>> = {
   400: "internal",
-  401: "permission_denied",
-  403: "permission_denied",
   404: "not_found",
   409: "failed_precondition",
   422: "internal",
@@ -194,6 +203,8 @@ function toRefusal(status: number, body: unknown): SandboxError {
   const text = `${SUBJECT}: ${status} ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
   // It is busy with requests, of this client or of others: no limit of a client of ours.
   if (status >= 500 || status === BUSY) return away(text);
+  // A proxy before it, or a server that is starting, misses everything: objects are not gone.
+  if (status === MISSING && reason !== "NotFound") return away(text);
   if (status === GONE) {
     const cause = Object.assign(new Error(text), { code: EXPIRED });
     return new SandboxError("failed_precondition", text, { cause });
@@ -206,6 +217,10 @@ function toRefusal(status: number, body: unknown): SandboxError {
     } as const;
     return new SandboxError("resource_exhausted", text, options);
   }
+  // Rights of this front, not of its client.
+  if (status === 401 || status === 403) {
+    return away(text, Object.assign(new Error(text), { code: FORBIDDEN }));
+  }
   return new SandboxError(CODES[status] ?? "internal", text);
 }
 
@@ -217,6 +232,11 @@ export function isConflict(error: unknown): boolean {
 /** Whether the version of a list or a watch is no longer known to the API server. */
 export function isExpired(error: unknown): boolean {
   return isCode(error, EXPIRED);
+}
+
+/** Whether this front lacks the right. */
+export function isForbidden(error: unknown): boolean {
+  return isCode(error, FORBIDDEN);
 }
 
 /** Whether a reply was larger than replies may be. */

@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { createBackoff } from "../common/backoff.ts";
-import { hasErrorCode } from "./api.ts";
+import { isForbidden } from "./api.ts";
 
 const WAIT_MS = 30_000;
 const FIRST_RETRY_MS = 100;
@@ -16,7 +16,7 @@ export async function awaitRights<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (!hasErrorCode(error, "permission_denied") || performance.now() > endMs) throw error;
+      if (!isForbidden(error) || performance.now() > endMs) throw error;
     }
     await delay(backoff.next());
   }

@@ -133,9 +133,8 @@ export function toLateFault(
 
 export function toStartFault(error: unknown): SandboxError {
   const fault = toSandboxError(error, "sandbox start");
-  const isOwn = fault.code === "not_found" || fault.code === "permission_denied";
-  if (!isOwn && fault.code !== "already_exists" && fault.code !== "failed_precondition")
-    return fault;
+  const isOwn = ["not_found", "already_exists", "failed_precondition"].includes(fault.code);
+  if (!isOwn) return fault;
   const options = { cause: fault, word: "sandbox_create_failed" } as const;
   return new SandboxError("unavailable", "sandbox could not be started", options);
 }

@@ -49,7 +49,7 @@ interface Remainder {
 
 /**
  * How many more sandboxes fit into the quotas that hold for every Pod.
- * @throws SandboxError resource_exhausted when none fits, permission_denied
+ * @throws SandboxError resource_exhausted when none fits, unavailable
  */
 export async function checkQuota(api: ClusterApi, pod: unknown): Promise<string> {
   const reply = await api.call({ method: "GET", path: "resourcequotas" });

@@ -15,7 +15,7 @@ import {
   type IsolationLevel,
 } from "../engine/engine.ts";
 import { newSandboxId } from "../wire/address.ts";
-import { hasErrorCode, type ClusterApi } from "./api.ts";
+import { hasErrorCode, isForbidden, type ClusterApi } from "./api.ts";
 import { createPodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
@@ -202,7 +202,7 @@ async function requireThere(
     await api.read(path);
     return true;
   } catch (error) {
-    if (hasErrorCode(error, "permission_denied")) return false;
+    if (isForbidden(error)) return false;
     if (!hasErrorCode(error, "not_found")) throw error;
     throw new SandboxError("not_found", fault.message, { cause: error, hint: fault.hint });
   }

@@ -220,7 +220,8 @@ export async function startApiServer(): Promise<TestApiServer> {
     }
     const known = provided.get(url.pathname);
     if (typeof known === "number") {
-      return refuse(response, { status: known, reason: "", message: "planned refusal" });
+      const reason = known === NOT_FOUND.status ? NOT_FOUND.reason : "";
+      return refuse(response, { status: known, reason, message: "planned refusal" });
     }
     if (known !== undefined) return send(response, 200, known);
     if (plural === "") return refuse(response, NOT_FOUND);

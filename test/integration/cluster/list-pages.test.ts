@@ -105,7 +105,7 @@ test.for([
     body: '{"metadata":{"resourceVersion":"1","continue":"again"},"items":[]}',
     message: "the list of pods does not end",
   },
-  { name: "no JSON", body: "<html>", message: "the list of pods has no form of Kubernetes" },
+  { name: "no JSON", body: "<html>", message: "Kubernetes API: 200 without an object" },
   { name: "no list", body: "{}", message: "the list of pods has no form of Kubernetes" },
 ])("a server that answers with $name gives no list", async ({ body, message }) => {
   const listing = listFrom((_request, response) => void response.end(body));

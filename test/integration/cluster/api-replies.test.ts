@@ -1,0 +1,75 @@
+/** Replies in the place of those of the API server: of proxies, of servers that start, half of them. */
+
+import { createServer, type Socket } from "node:net";
+import { expect, test } from "vitest";
+import { createClusterApi } from "../../../src/cluster/api.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
+
+/** A server that answers each request so. */
+async function open(answer: (socket: Socket) => void, options: { callTimeoutMs?: number } = {}) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("data", () => answer(socket));
+    socket.on("error", () => socket.destroy());
+  });
+  const port = await listenOnLoopback(server);
+  const api = createClusterApi({
+    url: new URL(`http://127.0.0.1:${port}`),
+    namespace: "test",
+    readToken: async () => undefined,
+    ...options,
+  });
+  return {
+    api,
+    async [Symbol.asyncDispose]() {
+      api[Symbol.dispose]();
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+function toReply(status: string, body: string, type = "application/json"): string {
+  const length = Buffer.byteLength(body);
+  return `HTTP/1.1 ${status}\r\ncontent-type: ${type}\r\ncontent-length: ${length}\r\nconnection: close\r\n\r\n${body}`;
+}
+
+const toStatus = (code: number, reason: string) =>
+  JSON.stringify({ kind: "Status", status: "Failure", code, reason, message: "planned" });
+
+test.for([
+  ["an object that is not there", toReply("404 Not Found", toStatus(404, "NotFound")), "not_found"],
+  [
+    "a proxy without a server",
+    toReply("404 Not Found", "<html>404</html>", "text/html"),
+    "unavailable",
+  ],
+  [
+    "a server whose paths are not installed",
+    toReply("404 Not Found", "404 page not found", "text/plain"),
+    "unavailable",
+  ],
+  ["a page of a proxy", toReply("200 OK", "<html>soon</html>", "text/html"), "unavailable"],
+  ["a reply that is cut", "HTTP/1.0 200 OK\r\n\r\n{", "unavailable"],
+  ["an expired token", toReply("401 Unauthorized", toStatus(401, "Unauthorized")), "unavailable"],
+  ["a lost right", toReply("403 Forbidden", toStatus(403, "Forbidden")), "unavailable"],
+  [
+    "a switch of protocols",
+    "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: none\r\n\r\n",
+    "unavailable",
+  ],
+] as const)("%s", async ([, reply, code]) => {
+  await using server = await open((socket) => void socket.end(reply));
+  for (const method of ["GET", "DELETE"] as const) {
+    const call = server.api.call({ method, path: "configmaps/one" });
+    await expect(call).rejects.toMatchObject({ code });
+  }
+});
+
+test("a refusal of a watch that does not end is given up", async () => {
+  const half = "HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{";
+  await using server = await open((socket) => void socket.write(half), { callTimeoutMs: 500 });
+  const watching = server.api.watch({ path: "pods" }, new AbortController().signal);
+  await expect(watching).rejects.toMatchObject({ code: "unavailable" });
+});
