@@ -64,7 +64,8 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
         }
         const before: string = version;
         version = await follow(options, { cache, from: before }, end.signal);
-        if (version !== before) backoff.reset();
+        // A server that ends each watch with a fault is asked for lists less and less often.
+        if (version !== undefined && version !== before) backoff.reset();
       } catch (error) {
         if (end.signal.aborted) return;
         // An expired version is listed anew; any other fault may have lost events too.

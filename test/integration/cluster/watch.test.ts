@@ -1,12 +1,14 @@
 /** List and watch against the API server of the tests: bookmarks, expired versions, outages. */
 
 import { getEventListeners } from "node:events";
+import { createServer } from "node:http";
 import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api.ts";
 import { podSchema } from "../../../src/cluster/objects.ts";
 import { startWatchCache } from "../../../src/cluster/watch-cache.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startApiServer } from "../../support/api-server.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 const LABELS = { "app.kubernetes.io/managed-by": "sandbox-mcp" };
 const SELECTOR = "app.kubernetes.io/managed-by=sandbox-mcp";
@@ -100,4 +102,27 @@ test("a patch that names an older version is refused, and so is a second object 
   await patch();
   await expect(patch()).rejects.toMatchObject({ code: "failed_precondition" });
   await expect(world.make("first")).rejects.toMatchObject({ code: "already_exists" });
+});
+
+test("watches that end with a fault at once are begun less and less often", async () => {
+  const began: number[] = [];
+  const fault = `${JSON.stringify({ type: "ERROR", object: { kind: "Status", code: 500 } })}\n`;
+  const server = createServer((request, response) => {
+    if (new URL(request.url ?? "", "http://api").searchParams.has("watch")) {
+      response.end(fault);
+      return;
+    }
+    began.push(performance.now());
+    response.end(JSON.stringify({ metadata: { resourceVersion: "1" }, items: [] }));
+  });
+  const url = new URL(`http://127.0.0.1:${await listenOnLoopback(server)}`);
+  using api = createClusterApi({ url, namespace: "test", readToken: async () => undefined });
+  const options = { api, log: createSilentLog(), kind: "pods", selector: SELECTOR };
+  await using cache = startWatchCache({ ...options, schema: podSchema });
+  await cache.filled;
+  await expect.poll(() => began.length, { timeout: 10_000 }).toBeGreaterThanOrEqual(6);
+  server.close();
+  server.closeAllConnections();
+  // 50, 100, 200, 400 and 800 ms, in place of five times 50.
+  expect((began[5] ?? 0) - (began[0] ?? 0)).toBeGreaterThan(1_400);
 });
