@@ -7,6 +7,7 @@
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
 import { hasErrorCode } from "./api.ts";
+import { createLeaseNews } from "./lease-news.ts";
 import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";
 import { removeObject } from "./records.ts";
 import { startWatchCache, type WatchCache } from "./watch-cache.ts";
@@ -25,8 +26,23 @@ export interface Fronts extends AsyncDisposable {
   isAlive(name: string): boolean;
 }
 
+export interface FrontsOptions {
+  readonly api: ClusterApi;
+  readonly log: Logger;
+  /** Of this front. */
+  readonly name: string;
+  /** Of the usual times, in tests. */
+  readonly graceShare?: number;
+}
+
 /** Takes part from now on; its Lease is there when it resolves. */
-export async function startFronts(api: ClusterApi, log: Logger, name: string): Promise<Fronts> {
+export async function startFronts({
+  api,
+  log,
+  name,
+  graceShare = 1,
+}: FrontsOptions): Promise<Fronts> {
+  const leaseMs = LEASE_SECONDS * MS_PER_SECOND * graceShare;
   const selector = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
   await renew(api, name);
   const leases: WatchCache<Lease> = startWatchCache({
@@ -37,18 +53,12 @@ export async function startFronts(api: ClusterApi, log: Logger, name: string): P
     schema: leaseSchema,
   });
   await leases.filled;
-  // Clocks of fronts may differ: what counts is when a change of a Lease was seen here.
-  const seen = new Map<string, number>(
-    [...leases.items.keys()].map((key) => [key, performance.now()]),
-  );
-  const stop = leases.listen((changed, lease) => {
-    if (lease === undefined) seen.delete(changed);
-    else seen.set(changed, performance.now());
-  });
+  const news = createLeaseNews(name, leases.items.keys(), leaseMs);
+  const stop = leases.listen((changed, lease) => news.note(changed, lease !== undefined));
   let renewedAtMs = performance.now();
   const isAlive = (other: string) => {
-    const atMs = other === name ? renewedAtMs : seen.get(other);
-    return atMs !== undefined && performance.now() - atMs < LEASE_SECONDS * MS_PER_SECOND;
+    if (other === name) return performance.now() - renewedAtMs < leaseMs;
+    return (news.silenceOf(other) ?? leaseMs) < leaseMs;
   };
 
   async function tick(): Promise<void> {
@@ -56,8 +66,9 @@ export async function startFronts(api: ClusterApi, log: Logger, name: string): P
       const startedAtMs = performance.now();
       await renew(api, name);
       renewedAtMs = startedAtMs;
-      for (const [other, atMs] of seen) {
-        if (performance.now() - atMs > FORGET_MS) await removeObject(api, `leases/${other}`);
+      for (const other of news.names()) {
+        const isForgotten = (news.silenceOf(other) ?? 0) > FORGET_MS * graceShare;
+        if (isForgotten) await removeObject(api, `leases/${other}`);
       }
     } catch (error) {
       log.debug({ op: "cluster.lease", err: error }, "lease was not renewed");
@@ -68,12 +79,12 @@ export async function startFronts(api: ClusterApi, log: Logger, name: string): P
   const timer = setInterval(() => {
     if (ticking !== undefined) return;
     ticking = tick().finally(() => (ticking = undefined));
-  }, RENEW_MS).unref();
+  }, RENEW_MS * graceShare).unref();
   return {
     name,
     get isLeader() {
-      if (!isAlive(name)) return false;
-      const living = [...new Set([name, ...seen.keys()])].filter((other) => isAlive(other));
+      if (!isAlive(name) || news.deafForMs() >= leaseMs) return false;
+      const living = [...new Set([name, ...news.names()])].filter((other) => isAlive(other));
       return living.toSorted()[0] === name;
     },
     isAlive,

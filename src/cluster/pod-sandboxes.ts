@@ -89,7 +89,9 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
   const closing = new AbortController();
   const { pending, track } = createTrack();
   const cluster = await awaitRights(async () => openClusterSecrets(api));
-  const fronts = stack.use(await awaitRights(async () => startFronts(api, log, options.name)));
+  const fronts = stack.use(
+    await awaitRights(async () => startFronts({ api, log, name: options.name })),
+  );
   const watched = stack.use(watchCluster(options));
   const { records, pods, snapshots, volumes } = watched;
   const images = createImageTemplates(options.images, options.limits);
