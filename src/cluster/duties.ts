@@ -8,13 +8,13 @@ import { asOperation } from "../common/operation.ts";
 import type { ClusterContext } from "./context.ts";
 import { creationDuties } from "./creation-duties.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
-import { endOf, PART, type Pod } from "./objects.ts";
+import { addressOf, endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
 import { removePod } from "./pause/remove-pod.ts";
 import { createPoolFiller } from "./pool.ts";
 import { hasNoPod, isOrphan } from "./present-state.ts";
-import { isKnown, type StoredSandbox } from "./records.ts";
+import { isKnown, type KnownSandbox, type StoredSandbox } from "./records.ts";
 import { snapshotDuties } from "./snapshots/duties.ts";
 import { createRemovals } from "./snapshots/removals.ts";
 import { volumeDuties } from "./volumes/volumes.ts";
@@ -27,6 +27,8 @@ const UNSEEN_GRACE_MS = 5_000;
 /** The kubelet of a deleted Pod answers within its grace; a silent node never does. */
 const DELETED_GRACE_MS = 60_000;
 const PROBE_GRACE_MS = 300_000;
+/** Longer than a watch may be late. */
+const LATE_POD_MS = 300_000;
 
 export function startDuties(context: ClusterContext): AsyncDisposable {
   const { log, fronts } = context;
@@ -111,7 +113,10 @@ function dutyOf(
   if (endAtMs <= context.clock.now()) {
     const holds = ({ record }: StoredSandbox) =>
       record?.state === "running" && record.endAtMs <= context.clock.now();
-    return () => endSandbox(context, sandboxId, { reason: "timeout", holds });
+    const end = () => endSandbox(context, sandboxId, { reason: "timeout", holds });
+    if (!awaitsPause(stored, pod) || lasts("not paused", LATE_POD_MS)) return end;
+    // Its Pod may be seen late: it is paused once that is seen.
+    return async () => ((await hasNoPod(context, sandboxId)) ? end() : undefined);
   }
   const reason = pod === undefined ? "its Pod is gone" : endOf(pod);
   if (reason === undefined) return undefined;
@@ -121,6 +126,12 @@ function dutyOf(
       await endSandbox(context, sandboxId, { reason, holds: isNotPaused });
     }
   };
+}
+
+/** Whether it is to be paused, or is, and no Pod of it is seen for that. */
+function awaitsPause({ record, change }: KnownSandbox, pod: Pod | undefined): boolean {
+  const isPausing = record.pausesAtTimeout || change !== undefined;
+  return isPausing && (pod === undefined || addressOf(pod) === undefined);
 }
 
 function isNotPaused({ record }: StoredSandbox): boolean {

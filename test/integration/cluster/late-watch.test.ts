@@ -21,8 +21,9 @@ afterAll(async () => place[Symbol.asyncDispose]());
 /** Through the front that does not lead. */
 const send = (call: `${string} ${string}`, body?: unknown) => sendFront(place.second, call, body);
 
-async function create(): Promise<string> {
-  const { status, body } = await send("POST /sandboxes", { templateID: "base", timeout: 300 });
+async function create(more: object = {}): Promise<string> {
+  const wanted = { templateID: "base", timeout: 300, ...more };
+  const { status, body } = await send("POST /sandboxes", wanted);
   expect({ status, body }).toMatchObject({ status: 201 });
   return body.sandboxID;
 }
@@ -51,6 +52,15 @@ test("a sandbox whose Pod is seen late goes on", { timeout: LONG }, async () => 
   const id = await create();
   expect(await nextOf(`GET pods/${id}`, `DELETE pods/${id}`)).toBe(`GET pods/${id}`);
   expect([has(`pods/${id}`), has(`configmaps/${id}`)]).toEqual([true, true]);
+});
+
+test("a sandbox that is to be paused and whose Pod is seen late is not ended at its time", async () => {
+  delay("pods", PODS);
+  const id = await create({ timeout: 1, autoPause: true });
+  const state = () =>
+    JSON.parse(Object(place.world.api.objects.get(`configmaps/${id}`)).data.record).state;
+  await expect.poll(state, SETTLED).not.toBe("running");
+  expect(state()).toBe("paused");
 });
 
 test("a Pod whose record is seen late stays", { timeout: LONG }, async () => {
