@@ -162,6 +162,10 @@ async function exchange(url: URL, call: RegistryCall, signal: AbortSignal) {
   );
   outgoing.once("response", resolve);
   outgoing.on("error", reject);
+  // One that switches protocols unasked ends the connection without an error.
+  outgoing.once("close", () =>
+    reject(new SandboxError("unavailable", "the registry closed the connection")),
+  );
   if (isStream(body)) pipeline(body, outgoing, { signal }).catch(reject);
   else outgoing.end(body);
   return promise;

@@ -2,11 +2,12 @@
 
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { copyBlob, digestOf, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 const BLOB = gzipSync("a layer");
 const DESCRIPTOR = {
@@ -90,4 +91,21 @@ test.for([
   const place = { origin, repository: "images", credentials: undefined };
   const registry = createRegistry(place, AbortSignal.timeout(20_000));
   expect(() => registry.locate({ headers: { location } })).toThrow("the registry leads");
+});
+
+test("a registry that switches protocols unasked ends a request", async () => {
+  const server = createServer();
+  server.on("connection", (socket: Socket) => {
+    socket.on("error", () => socket.destroy());
+    const head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: none\r\n\r\n";
+    socket.once("data", () => socket.end(head));
+  });
+  const port = await listenOnLoopback(server);
+  const origin = `http://127.0.0.1:${port}`;
+  const place = { origin, repository: "images", credentials: undefined };
+  const registry = createRegistry(place, AbortSignal.timeout(20_000));
+  await expect(registry.send({ method: "HEAD", path: "manifests/none" })).rejects.toMatchObject({
+    code: "unavailable",
+  });
+  server.close();
 });
