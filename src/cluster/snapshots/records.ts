@@ -4,6 +4,7 @@
  */
 
 import { createHash } from "node:crypto";
+import { SandboxError } from "../../common/errors.ts";
 import { parseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 import { hasErrorCode, isConflict, type ClusterApi } from "../api.ts";
@@ -108,7 +109,11 @@ export async function readSnapshot(
   }
 }
 
-/** Changes the newest state while `holds` is true of it; undefined once it is not, or there is none. */
+/**
+ * Changes the newest state while `holds` is true of it; undefined once it is not, or there is none that
+ * can be read.
+ * @throws SandboxError unavailable when others change it all the time
+ */
 export async function changeSnapshot(
   api: ClusterApi,
   buildId: string,
@@ -136,7 +141,7 @@ export async function changeSnapshot(
       if (!isConflict(error)) throw error;
     }
   }
-  return undefined;
+  throw new SandboxError("unavailable", `the record of snapshot ${buildId} stays busy`);
 }
 
 export async function eraseSnapshot(api: ClusterApi, buildId: string): Promise<void> {

@@ -37,13 +37,13 @@ export async function removeSnapshot(context: ClusterContext, buildId: string): 
     changes: toRemoving(context),
     holds: () => true,
   });
-  if (removing !== undefined) {
-    snapshots?.apply(removing);
-    await step("image.removing");
-    if (await restoreUsed(context, removing.snapshot)) return false;
-    await removeImageOf(context, removing.snapshot);
-    await step("image.removed");
-  }
+  // It is gone, or was edited since: one that cannot be read stays.
+  if (removing === undefined) return true;
+  snapshots?.apply(removing);
+  await step("image.removing");
+  if (await restoreUsed(context, removing.snapshot)) return false;
+  await removeImageOf(context, removing.snapshot);
+  await step("image.removed");
   await eraseSnapshot(api, buildId);
   snapshots?.drop(snapshotName(buildId));
   await step("image.erased");
