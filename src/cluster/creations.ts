@@ -18,7 +18,9 @@ const HASH_CHARACTERS = 40;
 /** What a list or a watch of them selects. */
 export const CREATION_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 
-const creationSchema = creationRecordSchema.extend({
+/** With the fields of a newer version, as the record of a sandbox. */
+const creationSchema = z.looseObject({
+  ...creationRecordSchema.shape,
   /** The front that creates; it matters only while the record is not kept. */
   owner: z.string(),
   /** Of the request that wrote it: tells its record from that of another one, whatever was answered. */

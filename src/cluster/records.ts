@@ -20,6 +20,9 @@ export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 
 const LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
 
+/** With the fields of a newer version: a change of another one, beside which it runs, keeps them. */
+const recordSchema = z.looseObject(sandboxRecordSchema.shape);
+
 const changeSchema = z.object({
   kind: z.enum(["pausing", "resuming"]),
   /** The front that carries it out. */
@@ -40,8 +43,11 @@ export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) 
   const level = z.enum(LEVELS).catch("none").parse(data["level"]);
   const change = parseText(data["change"], changeSchema);
   const { record: text } = data;
-  const parsed = parseText(text, sandboxRecordSchema);
-  if (parsed?.sandboxId === metadata.name) return { metadata, level, change, record: parsed };
+  const parsed = parseText(text, recordSchema);
+  // What is under way is known, or nothing is done.
+  const isRead = (data["change"] === undefined) === (change === undefined);
+  if (isRead && parsed?.sandboxId === metadata.name)
+    return { metadata, level, change, record: parsed };
   return { metadata, level, change, record: undefined, unread: text };
 });
 

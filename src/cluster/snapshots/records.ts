@@ -18,7 +18,8 @@ export const SNAPSHOT_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 const ID_CHARACTERS = 20;
 const MAX_ROUNDS = 8;
 
-const snapshotSchema = z.object({
+/** With the fields of a newer version, as the record of a sandbox. */
+const snapshotSchema = z.looseObject({
   buildId: z.string(),
   templateId: z.string(),
   team: z.string(),

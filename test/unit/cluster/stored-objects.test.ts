@@ -1,8 +1,16 @@
 /** Objects that were copied or edited by hand, or that a newer version wrote: what is made of them. */
 
+import assert from "node:assert";
 import { expect, test } from "vitest";
+import type { ApiCall } from "../../../src/cluster/api.ts";
 import { creationName, storedCreationSchema } from "../../../src/cluster/creations.ts";
-import { storedSchema, usesImage, usesVolume } from "../../../src/cluster/records.ts";
+import {
+  changeRecord,
+  isKnown,
+  storedSchema,
+  usesImage,
+  usesVolume,
+} from "../../../src/cluster/records.ts";
 import { snapshotName, storedSnapshotSchema } from "../../../src/cluster/snapshots/records.ts";
 import { claimName, storedVolumeSchema } from "../../../src/cluster/volumes/records.ts";
 
@@ -26,6 +34,47 @@ test("a record that cannot be read may use what its text names, and nothing else
   expect(stored.record).toBeUndefined();
   expect([usesImage(stored, "build"), usesImage(stored, "another")]).toEqual([true, false]);
   expect([usesVolume(stored, "volume"), usesVolume(stored, "another")]).toEqual([true, false]);
+});
+
+const FACTS = {
+  isSecured: true,
+  isPrivate: false,
+  pausesAtTimeout: false,
+  resumesOnTraffic: false,
+  startedAtMs: 1,
+  endAtMs: 2,
+  limits: { memoryMb: 512, cpus: 1, diskMb: 1_024, pids: 100 },
+  allowsInternet: null,
+  network: null,
+  metadata: null,
+  sealedEnvironment: null,
+};
+
+test("a change of a record keeps what a newer version wrote beside it", async () => {
+  const text = JSON.stringify({ ...RECORD, ...FACTS, ofANewerVersion: { a: "b" } });
+  const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
+  assert(isKnown(stored));
+  const bodies: unknown[] = [];
+  const api = {
+    namespace: "test",
+    async call({ body }: ApiCall) {
+      bodies.push(body);
+      return { metadata: named("ione"), data: Object(body).data };
+    },
+    watch: () => Promise.reject(new Error("not watched")),
+    read: () => Promise.reject(new Error("not read")),
+    [Symbol.dispose]: () => undefined,
+  };
+  await changeRecord(api, stored, { endAtMs: 3 });
+  const written = JSON.parse(Object(bodies[0]).data.record);
+  expect(written).toMatchObject({ endAtMs: 3, ofANewerVersion: { a: "b" } });
+});
+
+test("a record with a change that cannot be read is left as it is", () => {
+  const change = JSON.stringify({ kind: "of a newer version", owner: "front" });
+  const data = { record: JSON.stringify({ ...RECORD, ...FACTS }), change };
+  const stored = storedSchema.parse({ metadata: named("ione"), data });
+  expect([stored.record, usesImage(stored, "build")]).toEqual([undefined, true]);
 });
 
 test.for([
