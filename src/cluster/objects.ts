@@ -26,7 +26,11 @@ export const configMapSchema = z.object({
   data: z.record(z.string(), z.string()).optional(),
 });
 
+/** That of a sandbox: a webhook of the cluster may add others to its Pod, in any place. */
+export const CONTAINER_NAME = "sandbox";
+
 const containerStatusSchema = z.object({
+  name: z.string().optional(),
   ready: z.boolean().optional(),
   imageID: z.string().optional(),
   state: z
@@ -46,7 +50,9 @@ export const podSchema = z.object({
       hostUsers: z.boolean().optional(),
       runtimeClassName: z.string().optional(),
       nodeName: z.string().optional(),
-      containers: z.array(z.object({ image: z.string().optional() })).optional(),
+      containers: z
+        .array(z.object({ name: z.string().optional(), image: z.string().optional() }))
+        .optional(),
     })
     .optional(),
   status: z
@@ -91,11 +97,26 @@ export function addressOf({ metadata, status }: Pod): string | undefined {
   return status.podIP;
 }
 
+/** The image of its sandbox as it was named, and as the node has it. */
+export function imageOf({ spec }: Pod): string | undefined {
+  return spec?.containers?.find(({ name }) => name === CONTAINER_NAME)?.image;
+}
+
+export function imageIdOf(pod: Pod): string | undefined {
+  return statusOf(pod)?.imageID;
+}
+
+function statusOf({ status }: Pod): z.infer<typeof containerStatusSchema> | undefined {
+  return status?.containerStatuses?.find(({ name }) => name === CONTAINER_NAME);
+}
+
 /** Why a Pod will never run again; undefined while it may. */
-export function endOf({ metadata, status }: Pod): string | undefined {
-  if (status?.phase === "Failed" || status?.phase === "Succeeded") {
-    const [container] = status.containerStatuses ?? [];
-    return status.reason ?? container?.state?.terminated?.reason ?? "its Pod ended";
+export function endOf(pod: Pod): string | undefined {
+  const { metadata, status } = pod;
+  // Containers beside that of the sandbox may outlive it.
+  const terminated = statusOf(pod)?.state?.terminated;
+  if (terminated !== undefined || status?.phase === "Failed" || status?.phase === "Succeeded") {
+    return status?.reason ?? terminated?.reason ?? "its Pod ended";
   }
   return metadata.deletionTimestamp === undefined ? undefined : "its Pod was deleted";
 }
@@ -112,8 +133,7 @@ const HOPELESS: ReadonlySet<string> = new Set([
 
 /** What keeps a Pod from starting, where it does not pass by itself. */
 export function startFaultOf(pod: Pod): string | undefined {
-  const [container] = pod.status?.containerStatuses ?? [];
-  const { reason, message = "" } = container?.state?.waiting ?? {};
+  const { reason, message = "" } = statusOf(pod)?.state?.waiting ?? {};
   if (reason !== undefined && HOPELESS.has(reason)) return `${reason}: ${message.slice(0, 200)}`;
   return endOf(pod);
 }

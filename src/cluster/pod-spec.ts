@@ -4,8 +4,8 @@ import { createHash } from "node:crypto";
 import { podInitCommand } from "../engine/daemon/daemon-command.ts";
 import type { ContainerLimits } from "../engine/engine.ts";
 import { VOLUME_OWNER_ID } from "../sandboxes/volume-disks.ts";
-import { MANAGED, MANAGER, PART } from "./objects.ts";
-import { CONTAINER_NAME, type PodTemplate } from "./pod-template.ts";
+import { CONTAINER_NAME, MANAGED, MANAGER, PART } from "./objects.ts";
+import type { PodTemplate } from "./pod-template.ts";
 
 /** What root inside may do, bounded by the user namespace; all of it is in the level `baseline`. */
 const CAPABILITIES = [

@@ -5,9 +5,7 @@
 
 import { SandboxError } from "../common/errors.ts";
 import { faultsOf, z } from "../common/schema.ts";
-
-/** The container that an entry of `spec.containers` must name. */
-export const CONTAINER_NAME = "sandbox";
+import { CONTAINER_NAME } from "./objects.ts";
 
 /** A number is as good as its text. */
 const quantity = z

@@ -11,7 +11,7 @@ import { sandboxCannotBe, sandboxMissing } from "../../wire/messages.ts";
 import { CHANGES_TRAILER } from "../../wire/pod-listener.ts";
 import { cannot } from "../cannot.ts";
 import type { ClusterContext } from "../context.ts";
-import { addressOf } from "../objects.ts";
+import { addressOf, imageIdOf, imageOf } from "../objects.ts";
 import { isKnown, type KnownSandbox } from "../records.ts";
 import { readReport, writeLayer, type LayerBounds, type LayerSink } from "./layer.ts";
 import { createPace } from "./pace.ts";
@@ -166,15 +166,13 @@ async function push(
   const signal = AbortSignal.any([context.closing, late]);
   const { sandboxId } = stored.record;
   const pod = context.pods.items.get(sandboxId);
-  const [container] = pod?.spec?.containers ?? [];
+  const image = pod && imageOf(pod);
   const host = pod && addressOf(pod);
-  if (container?.image === undefined || host === undefined) {
+  if (image === undefined || host === undefined) {
     throw new SandboxError("unavailable", "the Pod of the sandbox does not run");
   }
-  const source = await findImagePlace(container.image, settings);
-  const [, pinned] = /@(sha256:[0-9a-f]{64})$/.exec(
-    pod?.status?.containerStatuses?.[0]?.imageID ?? "",
-  ) ?? [undefined, undefined];
+  const source = await findImagePlace(image, settings);
+  const [, pinned] = /@(sha256:[0-9a-f]{64})$/.exec((pod && imageIdOf(pod)) ?? "") ?? [];
   const target = await findImagePlace(settings.registry, settings);
   const dialer = context.runs.dialer(stored, host);
   // Those of a snapshot get no volumes.
