@@ -8,7 +8,7 @@ import { newSandboxId } from "../wire/address.ts";
 import { BASELINE_WORD } from "../wire/pod-listener.ts";
 import { isConflict } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
-import { addressOf, endOf, PART, podSchema, type Pod } from "./objects.ts";
+import { addressOf, endOf, PART, podSchema, startFaultOf, type Pod } from "./objects.ts";
 import { shapeOf, SHAPE, toPod, toReference, type PodOwner, type PodPlan } from "./pod-spec.ts";
 import { removeObject } from "./records.ts";
 
@@ -108,13 +108,17 @@ async function fillPool(
     wanted.set(shapeOf(plan), { plan, size });
   }
   const kept = new Map<string, number>();
+  /** Those with a Pod that does not start: no more Pods are made of them. */
+  const faulty = new Set<string>();
   let starting = 0;
   for (const pod of free) {
     const shape = pod.metadata.labels?.[SHAPE] ?? "";
     const count = kept.get(shape) ?? 0;
     if (endOf(pod) === undefined && count < (wanted.get(shape)?.size ?? 0)) {
       kept.set(shape, count + 1);
-      if (addressOf(pod) === undefined) starting += 1;
+      // One that waits for an image that is not there keeps no others from starting.
+      if (startFaultOf(pod) !== undefined) faulty.add(shape);
+      else if (addressOf(pod) === undefined) starting += 1;
     } else if (pod.metadata.deletionTimestamp === undefined) {
       // One that is being claimed has changed: it stays.
       const { name, resourceVersion } = pod.metadata;
@@ -126,6 +130,7 @@ async function fillPool(
     }
   }
   for (const [shape, { plan, size }] of wanted) {
+    if (faulty.has(shape)) continue;
     for (let count = kept.get(shape) ?? 0; count < size && starting < maxStarting; count += 1) {
       starting += 1;
       const name = newSandboxId();
