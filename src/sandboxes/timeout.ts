@@ -65,11 +65,23 @@ export async function refresh(
 /** More than a machine's clock is corrected by while it is right. */
 const MAX_CORRECTION_MS = 5_000;
 
-/** As `rebaseRun`, for every sandbox. */
+/** As `rebaseRun`, for every sandbox, and the same of pauses. */
 export function rebaseRuns(context: Services & Registry): void {
   for (const entry of context.entries.values()) {
-    if (entry.phase === "running" && entry.ending === undefined) rebaseRun(context, entry);
+    if (entry.ending !== undefined) continue;
+    if (entry.phase === "running") rebaseRun(context, entry);
+    if (entry.phase === "paused") rebasePause(context, entry);
   }
+}
+
+/** A pause that lies in the future was made just now instead: what is due some time after it would wait. */
+function rebasePause(context: Services & Registry, entry: SandboxEntry): void {
+  const nowMs = context.clock.now();
+  const { sandboxId, endAtMs } = entry.record;
+  const aheadMs = endAtMs - nowMs;
+  if (aheadMs <= MAX_CORRECTION_MS) return;
+  context.log.warn({ op: "sandbox.expire", sandboxId, aheadMs }, "the clock was set back");
+  noteRecord(context, entry, { endAtMs: nowMs });
 }
 
 /**

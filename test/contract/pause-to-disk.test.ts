@@ -56,6 +56,18 @@ test("it stays in the process until its time, then moves, and comes back", async
   expect(world.fake.specs.at(-1)?.memory).toContain(saved);
 });
 
+test("a clock that was set back does not put it off for as long", async () => {
+  const [dayMs, lookMs] = [86_400_000, 30_000];
+  await using world = await openWorld(AFTER_MS / 1000);
+  world.clock.set(world.clock.now() + dayMs);
+  expect(await world.post("pause")).toBe(204);
+  world.clock.set(world.clock.now() - dayMs);
+  // A step of the clock is noticed within this time.
+  await world.clock.advance(lookMs);
+  await world.clock.advance(AFTER_MS);
+  await expect.poll(() => world.place()).toBe("disk");
+});
+
 test("a sandbox that runs again by then is left alone", async () => {
   await using world = await openWorld(AFTER_MS / 1000);
   await world.post("pause");
