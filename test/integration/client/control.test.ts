@@ -45,14 +45,6 @@ test("create sends the wire's own fields and remembers token and expiry", async 
   expect(service.expiresAtMs("i1")).toBe(300_000);
 });
 
-test("a full disk of the service is not told as that of a sandbox", async () => {
-  await using started = await startService((_, response) =>
-    answerJson(response, 507, { body: { code: 507, message: "no space left" } }),
-  );
-  const creating = started.service.control.create({ templateID: "base", timeout: 300 }, signal);
-  await expect(creating).rejects.toMatchObject({ code: "resource_exhausted", hint: undefined });
-});
-
 test.for([
   { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
   { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },
