@@ -1,7 +1,6 @@
 /** Log and resource use of a sandbox, asked of the daemon in its Pod when a client asks: nothing is kept. */
 
 import type { Clock } from "../common/clock.ts";
-import { createGate } from "../common/concurrency.ts";
 import { SandboxError } from "../common/errors.ts";
 import { parseJson } from "../common/json.ts";
 import { signalAfter } from "../common/late-signal.ts";
@@ -15,15 +14,23 @@ import { addressOf, type Pod } from "./objects.ts";
 import { selectLines, toLogLines } from "./pod-log.ts";
 import type { KnownSandbox } from "./records.ts";
 import type { Runs } from "./runs.ts";
+import { createTakeGate, type Applicant } from "./snapshots/take-gate.ts";
 import type { WatchCache } from "./watch-cache.ts";
 
 /** The daemon keeps 1 MiB, besides the numbers of lines. */
 const MAX_LOG_BYTES = 2 * 1024 * 1024;
 const MAX_USAGE_BYTES = 4_096;
 const ANSWER_TIMEOUT_MS = 5_000;
-/** Daemons asked at once: each log is read as a whole. */
-const MAX_LOGS = 4;
-const MAX_MEASURED = 32;
+/** Daemons asked at once: each log is read as a whole. A team whose daemons do not answer leaves places. */
+const LOG_PLACES = { atOnce: 4, perTeam: 2, waitingPerTeam: 100, waitMs: 30_000, subject: "logs" };
+/** A list asks for all of its sandboxes. */
+const USAGE_PLACES = {
+  atOnce: 32,
+  perTeam: 16,
+  waitingPerTeam: 1_000,
+  waitMs: 30_000,
+  subject: "metrics",
+};
 const BYTES_PER_MB = 1024 * 1024;
 
 export interface PodInspector {
@@ -56,8 +63,13 @@ const usageSchema = z.object({
 
 export function createPodInspector(options: InspectorOptions): PodInspector {
   const { clock } = options;
-  const logGate = createGate(MAX_LOGS);
-  const usageGate = createGate(MAX_MEASURED);
+  const logGate = createTakeGate(LOG_PLACES);
+  const usageGate = createTakeGate(USAGE_PLACES);
+  const applicantOf = ({ record: { team, sandboxId } }: KnownSandbox): Applicant => ({
+    team,
+    key: sandboxId,
+    signal: options.closing,
+  });
 
   async function ask(stored: KnownSandbox, path: string, maxBytes: number): Promise<Buffer> {
     const { sandboxId } = stored.record;
@@ -81,13 +93,17 @@ export function createPodInspector(options: InspectorOptions): PodInspector {
   return {
     async logs(stored, query) {
       const { record } = stored;
-      const body = await logGate.run(async () => ask(stored, "/log", MAX_LOG_BYTES));
+      const body = await logGate.run(applicantOf(stored), async () =>
+        ask(stored, "/log", MAX_LOG_BYTES),
+      );
       const nowMs = clock.now();
       const facts = { subject: record, startedAtMs: record.startedAtMs, nowMs };
       return selectLines(toLogLines(body.toString("utf8"), facts), toFilter(query, nowMs));
     },
     async measure(stored) {
-      const body = await usageGate.run(async () => ask(stored, "/usage", MAX_USAGE_BYTES));
+      const body = await usageGate.run(applicantOf(stored), async () =>
+        ask(stored, "/usage", MAX_USAGE_BYTES),
+      );
       const atMs = clock.now();
       return toSample(readUsage(body), stored, atMs);
     },

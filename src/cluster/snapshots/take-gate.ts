@@ -1,5 +1,5 @@
 /**
- * Places for the images that one front makes at once: one for a sandbox, some for a team, so that neither
+ * Places for what one front does at once in Pods, such as the images that it makes: one for a sandbox, some for a team, so that neither
  * two images of one sandbox are made at once, nor one team keeps all others waiting.
  */
 
@@ -13,6 +13,8 @@ export interface TakeBounds {
   readonly waitingPerTeam: number;
   /** How long a request waits. */
   readonly waitMs: number;
+  /** What they are places for, as a refusal names it. */
+  readonly subject?: string;
 }
 
 const BOUNDS: TakeBounds = { atOnce: 6, perTeam: 4, waitingPerTeam: 100, waitMs: 120_000 };
@@ -44,6 +46,7 @@ interface Waiting {
 }
 
 export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
+  const { subject = "snapshots and pauses" } = bounds;
   const waiting = new Set<Waiting>();
   const running = new Set<Applicant>();
 
@@ -76,7 +79,7 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
   function requirePlace({ team, isPatient = false }: Applicant): void {
     const hasting = [...waiting].map(({ applicant }) => applicant).filter((one) => !one.isPatient);
     if (isPatient || countOf(hasting, team) < bounds.waitingPerTeam) return;
-    throw noPlace("too many snapshots and pauses of your team wait");
+    throw noPlace(`too many ${subject} of your team wait`);
   }
 
   /** Resolves when it has a place. */
@@ -90,9 +93,8 @@ export function createTakeGate(bounds: TakeBounds = BOUNDS): TakeGate {
       waiting.delete(own);
       reject(fault);
     };
-    const cancel = () =>
-      leave(new SandboxError("canceled", "no client waits for the image any more"));
-    const giveUp = () => leave(noPlace("other snapshots and pauses take all places"));
+    const cancel = () => leave(new SandboxError("canceled", "no client waits for it any more"));
+    const giveUp = () => leave(noPlace(`other ${subject} take all places`));
     const timer = isPatient ? undefined : setTimeout(giveUp, bounds.waitMs);
     signal.addEventListener("abort", cancel, { once: true });
     try {
