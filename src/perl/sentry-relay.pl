@@ -42,8 +42,12 @@ our %links;
 my $max_ends = 2048;
 # Connections for orders, by descriptor, with what was read of them.
 my %orders;
+# There as long as the kernel is known to be paused, for a relay in the place of one that died. It
+# goes before the kernel is asked to resume, which ends one that is not paused.
+my $paused_file = "$number_file-paused";
 # The state of the kernel, and the one that it is to have.
-my ( $is_paused, $wanted ) = ( 0, 0 );
+my $is_paused = -e $paused_file ? 1 : 0;
+my $wanted = $is_paused;
 # What it was asked for and has not answered in time: its socket, what was read, the state that it
 # brings.
 my $late;
@@ -92,10 +96,16 @@ sub pass_on {
         until => time + $patience };
 }
 
+sub note_state {
+    if ( !$_[0] ) { unlink $paused_file }
+    else { open( my $file, '>', $paused_file ) }
+}
+
 # Asks for a state; what came of it is read by `await_answer`.
 sub ask_kernel {
     my ($state) = @_;
     my $socket = reach_kernel() or return;
+    note_state(0) unless $state;
     send_call( $socket, $state ? 'Pause' : 'Resume', '{}' ) or return;
     return { socket => $socket, text => '', brings => $state };
 }
@@ -114,6 +124,14 @@ sub await_answer {
     return $asked->{text} =~ /"success":true/ ? 1 : 0;
 }
 
+# What came of the last question.
+sub take_answer {
+    my ($done) = @_;
+    $is_paused = $late->{brings} if $done;
+    undef $late;
+    note_state($is_paused);
+}
+
 # Pauses nest inside: each state is asked for once, and the next one after the answer, which a pause
 # has when the last program is out of the kernel.
 sub switch_to {
@@ -125,8 +143,7 @@ sub switch_to {
         return 1 if $late && !$state && !$is_paused;
         $late ||= ask_kernel($state) or return 0;
         my $done = await_answer( $late, $end ) // return 0;
-        $is_paused = $late->{brings} if $done;
-        undef $late;
+        take_answer($done);
         return 0 unless $done;
     }
     return 1;
@@ -134,9 +151,7 @@ sub switch_to {
 
 # What has come about after it was given up is undone.
 sub read_late {
-    my $done = await_answer( $late, 0 ) // return;
-    $is_paused = $late->{brings} if $done;
-    undef $late;
+    take_answer( await_answer( $late, 0 ) // return );
     switch_to($wanted);
 }
 
@@ -255,5 +270,6 @@ syscall( $call->{setsid} ) >= 0 or die "setsid: $!\n";
 # A lack of memory in the sandbox must not end it.
 if ( open( my $score, '>', '/proc/self/oom_score_adj' ) ) { syswrite $score, '-1000' }
 for my $stream ( \*STDIN, \*STDOUT, \*STDERR ) { open( $stream, '+<', '/dev/null' ) or exit 1 }
-await_daemon( $secret, $held );
+# The daemon of a paused kernel answers nothing.
+await_daemon( $secret, $held ) unless $is_paused;
 serve($held);

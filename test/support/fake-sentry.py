@@ -1,12 +1,14 @@
 """Stands for the kernel of a sandbox, as its host's relay knows it: a control socket in the working
 folder. A descriptor that is handed over is joined to a port of loopback; one direction that ends
-ends both. Starts the relay on three listeners in that folder and ends it by its own end.
+ends both. Starts the relay on three listeners in that folder and ends it by its own end. A further
+line of its standard input starts another relay, after one that died.
 
 Arguments: Node's name of the processor, the id, the two ports, the relay's program. Standard input:
 the daemon's secret; its end ends all. Standard output: one word for each call, the first of them
 `relay` with its pid.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -19,6 +21,7 @@ import time
 ARCHITECTURE, ID, PUBLIC, CONTROL, PROGRAM = sys.argv[1:]
 REFUSED = "refused"
 HELD = "held"
+NAMES = ("public", "control", "orders")
 NUMBER_FILE = "relay"
 
 
@@ -91,17 +94,28 @@ def accept(listening):
         threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
 
-# First of all that this program opens: the relay inherits them by their numbers.
-places = [listener(name) for name in ("public", "control", "orders")]
-numbers = [place.fileno() for place in places]
-assert numbers == [3, 4, 5], numbers
+def start_relay():
+    for name in NAMES:
+        if os.path.exists(name):
+            os.unlink(name)
+    places = [listener(name) for name in NAMES]
+    # Out of the way of the numbers by which the relay inherits them.
+    copies = [fcntl.fcntl(place, fcntl.F_DUPFD, 100) for place in places]
+    numbers = " ".join(f"{3 + index}<&{copy}" for index, copy in enumerate(copies))
+    words = ["perl", PROGRAM, ARCHITECTURE, ID, PUBLIC, CONTROL, NUMBER_FILE]
+    command = ["bash", "-c", f'exec "$@" {numbers}', "relay", *words]
+    subprocess.run(command, input=secret.encode(), pass_fds=copies, check=True)
+    for place in places:
+        place.close()
+    for copy in copies:
+        os.close(copy)
+    with open(NUMBER_FILE, encoding="ascii") as file:
+        tell(f"relay {file.read().strip()}")
+
+
 kernel = listener(f"runsc-{ID}.sock")
 threading.Thread(target=accept, args=(kernel,), daemon=True).start()
 secret = sys.stdin.readline()
-words = ["perl", PROGRAM, ARCHITECTURE, ID, PUBLIC, CONTROL, NUMBER_FILE]
-subprocess.run(words, input=secret.encode(), pass_fds=numbers, check=True)
-for place in places:
-    place.close()
-with open(NUMBER_FILE, encoding="ascii") as file:
-    tell(f"relay {file.read().strip()}")
-sys.stdin.read()
+start_relay()
+for _ in sys.stdin:
+    start_relay()

@@ -36,6 +36,8 @@ export interface RelayWorld extends AsyncDisposable {
   /** Ends what stands for the kernel; resolves when it is gone. */
   endKernel(): Promise<void>;
   isRelayRunning(): boolean;
+  /** Kills the relay and starts another one. */
+  replaceRelay(): Promise<void>;
 }
 
 /**
@@ -71,15 +73,17 @@ export async function startRelayWorld(
   stack.defer(endKernel);
   kernel.stdin.write(`${SECRET}\n`);
   const told: string[] = [];
-  const { promise: pid, resolve: tellPid } = Promise.withResolvers<number>();
+  let started = Promise.withResolvers<number>();
   createInterface(kernel.stdout).on("line", (line) => {
     told.push(line);
-    if (line.startsWith("relay ")) tellPid(Number(line.slice("relay ".length)));
+    if (line.startsWith("relay ")) started.resolve(Number(line.slice("relay ".length)));
   });
-  const relay = await Promise.race([
-    pid,
-    ended.then(() => Promise.reject(new Error("the relay did not start"))),
-  ]);
+  const awaitRelay = async (): Promise<number> =>
+    Promise.race([
+      started.promise,
+      ended.then(() => Promise.reject(new Error("the relay did not start"))),
+    ]);
+  let relay = await awaitRelay();
   stack.defer(async () => expect.poll(() => isRunning(relay)).toBe(false));
   stack.defer(endKernel);
   const dialAt = async (name: string): Promise<Socket> => {
@@ -118,6 +122,13 @@ export async function startRelayWorld(
     signal: (name) => process.kill(relay, name),
     endKernel,
     isRelayRunning: () => isRunning(relay),
+    async replaceRelay() {
+      process.kill(relay, "SIGKILL");
+      await expect.poll(() => isRunning(relay)).toBe(false);
+      started = Promise.withResolvers();
+      kernel.stdin.write("again\n");
+      relay = await awaitRelay();
+    },
     [Symbol.asyncDispose]: async () => owned.disposeAsync(),
   };
 }

@@ -3,7 +3,6 @@
  * started it died. Its kernel finishes a restore that it was told of, so programs may run.
  */
 
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { addAbortSignal } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -12,13 +11,13 @@ import { readIfThere } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { z } from "../../common/schema.ts";
 import { askDaemon } from "../network/ask-daemon.ts";
-import { dialControlSocket, dialSocket, SOCKET_NAMES } from "../network/container-sockets.ts";
+import { dialControlSocket, dialSocket } from "../network/container-sockets.ts";
 import { readStartTicks, type ContainerRecord } from "../oci/container-record.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 import { readSentryLevel } from "../oci/verify-container.ts";
 import { STATE } from "./checkpoint.ts";
 import { hasNote, readImageSecret } from "./memory-image.ts";
-import { isRelayed, ORDERS, startRelay, type RelayOptions } from "./relay.ts";
+import { isRelayed, restartRelay, type RelayOptions } from "./relay.ts";
 
 /** Reads a gigabyte from a slow disk. */
 const LOAD_LIMIT_MS = 60_000;
@@ -123,12 +122,7 @@ function parseProcesses(text: string): number | undefined {
 /** @throws SandboxError unavailable, deadline_exceeded when no daemon answers. */
 async function awaitPrograms(place: RestoredPlace & { readonly secret: string }): Promise<void> {
   const { directory, secret } = place;
-  if (!(await isRelayed(directory))) {
-    for (const name of [...Object.values(SOCKET_NAMES), ORDERS]) {
-      await rm(join(directory, name), { force: true });
-    }
-    await startRelay(place, signalAfter(LOAD_LIMIT_MS));
-  }
+  if (!(await isRelayed(directory))) await restartRelay(place, signalAfter(LOAD_LIMIT_MS));
   const endMs = performance.now() + LOAD_LIMIT_MS;
   for (;;) {
     try {

@@ -4,6 +4,8 @@
  * cgroups: a kernel that was frozen loses its processes at a later checkpoint.
  */
 
+import { rm } from "node:fs/promises";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
 import { isThere } from "../../common/files.ts";
@@ -18,7 +20,7 @@ import { launcherCommand, type LauncherStep } from "../oci/launcher.ts";
 import type { Cgroup } from "../oci/process-group.ts";
 
 /** In the container's folder. */
-export const ORDERS = "runtime/orders.sock";
+const ORDERS = "runtime/orders.sock";
 /** The number of the program, for the guardian. */
 const RELAY_NAME = "runtime/relay";
 const RELAY_FILE = "sentry-relay.pl";
@@ -60,6 +62,14 @@ export async function startRelay(options: RelayOptions, signal: AbortSignal): Pr
   await runProgram(command, { signal, input: `${secret}\n` });
 }
 
+/** Starts it in the place of one that died. */
+export async function restartRelay(options: RelayOptions, signal: AbortSignal): Promise<void> {
+  for (const name of [...Object.values(SOCKET_NAMES), ORDERS]) {
+    await rm(join(options.directory, name), { force: true });
+  }
+  await startRelay(options, signal);
+}
+
 /**
  * The program lies in the daemon's folder, so both ends have frames of one version: a service that was
  * updated may find a restored daemon of the version before. Folders of older services lack it.
@@ -73,26 +83,35 @@ export async function isRelayed(directory: string): Promise<boolean> {
   return isListening(join(directory, ORDERS));
 }
 
+/** How a socket of the program is dialed. */
+export type RelayDial = <T>(dial: () => Promise<T>) => Promise<T>;
+
 type Order = "pause" | "resume" | "state";
 
 /** The cgroup of a container whose kernel is paused instead of being frozen. */
-export function pausedByKernel(cgroup: Cgroup, directory: string): Cgroup {
+export function pausedByKernel(
+  cgroup: Cgroup,
+  directory: string,
+  reach: RelayDial = async (dial) => dial(),
+): Cgroup {
+  const give = async (name: Order) => {
+    const signal = signalAfter(ORDER_TIMEOUT_MS);
+    return order(await reach(async () => dialSocket(join(directory, ORDERS), signal)), name);
+  };
   return {
     ...cgroup,
     freeze: async () => {
-      await order(directory, "pause");
+      await give("pause");
     },
     thaw: async () => {
-      await order(directory, "resume");
+      await give("resume");
     },
-    isFrozen: async () => (await order(directory, "state")) === "paused",
+    isFrozen: async () => (await give("state")) === "paused",
   };
 }
 
 /** @throws SandboxError unavailable when the container is gone or does not obey. */
-async function order(directory: string, name: Order): Promise<"paused" | "running"> {
-  const signal = signalAfter(ORDER_TIMEOUT_MS);
-  const socket = await dialSocket(join(directory, ORDERS), signal);
+async function order(socket: Socket, name: Order): Promise<"paused" | "running"> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let answer = "";
   const timer = setTimeout(() => socket.destroy(), ORDER_TIMEOUT_MS).unref();

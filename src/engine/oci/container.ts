@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { toSandboxError } from "../../common/errors.ts";
 import { draftOf } from "../../common/files.ts";
 import type { Container, ContainerExit, Deadline, Usage } from "../engine.ts";
+import type { RelayDial } from "../gvisor/relay.ts";
 import { createConnections } from "../network/connections.ts";
 import { dialControlSocket, dialPublicSocket, openPort } from "../network/container-sockets.ts";
 import type { HostNetwork } from "../network/router.ts";
@@ -26,11 +27,13 @@ export interface ContainerParts extends RunParts {
   readonly outside: HostNetwork | undefined;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
+  /** How its sockets are dialed where a program of the host stands between them and the daemon. */
+  readonly reach?: RelayDial | undefined;
 }
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, outside, routers } = parts;
+  const { directory, cgroup, outside, routers, reach = async (dial) => dial() } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   const connections = createConnections();
   const runs = createRuns(parts, {
@@ -39,7 +42,7 @@ export function openContainer(parts: ContainerParts): Container {
   });
   const place = () => ({ directory, secret: runs.record.secret });
   const dialDaemon = async (signal: AbortSignal) =>
-    connections.open(() => dialControlSocket(place(), signal), signal);
+    connections.open(() => reach(() => dialControlSocket(place(), signal)), signal);
   let removal: Promise<void> | undefined;
   return {
     id: parts.record.id,
@@ -52,7 +55,8 @@ export function openContainer(parts: ContainerParts): Container {
     setEgress: async (egress) =>
       routers.setEgress({ directory, record: runs.record, outside }, egress),
     dial: async (port, signal) => openPort(dialDaemon, port, signal),
-    dialPublic: async (signal) => connections.open(() => dialPublicSocket(place(), signal), signal),
+    dialPublic: async (signal) =>
+      connections.open(() => reach(() => dialPublicSocket(place(), signal)), signal),
     dialControl: dialDaemon,
     pause: async () => cgroup.freeze(),
     resume: async () => cgroup.thaw(),

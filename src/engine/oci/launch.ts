@@ -1,10 +1,11 @@
 /** Starts one container: folder, ids, disk and configuration, then the runtime through the launcher. */
 
 import { mkdir } from "node:fs/promises";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { errorText, isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
 import { step } from "../../common/steps.ts";
 import type { Container, ContainerSpec, DiskCopy } from "../engine.ts";
+import { keepRelay } from "../gvisor/keep-relay.ts";
 import { createSentryLaunch } from "../gvisor/launch-sentry.ts";
 import { notRestorable } from "../gvisor/memory-image.ts";
 import { pausedByKernel } from "../gvisor/relay.ts";
@@ -18,7 +19,7 @@ import { openCgroup } from "./cgroups.ts";
 import type { MemorySaver } from "./container-copies.ts";
 import { readStartTicks, writeRecord, type ContainerRecord } from "./container-record.ts";
 import { checkSpec } from "./container-spec.ts";
-import { openContainer } from "./container.ts";
+import { openContainer, type ContainerParts } from "./container.ts";
 import type { Boot, Claim, LaunchContext, Preparation, RuntimeChoice } from "./launch-context.ts";
 import { createSharedLaunch } from "./launch-shared.ts";
 import type { Cgroup } from "./process-group.ts";
@@ -37,8 +38,8 @@ export async function startContainer(
   requireMemory(context, spec);
   await checkLayers(spec.layers);
   await checkBinds(spec.binds ?? [], spec.layers);
-  const plain = openCgroup(context.cgroups, spec.id, spec.directory);
-  const cgroup = context.flags === undefined ? plain : pausedByKernel(plain, spec.directory);
+  const access = accessTo(context, spec, { isRelayed: context.flags !== undefined });
+  const { cgroup } = access;
   await makeFolder(spec.directory);
   try {
     await step("container.folder");
@@ -54,11 +55,24 @@ export async function startContainer(
     const boot = async (anew: Boot, limit: AbortSignal) =>
       bootContainer(context, { ...claim, ...anew }, limit);
     const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
-    return openContainer({ directory, record, cgroup, boot, ...shared });
+    return openContainer({ directory, record, boot, ...access, ...shared });
   } catch (error) {
     await cleanUp(context, { spec, cgroup, reason: error });
     throw toSandboxError(error, "container did not start");
   }
+}
+
+/** How a container is stopped and reached, by a relay where it has a kernel of its own. */
+export function accessTo(
+  context: LaunchContext,
+  { id, directory }: Pick<ContainerSpec, "id" | "directory">,
+  { isRelayed }: { readonly isRelayed: boolean },
+): Pick<ContainerParts, "cgroup" | "reach"> {
+  const { cgroups, daemon, perlDirectory } = context;
+  const plain = openCgroup(cgroups, id, directory);
+  if (!isRelayed) return { cgroup: plain };
+  const reach = keepRelay({ directory, perlDirectory, cgroups, daemons: dirname(daemon) });
+  return { cgroup: pausedByKernel(plain, directory, reach), reach };
 }
 
 const SHARES_KERNEL = "the sandbox shares the kernel of its machine";

@@ -7,7 +7,6 @@ import { locateDaemon, prepareDaemon, removeDeadDaemons } from "../daemon/daemon
 import type { Container, ContainerSpec, Engine, EngineCheck } from "../engine.ts";
 import { findRestored } from "../gvisor/find-restored.ts";
 import { notRestorable } from "../gvisor/memory-image.ts";
-import { pausedByKernel } from "../gvisor/relay.ts";
 import { findProgram } from "../host/find-program.ts";
 import { claimIds, holdIds } from "../host/id-ranges.ts";
 import { gvisorCommand } from "../host/install-command.ts";
@@ -32,7 +31,7 @@ import { openContainer, type ContainerParts } from "./container.ts";
 import { findDelegation } from "./delegation.ts";
 import { createGuards } from "./guardian.ts";
 import type { Boot, LaunchContext } from "./launch-context.ts";
-import { bootContainer, memoryOf, startContainer } from "./launch.ts";
+import { accessTo, bootContainer, memoryOf, startContainer } from "./launch.ts";
 import type { ProbeOptions, ProbeResult } from "./probe-cache.ts";
 import { probeMachine } from "./probe.ts";
 import { haltBrokenStart, haltContainer, removeContainer } from "./remove-container.ts";
@@ -195,9 +194,9 @@ async function adoptContainer(
   if (record === undefined || record.id !== id || isDiskLost(record)) return undefined;
   const isolation = record.level === "gvisor" ? record.level : undefined;
   const context = await contextToAdopt(launchContext, record);
-  const { cgroups, outside, perlDirectory, routers, hasDeadlines } = context;
-  const plain = openCgroup(cgroups, id, directory);
-  const cgroup = isolation === undefined ? plain : pausedByKernel(plain, directory);
+  const { outside, perlDirectory, routers, hasDeadlines } = context;
+  const access = accessTo(context, { id, directory }, { isRelayed: isolation !== undefined });
+  const { cgroup } = access;
   const bootWith = ({ idBase, diskIdBase }: ContainerRecord) => {
     return async (anew: Boot, signal: AbortSignal) => {
       const found = await contextFor(launchContext, { ...anew.spec, isolation });
@@ -205,7 +204,7 @@ async function adoptContainer(
     };
   };
   const shared = { outside, perlDirectory, routers, hasDeadlines, memory: memoryOf(context) };
-  const known = { directory, cgroup, ...shared };
+  const known = { directory, ...access, ...shared };
   const parts = { ...known, record, boot: bootWith(record) };
   if (record.isHalted) {
     const settled = await settleHalted(context, parts);

@@ -3,6 +3,7 @@
  * own way. Where no such runtime is installed, the one test here says which command brings it.
  */
 
+import { existsSync } from "node:fs";
 import { readFile, realpath, writeFile } from "node:fs/promises";
 import { release } from "node:os";
 import { join } from "node:path";
@@ -176,6 +177,20 @@ function describePresence(path: string): void {
       await initDaemon(container);
       expect((await run("echo back")).stdout).toBe("back\n");
     });
+
+    test.for(["running", "paused"])(
+      "a relay that was killed is started again by the next call, of a container that is %s",
+      async (state) => {
+        const number = join(host.directoryOf(container.id), "runtime/relay");
+        const before = (await readFile(number, "utf8")).trim();
+        if (state === "paused") await container.pause();
+        process.kill(Number(before), "SIGKILL");
+        await expect.poll(() => existsSync(`/proc/${before}/exe`)).toBe(false);
+        await container.resume();
+        expect((await run("echo on")).stdout).toBe("on\n");
+        expect((await readFile(number, "utf8")).trim()).not.toBe(before);
+      },
+    );
 
     test("sudo gives root where the trial saw that set-id bits have an effect", async () => {
       const { stdout } = await run("sudo -n id -u", "user");

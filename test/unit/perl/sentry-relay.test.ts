@@ -199,6 +199,22 @@ test("orders are given to the kernel once for each change", async () => {
   expect(world.orders()).toEqual(["Pause", "Resume"]);
 });
 
+test("a relay in the place of one that died goes on from the state of the kernel", async () => {
+  await using world = await startRelayWorld(echo);
+  const [running, paused] = ["running\n", "paused\n"];
+  expect(await world.order("pause")).toBe(paused);
+  await world.replaceRelay();
+  expect(await world.order("state")).toBe(paused);
+  expect(await world.order("pause")).toBe(paused);
+  expect(await world.order("resume")).toBe(running);
+  await world.replaceRelay();
+  expect(await world.order("state")).toBe(running);
+  expect(await world.order("resume")).toBe(running);
+  expect(world.orders()).toEqual(["Pause", "Resume"]);
+  const data = randomBytes(1_000);
+  expect((await echoOf(await world.dial(), data)).equals(data)).toBe(true);
+});
+
 test("the relay ends with its kernel, and its clients' connections with it", async () => {
   await using world = await startRelayWorld(echo);
   const client = (await world.dial()).resume();
