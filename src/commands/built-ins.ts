@@ -13,6 +13,7 @@ import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import type { BuildRecord, Store } from "../store/store.ts";
 import { findBase, findNewestBase, listLayers, newLayerMoment } from "./base-layers.ts";
 import { recordBuildTime } from "./build-times.ts";
+import { withDiskSpace } from "./with-disk-space.ts";
 
 const DEFAULTS = { defaultUser: "user", defaultWorkdir: "/home/user" } as const;
 /** What changes when the packages of this machine do; the second where there is no first. */
@@ -106,7 +107,9 @@ export async function buildNewBase(build: BaseBuildTask): Promise<boolean> {
     const name = `base-${newLayerMoment(await findNewestBase(home))}-${BASE_RECIPE}`;
     build.onProgress("building base from this system's package mirror");
     const directory = join(home, LAYERS, name);
-    await recordBuildTime(home, "base", () => buildBase({ ...build, signal, directory }));
+    await withDiskSpace({ home, signal }, (stop) =>
+      recordBuildTime(home, "base", () => buildBase({ ...build, signal: stop, directory })),
+    );
     return name;
   };
   const task = { home, lock: "base", timeoutMs: BASE_BUILD_TIMEOUT_MS, find, make } as const;

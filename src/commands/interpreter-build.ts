@@ -21,6 +21,7 @@ import type { BuildTarget } from "./base-build.ts";
 import { BASE_PARTS, listLayers, newLayerMoment } from "./base-layers.ts";
 import { readBuildTime, recordBuildTime } from "./build-times.ts";
 import type { BaseBuildTask } from "./built-ins.ts";
+import { withDiskSpace } from "./with-disk-space.ts";
 
 const PREFIX = "interpreter-";
 const NAME_PATTERN = /^interpreter-[0-9]{13}-([0-9a-f]{8})$/;
@@ -138,8 +139,10 @@ export async function buildNewInterpreter(build: BaseBuildTask): Promise<boolean
     const name = `${PREFIX}${newLayerMoment(await findNewest(home))}-${INTERPRETER_RECIPE}`;
     build.onProgress("building code-interpreter from this system's package mirror");
     const directory = join(home, LAYERS, name);
-    await recordBuildTime(home, INTERPRETER_TEMPLATE, () =>
-      buildInterpreter({ ...build, signal, directory }),
+    await withDiskSpace({ home, signal }, (stop) =>
+      recordBuildTime(home, INTERPRETER_TEMPLATE, () =>
+        buildInterpreter({ ...build, signal: stop, directory }),
+      ),
     );
     return name;
   };

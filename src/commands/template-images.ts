@@ -15,6 +15,7 @@ import { parseTemplateReference } from "../wire/address.ts";
 import { findProgramFiles } from "./program-files.ts";
 import { createPullProgress } from "./pull-progress.ts";
 import { showCommandOn, type ShownCommand } from "./show-progress.ts";
+import { withDiskSpace } from "./with-disk-space.ts";
 
 const EXIT_OK = 0;
 const DEFAULT_TAG = "default";
@@ -28,13 +29,15 @@ export async function pullImageTemplate(
   const name = chooseName(config, nameOf(reference));
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `pulling ${quoteUntrusted(reference)}`, progress);
-  const options = {
-    ...toOptions(config, signal, shown),
-    onFetched: progress.fetched.bind(progress),
-  };
-  return await addImage(reference, options, (image) => {
-    shown[Symbol.dispose]();
-    return register(config, name, image);
+  return await withDiskSpace({ home: config.home, signal }, (stop) => {
+    const options = {
+      ...toOptions(config, stop, shown),
+      onFetched: progress.fetched.bind(progress),
+    };
+    return addImage(reference, options, (image) => {
+      shown[Symbol.dispose]();
+      return register(config, name, image);
+    });
   });
 }
 
@@ -46,11 +49,13 @@ export async function importTemplate(
   const name = chooseName(config, nameOfFile(file));
   const progress = createPullProgress();
   using shown = showCommandOn(process.stdout, `importing ${quoteUntrusted(file)}`, progress);
-  const options = toOptions(config, signal, shown);
-  const open = () => openArchive(file, options);
-  return await addLayout(open, options, (image) => {
-    shown[Symbol.dispose]();
-    return register(config, name, image);
+  return await withDiskSpace({ home: config.home, signal }, (stop) => {
+    const options = toOptions(config, stop, shown);
+    const open = () => openArchive(file, options);
+    return addLayout(open, options, (image) => {
+      shown[Symbol.dispose]();
+      return register(config, name, image);
+    });
   });
 }
 

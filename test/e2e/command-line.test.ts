@@ -9,9 +9,11 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
 import { openTestHome } from "../support/home.ts";
+import { openImageDisk } from "../support/image-disk.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
+const MIB = 1024 ** 2;
 const POLL = { timeout: 60_000, interval: 10 };
 
 test("a faulty command line is answered with lines and code 64, and makes nothing", async () => {
@@ -47,6 +49,25 @@ test("a reader that stops reading ends nothing, a full disk is reported", async 
   expect([silent.status, silent.stdout]).toEqual([64, ""]);
   const closed = run('"$1" "$2" --version --home "$3" <&- >&- 2>&-');
   expect(closed.status).toBe(0);
+});
+
+test("no template is made on a disk that has less than is kept free", async () => {
+  await using disk = await openImageDisk(256 * MIB, ["mkfs.ext4", "-q", "-F"]);
+  const archive = join(disk.path, "image.tar");
+  for (const words of [
+    ["pull", "base"],
+    ["pull", "code-interpreter"],
+    ["pull", "docker.io/library/none:1"],
+    ["import", archive],
+  ]) {
+    await using program = startProgram(["template", ...words, "--home", disk.path]);
+    expect([words, await program.exited(), program.stderr()]).toEqual([
+      words,
+      expect.any(Number),
+      expect.stringMatching(/disk of \S+ has \d+ MiB left of the 1024 MiB that are kept free/),
+    ]);
+  }
+  expect(await readdir(join(disk.path, "layers"))).toEqual([]);
 });
 
 test("a key that cannot be shown is not made", async () => {
