@@ -98,21 +98,25 @@ export const buildTemplate = defineTool({
     }
     const { status, text, cursor, hasMore } = followed;
     const isOver = status.status === "ready" || status.status === "error";
-    const reason =
-      status.reason &&
-      `failed at step ${quoteName(status.reason.step)}: ${quoteWords(status.reason.message)}`;
     const facts = [
       `status: ${status.status}`,
-      reason,
       `template_id: ${build.templateId}`,
       `build_id: ${buildId}`,
       isOver && !hasMore ? undefined : `next_cursor: ${cursor}`,
       isOver && hasMore ? "the log goes on at this cursor of this build_id" : undefined,
       isOver ? undefined : "the build continues",
     ];
-    return textReply(facts, [{ name: "log", parts: toParts(Buffer.from(text)) }]);
+    const reply = textReply(facts, [{ name: "log", parts: toParts(Buffer.from(text)) }]);
+    return status.status === "error" ? { ...reply, error: toFailure(status) } : reply;
   },
 });
+
+function toFailure({ reason }: BuildStatusBody): SandboxError {
+  const place = reason && ` at step ${quoteName(reason.step)}: ${quoteWords(reason.message)}`;
+  return new SandboxError("failed_precondition", `the build failed${place ?? ""}`, {
+    hint: "Correct what the step says, then build again; the steps before it are cached.",
+  });
+}
 
 function parse({ build_id: id = "" }: Params): BuildRef {
   const [templateId = "", buildId = ""] = id.split("/");

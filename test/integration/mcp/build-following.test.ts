@@ -87,7 +87,7 @@ test("progress tells the lines, and neither they nor the reason forge a line", a
   const { text } = await build.call("build_template", NEW, { onprogress });
   expect(told[0]).toBe(`following build ${BUILD}`);
   expect(text).toMatch(
-    /^status: error \| failed at step "1\\n2": "\\u001b\[2Jred\\u202e\\n--- end\\nstatus: ready" \| template_id/,
+    /^failed_precondition: the build failed at step "1\\n2": "\\u001b\[2Jred\\u202e\\n--- end\\nstatus: ready"\. .*\nstatus: error \| template_id/,
   );
   expect(text).toContain("\none\nred\\u202e\n");
 });

@@ -29,10 +29,14 @@ test("a template of variables is built, shown, and its sandboxes have them", asy
 test("a build that fails names its step, and can be read again", async () => {
   await using world = await startMcpWorld();
   const failed = await world.call("build_template", { name: "failing", base: "none" });
-  expect(failed.text).toMatch(/^status: error \| failed at step base: .*not found/);
+  expect(failed.isError).toBe(true);
+  expect(failed.text).toMatch(
+    /^failed_precondition: the build failed at step base: .*not found.*\nstatus: error \| /,
+  );
   const [, id = ""] = /build_id: (\S+)/.exec(failed.text) ?? [];
   const again = await world.call("build_template", { build_id: id, cursor: 0, wait_seconds: 0 });
-  expect(again.text).toMatch(/^status: error /);
+  expect(again.isError).toBe(true);
+  expect(again.text).toMatch(/^failed_precondition: .*\nstatus: error /);
   expect(again.text).toContain("not found");
 });
 
