@@ -57,6 +57,8 @@ export interface ProcessView {
 export class Capture implements ProcessView {
   readonly sandbox: Sandbox;
   readonly pid: number;
+  /** As the daemon lists it; undefined for one that this server did not start. */
+  readonly command: string | undefined;
   readonly startedAtMs: number;
   readonly isAttached: boolean;
   readonly output: ProcessOutput;
@@ -72,12 +74,14 @@ export class Capture implements ProcessView {
   constructor(start: {
     readonly sandbox: Sandbox;
     readonly pid: number;
+    readonly command?: string;
     readonly startedAtMs: number;
     readonly isAttached: boolean;
     readonly output: ProcessOutput;
   }) {
     this.sandbox = start.sandbox;
     this.pid = start.pid;
+    this.command = start.command;
     this.startedAtMs = start.startedAtMs;
     this.isAttached = start.isAttached;
     this.output = start.output;

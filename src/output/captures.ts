@@ -13,6 +13,7 @@ import {
   type ProcessEvents,
 } from "./follow-process.ts";
 import { PROCESS_LIMITS, ProcessOutput } from "./process-output.ts";
+import { isReplaced } from "./replaced.ts";
 import { canContinue, openStored, type StoredProcess } from "./stored-process.ts";
 
 /** Processes captured at once; each holds a connection and up to 1.3 MiB. */
@@ -90,7 +91,8 @@ export class Captures implements AsyncDisposable {
     const pid = await this.#counted(this.#pidOrCanceled(readPid(events), sandbox, start.signal));
     this.#options.logs.note(sandbox.id, formatProcessId(pid), `started: ${label}`);
     const output = this.#newOutput(sandbox.id, pid, false);
-    const capture = new Capture({ sandbox, pid, startedAtMs, isAttached: false, output });
+    const command = [request.cmd, ...request.args].join(" ");
+    const capture = new Capture({ sandbox, pid, command, startedAtMs, isAttached: false, output });
     return this.#follow(events, capture);
   }
 
@@ -111,6 +113,17 @@ export class Captures implements AsyncDisposable {
     } finally {
       this.#attaching.delete(key);
     }
+  }
+
+  /**
+   * Whether a process that this server lost has ended, since another one has its pid now. It counts as
+   * ended from then on.
+   */
+  async endReplaced(lost: Capture): Promise<boolean> {
+    if (lost.state.kind !== "lost") return false;
+    if (!(await isReplaced(lost, this.#stop.signal))) return false;
+    lost.finish({ kind: "unwatched" }, lost.endedAtMs ?? this.#options.clock.now());
+    return true;
   }
 
   /** Ends a process: SIGTERM, a grace period, SIGKILL. Its children can survive. */
@@ -141,6 +154,10 @@ export class Captures implements AsyncDisposable {
     await readPid(events);
     const { clock, logs } = this.#options;
     const lost = this.#table.get(keyOf(sandbox.id, pid));
+    if (lost !== undefined && (await this.endReplaced(lost))) {
+      await events.return();
+      return lost;
+    }
     // What the disk did not take is in memory alone.
     const hasFailed = lost?.output.failure !== undefined;
     const taken = hasFailed ? undefined : await this.#takeOver(sandbox, pid);

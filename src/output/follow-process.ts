@@ -7,6 +7,7 @@ import type { Logger } from "../common/log.ts";
 import { describeEnd, type Capture, type ProcessState } from "./capture.ts";
 import type { SandboxLogs } from "./logs.ts";
 import { toNote } from "./quote.ts";
+import { isReplaced } from "./replaced.ts";
 import { toEnding } from "./stored-process.ts";
 
 /** Delays before the attempts to reconnect a broken stream. */
@@ -82,14 +83,16 @@ async function take(
 
 /** Another stream of a process; undefined when it ended or cannot be reached. */
 async function reconnect(
-  { sandbox, pid }: Capture,
+  capture: Capture,
   options: FollowOptions,
 ): Promise<ProcessEvents | undefined> {
+  const { sandbox, pid } = capture;
   const { clock, signal } = options;
   for (const delayMs of RECONNECT_DELAYS_MS) {
     try {
       await clock.sleep(delayMs, signal);
       if (!(await options.isRunning(sandbox.id, signal))) return undefined;
+      if (await isReplaced(capture, signal)) return undefined;
       const events = sandbox.process.connect(pid, signal);
       await readPid(events);
       return events;

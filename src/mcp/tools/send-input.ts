@@ -59,7 +59,9 @@ export const sendInput = defineTool({
     requireSize(params);
     const bytes = decodeContent("data", params.data, encoding);
     const sandbox = await context.attach(sandboxId);
-    requireRunning(context.state.captures.find(sandboxId, pid), context);
+    const known = context.state.captures.find(sandboxId, pid);
+    if (known !== undefined) await context.state.captures.endReplaced(known);
+    requireRunning(known, context);
     const isFollowed = params.wait_seconds > 0;
     const process = isFollowed ? await findProcess(sandboxId, processId, context) : undefined;
     requireRunning(process, context);
