@@ -250,12 +250,14 @@ export function forgetForkBuilds(store: Store, nowMs: number): void {
 export function forgetOwnForkBuilds(store: Store, owner: string): void {
   for (const build of store.builds.all()) {
     if (build.owner !== owner) continue;
-    store.transaction(() => forget(store, build));
-    forgetMemory(store, build.buildId);
+    store.transaction(() => {
+      forget(store, build);
+      forgetMemory(store, build.buildId);
+    });
   }
 }
 
-/** Its folder is an orphan then. */
+/** Its folder is an orphan then. Another process may remove the row: part of a transaction. */
 function forgetMemory(store: Store, buildId: string): void {
   const build = store.builds.get(buildId);
   if (build?.memory === undefined || !isOfForks(store, build)) return;

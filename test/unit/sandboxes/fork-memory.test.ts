@@ -1,6 +1,7 @@
 /** The memory behind forks whose service was killed before it could remove it. */
 
 import { expect, test } from "vitest";
+import { forgetOwnForkBuilds } from "../../../src/sandboxes/builds.ts";
 import { forgetUnfinished } from "../../../src/sandboxes/instance-rows.ts";
 import { findOrphanMemory } from "../../../src/sandboxes/layer-folders.ts";
 import { liveTemplateId } from "../../../src/sandboxes/live-builds.ts";
@@ -36,6 +37,35 @@ function addBuild(store: Store, buildId: string, known: Partial<BuildRecord>): v
   });
   store.sandboxes.put({ ...SANDBOX, sandboxId: `i${buildId.slice(-1)}`, buildId });
 }
+
+test("a build of forks loses its memory in the transaction that looks at it", () => {
+  using store = openStore({ path: ":memory:" });
+  addBuild(store, OF_FORKS, {});
+  let isInside = false;
+  const written: boolean[] = [];
+  const watched: Store = {
+    ...store,
+    builds: {
+      ...store.builds,
+      put: (record) => {
+        written.push(isInside);
+        store.builds.put(record);
+      },
+    },
+    transaction: (work) =>
+      store.transaction(() => {
+        isInside = true;
+        try {
+          return work();
+        } finally {
+          isInside = false;
+        }
+      }),
+  };
+  forgetOwnForkBuilds(watched, "serve");
+  expect(written).toEqual([true]);
+  expect(store.builds.get(OF_FORKS)?.memory).toBeUndefined();
+});
 
 test("after a start of the service no memory is kept for forks that go on", () => {
   using store = openStore({ path: ":memory:" });
