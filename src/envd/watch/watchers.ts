@@ -5,7 +5,6 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { causeCode, errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { toWirePath } from "../../common/file-names.ts";
 import { EventType, type FilesystemEventSchema } from "../../gen/filesystem/filesystem_pb.ts";
-import { randomId } from "../../wire/address.ts";
 import { errnoText, fileErrorText } from "../errno.ts";
 import { stat, statfs } from "../file-system.ts";
 import { describeEntry, type EntrySource } from "../filesystem/entry.ts";
@@ -14,6 +13,7 @@ import { joinPath } from "../path.ts";
 import { tidyPath } from "../place.ts";
 import { EventQueue } from "../queue.ts";
 import type { Inotify } from "./inotify.ts";
+import { createKeptWatches } from "./kept-watches.ts";
 import { TreeWatch } from "./tree-watch.ts";
 import { WatchBacklog } from "./watch-backlog.ts";
 import { createWatchBudget } from "./watch-budget.ts";
@@ -66,13 +66,15 @@ const WITH_ENTRY: ReadonlySet<EventType> = new Set([
 export interface WatchSource extends EntrySource {
   readonly inotify: Inotify;
   readonly log: Pick<DaemonLog, "write">;
+  /** Milliseconds of a clock that is never set back. */
+  readonly now?: () => number;
 }
 
 /** The registry of a daemon; without watches. */
 export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   const budget = createWatchBudget();
   const backlog = new WatchBacklog<FileEvent>();
-  const kept = new Map<string, FileWatch>();
+  const kept = createKeptWatches<FileWatch>(source.now);
   let open = 0;
 
   async function start(request: WatchRequest): Promise<FileWatch> {
@@ -112,32 +114,35 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
     });
   }
 
+  /** What all watches share may be held by some whose clients vanished. */
+  async function startInPlace(request: WatchRequest): Promise<FileWatch> {
+    try {
+      return await start(request);
+    } catch (error) {
+      const isFull = error instanceof SandboxError && error.code === "resource_exhausted";
+      if (!isFull || !kept.endIdlest()) throw error;
+      while (kept.endIdlest());
+      return start(request);
+    }
+  }
+
   return {
     async open(request) {
       await requireWatchable(request);
-      if (open >= MAX_WATCHES) {
+      if (open >= MAX_WATCHES && !kept.endIdlest()) {
         throw new SandboxError("resource_exhausted", `more than ${MAX_WATCHES} watches`);
       }
       open += 1;
       try {
-        return await start(request);
+        return await startInPlace(request);
       } catch (error) {
         open -= 1;
         throw error;
       }
     },
-    keep(watch) {
-      const watcherId = `w${randomId()}`;
-      kept.set(watcherId, watch);
-      return watcherId;
-    },
-    find(watcherId) {
-      return requireKept(kept, watcherId);
-    },
-    remove(watcherId) {
-      requireKept(kept, watcherId)[Symbol.dispose]();
-      kept.delete(watcherId);
-    },
+    keep: (watch) => kept.add(watch),
+    find: (watcherId) => kept.find(watcherId),
+    remove: (watcherId) => kept.remove(watcherId),
   };
 }
 
@@ -150,14 +155,6 @@ function createFileWatch(events: EventQueue<FileEvent>, end: () => void): FileWa
       isOpen = false;
     },
   };
-}
-
-function requireKept(kept: ReadonlyMap<string, FileWatch>, watcherId: string): FileWatch {
-  const watch = kept.get(watcherId);
-  if (watch === undefined) {
-    throw new SandboxError("not_found", `watcher with id ${watcherId} not found`);
-  }
-  return watch;
 }
 
 async function requireWatchable(request: WatchRequest): Promise<void> {
