@@ -8,6 +8,7 @@ import type { Logger } from "../common/log.ts";
 import { Captures } from "../output/captures.ts";
 import { SandboxLogs } from "../output/logs.ts";
 import { startSpools } from "../spool/spools.ts";
+import { createCellOrder, type CellOrder } from "./cell-order.ts";
 import { createTasks } from "./tasks.ts";
 import { Watchers } from "./watchers.ts";
 
@@ -24,6 +25,7 @@ export interface McpState extends AsyncDisposable {
   readonly log: Logger;
   readonly logs: SandboxLogs;
   readonly captures: Captures;
+  readonly cells: CellOrder;
   readonly watchers: Watchers;
   /** Fires when the server ends. */
   readonly signal: AbortSignal;
@@ -58,8 +60,7 @@ const MAX_MADE = 4_096;
 
 /** The shared state of a server; the service stays its caller's. */
 export function startMcpState(options: McpStateOptions): McpState {
-  const { log } = options;
-  const clock = options.clock ?? createSystemClock();
+  const { log, clock = createSystemClock() } = options;
   const spools = startSpools({ root: options.spoolFolder, now: () => clock.now(), log });
   const logs = new SandboxLogs({ clock, spools, log });
   const captures = new Captures({
@@ -99,6 +100,7 @@ export function startMcpState(options: McpStateOptions): McpState {
     log,
     logs,
     captures,
+    cells: createCellOrder(),
     watchers,
     made,
     signal: stop.signal,

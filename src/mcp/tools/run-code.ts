@@ -9,7 +9,6 @@ import { quoteWords, sliceText } from "../../common/untrusted-text.ts";
 import { timeLimit, type Capture } from "../../output/capture.ts";
 import { excerptOutput } from "../../output/excerpt.ts";
 import { recentOf } from "../../output/recent-output.ts";
-import { cellBefore, noteCell } from "../cell-order.ts";
 import { CELL_FOLDER, readPictures } from "../cell-pictures.ts";
 import { CELL_EXIT, CELL_FLAGS, CELL_PROGRAM, CELL_RECORD } from "../cell-program.ts";
 import { withHints } from "../error-hints.ts";
@@ -82,7 +81,7 @@ export const runCode = defineTool({
     const folder = `${CELL_FOLDER}/${randomUUID()}`;
     await using progress = new Progress({ send, clock, signal });
     const capture = await startCell(sandbox, { params, folder }, context);
-    noteCell(capture, params);
+    context.state.cells.note(capture, params);
     progress.started(capture.pid);
     for (const { stream, bytes } of capture.output.recent()) {
       if (stream !== "note") progress.output(stream, bytes);
@@ -165,7 +164,7 @@ function runningReply(capture: Capture, cell: Cell, context: ToolContext): Reply
     `get_process_output(process_id="${processId}", cursor=${cursor}) returns more`,
   );
   const end = context.suggest("send_signal", "send_signal ends it");
-  const before = cellBefore(capture, context.state.captures);
+  const before = context.state.cells.before(capture, context.state.captures);
   const facts = [
     stateFact(capture.state),
     before && `waits for ${before.processId}, an earlier cell that still runs`,
