@@ -95,7 +95,8 @@ export interface FailedPause {
   /** The timeout at which it failed; a later one begins anew. */
   readonly endAtMs: number;
   readonly retries: number;
-  readonly retryAtMs: number;
+  /** On the monotonic clock. */
+  readonly retryAtElapsedMs: number;
 }
 
 /** A sandbox of this instance. Its fields change only inside `changeState` and `endEntry`. */

@@ -30,9 +30,9 @@ const PAUSE_RETRY_MS = 1_000;
 const MAX_PAUSE_RETRIES = 30;
 
 /** The nearest expiry; undefined when nothing expires. */
-export function nextExpiry(context: Registry): number | undefined {
+export function nextExpiry(context: Pick<Services, "clock"> & Registry): number | undefined {
   return expiringEntries(context).reduce<number | undefined>(
-    (nearest, entry) => Math.min(nearest ?? Infinity, dueAtMs(entry)),
+    (nearest, entry) => Math.min(nearest ?? Infinity, dueAtMs(context, entry)),
     undefined,
   );
 }
@@ -42,12 +42,15 @@ export function expireDue(context: Services & Folders & History & Registry): voi
   const nowMs = context.clock.now();
   for (const entry of expiringEntries(context)) {
     // Its faults are logged inside.
-    if (dueAtMs(entry) <= nowMs) void expireEntry(context, entry);
+    if (dueAtMs(context, entry) <= nowMs) void expireEntry(context, entry);
   }
 }
 
-function dueAtMs(entry: SandboxEntry): number {
-  return failedPauseOf(entry)?.retryAtMs ?? entry.record.endAtMs;
+/** On the wall clock, which may have been set since a retry was planned. */
+function dueAtMs({ clock }: Pick<Services, "clock">, entry: SandboxEntry): number {
+  const failed = failedPauseOf(entry);
+  if (failed === undefined) return entry.record.endAtMs;
+  return clock.now() + failed.retryAtElapsedMs - clock.elapsed();
 }
 
 function failedPauseOf({ failedPause, record }: SandboxEntry): FailedPause | undefined {
@@ -80,8 +83,8 @@ async function expireEntry(
 function retryPause(context: Services & Registry, entry: SandboxEntry): boolean {
   const retries = (failedPauseOf(entry)?.retries ?? 0) + 1;
   if (retries > MAX_PAUSE_RETRIES) return false;
-  const retryAtMs = context.clock.now() + PAUSE_RETRY_MS;
-  entry.failedPause = { endAtMs: entry.record.endAtMs, retries, retryAtMs };
+  const retryAtElapsedMs = context.clock.elapsed() + PAUSE_RETRY_MS;
+  entry.failedPause = { endAtMs: entry.record.endAtMs, retries, retryAtElapsedMs };
   context.rescheduleExpiry();
   return true;
 }

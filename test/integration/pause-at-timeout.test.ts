@@ -45,6 +45,15 @@ test("it is paused by the next attempt", async () => {
     .toMatchObject({ body: { state: "paused", pauseReason: "timeout" } });
 });
 
+test("a clock that is set back does not put the next attempt off", async () => {
+  await using scene = await startCase();
+  await scene.failAfter(LIFE_SECONDS * 1_000);
+  // The run began before that moment, so it stays as it is.
+  scene.clock.set(scene.clock.now() - (LIFE_SECONDS / 2) * 1_000);
+  await scene.clock.advance(RETRY_MS);
+  await expect.poll(scene.look).toMatchObject({ body: { state: "paused" } });
+});
+
 test("a later timeout in between counts", async () => {
   await using scene = await startCase();
   await scene.failAfter(LIFE_SECONDS * 1_000);
