@@ -34,7 +34,8 @@ export interface DiskMoves extends AsyncDisposable {
 
 interface Retry {
   readonly backoff: Backoff;
-  atMs: number;
+  /** On the monotonic clock. */
+  readonly atElapsedMs: number;
 }
 
 /** Moves until it is disposed of, which waits for moves under way. */
@@ -47,8 +48,12 @@ export function startDiskMoves(
   const gate = createGate(MOVES_AT_ONCE);
   const moves = new Map<SandboxEntry, Promise<void>>();
 
+  const retryOf = (entry: SandboxEntry) => {
+    const retry = retries.get(entry);
+    return retry === undefined ? 0 : clock.now() + retry.atElapsedMs - clock.elapsed();
+  };
   const dueOf = (entry: SandboxEntry, afterSeconds: number) =>
-    Math.max(entry.record.endAtMs + afterSeconds * MS_PER_S, retries.get(entry)?.atMs ?? 0);
+    Math.max(entry.record.endAtMs + afterSeconds * MS_PER_S, retryOf(entry));
 
   function waiting(): SandboxEntry[] {
     return [...entries.values()].filter((entry) => !moves.has(entry) && isMovable(context, entry));
@@ -88,7 +93,7 @@ export function startDiskMoves(
     } catch (error) {
       const known = retries.get(entry);
       const { backoff } = known ?? { backoff: createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS) };
-      retries.set(entry, { backoff, atMs: clock.now() + backoff.next() });
+      retries.set(entry, { backoff, atElapsedMs: clock.elapsed() + backoff.next() });
       log.warn({ op: "sandbox.move", sandboxId, err: error }, "memory stays in the process");
       if (known !== undefined) return;
       context.logBook.note(entry.record, "Memory could not be moved to disk");

@@ -92,6 +92,18 @@ test("a move that fails is noted in the log and tried again", async () => {
   await expect.poll(logs).toContain("Memory moved to disk");
 });
 
+test("a clock that was set back does not put off a move that is tried again", async () => {
+  await using world = await openWorld(0);
+  world.fake.failSave();
+  await world.post("pause");
+  const logs = async () => (await world.service.call({ path: `/sandboxes/${world.id}/logs` })).text;
+  await expect.poll(logs).toContain("Memory could not be moved to disk");
+  world.clock.set(world.clock.now() - 86_400_000);
+  // A step of the clock is noticed within this time, and the moment of the pause is looked at again.
+  for (let look = 0; look < 2; look += 1) await world.clock.advance(30_000);
+  await expect.poll(() => world.place()).toBe("disk");
+});
+
 test("what cannot be restored is refused and stays, and files alone start", async () => {
   await using world = await openWorld(0);
   await world.post("pause");
