@@ -9,6 +9,7 @@ import { withLock } from "../engine/host/lock.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
 import { createBuildProgress } from "../engine/templates/base-progress.ts";
 import { INTERPRETER_TEMPLATE } from "../engine/templates/interpreter.ts";
+import { requireKnownContent } from "../sandboxes/lost-database.ts";
 import { openStore } from "../store/sqlite.ts";
 import { findBase } from "./base-layers.ts";
 import { readBuildTime } from "./build-times.ts";
@@ -90,12 +91,14 @@ async function pullBuiltIn(
   signal: AbortSignal,
 ): Promise<number> {
   const build = PULLED[name] ?? buildNewBase;
+  using store = openStore({ path: join(config.home, "state.db") });
+  // Snapshots that a lost database names may stand on the layers that are removed below.
+  await requireKnownContent(config.home, store);
   await mkdir(join(config.home, LAYERS), { recursive: true, mode: 0o700 });
   const isNew = await showBuild(config.home, name, (onProgress) =>
     build({ home: config.home, signal, ifMissing: config.ifMissing, onProgress }),
   );
   if (!isNew) return EXIT_OK;
-  using store = openStore({ path: join(config.home, "state.db") });
   const { home } = config;
   const prune = async () => pruneBuiltIns(home, store, tell);
   for (const removed of await withLock({ home, name: "reclaim", signal }, prune)) {

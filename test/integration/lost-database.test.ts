@@ -1,8 +1,15 @@
 /** A home that has lost its database: what only rows name is not removed as without an owner. */
 
+import assert from "node:assert";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { BASE_PARTS } from "../../src/commands/base-layers.ts";
+import { openHome } from "../../src/commands/home.ts";
+import { runTemplate } from "../../src/commands/template.ts";
+import { createSilentLog } from "../../src/common/log.ts";
+import { loadConfig } from "../../src/config.ts";
+import { BASE_RECIPE } from "../../src/engine/templates/base.ts";
 import { requireKnownContent } from "../../src/sandboxes/lost-database.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import { startTestService } from "../support/service.ts";
@@ -48,3 +55,19 @@ test.for(["layers", "volumes", "volume-disks", "store/snapshots", "memory"])(
     await requireKnownContent(home.path, store);
   },
 );
+
+test("no built-in template is pulled: the older one may be below snapshots", async () => {
+  await using home = await makeTempFolder();
+  await openHome(home.path);
+  const layers = join(home.path, "layers");
+  await mkdir(join(layers, NAME), { recursive: true });
+  for (const part of BASE_PARTS) {
+    await mkdir(join(layers, `base-1700000000001-${BASE_RECIPE}`, part), { recursive: true });
+  }
+  const loaded = loadConfig({}, ["template", "pull", "base", "--if-missing", "--home", home.path]);
+  assert("config" in loaded);
+  const words = ["pull", "base"];
+  await expect(
+    runTemplate({ config: loaded.config, words, log: createSilentLog() }),
+  ).rejects.toMatchObject({ code: "failed_precondition" });
+});
