@@ -132,7 +132,8 @@ async function answer({ request, signal, held }: Call, options: ControlOptions):
   const { path: rawPath, query } = splitTarget(url);
   const token = uploadToken(method, rawPath);
   if (token !== undefined) {
-    return { path: UPLOAD_PATH, ...(await takeUpload(options.sandboxes.uploads, request, token)) };
+    const { uploads } = options.sandboxes;
+    return { path: UPLOAD_PATH, ...(await takeUpload(uploads, { request, signal }, token)) };
   }
   const match = matchRoute(ROUTES, method, rawPath);
   let facts: Omit<Answer, "reply"> =

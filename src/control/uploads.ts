@@ -20,11 +20,17 @@ export function uploadToken(method: string, path: string): string | undefined {
   return method === "PUT" && path.startsWith(PREFIX) ? path.slice(PREFIX.length) : undefined;
 }
 
+interface Upload {
+  readonly request: IncomingMessage;
+  /** Fires when the client is gone. */
+  readonly signal: AbortSignal;
+}
+
 /** Takes the body; after a refusal the connection ends, since the rest of it is not read. */
-export async function takeUpload(uploads: Uploads, request: IncomingMessage, token: string) {
+export async function takeUpload(uploads: Uploads, { request, signal }: Upload, token: string) {
   try {
     const body = Readable.from(readContent(request), { objectMode: false });
-    await uploads.receive(token, request.headers["content-length"], body);
+    await uploads.receive(token, request.headers["content-length"], { body, signal });
     return { reply: { status: 201 } };
   } catch (error) {
     const { status, body } = toFault(error);

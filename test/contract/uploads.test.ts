@@ -16,10 +16,19 @@ import { makeTempFolder } from "../support/temp-folder.ts";
 
 const HASH = "ab";
 
+interface Upload {
+  readonly request: IncomingMessage;
+  readonly signal: AbortSignal;
+}
+
 /** Sends half of a body and leaves, or stays; what `take` makes of the request. */
-async function sendHalf<T>(take: (request: IncomingMessage) => Promise<T>, leaves: boolean) {
+async function sendHalf<T>(take: (upload: Upload) => Promise<T>, leaves: boolean) {
   const { promise, resolve } = Promise.withResolvers<T>();
-  const server = createServer((request) => void take(request).then(resolve));
+  const gone = new AbortController();
+  const server = createServer((request, response) => {
+    response.once("close", () => gone.abort());
+    void take({ request, signal: gone.signal }).then(resolve);
+  });
   const client = connect(await listenOnLoopback(server), "127.0.0.1");
   client.on("error", () => undefined);
   try {
@@ -39,17 +48,17 @@ test("an upload that its client cancels is answered as canceled and leaves no fi
   const options = { owner: "own", key: "ab".repeat(32), copies, now: Date.now };
   const uploads = await openUploads({ directory: folder.path, ...options });
   const token = uploads.sign("a", HASH);
-  const outcome = await sendHalf((request) => takeUpload(uploads, request, token), true);
+  const outcome = await sendHalf((upload) => takeUpload(uploads, upload, token), true);
   expect(outcome.reply).toMatchObject({
     status: 499,
     body: { code: 499, message: "request ended before its body" },
   });
   expect(await readdir(folder.path)).toEqual([]);
-  await uploads.receive(token, "1", Readable.from(["x"]));
+  await uploads.receive(token, "1", { body: Readable.from(["x"]) });
   expect(await uploads.find("a", HASH)).toBeDefined();
 });
 
-async function read(request: IncomingMessage): Promise<unknown> {
+async function read({ request }: Upload): Promise<unknown> {
   return buffer(Readable.from(readContent(request, 100))).then(
     () => "whole",
     (error: unknown) => error,
@@ -67,16 +76,12 @@ test("an upload whose client leaves while it waits for its turn is canceled", as
   const uploads = await openUploads({ directory: folder.path, ...options });
   const busy = Array.from({ length: 16 }, () => new PassThrough());
   const sent = busy.map((body, index) =>
-    uploads.receive(uploads.sign("a", `b${index}`), "1", body),
+    uploads.receive(uploads.sign("a", `b${index}`), "1", { body }),
   );
   const token = uploads.sign("a", HASH);
-  const outcome = sendHalf((request) => {
-    const taken = takeUpload(uploads, request, token);
-    // It is seen to have left before its turn comes.
-    request.once("close", () => busy.forEach((body) => body.end("x")));
-    return taken;
-  }, true);
-  expect((await outcome).reply).toMatchObject({ status: 499 });
+  const outcome = await sendHalf((upload) => takeUpload(uploads, upload, token), true);
+  expect(outcome.reply).toMatchObject({ status: 499 });
+  for (const body of busy) body.end("x");
   await Promise.all(sent);
   expect(await uploads.find("a", HASH)).toBeUndefined();
 });

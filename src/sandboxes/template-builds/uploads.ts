@@ -31,6 +31,12 @@ const PART = ".part";
 const TOKEN_PATTERN = /^([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{64})\.([0-9a-f]{64})$/;
 const LENGTH_PATTERN = /^[0-9]{1,15}$/;
 
+interface UploadContent {
+  readonly body: Readable;
+  /** Fires when the client is gone. */
+  readonly signal?: AbortSignal;
+}
+
 export interface Uploads {
   /** Path of the archive; undefined when there is none. */
   find(team: string, hash: string): Promise<string | undefined>;
@@ -39,9 +45,10 @@ export interface Uploads {
   /**
    * Takes an archive, in its turn; it is there whole or not at all.
    * @throws SandboxError permission_denied for a token that is none or too old, invalid_argument
-   * unless exactly so many bytes come, resource_exhausted when they are, or too many uploads wait.
+   * unless exactly so many bytes come, resource_exhausted when they are, or too many uploads wait,
+   * canceled when the client leaves before its turn.
    */
-  receive(token: string, length: string | undefined, body: Readable): Promise<void>;
+  receive(token: string, length: string | undefined, content: UploadContent): Promise<void>;
 }
 
 export interface UploadsOptions {
@@ -100,10 +107,15 @@ export async function openUploads({
       const text = `${now() + UPLOAD_LIFE_MS}.${digest([team])}.${nameOf(team, hash)}`;
       return `${text}.${seal(text).toString("hex")}`;
     },
-    async receive(token, length, body) {
+    async receive(token, length, { body, signal }) {
       const { team, name } = read(token);
       const bytes = requireLength(length);
-      const leave = await turns.enter({ team, size: bytes });
+      const leave = await turns.enter({ team, size: bytes, ...(signal && { signal }) });
+      // For one that is gone no archive is removed to make place.
+      if (signal?.aborted) {
+        leave?.();
+        throw new SandboxError("canceled", "request ended before its body");
+      }
       if (leave === undefined) {
         throw new SandboxError("resource_exhausted", "too many uploads at once", {
           retryAfterSeconds: 1,

@@ -27,10 +27,10 @@ test("uploads of a team have a bound of bytes together, and the next one waits f
   const uploads = await open(folder.path);
   const bodies = [new PassThrough(), new PassThrough()];
   const sent = bodies.map((body, index) =>
-    uploads.receive(uploads.sign("a", `a${index}`), String(4 * GIB), body),
+    uploads.receive(uploads.sign("a", `a${index}`), String(4 * GIB), { body }),
   );
-  const next = uploads.receive(uploads.sign("a", "aa"), "1", Readable.from(["x"]));
-  await uploads.receive(uploads.sign("b", "aa"), "1", Readable.from(["x"]));
+  const next = uploads.receive(uploads.sign("a", "aa"), "1", { body: Readable.from(["x"]) });
+  await uploads.receive(uploads.sign("b", "aa"), "1", { body: Readable.from(["x"]) });
   expect(await waits(next)).toBe(true);
   for (const body of bodies) body.destroy();
   await Promise.allSettled(sent);
@@ -44,7 +44,7 @@ test("the archives of a build with many COPY steps are taken, however many are s
   const hashes = Array.from({ length: 40 }, (_, index) => `c${index}`);
   const bodies = hashes.map(() => new PassThrough());
   const sent = hashes.map((hash, index) =>
-    uploads.receive(uploads.sign("a", hash), "1", bodies[index] ?? new PassThrough()),
+    uploads.receive(uploads.sign("a", hash), "1", { body: bodies[index] ?? new PassThrough() }),
   );
   const parts = async () => (await readdir(folder.path)).filter((name) => name.endsWith(".part"));
   await expect.poll(async () => (await parts()).length).toBe(16);
@@ -58,11 +58,11 @@ test("an upload whose client leaves while it waits gives its turn to the next on
   const uploads = await open(folder.path);
   const busy = Array.from({ length: 16 }, () => new PassThrough());
   const sent = busy.map((body, index) =>
-    uploads.receive(uploads.sign("a", `b${index}`), "1", body),
+    uploads.receive(uploads.sign("a", `b${index}`), "1", { body }),
   );
   const left = new PassThrough();
-  const abandoned = uploads.receive(uploads.sign("a", "aa"), "1", left);
-  const next = uploads.receive(uploads.sign("a", "bb"), "1", Readable.from(["x"]));
+  const abandoned = uploads.receive(uploads.sign("a", "aa"), "1", { body: left });
+  const next = uploads.receive(uploads.sign("a", "bb"), "1", { body: Readable.from(["x"]) });
   left.destroy();
   busy[0]?.end("x");
   await expect(abandoned).rejects.toMatchObject({ code: "ERR_STREAM_PREMATURE_CLOSE" });
@@ -72,11 +72,27 @@ test("an upload whose client leaves while it waits gives its turn to the next on
   expect(await uploads.find("a", "aa")).toBeUndefined();
 });
 
+test("an upload whose client leaves while it waits is over before its turn", async () => {
+  await using folder = await makeTempFolder();
+  const uploads = await open(folder.path);
+  const busy = Array.from({ length: 16 }, () => new PassThrough());
+  const sent = busy.map((body, index) =>
+    uploads.receive(uploads.sign("a", `b${index}`), "1", { body }),
+  );
+  const gone = new AbortController();
+  const content = { body: new PassThrough(), signal: gone.signal };
+  const abandoned = uploads.receive(uploads.sign("a", "aa"), "1", content);
+  gone.abort();
+  await expect(abandoned).rejects.toMatchObject({ code: "canceled" });
+  for (const body of busy) body.end("x");
+  await Promise.all(sent);
+});
+
 test("an archive that is being written does not make place for another one", async () => {
   await using folder = await makeTempFolder();
   const uploads = await open(folder.path);
   const body = new PassThrough();
-  const sent = uploads.receive(uploads.sign("a", "aa"), "2", body);
+  const sent = uploads.receive(uploads.sign("a", "aa"), "2", { body });
   body.write("x");
   const parts = async () => (await readdir(folder.path)).filter((name) => name.endsWith(".part"));
   await expect.poll(async () => (await parts()).length).toBe(1);
@@ -86,7 +102,7 @@ test("an archive that is being written does not make place for another one", asy
   await truncate(large, 16 * GIB);
   const later = new Date(Date.now() + 60_000);
   await utimes(large, later, later);
-  await uploads.receive(uploads.sign("b", "bb"), "1", Readable.from(["x"]));
+  await uploads.receive(uploads.sign("b", "bb"), "1", { body: Readable.from(["x"]) });
   expect(await parts()).toHaveLength(1);
   body.end("y");
   await sent;
@@ -105,11 +121,9 @@ test("an upload ends where the disk has too little left for what images were pro
   async function* send() {
     for (; sent < 64; sent += 1) yield chunk;
   }
-  const received = uploads.receive(
-    uploads.sign("a", "aa"),
-    String(64 * chunk.length),
-    Readable.from(send()),
-  );
+  const received = uploads.receive(uploads.sign("a", "aa"), String(64 * chunk.length), {
+    body: Readable.from(send()),
+  });
   await expect(received).rejects.toMatchObject({ code: "resource_exhausted" });
   expect(sent).toBeLessThan(64);
   expect(await readdir(folder.path)).toEqual([]);
