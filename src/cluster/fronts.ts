@@ -58,7 +58,9 @@ export async function startFronts({
   let renewedAtMs = performance.now();
   const isAlive = (other: string) => {
     if (other === name) return performance.now() - renewedAtMs < leaseMs;
-    return (news.silenceOf(other) ?? leaseMs) < leaseMs;
+    // While the watch is silent, a front that it has not named may be new.
+    const unknownMs = news.deafForMs() < leaseMs ? leaseMs : 0;
+    return (news.silenceOf(other) ?? unknownMs) < leaseMs;
   };
 
   async function tick(): Promise<void> {
@@ -83,7 +85,8 @@ export async function startFronts({
   return {
     name,
     get isLeader() {
-      if (!isAlive(name) || news.deafForMs() >= leaseMs) return false;
+      // A front whose watch is silent still leads: the others see its Lease renewed.
+      if (!isAlive(name)) return false;
       const living = [...new Set([name, ...news.names()])].filter((other) => isAlive(other));
       return living.toSorted()[0] === name;
     },

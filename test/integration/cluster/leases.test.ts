@@ -29,16 +29,19 @@ async function open() {
   return { server, first, second, [Symbol.asyncDispose]: async () => owned.disposeAsync() };
 }
 
-test("a front whose watch is silent takes no other one for dead, and does not lead", async () => {
+test("a front whose watch is silent takes no other one for dead, and one front goes on to lead", async () => {
   await using world = await open();
-  const { first } = world;
+  const { first, second } = world;
   expect(first.isLeader).toBe(true);
   const late = world.server.delayWatch("leases", LEASES);
-  await expect.poll(() => first.isLeader, SETTLED).toBe(false);
+  // One that began since then, of which its watch tells nothing.
+  await expect.poll(() => first.isAlive("c"), SETTLED).toBe(true);
   await delay(LEASE_MS);
   expect([first.isAlive("a"), first.isAlive("b")]).toEqual([true, true]);
+  await expect.poll(() => [first.isLeader, second.isLeader], SETTLED).toEqual([true, false]);
   late[Symbol.dispose]();
-  await expect.poll(() => first.isLeader, SETTLED).toBe(true);
+  await expect.poll(() => first.isAlive("c"), SETTLED).toBe(false);
+  expect(first.isAlive("b")).toBe(true);
 });
 
 test("after an outage the others have the time of a Lease to come back", async () => {
@@ -51,10 +54,12 @@ test("after an outage the others have the time of a Lease to come back", async (
   server.fail(undefined);
   const note = async () => {
     seen.push(first.isAlive("b"));
-    return first.isLeader;
+    // There is none: a watch that works again tells so.
+    return first.isAlive("c");
   };
-  await expect.poll(note, { timeout: 20_000, interval: 1 }).toBe(true);
+  await expect.poll(note, { timeout: 20_000, interval: 1 }).toBe(false);
   expect(seen).not.toContain(false);
+  expect(first.isLeader).toBe(true);
 });
 
 test("a front that ended without a word is dead after its Lease", async () => {
