@@ -91,10 +91,10 @@ export const leaseSchema = z.object({
 
 export type Lease = z.infer<typeof leaseSchema>;
 
-/** The address of a Pod whose containers run, and that is not being removed. */
-export function addressOf({ metadata, status }: Pod): string | undefined {
-  if (metadata.deletionTimestamp !== undefined || status?.phase !== "Running") return undefined;
-  return status.podIP;
+/** The address of a Pod whose sandbox runs, and that is not being removed. */
+export function addressOf(pod: Pod): string | undefined {
+  const { status } = pod;
+  return status?.phase === "Running" && endOf(pod) === undefined ? status.podIP : undefined;
 }
 
 /** The image of its sandbox as it was named, and as the node has it. */

@@ -35,9 +35,9 @@ test("the image of a sandbox is that of its own container", () => {
   ]);
 });
 
-test("a sandbox whose container has ended is over, whatever runs beside it", () => {
+test("a sandbox whose container has ended is over and not there, whatever runs beside it", () => {
   const pod = makePod({ terminated: { reason: "OOMKilled" } });
-  expect(endOf(pod)).toBe("OOMKilled");
+  expect([endOf(pod), addressOf(pod)]).toEqual(["OOMKilled", undefined]);
 });
 
 test("a sandbox whose image cannot be pulled does not start", () => {
