@@ -108,17 +108,18 @@ async function fillPool(
     wanted.set(shapeOf(plan), { plan, size });
   }
   const kept = new Map<string, number>();
-  /** Those with a Pod that does not start: no more Pods are made of them. */
-  const faulty = new Set<string>();
+  /** Pods without an address, those that do not start included. */
+  const unready = new Map<string, number>();
   let starting = 0;
   for (const pod of free) {
     const shape = pod.metadata.labels?.[SHAPE] ?? "";
     const count = kept.get(shape) ?? 0;
     if (endOf(pod) === undefined && count < (wanted.get(shape)?.size ?? 0)) {
       kept.set(shape, count + 1);
-      // One that waits for an image that is not there keeps no others from starting.
-      if (startFaultOf(pod) !== undefined) faulty.add(shape);
-      else if (addressOf(pod) === undefined) starting += 1;
+      if (addressOf(pod) !== undefined) continue;
+      unready.set(shape, (unready.get(shape) ?? 0) + 1);
+      // One that waits for an image that is not there keeps no other template's from starting.
+      if (startFaultOf(pod) === undefined) starting += 1;
     } else if (pod.metadata.deletionTimestamp === undefined) {
       // One that is being claimed has changed: it stays.
       const { name, resourceVersion } = pod.metadata;
@@ -130,8 +131,11 @@ async function fillPool(
     }
   }
   for (const [shape, { plan, size }] of wanted) {
-    if (faulty.has(shape)) continue;
-    for (let count = kept.get(shape) ?? 0; count < size && starting < maxStarting; count += 1) {
+    const missing = size - (kept.get(shape) ?? 0);
+    // Pods that do not start on one node do not keep those of other nodes out of the pool.
+    const left = MAX_STARTING - (unready.get(shape) ?? 0);
+    const amount = Math.min(missing, left, maxStarting - starting);
+    for (let count = 0; count < amount; count += 1) {
       starting += 1;
       const name = newSandboxId();
       const body = toPod(plan, name, "pool");

@@ -37,3 +37,19 @@ test("a template whose image is not there takes the place of no other in the poo
   await expect.poll(() => count("image:1"), SETTLED).toBe(2);
   expect(count("broken:1")).toBe(4);
 });
+
+test("a Pod that does not start on its node keeps no other Pod of its template from the pool", async () => {
+  await using world = await startPodWorld();
+  const { api, daemons } = world;
+  daemons.isHolding = true;
+  const podsOf = () => [...api.objects.keys()].filter((path) => path.startsWith("pods/"));
+  const state = { waiting: { reason: "ImagePullBackOff", message: "not there" } };
+  const stuck = { phase: "Pending", containerStatuses: [{ name: "sandbox", state }] };
+  api.onChange((type, plural, { metadata: { name } }) => {
+    if (plural !== "pods" || type !== "ADDED") return;
+    const status = podsOf().length === 1 ? stuck : { phase: "Running", podIP: "127.0.0.1" };
+    queueMicrotask(() => api.change(`pods/${name}`, (pod) => void (pod["status"] = status)));
+  });
+  await world.start({ pool: [{ template: "base", size: 6 }] });
+  await expect.poll(() => podsOf().length, SETTLED).toBe(6);
+});
