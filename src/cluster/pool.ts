@@ -84,22 +84,25 @@ const REST_MS = 30_000;
 
 /** What each look of the leader does: removes what is of no use, and starts what is missing. */
 export function createPoolFiller(context: PoolContext): () => Promise<void> {
-  let restsUntilMs = 0;
+  /** By shape: Pods that end at once keep none of other templates waiting. */
+  const restsUntilMs = new Map<string, number>();
   return async () => {
     const { pods, records } = context;
     const free = [...pods.items.values()].filter((pod) => isFree(pod, records.items));
-    const hasEnded = free.some(
-      (pod) => endOf(pod) !== undefined && pod.metadata.deletionTimestamp === undefined,
-    );
-    if (hasEnded) restsUntilMs = performance.now() + REST_MS;
-    await fillPool(context, free, performance.now() < restsUntilMs ? 0 : MAX_STARTING);
+    const nowMs = performance.now();
+    for (const [shape, untilMs] of restsUntilMs) if (untilMs <= nowMs) restsUntilMs.delete(shape);
+    for (const pod of free) {
+      const hasEnded = endOf(pod) !== undefined && pod.metadata.deletionTimestamp === undefined;
+      if (hasEnded) restsUntilMs.set(pod.metadata.labels?.[SHAPE] ?? "", nowMs + REST_MS);
+    }
+    await fillPool(context, free, (shape) => restsUntilMs.has(shape));
   };
 }
 
 async function fillPool(
   context: PoolContext,
   free: readonly Pod[],
-  maxStarting: number,
+  isResting: (shape: string) => boolean,
 ): Promise<void> {
   const { api, pods, pool, images, log } = context;
   const wanted = new Map<string, { plan: PodPlan; size: number }>();
@@ -131,10 +134,11 @@ async function fillPool(
     }
   }
   for (const [shape, { plan, size }] of wanted) {
+    if (isResting(shape)) continue;
     const missing = size - (kept.get(shape) ?? 0);
     // Pods that do not start on one node do not keep those of other nodes out of the pool.
     const left = MAX_STARTING - (unready.get(shape) ?? 0);
-    const amount = Math.min(missing, left, maxStarting - starting);
+    const amount = Math.min(missing, left, MAX_STARTING - starting);
     for (let count = 0; count < amount; count += 1) {
       starting += 1;
       const name = newSandboxId();
