@@ -11,6 +11,8 @@ import { wasServed } from "./secrets.ts";
 
 /** Where a home has what only rows tell the owner of. Built-in templates and images are no such things. */
 const PLACES = ["layers", "volumes", "volume-disks", "store/snapshots", "memory"] as const;
+/** What holds these; that of the store is in its image while no service has the home open. */
+const HOLDERS = ["layers", "volumes", "volume-disks", "memory", "store", "store.img"] as const;
 const NAME_PATTERN = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
@@ -25,7 +27,7 @@ export async function requireKnownContent(home: string, store: Store): Promise<v
     if (names.length === 0) continue;
     const message = `the database of the home is new, but ${place} has ${names.length} of an earlier one`;
     throw new SandboxError("failed_precondition", message, {
-      hint: `restore state.db from a backup, or remove ${PLACES.join(", ")} from the home to begin anew`,
+      hint: `restore state.db from a backup, or remove ${HOLDERS.join(", ")} from the home to begin anew`,
     });
   }
 }

@@ -49,7 +49,9 @@ test.for(["layers", "volumes", "volume-disks", "store/snapshots", "memory"])(
     await requireKnownContent(home.path, store);
     await mkdir(join(home.path, place, NAME));
     await expect(requireKnownContent(home.path, store)).rejects.toMatchObject({
-      hint: expect.stringContaining("restore state.db from a backup"),
+      hint:
+        "restore state.db from a backup, or remove layers, volumes, volume-disks, memory, store, " +
+        "store.img from the home to begin anew",
     });
     store.facts.put("seed-fingerprint", "known");
     await requireKnownContent(home.path, store);
