@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { SandboxError } from "../common/errors.ts";
 import { sendJson } from "../common/http.ts";
 import type { Logger } from "../common/log.ts";
-import { createTurns, type Turns } from "../common/turns.ts";
+import { createTeamTurns, type TeamTurns } from "../common/team-turns.ts";
 import type { Sandboxes } from "../sandboxes/sandboxes.ts";
 import type { VolumeFiles } from "../sandboxes/volume-files.ts";
 import { retryHeaders } from "../wire/retry.ts";
@@ -41,7 +41,7 @@ interface Answered {
 
 /** Answers every request for content, also a faulty one; it never rejects. */
 export function createVolumeContent({ sandboxes, log }: ContentOptions) {
-  const transfers = createTurns(TRANSFERS);
+  const transfers = createTeamTurns(TRANSFERS);
 
   async function run(
     files: VolumeFiles,
@@ -92,7 +92,7 @@ type Outcome = Awaited<ReturnType<ContentRoute["act"]>>;
  * @throws SandboxError resource_exhausted when that takes too long
  */
 async function beginTransfer(
-  transfers: Turns,
+  transfers: TeamTurns,
   team: string,
   response: ServerResponse,
 ): Promise<() => void> {

@@ -10,7 +10,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { syncFolder } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { step } from "../../common/steps.ts";
-import { createTurns } from "../../common/turns.ts";
+import { createTeamTurns } from "../../common/team-turns.ts";
 import { type CopyLedger, requireDiskSpace, toDiskFault } from "../disk-space.ts";
 
 /** Clients take up to an hour. */
@@ -71,7 +71,7 @@ export async function openUploads({
 }: UploadsOptions): Promise<Uploads> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const secret = createSecretKey(Buffer.from(key, "hex"));
-  const turns = createTurns(TURNS);
+  const turns = createTeamTurns(TURNS);
   const ending = `.${owner}${PART}`;
   for (const name of await readdir(directory)) {
     if (name.endsWith(ending)) await rm(join(directory, name), { force: true });

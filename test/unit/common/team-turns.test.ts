@@ -1,10 +1,10 @@
 /** Who goes and who waits when a team begins more than it may do at once. */
 
 import { expect, test } from "vitest";
-import { createTurns, type Turns } from "../../../src/common/turns.ts";
+import { createTeamTurns, type TeamTurns } from "../../../src/common/team-turns.ts";
 
 /** Takes a turn and writes down when it came. */
-async function enter(turns: Turns, order: string[], { name, size = 0 }: Entry) {
+async function enter(turns: TeamTurns, order: string[], { name, size = 0 }: Entry) {
   const leave = await turns.enter({ team: "a", size });
   order.push(name);
   return leave;
@@ -16,7 +16,7 @@ interface Entry {
 }
 
 test("what is beyond the bound waits and goes in order of arrival", async () => {
-  const turns = createTurns({ maxAtOnce: 2, maxWaiting: 9 });
+  const turns = createTeamTurns({ maxAtOnce: 2, maxWaiting: 9 });
   const order: string[] = [];
   const all = ["1", "2", "3", "4", "5"].map(async (name) => enter(turns, order, { name }));
   await Promise.all(all.slice(0, 2));
@@ -26,7 +26,7 @@ test("what is beyond the bound waits and goes in order of arrival", async () => 
 });
 
 test("those that wait have a bound, and other teams do not wait for them", async () => {
-  const turns = createTurns({ maxAtOnce: 1, maxWaiting: 1 });
+  const turns = createTeamTurns({ maxAtOnce: 1, maxWaiting: 1 });
   const leave = await turns.enter({ team: "a" });
   const second = turns.enter({ team: "a" });
   expect(await turns.enter({ team: "a" })).toBeUndefined();
@@ -37,7 +37,7 @@ test("those that wait have a bound, and other teams do not wait for them", async
 });
 
 test("a small one does not overtake a large one that waits", async () => {
-  const turns = createTurns({ maxAtOnce: 9, maxSize: 8, maxWaiting: 9 });
+  const turns = createTeamTurns({ maxAtOnce: 9, maxSize: 8, maxWaiting: 9 });
   const order: string[] = [];
   const first = await turns.enter({ team: "a", size: 4 });
   const second = await turns.enter({ team: "a", size: 3 });
@@ -51,7 +51,7 @@ test("a small one does not overtake a large one that waits", async () => {
 });
 
 test("one that gives up its wait leaves its place, and what it held back goes", async () => {
-  const turns = createTurns({ maxAtOnce: 9, maxSize: 8, maxWaiting: 9 });
+  const turns = createTeamTurns({ maxAtOnce: 9, maxSize: 8, maxWaiting: 9 });
   const first = await turns.enter({ team: "a", size: 5 });
   const gone = new AbortController();
   const large = turns.enter({ team: "a", size: 8, signal: gone.signal });

@@ -1,5 +1,5 @@
 /**
- * Turns of a team: so many of something at once. Clients begin more than that together and take a
+ * TeamTurns of a team: so many of something at once. Clients begin more than that together and take a
  * refusal for a failure, so what is beyond the bound waits, in order of arrival.
  */
 
@@ -18,7 +18,7 @@ export interface TurnRequest {
   readonly signal?: AbortSignal;
 }
 
-export interface Turns {
+export interface TeamTurns {
   /**
    * Waits for a turn, which lasts until the returned function is called. Undefined when too many of
    * the team wait already, and when the signal fires first.
@@ -33,8 +33,12 @@ interface Line {
   readonly waiting: Set<{ readonly size: number; begin(): void }>;
 }
 
-/** Turns of which none is taken. */
-export function createTurns({ maxAtOnce, maxSize = Infinity, maxWaiting }: TurnLimits): Turns {
+/** TeamTurns of which none is taken. */
+export function createTeamTurns({
+  maxAtOnce,
+  maxSize = Infinity,
+  maxWaiting,
+}: TurnLimits): TeamTurns {
   const lines = new Map<string, Line>();
 
   function hasSpace(line: Line, size: number): boolean {
