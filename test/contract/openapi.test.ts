@@ -21,6 +21,7 @@ import { createOfOtherKey, createUnderWay } from "../support/keyed-creates.ts";
 import { podRow } from "../support/pod-front.ts";
 import { startTestService, type Call, type TestService } from "../support/service.ts";
 import { tagRows } from "../support/tag-rows.ts";
+import { templateRows } from "../support/template-rows.ts";
 import { volumeRows } from "../support/volume-rows.ts";
 
 let held: HeldEngine;
@@ -347,38 +348,9 @@ const ROWS: Readonly<Record<string, Rows>> = {
     ],
     400: call("/snapshots?name=a%20b"),
   },
-  "GET /templates": { 200: call("/templates") },
-  "GET /default-templates": { 200: call("/default-templates") },
+  ...templateRows({ call, made, snapshotOf, secondPage }),
   ...tagRows({ call, made, snapshotOf, tag: (...words) => templatesOf().tag(...words) }),
   ...buildRows<Row>({ call, made, service: () => service, busyKey: () => busyKey }),
-  "GET /v2/templates": {
-    200: [call("/v2/templates?limit=100"), call("/v2/templates?nextToken=")],
-    400: call("/v2/templates?nextToken=x"),
-  },
-  "GET /templates/{templateID}": {
-    200: [
-      call("/templates/serving"),
-      made(async () => {
-        await snapshotOf("grown");
-        await snapshotOf("grown");
-        const path = `/templates/${inPath("local/grown")}`;
-        return { path: `${path}?limit=100&nextToken=${await secondPage(path)}` };
-      }),
-    ],
-  },
-  "DELETE /templates/{templateID}": {
-    204: made(async () => ({ path: `/templates/${inPath(await snapshotOf())}` })),
-    403: call("/templates/base"),
-  },
-  "PATCH /templates/{templateID}": {
-    200: call("/templates/kept", { public: false }),
-    403: call("/templates/base", { public: false }),
-  },
-  "PATCH /v2/templates/{templateID}": {
-    200: call("/v2/templates/kept", { public: false }),
-    403: call("/v2/templates/base", { public: false }),
-  },
-  "GET /templates/aliases/{alias}": { 200: call("/templates/aliases/base") },
   ...volumeRows({ call, made, service: () => service }),
 };
 
