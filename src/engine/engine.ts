@@ -163,7 +163,8 @@ export interface Container extends AsyncDisposable {
   setEgress(egress: Egress): Promise<void>;
   /**
    * A byte stream to a TCP port inside the container.
-   * @throws SandboxError unavailable when nothing listens there or the container is gone.
+   * @throws SandboxError invalid_argument for no port number, unavailable when nothing listens there or
+   * the container is gone.
    */
   dial(port: number, signal: AbortSignal): Promise<Socket>;
   /** A byte stream to the daemon's public socket, on which it serves clients. */
@@ -271,7 +272,7 @@ export interface Engine {
   probe(freshness?: "cached" | "fresh"): Promise<EngineReport>;
   /**
    * Starts a container whose daemon accepts connections on its control socket.
-   * @throws SandboxError unavailable when the runtime fails; nothing is left behind then.
+   * @throws SandboxError unavailable when the runtime fails, canceled; nothing is left behind then.
    */
   create(spec: ContainerSpec, signal: AbortSignal): Promise<Container>;
   /**
