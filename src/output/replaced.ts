@@ -14,5 +14,10 @@ export async function isReplaced(
   // A sandbox that does not answer this answers no other call about the process either.
   const running = await sandbox.process.list(signal).catch(() => []);
   const found = running.find((process) => process.pid === pid);
-  return found !== undefined && found.cmd !== command;
+  return found !== undefined && !isSame(found.cmd, command);
+}
+
+/** Services of other makers may list no command, one without its arguments, or one before it. */
+function isSame(listed: string, command: string): boolean {
+  return listed.endsWith(command) || command.startsWith(listed);
 }

@@ -14,18 +14,18 @@ import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 
 const ENDED = "status: ended while no server watched it";
 
-/** A server whose sandboxes name another program than the one that was started, once it is told so. */
+/** A server whose sandboxes list their processes by another command, once they are told so. */
 async function startWorld() {
   const stack = new AsyncDisposableStack();
   const world = stack.use(await startMcpWorld());
-  let isReplaced = false;
+  let listedAs: string | undefined;
   const wrap = ({ process, ...sandbox }: Sandbox): Sandbox => ({
     ...sandbox,
     process: {
       ...process,
       list: async (signal) => {
         const listed = await process.list(signal);
-        return isReplaced ? listed.map(({ pid }) => ({ pid, cmd: "another" })) : listed;
+        return listed.map(({ pid, cmd }) => ({ pid, cmd: listedAs ?? cmd }));
       },
     },
   });
@@ -54,7 +54,7 @@ async function startWorld() {
     call,
     process,
     isThere: async () => (await call("list_processes")).includes(String(process.process_id)),
-    replace: () => (isReplaced = true),
+    listAs: (command: string | undefined) => (listedAs = command),
     [Symbol.asyncDispose]: async () => stack.disposeAsync(),
   };
 }
@@ -67,7 +67,7 @@ test.for([
   "$tool does not reach the program that has the pid of another",
   async ({ tool, input, said }) => {
     await using world = await startWorld();
-    world.replace();
+    world.listAs("another");
     expect(await world.call(tool, { ...world.process, ...input })).toContain(said);
     expect(await world.isThere()).toBe(true);
     // It is known from then on.
@@ -75,8 +75,14 @@ test.for([
   },
 );
 
-test("a process that lives on after a pause is reached", async () => {
+test.for([
+  { listing: "its command", listedAs: undefined },
+  { listing: "no command", listedAs: "" },
+  { listing: "its program alone", listedAs: "/bin/bash" },
+  { listing: "a command before it", listedAs: "wrapper /bin/bash -l -c cat" },
+])("a process that lives on after a pause is reached: $listing", async ({ listedAs }) => {
   await using world = await startWorld();
+  world.listAs(listedAs);
   const sent = await world.call("send_signal", { ...world.process, signal: "SIGKILL" });
   expect(sent).toContain("SIGKILL sent to");
   await expect.poll(() => world.isThere()).toBe(false);
