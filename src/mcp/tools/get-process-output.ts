@@ -1,8 +1,8 @@
 /** Tool: more output of a process, or its exit code. */
 
 import { z } from "../../common/schema.ts";
-import { timeLimit, type ProcessView } from "../../output/capture.ts";
-import { pageOutput } from "../../output/excerpt.ts";
+import { timeLimit, type ProcessState, type ProcessView } from "../../output/capture.ts";
+import { pageOutput, type Page } from "../../output/excerpt.ts";
 import { formatBytes } from "../../output/text.ts";
 import { explain } from "../error-hints.ts";
 import { durationFact, expiryFact, stateFact, volumeFact } from "../facts.ts";
@@ -48,15 +48,8 @@ export const getProcessOutput = defineTool({
   annotations: READ_ONLY,
   async handler(params, context) {
     const capture = await findProcess(params.sandbox_id, params.process_id, context);
-    await waitForChange(capture, params, context);
-    const { output, state } = capture;
-    const isRunning = state.kind === "running";
-    const page = await pageOutput(output, {
-      cursor: params.cursor,
-      maxBytes: params.max_bytes,
-      streams: STREAMS[params.stream],
-      isRunning,
-    });
+    const { page, state } = await readPage(capture, params, context);
+    const { output } = capture;
     const hasMore = page.nextCursor < output.totalBytes;
     const facts = [
       stateFact(state),
@@ -96,17 +89,35 @@ function unwrittenFact({ unwrittenBytes }: ProcessView): string | undefined {
   return `${formatBytes(unwrittenBytes)} at the end could not be written to the disk and are lost`;
 }
 
-async function waitForChange(
+interface Reading {
+  readonly page: Page;
+  /** Of the process, when the page was read. */
+  readonly state: ProcessState;
+}
+
+/** The next page. The beginning of a character alone is no output yet, and is waited for. */
+async function readPage(
   capture: ProcessView,
   params: Params,
   context: ToolContext,
-): Promise<void> {
-  const isQuiet = () =>
-    capture.output.totalBytes <= params.cursor && capture.state.kind === "running";
-  if (params.wait_seconds === 0 || !isQuiet()) return;
-  const deadline = timeLimit(context.clock, params.wait_seconds * 1_000, context.signal);
-  while (isQuiet()) {
-    if (deadline.aborted || context.signal.aborted) return;
-    await capture.changed(deadline);
+): Promise<Reading> {
+  const { clock, signal } = context;
+  let deadline: AbortSignal | undefined;
+  for (;;) {
+    const { state, output } = capture;
+    const { totalBytes } = output;
+    const isRunning = state.kind === "running";
+    const page = await pageOutput(output, {
+      cursor: params.cursor,
+      maxBytes: params.max_bytes,
+      streams: STREAMS[params.stream],
+      isRunning,
+    });
+    const hasNews = page.nextCursor > params.cursor || !isRunning;
+    if (hasNews || params.wait_seconds === 0) return { page, state };
+    deadline ??= timeLimit(clock, params.wait_seconds * 1_000, signal);
+    if (deadline.aborted || signal.aborted) return { page, state };
+    // Output that came while the page was read is not waited for.
+    if (output.totalBytes === totalBytes) await capture.changed(deadline);
   }
 }

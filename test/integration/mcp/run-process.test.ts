@@ -74,6 +74,25 @@ test("a character that comes in two parts, one after the reply, is whole", async
   expect(shown.join("")).toBe("aéb");
 });
 
+test("the beginning of a character alone does not end a wait for output", async () => {
+  await using world = await startMcpWorld();
+  const command = `printf 'a\\303'; until [ -e go ]; do sleep 0.05; done; printf '\\251b'; sleep 60`;
+  const { sandboxId, outcome } = await start(world, command, {
+    cwd: world.folder,
+    wait_seconds: 1,
+  });
+  const input = {
+    sandbox_id: sandboxId,
+    process_id: processIdOf(outcome.text),
+    cursor: Number(/next_cursor: (\d+)/.exec(outcome.text)?.[1]),
+    wait_seconds: 30,
+  };
+  const waiting = world.call("get_process_output", input);
+  const path = `${world.folder}/go`;
+  await world.call("write_file", { sandbox_id: sandboxId, path, content: "" });
+  expect((await waiting).text).toMatch(/--- stdout\né/);
+});
+
 test("without args the command line is bash's", async () => {
   await using world = await startMcpWorld();
   const sandboxId = await world.createSandbox();
