@@ -64,9 +64,16 @@ async function isOriginalThere(own: Place, path: string): Promise<boolean> {
   }
 }
 
-/** A disk that is too full must not keep a service from its start: the next one writes it. */
+/**
+ * One process at a time, since all have one draft: in the place of one that is being written to, an empty
+ * mark would be seen, and the home be taken for a foreign folder. A disk that is too full must not keep
+ * a service from its start: the next one writes it.
+ */
 async function notePlace(path: string, place: Place): Promise<void> {
-  await writePlace(path, place).catch(() => undefined);
+  const write = async () => {
+    if ((await readPlace(path))?.path !== path) await writePlace(path, place);
+  };
+  await withLock({ home: path, name: "instance" }, write).catch(() => undefined);
 }
 
 async function writePlace(path: string, place: Place): Promise<void> {

@@ -2,8 +2,10 @@
 
 import { cp, mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { openHome } from "../../../src/commands/home.ts";
+import { holdLock } from "../../../src/engine/host/lock.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import { SANDBOX } from "../../suites/store.ts";
 import { RUNNING } from "../../support/running-build.ts";
@@ -30,6 +32,20 @@ const look = async (home: string) => ({
 });
 const KEPT = { sandboxes: ["i0"], instances: [OWNER] };
 const FORGOTTEN = { sandboxes: [], instances: [] };
+
+test("one process at a time marks a home: in a draft of two an empty mark would be seen", async () => {
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  await mkdir(home);
+  const lock = await holdLock(home, "instance");
+  const opened = openHome(home);
+  await Promise.race([opened, setTimeout(300)]);
+  const names = await readdir(home);
+  await lock[Symbol.asyncDispose]();
+  await opened;
+  expect(names.filter((name) => name.startsWith("place"))).toEqual([]);
+  expect(await readdir(home)).toContain("place.json");
+});
 
 test("a home that was moved keeps its sandboxes", async () => {
   await using folder = await makeTempFolder();
