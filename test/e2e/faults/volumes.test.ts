@@ -116,7 +116,8 @@ test("a service that ends leaves volumes to the sandboxes that go on, under one 
   const id = await makeWith("left");
   await run(
     id,
-    "(while :; do date +%s%N > /data/left/now; sleep 0.05; done) > /dev/null 2>&1 & true",
+    // Never half: a download of a file that is emptied meanwhile is cut.
+    "(cd /data/left; while :; do date +%s%N > next; mv next now; sleep 0.05; done) > /dev/null 2>&1 & true",
   );
   await home.stop("SIGTERM");
   expect(await countVolumes()).toEqual({ mounts: 0, devices: 1 });
