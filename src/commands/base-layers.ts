@@ -1,9 +1,7 @@
 /** The layers of the home, and which of them is the template `base`. */
 
-import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode } from "../common/errors.ts";
-import { hasParts } from "../common/files.ts";
+import { hasParts, listFolder } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
 
 /** When it was built, and from which list of packages. */
@@ -49,10 +47,5 @@ export async function findBuildStart(home: string): Promise<number | undefined> 
 
 /** Names of all layers of the home. */
 export async function listLayers(home: string): Promise<string[]> {
-  try {
-    return await readdir(join(home, "layers"));
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
+  return listFolder(join(home, "layers"));
 }

@@ -1,7 +1,7 @@
 /** Reading files that may not be there, and writing files that are seen whole or not at all. */
 
 import { readFileSync } from "node:fs";
-import { lstat, open, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
+import { lstat, open, readdir, readFile, rename, rmdir, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isCode } from "./errors.ts";
 
@@ -64,6 +64,16 @@ export async function syncFolder(directory: string | Buffer): Promise<void> {
 /** Where a file lies while it is written. */
 export function draftOf(path: string): string {
   return `${path}.part`;
+}
+
+/** The names in a folder; none where it is not there. */
+export async function listFolder(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return [];
+    throw error;
+  }
 }
 
 /** Removes an empty folder; one that is not there is no fault. */

@@ -3,9 +3,9 @@
  * clean-up would remove all of them as things without an owner.
  */
 
-import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode, SandboxError } from "../common/errors.ts";
+import { SandboxError } from "../common/errors.ts";
+import { listFolder } from "../common/files.ts";
 import type { Store } from "../store/store.ts";
 import { wasServed } from "./secrets.ts";
 
@@ -29,14 +29,5 @@ export async function requireKnownContent(home: string, store: Store): Promise<v
     throw new SandboxError("failed_precondition", message, {
       hint: `restore state.db from a backup, or remove ${HOLDERS.join(", ")} from the home to begin anew`,
     });
-  }
-}
-
-async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
   }
 }

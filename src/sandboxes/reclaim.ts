@@ -1,9 +1,9 @@
 /** Removes what instances left that are no longer there, and nothing else. */
 
-import { readdir, rm, stat, writeFile } from "node:fs/promises";
+import { rm, stat, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { isCode } from "../common/errors.ts";
+import { listFolder } from "../common/files.ts";
 import { isListening } from "../common/listening.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import type { Engine } from "../engine/engine.ts";
@@ -277,13 +277,4 @@ async function removeLostDisks({
   };
   await cleanUp({ kind: "volume", names: ["mounts"], remove: unmount }, onFailure);
   return removed;
-}
-
-async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
 }

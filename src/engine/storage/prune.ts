@@ -4,8 +4,7 @@ import { randomBytes } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
-import { isCode } from "../../common/errors.ts";
-import { readIfThere } from "../../common/files.ts";
+import { listFolder, readIfThere } from "../../common/files.ts";
 import { discardFolder } from "../host/drafts.ts";
 import { tryLock } from "../host/lock.ts";
 import { readRecord } from "../oci/container-record.ts";
@@ -83,13 +82,4 @@ export async function pruneDaemons(
 async function isOld(path: string): Promise<boolean> {
   const entry = await stat(path).catch(() => undefined);
   return entry !== undefined && Date.now() - entry.mtimeMs >= MIN_AGE_MS;
-}
-
-async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
 }
