@@ -47,8 +47,13 @@ export async function startEndpoint(clock?: Clock, { protocol, log }: EndpointOp
   const owned = stack.move();
   const url = `http://127.0.0.1:${port}/mcp`;
 
-  async function post(body: unknown, headers: Readonly<Record<string, string>> = {}) {
+  async function post(
+    body: unknown,
+    headers: Readonly<Record<string, string>> = {},
+    signal: AbortSignal | null = null,
+  ) {
     return fetch(url, {
+      signal,
       method: "POST",
       headers: {
         authorization: "Bearer key-alice",

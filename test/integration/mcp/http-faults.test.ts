@@ -191,17 +191,7 @@ test("a call whose stream was dropped keeps its id until it has ended", async ()
   const headers = await open(endpoint);
   const call = await callOf(endpoint);
   const leave = new AbortController();
-  const calling = await fetch(endpoint.url, {
-    method: "POST",
-    headers: {
-      authorization: "Bearer key-alice",
-      "content-type": "application/json",
-      accept: "application/json, text/event-stream",
-      ...headers,
-    },
-    body: JSON.stringify(call),
-    signal: leave.signal,
-  });
+  const calling = await endpoint.post(call, headers, leave.signal);
   leave.abort();
   await calling.text().catch(() => undefined);
   const ping = async () => {

@@ -8,6 +8,7 @@ import { podSchema, type Pod } from "../../../src/cluster/objects.ts";
 import { isKnown, storedSchema, type KnownSandbox } from "../../../src/cluster/records.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { SandboxError } from "../../../src/common/errors.ts";
+import { RECORD_FACTS } from "../../support/pod-record.ts";
 
 const COUNT = 40;
 
@@ -20,17 +21,7 @@ function makeRecord(sandboxId: string, team: string): KnownSandbox {
     alias: "base",
     owner: "front",
     state: "running",
-    isSecured: true,
-    isPrivate: false,
-    pausesAtTimeout: false,
-    resumesOnTraffic: false,
-    startedAtMs: 1,
-    endAtMs: 2,
-    limits: { memoryMb: 512, cpus: 1, diskMb: 1_024, pids: 100 },
-    allowsInternet: null,
-    network: null,
-    metadata: null,
-    sealedEnvironment: null,
+    ...RECORD_FACTS,
   };
   const metadata = { name: sandboxId, uid: "uid", resourceVersion: "1" };
   const stored = storedSchema.parse({ metadata, data: { record: JSON.stringify(record) } });

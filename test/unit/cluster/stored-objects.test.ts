@@ -13,6 +13,7 @@ import {
 } from "../../../src/cluster/records.ts";
 import { snapshotName, storedSnapshotSchema } from "../../../src/cluster/snapshots/records.ts";
 import { claimName, storedVolumeSchema } from "../../../src/cluster/volumes/records.ts";
+import { RECORD_FACTS } from "../../support/pod-record.ts";
 
 const named = (name: string) => ({ name, uid: "uid", resourceVersion: "1" });
 
@@ -36,22 +37,8 @@ test("a record that cannot be read may use what its text names, and nothing else
   expect([usesVolume(stored, "volume"), usesVolume(stored, "another")]).toEqual([true, false]);
 });
 
-const FACTS = {
-  isSecured: true,
-  isPrivate: false,
-  pausesAtTimeout: false,
-  resumesOnTraffic: false,
-  startedAtMs: 1,
-  endAtMs: 2,
-  limits: { memoryMb: 512, cpus: 1, diskMb: 1_024, pids: 100 },
-  allowsInternet: null,
-  network: null,
-  metadata: null,
-  sealedEnvironment: null,
-};
-
 test("a change of a record keeps what a newer version wrote beside it", async () => {
-  const text = JSON.stringify({ ...RECORD, ...FACTS, ofANewerVersion: { a: "b" } });
+  const text = JSON.stringify({ ...RECORD, ...RECORD_FACTS, ofANewerVersion: { a: "b" } });
   const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
   assert(isKnown(stored));
   const bodies: unknown[] = [];
@@ -72,7 +59,7 @@ test("a change of a record keeps what a newer version wrote beside it", async ()
 
 test("a record with a change that cannot be read is left as it is", () => {
   const change = JSON.stringify({ kind: "of a newer version", owner: "front" });
-  const data = { record: JSON.stringify({ ...RECORD, ...FACTS }), change };
+  const data = { record: JSON.stringify({ ...RECORD, ...RECORD_FACTS }), change };
   const stored = storedSchema.parse({ metadata: named("ione"), data });
   expect([stored.record, usesImage(stored, "build")]).toEqual([undefined, true]);
 });
