@@ -1,5 +1,6 @@
 /** The one error class that crosses modules. Its codes are Connect's code names on every edge. */
 
+import { firstFault } from "./error-reasons.ts";
 import { shortageOf } from "./shortage.ts";
 
 /** Every reason for which an operation can fail. */
@@ -67,7 +68,7 @@ const MAX_CAUSES = 8;
 
 /** The first code of the system found on an error or its causes, such as `ENOENT`; never ours. */
 export function causeCode(error: unknown): string | undefined {
-  let current = error;
+  let current = firstFault(error);
   for (let depth = 0; depth < MAX_CAUSES && current instanceof Error; depth += 1) {
     if (
       !(current instanceof SandboxError) &&
@@ -76,7 +77,7 @@ export function causeCode(error: unknown): string | undefined {
     ) {
       return current.code;
     }
-    current = current.cause;
+    current = firstFault(current.cause);
   }
   return undefined;
 }
@@ -107,8 +108,9 @@ export function quotaError(message: string, hint: string, cause?: unknown): Sand
 
 /** The text of anything that was thrown. */
 export function errorText(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return schemaFault(error) ?? error.message;
+  const fault = firstFault(error);
+  if (!(fault instanceof Error)) return String(fault);
+  return schemaFault(fault) ?? fault.message;
 }
 
 /** The message of a schema is a list in JSON over many lines: its first entry in a sentence. */
@@ -139,7 +141,8 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
  * Any failure of a connection or of the system as ours: a broken or refused one and a shortage are
  * `unavailable`, an abort `canceled`, a time limit `deadline_exceeded`, anything else `internal`.
  */
-export function toSandboxError(error: unknown, subject: string): SandboxError {
+export function toSandboxError(thrown: unknown, subject: string): SandboxError {
+  const error = firstFault(thrown);
   if (error instanceof SandboxError) return error;
   const name = error instanceof Error ? error.name : "";
   // A socket that is not there is named by its path.

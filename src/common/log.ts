@@ -5,6 +5,7 @@
 
 import { fstatSync, type Stats } from "node:fs";
 import { type DestinationStream, type Logger as PinoLogger, pino } from "pino";
+import { reasonsOf } from "./error-reasons.ts";
 import { errorText, SandboxError } from "./errors.ts";
 import { quoteUntrusted } from "./untrusted-text.ts";
 
@@ -113,7 +114,7 @@ export interface LoggedError {
 /** The form of anything that was thrown; further properties of an error are left out. */
 export function describeError(error: unknown): LoggedError {
   const stack = stackOf(error);
-  const causes = causesOf(error);
+  const causes = reasonsOf(error, MAX_CAUSES);
   return {
     ...describe(error),
     ...(stack !== undefined && { stack }),
@@ -144,16 +145,6 @@ function stackOf(error: unknown): string | undefined {
     return clean(frame.slice(0, MAX_FRAME_CHARACTERS));
   });
   return [`${clean(error.name)}: ${clean(error.message)}`, ...shown].join("\n");
-}
-
-function causesOf(error: unknown): Error[] {
-  const causes: Error[] = [];
-  let current = error instanceof Error ? error.cause : undefined;
-  while (current instanceof Error && causes.length < MAX_CAUSES) {
-    causes.push(current);
-    current = current.cause;
-  }
-  return causes;
 }
 
 function toText(thrown: unknown): string {

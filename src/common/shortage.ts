@@ -1,5 +1,7 @@
 /** What this process or its machine has run out of, other than space on a disk. */
 
+import { reasonsOf } from "./error-reasons.ts";
+
 export interface Shortage {
   readonly message: string;
   /** What its operator can do about it. */
@@ -28,18 +30,13 @@ const NO_PROCESS: Shortage = {
 };
 const SPAWN = "spawn";
 
-/** Errors that are looked at: a cause and its causes, and those of an AggregateError. */
-const MAX_ERRORS = 16;
+const MAX_REASONS = 16;
 
 /** The shortage that an error or one of its causes reports; it passes when others use less. */
 export function shortageOf(error: unknown): Shortage | undefined {
-  const waiting = [error];
-  for (let looks = 0; looks < MAX_ERRORS; looks += 1) {
-    const next = waiting.shift();
-    if (!(next instanceof Error)) continue;
-    const found = ofOne(next);
+  for (const one of [error, ...reasonsOf(error, MAX_REASONS)]) {
+    const found = one instanceof Error ? ofOne(one) : undefined;
     if (found !== undefined) return found;
-    waiting.push(next.cause, ...(next instanceof AggregateError ? next.errors : []));
   }
   return undefined;
 }
