@@ -39,14 +39,8 @@ figure, axes = plt.subplots(figsize=(4, 3)); axes.bar(list("abc"), [1, 2, 3]); p
 
 export async function measureInterpreter(): Promise<Row[]> {
   const root = await prepareTemplate();
-  await using service = await startService([
-    "--home",
-    HOME,
-    "--pool",
-    "0",
-    "--pool-template",
-    `${TEMPLATE}=1`,
-  ]);
+  const flags = ["--pool", "0", "--pool-template", `${TEMPLATE}=1`];
+  await using service = await startService(flags, { home: HOME });
   const first = await measureFirst(service);
   await using bare = await startBareKernel(root);
   const sandbox = await service.create(TEMPLATE);

@@ -16,6 +16,7 @@ const MEMORY_CASES: readonly MemoryCase[] = [
   { mb: 1_000, samples: 3 },
 ];
 const FORKS = 10;
+const FORK_SAMPLES = 3;
 const FORK_MB = 200;
 const MAX_FORKS_MS = 2_500;
 const MEMORY_MB = 2_048;
@@ -108,22 +109,28 @@ async function measureCheckpoints(service: BenchService, one: MemoryCase): Promi
 async function measureForks(service: BenchService): Promise<Row> {
   const sandbox = await startHolder(service, FORK_MB);
   const path = `/sandboxes/${sandbox}/fork`;
-  let made: unknown;
-  const ours = await timed(async () => {
-    made = await service.call("POST", path, { count: FORKS, timeout: 600 });
-  });
-  const forks: unknown[] = Array.isArray(made) ? made : [];
-  for (const fork of forks) {
-    if (typeof fork !== "object" || fork === null) continue;
-    await service.kill(textOf(Reflect.get(fork, "sandbox"), "sandboxID"));
+  const series: number[] = [];
+  // The first is not counted: it pays for memory that the machine has to get back from its host.
+  for (let round = 0; round <= FORK_SAMPLES; round += 1) {
+    let made: unknown;
+    const taken = await timed(async () => {
+      made = await service.call("POST", path, { count: FORKS, timeout: 600 });
+    });
+    const forks: unknown[] = Array.isArray(made) ? made : [];
+    for (const fork of forks) {
+      if (typeof fork !== "object" || fork === null) continue;
+      await service.kill(textOf(Reflect.get(fork, "sandbox"), "sandboxID"));
+    }
+    if (round > 0) series.push(taken);
   }
   await service.kill(sandbox);
+  const ours = median(series);
   return {
     id: "gvisor-fork",
     name: `fork x ${FORKS} with ${FORK_MB} MB of memory`,
     unit: "ms",
     ours,
-    samples: 1,
+    samples: FORK_SAMPLES,
     peers: [],
     verdicts: [below("ms", MAX_FORKS_MS, ours)],
   };

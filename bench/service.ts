@@ -2,7 +2,7 @@
 
 import { encodeEnvelope } from "../src/rpc/envelope.ts";
 import { readEnvelopes } from "../test/support/raw-call.ts";
-import { startServe } from "../test/support/serve.ts";
+import { startServe, type ServeOrigin } from "../test/support/serve.ts";
 
 export interface BenchService extends AsyncDisposable {
   readonly pid: number;
@@ -19,9 +19,12 @@ export interface BenchService extends AsyncDisposable {
   run(sandbox: string, command: readonly [string, ...string[]]): Promise<string>;
 }
 
-/** Starts `serve` in a home of its own. */
-export async function startService(flags: readonly string[]): Promise<BenchService> {
-  const serve = await startServe(["--log-level", "warn", ...flags]);
+/** Starts `serve`, by default in a home of its own. */
+export async function startService(
+  flags: readonly string[],
+  origin: Pick<ServeOrigin, "home"> = {},
+): Promise<BenchService> {
+  const serve = await startServe(["--log-level", "warn", ...flags], origin);
   const headers = { "x-api-key": serve.apiKey, "content-type": "application/json" };
   const tokens = new Map<string, string>();
   const call: BenchService["call"] = async (method, path, body) => {

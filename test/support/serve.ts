@@ -20,6 +20,8 @@ export interface ServeOrigin {
   /** The command that is `sandbox-mcp`, where it is not the built program as it is. */
   readonly command?: readonly [string, ...string[]];
   readonly environment?: Readonly<Record<string, string>>;
+  /** A home that stays; where it is left out, one of its own. */
+  readonly home?: string;
   /** Of a home of its own; default `linked`. */
   readonly base?: "linked" | "copied";
 }
@@ -27,9 +29,10 @@ export interface ServeOrigin {
 /** Starts `serve` on a free port and waits for the line that names it. */
 export async function startServe(
   flags: readonly string[] = [],
-  { earlier, account, command, environment, base }: ServeOrigin = {},
+  origin: ServeOrigin = {},
 ): Promise<TestServe> {
-  const borrowed = earlier?.home ?? account?.data;
+  const { earlier, account, command, environment, base } = origin;
+  const borrowed = earlier?.home ?? account?.data ?? origin.home;
   const home = borrowed === undefined ? await openTestHome("", base) : borrowHome(borrowed);
   const apiKey = earlier?.apiKey ?? `e2b_${randomBytes(20).toString("hex")}`;
   const port = earlier === undefined ? "0" : new URL(earlier.url).port;
