@@ -3,7 +3,7 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cleanUp, type TellFailure } from "../common/clean-up.ts";
-import { isCode } from "../common/errors.ts";
+import { ifThere } from "../common/files.ts";
 import type { Layer } from "../engine/engine.ts";
 import { createOnce, discardFolder, removeDrafts } from "../engine/host/drafts.ts";
 import { LAYERS } from "../engine/storage/layers.ts";
@@ -77,17 +77,9 @@ async function prepareHost(
 
 /** A change of this machine's packages asks for a new skeleton; older ones stay for snapshots. */
 async function hostDirectory(home: string): Promise<string> {
-  const mtimeMs = (await changedMs(PACKAGES)) ?? (await changedMs(HOST_STATE)) ?? 0;
+  const state = (await ifThere(stat(PACKAGES))) ?? (await ifThere(stat(HOST_STATE)));
+  const mtimeMs = state?.mtimeMs ?? 0;
   return join(home, LAYERS, `host-${Math.floor(mtimeMs)}-${HOST_RECIPE}`);
-}
-
-async function changedMs(path: string): Promise<number | undefined> {
-  try {
-    return (await stat(path)).mtimeMs;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
 }
 
 /**

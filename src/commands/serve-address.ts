@@ -1,11 +1,10 @@
 /** Where a running `serve` is reached, left in its folder for the stdio servers of the same user. */
 
-import { readFile, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { isIP } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { isCode } from "../common/errors.ts";
-import { writeWhole } from "../common/files.ts";
+import { readIfThere, writeWhole } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 import { instanceDirectory, isAlive } from "../sandboxes/reclaim.ts";
 
@@ -75,11 +74,6 @@ export async function awaitAddress(
 
 /** The address of an instance; undefined while it has left none. */
 async function findAddress(home: string, instance: string): Promise<ServeAddress | undefined> {
-  try {
-    const text = await readFile(addressPath(home, instance), "utf8");
-    return addressSchema.parse(JSON.parse(text));
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  const text = await readIfThere(addressPath(home, instance));
+  return text === undefined ? undefined : addressSchema.parse(JSON.parse(text));
 }

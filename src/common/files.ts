@@ -6,16 +6,24 @@ import { dirname, join } from "node:path";
 import { isCode } from "./errors.ts";
 
 /** ENODEV and ESRCH: a kernel file whose object ended between opening and reading. */
-const ABSENT = new Set(["ENOENT", "ENODEV", "ESRCH"]);
+const ABSENT = ["ENOENT", "ENODEV", "ESRCH"];
+
+/** What `work` yields; undefined where its path is not there, or where it fails with one of `codes`. */
+export async function ifThere<T>(
+  work: Promise<T>,
+  ...codes: readonly string[]
+): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (isCode(error, "ENOENT", ...codes)) return undefined;
+    throw error;
+  }
+}
 
 /** The text of a file, or undefined when there is no such file or no such kernel object. */
 export async function readIfThere(path: string): Promise<string | undefined> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if (isCode(error, ...ABSENT)) return undefined;
-    throw error;
-  }
+  return ifThere(readFile(path, "utf8"), ...ABSENT);
 }
 
 /**
@@ -68,43 +76,23 @@ export function draftOf(path: string): string {
 
 /** The names in a folder; none where it is not there. */
 export async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
+  return (await ifThere(readdir(path))) ?? [];
 }
 
 /** Removes an empty folder; one that is not there is no fault. */
 export async function removeEmpty(directory: string): Promise<void> {
-  try {
-    await rmdir(directory);
-  } catch (error) {
-    if (!isCode(error, "ENOENT")) throw error;
-  }
+  await ifThere(rmdir(directory));
 }
 
 /** Whether a folder has all of these parts; a fault of the disk does not mean that one is missing. */
 export async function hasParts(directory: string, parts: readonly string[]): Promise<boolean> {
   for (const part of parts) {
-    try {
-      await lstat(join(directory, part));
-    } catch (error) {
-      if (isCode(error, "ENOENT", "ENOTDIR")) return false;
-      throw error;
-    }
+    if ((await ifThere(lstat(join(directory, part)), "ENOTDIR")) === undefined) return false;
   }
   return true;
 }
 
 /** Whether the path leads to something. */
 export async function isThere(path: string): Promise<boolean> {
-  try {
-    await stat(path);
-    return true;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return false;
-    throw error;
-  }
+  return (await ifThere(stat(path))) !== undefined;
 }

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { link, open, readFile, rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { isCode, SandboxError } from "./errors.ts";
-import { syncFolder } from "./files.ts";
+import { ifThere, syncFolder } from "./files.ts";
 
 const SECRET_BYTES = 32;
 
@@ -13,17 +13,12 @@ const SECRET_BYTES = 32;
  * @throws SandboxError failed_precondition for a file of another size.
  */
 export async function readSecret(path: string): Promise<Buffer | undefined> {
-  try {
-    const secret = await readFile(path);
-    if (secret.length === SECRET_BYTES) return secret;
-    throw new SandboxError(
-      "failed_precondition",
-      `${path} holds ${secret.length} bytes, not ${SECRET_BYTES}`,
-    );
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  const secret = await ifThere(readFile(path));
+  if (secret === undefined || secret.length === SECRET_BYTES) return secret;
+  throw new SandboxError(
+    "failed_precondition",
+    `${path} holds ${secret.length} bytes, not ${SECRET_BYTES}`,
+  );
 }
 
 /** The secret, which is made where there is none; durable when it resolves. */

@@ -3,10 +3,11 @@
  * sandboxes that a killed one left. They take of the same disk as its own.
  */
 
-import { readdir, realpath } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { isCode } from "../common/errors.ts";
+import { listFolder } from "../common/files.ts";
 import type { DiskGrowth } from "../engine/engine.ts";
 import { readMounts } from "../engine/host/mount-table.ts";
 import { DISK_NAMES, openDisk } from "../engine/storage/disk.ts";
@@ -54,12 +55,7 @@ export async function notePromisedToOthers(
 
 async function hasOthers(home: string, owner: string): Promise<boolean> {
   const parent = dirname(dirname(containersDirectory(home, owner)));
-  try {
-    return (await readdir(parent)).some((name) => name !== owner);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return false;
-    throw error;
-  }
+  return (await listFolder(parent)).some((name) => name !== owner);
 }
 
 interface OtherMount {

@@ -13,7 +13,7 @@ import {
   type FileHandle,
 } from "node:fs/promises";
 import { isCode, SandboxError } from "../common/errors.ts";
-import { syncFolder } from "../common/files.ts";
+import { ifThere, syncFolder } from "../common/files.ts";
 import { readPrivilege, storedId } from "../common/privilege.ts";
 import { removeTree } from "../common/remove-tree.ts";
 import { MESSAGES } from "../wire/messages.ts";
@@ -262,10 +262,7 @@ async function writeFile(
 /** Owner and mode of the file that is about to be replaced; undefined for a new one. */
 async function findReplaced(place: Place): Promise<Required<EntryChange> | undefined> {
   if (place.name === "") throw new SandboxError("invalid_argument", "path is a directory");
-  const entry = await toEntry(place).catch((error: unknown) => {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  });
+  const entry = await ifThere(toEntry(place));
   if (entry === undefined) return undefined;
   if (entry.type !== "file") {
     const kind = entry.type === "unknown" ? "special file" : entry.type;

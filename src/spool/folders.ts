@@ -3,6 +3,7 @@
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isCode, SandboxError } from "../common/errors.ts";
+import { ifThere } from "../common/files.ts";
 import { z } from "../common/schema.ts";
 
 /** The file that says how a spool ended; absent while it is written, or when its owner died. */
@@ -95,12 +96,7 @@ export async function readLayout(folder: string): Promise<Layout> {
 
 /** The names in a folder; none when it is gone. */
 export async function listFolder(path: string): Promise<string[]> {
-  try {
-    return await readdir(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT", "ENOTDIR")) return [];
-    throw error;
-  }
+  return (await ifThere(readdir(path), "ENOTDIR")) ?? [];
 }
 
 /** How a spool ended: the time, and what its owner wrote about it. */
@@ -151,10 +147,5 @@ export async function readEnding(
 }
 
 async function statOf(path: string): Promise<{ readonly size: number; readonly mtimeMs: number }> {
-  try {
-    return await stat(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return { size: 0, mtimeMs: 0 };
-    throw error;
-  }
+  return (await ifThere(stat(path))) ?? { size: 0, mtimeMs: 0 };
 }

@@ -4,7 +4,7 @@
  */
 
 import { readFile } from "node:fs/promises";
-import { isCode } from "../common/errors.ts";
+import { ifThere } from "../common/files.ts";
 
 /** The streams of the program, and the notes of this server about missing output. */
 export type SpoolStream = "stdout" | "stderr" | "note";
@@ -64,15 +64,9 @@ export function writeFrameHeader(
 
 /** A file of a spool; undefined when it is gone or none. */
 export async function readSegment(path: string): Promise<Segment | undefined> {
-  let file: Buffer;
-  try {
-    file = await readFile(path);
-  } catch (error) {
-    // Dropped to free space: the reader takes it as a gap.
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
-  return decodeSegment(file);
+  const file = await ifThere(readFile(path));
+  // Dropped to free space: the reader takes it as a gap.
+  return file === undefined ? undefined : decodeSegment(file);
 }
 
 function decodeSegment(file: Buffer): Segment | undefined {

@@ -6,7 +6,7 @@
 import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode } from "../../common/errors.ts";
+import { ifThere } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 
@@ -24,17 +24,9 @@ export async function removeImage(folder: string, signal?: AbortSignal): Promise
 
 /** Removes a folder in which each folder is that of an image, or of the draft of one. */
 export async function removeImages(parent: string): Promise<void> {
-  for (const name of await namesIn(parent)) await wipeNote(join(parent, name));
+  const names = (await ifThere(readdir(parent), "ENOTDIR")) ?? [];
+  for (const name of names) await wipeNote(join(parent, name));
   await removeTree(parent);
-}
-
-async function namesIn(folder: string): Promise<string[]> {
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (isCode(error, "ENOENT", "ENOTDIR")) return [];
-    throw error;
-  }
 }
 
 /** What cannot be overwritten is removed all the same. */

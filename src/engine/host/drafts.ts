@@ -6,11 +6,11 @@
  */
 
 import { randomBytes } from "node:crypto";
-import { readdir, rename } from "node:fs/promises";
+import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf } from "../../common/files.ts";
+import { draftOf, listFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { type LockName, tryLock, withLock } from "./lock.ts";
 
@@ -68,13 +68,8 @@ export async function removeDeadDrafts(
 }
 
 async function listDrafts(folder: string, prefix: string): Promise<string[]> {
-  try {
-    const names = await readdir(folder);
-    return names.filter((name) => name.startsWith(prefix) && name.endsWith(DRAFT_END));
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
+  const names = await listFolder(folder);
+  return names.filter((name) => name.startsWith(prefix) && name.endsWith(DRAFT_END));
 }
 
 export interface OnceTask<T> {

@@ -6,10 +6,10 @@
 
 import { randomInt } from "node:crypto";
 import { accessSync, constants, mkdirSync } from "node:fs";
-import { mkdir, readdir, readlink, symlink, unlink } from "node:fs/promises";
+import { mkdir, readlink, symlink, unlink } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { isThere } from "../../common/files.ts";
+import { ifThere, isThere, listFolder } from "../../common/files.ts";
 import { ID_RANGE, isRootless, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 
 /** What the engine shares between all its processes on this machine; gone after a restart of it. */
@@ -55,7 +55,7 @@ export async function holdIds(directory: string, idBase: number): Promise<boolea
   if (isRootless()) return true;
   const slot = slotOf(idBase);
   if (await tryClaim(CLAIMS, slot, directory)) return true;
-  const owner = await ownerOf(join(CLAIMS, String(slot)));
+  const owner = await ifThere(readlink(join(CLAIMS, String(slot))));
   if (owner === directory) return true;
   // The home was moved: names of folders are unique, and this one is at its old place no more.
   const isMoved = owner !== undefined && basename(owner) === basename(directory);
@@ -94,35 +94,18 @@ export async function tryClaim(folder: string, slot: number, owner: string): Pro
 /** The numbers that the owner holds. */
 export async function claimsOf(folder: string, owner: string): Promise<number[]> {
   const slots = (await listClaims(folder)).filter((name) => /^[0-9]{1,9}$/.test(name));
-  const owners = await Promise.all(slots.map(async (slot) => ownerOf(join(folder, slot))));
+  const owners = await Promise.all(
+    slots.map(async (slot) => ifThere(readlink(join(folder, slot)))),
+  );
   return slots.filter((_slot, index) => owners[index] === owner).map(Number);
 }
 
 /** Gives a number back. Idempotent. */
 export async function releaseClaim(folder: string, slot: number): Promise<void> {
-  try {
-    await unlink(join(folder, String(slot)));
-  } catch (error) {
-    if (!isCode(error, "ENOENT")) throw error;
-  }
+  await ifThere(unlink(join(folder, String(slot))));
 }
 
 async function listClaims(folder: string): Promise<string[]> {
   // In a namespace of our own nothing of the machine is ours to claim.
-  if (isRootless()) return [];
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
-}
-
-async function ownerOf(path: string): Promise<string | undefined> {
-  try {
-    return await readlink(path);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  return isRootless() ? [] : listFolder(folder);
 }

@@ -7,7 +7,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { open, stat, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode, SandboxError, toSandboxError } from "../../common/errors.ts";
+import { SandboxError, toSandboxError } from "../../common/errors.ts";
+import { ifThere } from "../../common/files.ts";
 import { signalAfter } from "../../common/late-signal.ts";
 import { PROGRAM_ENVIRONMENT } from "./find-program.ts";
 import { killGroup, TIED } from "./run-program.ts";
@@ -120,10 +121,7 @@ export async function tryLockOpen(
 
 async function isAt(file: FileHandle, path: string): Promise<boolean> {
   const own = await file.stat();
-  const there = await stat(path).catch((error: unknown) => {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  });
+  const there = await ifThere(stat(path));
   return there?.ino === own.ino && there.dev === own.dev;
 }
 

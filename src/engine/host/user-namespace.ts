@@ -4,9 +4,8 @@
  * to its user. Process number, standard streams and environment stay what they are.
  */
 
-import { readFile } from "node:fs/promises";
 import { userInfo } from "node:os";
-import { isCode } from "../../common/errors.ts";
+import { readIfThere } from "../../common/files.ts";
 import { ID_RANGE, NAMESPACE_FAULT, NAMESPACE_ID_BASE } from "../../common/privilege.ts";
 import { findProgram } from "./find-program.ts";
 import { installCommand } from "./install-command.ts";
@@ -76,10 +75,5 @@ export function findRange(text: string, names: readonly string[]): number | unde
 }
 
 async function readText(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return "";
-    throw error;
-  }
+  return (await readIfThere(path)) ?? "";
 }

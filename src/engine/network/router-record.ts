@@ -6,8 +6,8 @@
 import { randomInt } from "node:crypto";
 import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, readIfThere, writeWhole } from "../../common/files.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { draftOf, ifThere, readIfThere, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
 import { MAX_ROUTERS } from "./router-rules.ts";
@@ -90,13 +90,7 @@ export async function forgetRouter(slot: number): Promise<void> {
 
 /** Whether it was finished and its file still is a namespace, and not an unmounted file. */
 export async function isUsable({ isReady, path }: Router): Promise<boolean> {
-  if (!isReady) return false;
-  try {
-    return (await statfs(path)).type === NAMESPACE_TYPE;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return false;
-    throw error;
-  }
+  return isReady && (await ifThere(statfs(path)))?.type === NAMESPACE_TYPE;
 }
 
 /** The file of a router's namespace. */

@@ -7,8 +7,8 @@
 import { readdir, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { isCode, SandboxError } from "../../common/errors.ts";
-import { readIfThere, readKernelFile } from "../../common/files.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { ifThere, readIfThere, readKernelFile } from "../../common/files.ts";
 import type { ContainerLimits, Usage } from "../engine.ts";
 import { signalProcess } from "../host/run-program.ts";
 import { readRecord, readStat } from "./container-record.ts";
@@ -125,13 +125,8 @@ async function listProcesses(first: number): Promise<number[]> {
 }
 
 async function namespaceOf(pid: number): Promise<string | undefined> {
-  try {
-    return await readlink(`/proc/${pid}/ns/pid`);
-  } catch (error) {
-    // EACCES: of another user.
-    if (isCode(error, "ENOENT", "ESRCH", "EACCES")) return undefined;
-    throw error;
-  }
+  // EACCES: of another user.
+  return ifThere(readlink(`/proc/${pid}/ns/pid`), "ESRCH", "EACCES");
 }
 
 async function stopAll(first: number | undefined): Promise<void> {

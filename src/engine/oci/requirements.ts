@@ -100,9 +100,9 @@ async function isWritable(home: string): Promise<boolean> {
   }
 }
 
-async function exists(path: string, mode = constants.F_OK): Promise<boolean> {
+async function exists(path: string): Promise<boolean> {
   try {
-    await access(path, mode);
+    await access(path);
     return true;
   } catch (error) {
     if (isCode(error, "ENOENT", "EACCES", "ENOTDIR")) return false;

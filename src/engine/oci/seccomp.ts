@@ -10,8 +10,8 @@
 
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode, SandboxError } from "../../common/errors.ts";
-import { readKernelFile } from "../../common/files.ts";
+import { SandboxError } from "../../common/errors.ts";
+import { ifThere, readKernelFile } from "../../common/files.ts";
 
 const EPERM = 1;
 const ENOSYS = 38;
@@ -229,13 +229,8 @@ export function createSeccompCache(): SeccompCache {
 }
 
 async function readCompiled(path: string): Promise<Buffer | undefined> {
-  try {
-    const bytes = await readFile(path);
-    return bytes.length > 0 && bytes.length <= MAX_FILTER_BYTES ? bytes : undefined;
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return undefined;
-    throw error;
-  }
+  const bytes = (await ifThere(readFile(path))) ?? Buffer.alloc(0);
+  return bytes.length > 0 && bytes.length <= MAX_FILTER_BYTES ? bytes : undefined;
 }
 
 /** Mode and number of filters: `2 1`. */

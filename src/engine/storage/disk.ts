@@ -9,7 +9,7 @@ import { mkdir, readlink, realpath, rename, rm, symlink } from "node:fs/promises
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, readIfThere, removeEmpty } from "../../common/files.ts";
+import { draftOf, ifThere, readIfThere, removeEmpty } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
@@ -247,12 +247,7 @@ async function unmount(target: string): Promise<void> {
 
 /** The kernel names mounts by their real paths. */
 async function resolveLinks(directory: string): Promise<string> {
-  try {
-    return await realpath(directory);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return directory;
-    throw error;
-  }
+  return (await ifThere(realpath(directory))) ?? directory;
 }
 
 async function isAttached(device: string, directory: string): Promise<boolean> {

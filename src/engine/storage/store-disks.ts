@@ -4,9 +4,8 @@
  * copy of a home has the disks of all containers that it forgot.
  */
 
-import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { isCode } from "../../common/errors.ts";
+import { listFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { findDisksFolder } from "./store-image.ts";
 
@@ -15,13 +14,7 @@ type Place = NonNullable<Parameters<typeof findDisksFolder>[1]>;
 /** Names of the containers or volumes that have one; none where no store is mounted. */
 export async function listStoreDisks(home: string, of: Place): Promise<string[]> {
   const folder = await findDisksFolder(home, of);
-  if (folder === undefined) return [];
-  try {
-    return await readdir(folder);
-  } catch (error) {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  }
+  return folder === undefined ? [] : listFolder(folder);
 }
 
 /** Removes one that no container and no volume has; idempotent. */

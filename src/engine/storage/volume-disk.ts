@@ -10,7 +10,7 @@
 import { chown, mkdir, readdir, rename, stat, type FileHandle } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { isCode, SandboxError } from "../../common/errors.ts";
-import { draftOf, isThere, removeEmpty, syncFolder } from "../../common/files.ts";
+import { draftOf, isThere, listFolder, removeEmpty, syncFolder } from "../../common/files.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { step } from "../../common/steps.ts";
 import type { GrowingDisk } from "../engine.ts";
@@ -70,10 +70,7 @@ export async function hasVolumeDisk(home: string, volumeId: string): Promise<boo
 
 /** Names of all folders; one that was not finished, or is being removed, ends with `.part`. */
 export async function listVolumeDisks(home: string): Promise<readonly string[]> {
-  return readdir(join(home, DISKS)).catch((error: unknown) => {
-    if (isCode(error, "ENOENT")) return [];
-    throw error;
-  });
+  return listFolder(join(home, DISKS));
 }
 
 /** Makes disks of volumes and remembers what an empty one is. */
