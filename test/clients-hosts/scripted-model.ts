@@ -3,9 +3,8 @@
  * and keeps what the host makes of each result. It speaks the Messages API and the Responses API.
  */
 
-import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { z } from "../../src/common/schema.ts";
+import { closeServer, listenOnLoopback } from "../support/loopback.ts";
 import { MESSAGES_API } from "./messages-api.ts";
 import type { Script, ShownResult } from "./model-api.ts";
 import { RESPONSES_API } from "./responses-api.ts";
@@ -51,9 +50,7 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
       process.stderr.write(`scripted model: ${String(error)}\n`);
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = z.object({ port: z.number() }).parse(server.address());
+  const port = await listenOnLoopback(server);
   return {
     url: `http://127.0.0.1:${port}`,
     play(wanted) {
@@ -61,11 +58,7 @@ export async function startScriptedModel(): Promise<ScriptedModel> {
       shown = [];
     },
     shown: () => shown,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, "close");
-    },
+    [Symbol.asyncDispose]: () => closeServer(server),
   };
 }
 

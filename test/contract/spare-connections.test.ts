@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { createSpareConnections } from "../../src/gateway/spare-connections.ts";
 import type { Endpoint } from "../../src/sandboxes/run.ts";
 import { closedEndpoint } from "../support/endpoint.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 
 const PORT = 49_999;
 
@@ -26,9 +27,7 @@ async function startService(greeting = ""): Promise<Service> {
     socket.on("data", (data) => socket.write(data));
     if (greeting !== "") socket.write(greeting);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const port = await listenOnLoopback(server);
   return {
     accepted,
     dialled,

@@ -1,7 +1,6 @@
 /** The built program on a command line: its output, its errors, and what it leaves. */
 
 import { execFile, spawnSync } from "node:child_process";
-import { once } from "node:events";
 import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { join } from "node:path";
@@ -10,6 +9,7 @@ import { expect, test } from "vitest";
 import { openStore } from "../../src/store/sqlite.ts";
 import { openTestHome } from "../support/home.ts";
 import { openImageDisk } from "../support/image-disk.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -173,12 +173,10 @@ test.for([
   },
 ])("doctor shows $name of a cluster on one line", async ({ status, body, says }) => {
   const server = createServer((_, response) => response.writeHead(status).end(body));
-  await once(server.listen(0, "127.0.0.1"), "listening");
+  const port = await listenOnLoopback(server);
   await using stack = new AsyncDisposableStack();
   stack.defer(() => void server.close());
   await using folder = await makeTempFolder();
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : undefined;
   const run = promisify(execFile)(process.execPath, [
     PROGRAM,
     "doctor",

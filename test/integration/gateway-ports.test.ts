@@ -4,10 +4,10 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createServer as createHttpServer, request as httpRequest } from "node:http";
 import { createServer } from "node:https";
-import type { Server } from "node:net";
 import { WebSocket } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;
@@ -20,13 +20,6 @@ afterAll(async () => {
   await service[Symbol.asyncDispose]();
   await certificate[Symbol.asyncDispose]();
 });
-
-async function listen(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  return typeof address === "object" && address !== null ? address.port : 0;
-}
 
 /** What comes first on an upgraded connection. */
 async function upgradeText(sandboxId: string, port: number): Promise<string> {
@@ -61,8 +54,8 @@ test("a port named in httpsPorts is spoken to in TLS, whatever its certificate; 
     socket.end(`${head.join("\r\n")}\r\n\r\nsecret`);
   });
   const plain = createHttpServer((_request, response) => response.end("plain"));
-  const port = await listen(server);
-  const plainPort = await listen(plain);
+  const port = await listenOnLoopback(server);
+  const plainPort = await listenOnLoopback(plain);
   try {
     const network = { httpsPorts: [port, plainPort], maskRequestHost: "inside.test" };
     const { sandboxID } = await service.create({ network });
@@ -106,7 +99,7 @@ test("a WebSocket client talks with a server on 127.0.0.1, until the sandbox is 
       socket.write(Buffer.concat([Buffer.from([0x81, letters.length]), letters]));
     });
   });
-  const port = await listen(server);
+  const port = await listenOnLoopback(server);
   try {
     const { sandboxID } = await service.create();
     const { dispatcher } = service;

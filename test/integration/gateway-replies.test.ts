@@ -1,10 +1,10 @@
 /** Replies of services in a sandbox, byte for byte: what HTTP allows passes through the gateway as it is. */
 
-import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { request } from "undici";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
 let service: TestService;
@@ -21,10 +21,7 @@ async function startInside(answer: (socket: Socket) => void) {
     socket.on("error", () => undefined);
     socket.once("data", () => answer(socket));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const port = await listenOnLoopback(server);
   return { port, [Symbol.dispose]: () => void server.close() };
 }
 

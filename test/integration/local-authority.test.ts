@@ -4,7 +4,6 @@ import assert from "node:assert";
 import { once } from "node:events";
 import { chmod, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { get } from "node:https";
-import type { Server } from "node:net";
 import { join } from "node:path";
 import { connect, createServer, TLSSocket } from "node:tls";
 import { expect, test } from "vitest";
@@ -12,6 +11,7 @@ import { openAuthority } from "../../src/commands/local-authority.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { issueServerCertificate, type KeyedCertificate } from "../../src/listener/certificates.ts";
 import { createTlsServer, type TlsIdentity } from "../../src/listener/tls.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const DOMAIN = "sandbox.localhost";
@@ -79,19 +79,11 @@ test.for(["localhost", "127.0.0.1", "a..b", "-a.test", "a.test.", "a.b/../c"])(
   },
 );
 
-async function listenAnywhere(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  assert(typeof address === "object" && address !== null);
-  return address.port;
-}
-
 /** What a client that trusts the authority says of a server with this certificate. */
 async function judge(identity: KeyedCertificate, ca: string, servername: string): Promise<string> {
   const server = createServer({ cert: identity.certificate, key: identity.key });
   server.on("secureConnection", (socket: TLSSocket) => socket.on("error", () => undefined).end());
-  const port = await listenAnywhere(server);
+  const port = await listenOnLoopback(server);
   const socket = connect({ host: "127.0.0.1", port, ca, servername });
   try {
     await once(socket, "secureConnect");
@@ -134,7 +126,7 @@ test("a server shows a renewed certificate to connections that come after", asyn
     log: createSilentLog(),
   });
   server.on("request", (_request, response) => response.end("ok"));
-  const port = await listenAnywhere(server);
+  const port = await listenOnLoopback(server);
   const ask = async () => {
     const request = get({
       host: "127.0.0.1",

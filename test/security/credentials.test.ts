@@ -8,6 +8,7 @@ import { createServer } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { SandboxBody } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { sendRaw, statusesIn } from "../support/raw-call.ts";
 import { startTestService, type TestService } from "../support/service.ts";
 
@@ -148,12 +149,9 @@ async function startRecorder(): Promise<Recorder> {
       );
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  if (typeof address !== "object" || address === null) throw new Error("no port");
+  const port = await listenOnLoopback(server);
   return {
-    port: address.port,
+    port,
     take() {
       const text = kept;
       kept = "";

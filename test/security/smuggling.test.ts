@@ -14,6 +14,7 @@ import type { SandboxBody } from "../../src/wire/control.ts";
 import { tellCells } from "../support/cells.ts";
 import { makeCertificate, type TestCertificate } from "../support/certificate.ts";
 import { startTestDaemon, type TestDaemon } from "../support/envd.ts";
+import { listenOnLoopback } from "../support/loopback.ts";
 import { createRandom, printedSeed } from "../support/random.ts";
 import { sendRaw, statusesIn, type RawDoor } from "../support/raw-call.ts";
 import { sendRawHttp2 } from "../support/raw-http2.ts";
@@ -291,12 +292,8 @@ test("E46 the web door of sandboxes writes each request anew, and one of it", as
   const policies = createPolicies();
   policies.replace("127.0.0.1", ["allowed.test"]);
   const server = createWebServer({ policies, dial: dialStrict });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
-  const address = server.address();
-  if (typeof address !== "object" || address === null) throw new Error("no port");
-  const way = { door: { port: address.port }, target: "/a?b", lines: ["host: allowed.test"] };
+  const webPort = await listenOnLoopback(server);
+  const way = { door: { port: webPort }, target: "/a?b", lines: ["host: allowed.test"] };
   const count = IS_WHOLE_RUN ? 1000 : 500;
   for (let index = 0; index < count; index += 1) {
     const one = smuggleCase(createRandom(seed + index));

@@ -4,9 +4,8 @@
  */
 
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface StoredObject {
   kind: string;
@@ -244,11 +243,7 @@ export async function startApiServer(): Promise<TestApiServer> {
       refuse(response, { status: 500, reason: "", message: String(error) });
     });
   });
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     url: `http://127.0.0.1:${port}`,
     objects,

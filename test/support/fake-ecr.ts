@@ -1,10 +1,10 @@
 /** The API of Amazon ECR on loopback: it checks signatures, and answers as it is told to. */
 
-import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
 import { signRequest } from "../../src/images/aws-signature.ts";
 import type { EcrLogin } from "../../src/images/ecr.ts";
+import { listenOnLoopback } from "./loopback.ts";
 
 export const ECR_KEY: EcrLogin = {
   accessKeyId: "AKIAIOSFODNN7EXAMPLE",
@@ -51,9 +51,7 @@ export async function startFakeEcr(login: string): Promise<FakeEcr> {
       () => response.destroy(),
     );
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : "";
+  const port = await listenOnLoopback(server);
   return {
     endpoint: `http://127.0.0.1:${port}/`,
     answer: (status, body) => {

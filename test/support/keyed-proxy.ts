@@ -1,7 +1,7 @@
 /** A proxy that adds a key to each request, for clients that cannot send one. */
 
 import { createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
+import { closeServer, listenOnLoopback } from "./loopback.ts";
 
 export interface KeyedProxy extends AsyncDisposable {
   readonly url: string;
@@ -21,19 +21,9 @@ export async function startKeyedProxy(url: string, key: string): Promise<KeyedPr
     inner.once("error", () => outgoing.destroy());
     incoming.pipe(inner);
   });
-  const { promise: listening, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await listening;
-  // A server that listens on TCP has this form of address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const address = server.address() as AddressInfo;
+  const ownPort = await listenOnLoopback(server);
   return {
-    url: `http://127.0.0.1:${address.port}`,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      const { promise: closed, resolve: done } = Promise.withResolvers<void>();
-      server.close(() => done());
-      await closed;
-    },
+    url: `http://127.0.0.1:${ownPort}`,
+    [Symbol.asyncDispose]: () => closeServer(server),
   };
 }

@@ -1,14 +1,23 @@
-/** Has a server listen on a free port of the loopback address. */
+/** Servers on a free port of the loopback address. */
 
 import assert from "node:assert";
 import { once } from "node:events";
+import type { Server as HttpServer } from "node:http";
 import type { Server } from "node:net";
 
-/** Returns the port. */
+/** Has a server listen; returns the port. */
 export async function listenOnLoopback(server: Server): Promise<number> {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   assert(typeof address === "object" && address !== null);
   return address.port;
+}
+
+/** Ends the server with all its connections. */
+export async function closeServer(server: HttpServer): Promise<void> {
+  const closed = once(server, "close");
+  server.closeAllConnections();
+  server.close();
+  await closed;
 }

@@ -1,11 +1,11 @@
 /** The `/mcp` endpoint on a port of its own, with a whole service behind it. */
 
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import type { Clock } from "../../src/common/clock.ts";
 import type { Logger } from "../../src/common/log.ts";
 import { startMcpHttp } from "../../src/mcp/http.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";
+import { closeServer, listenOnLoopback } from "./loopback.ts";
 import { startMcpWorld } from "./mcp-sandbox.ts";
 
 interface EndpointOptions {
@@ -32,18 +32,8 @@ export async function startEndpoint(clock?: Clock, { protocol, log }: EndpointOp
   const server = createServer((request, response) => {
     handled.push(http.handle(request, response));
   });
-  const { promise: listening, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await listening;
-  stack.defer(async () => {
-    server.closeAllConnections();
-    const { promise: closed, resolve: done } = Promise.withResolvers<void>();
-    server.close(() => done());
-    await closed;
-  });
-  // A server that listens on TCP has this form of address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
+  stack.defer(() => closeServer(server));
   const owned = stack.move();
   const url = `http://127.0.0.1:${port}/mcp`;
 

@@ -1,7 +1,7 @@
 /** A proxy before a service that answers some of its routes as a service does that has them not. */
 
-import { once } from "node:events";
 import { createServer, request, type Server } from "node:http";
+import { closeServer, listenOnLoopback } from "./loopback.ts";
 
 export interface OlderService extends AsyncDisposable {
   readonly url: string;
@@ -32,10 +32,7 @@ export async function startOlderService(): Promise<OlderService> {
     outgoing.on("close", () => call.destroy());
     incoming.pipe(call);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const port = await listenOnLoopback(server);
   return {
     url: `http://127.0.0.1:${port}`,
     forwardTo(path) {
@@ -44,10 +41,6 @@ export async function startOlderService(): Promise<OlderService> {
     lack(pattern) {
       missing = pattern;
     },
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      server.close();
-      await once(server, "close");
-    },
+    [Symbol.asyncDispose]: () => closeServer(server),
   };
 }

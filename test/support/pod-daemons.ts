@@ -2,7 +2,6 @@
 
 import { once } from "node:events";
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
 import { resolve } from "node:path";
 import type { TreePlace } from "../../src/envd/changes/tree.ts";
 import type { ChangesSource } from "../../src/envd/control/changes.ts";
@@ -12,6 +11,7 @@ import { createPodListener, readPodIdentity } from "../../src/envd/pod-listener.
 import { createPrograms, type Programs, type Signals } from "../../src/envd/programs.ts";
 import { createPublicServer } from "../../src/envd/server.ts";
 import type { StoredObject, TestApiServer } from "./api-server.ts";
+import { listenOnLoopback } from "./loopback.ts";
 
 const DIRECTORY = resolve(import.meta.dirname, "../../src/perl");
 
@@ -163,11 +163,7 @@ function wordsOf({ spec }: StoredObject): readonly string[] {
 
 async function findPort(): Promise<number> {
   const probe = createServer();
-  probe.listen({ host: "127.0.0.1", port: 0 });
-  await once(probe, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = probe.address() as AddressInfo;
+  const port = await listenOnLoopback(probe);
   probe.close();
   return port;
 }

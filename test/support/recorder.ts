@@ -1,8 +1,8 @@
 /** An HTTP server on a free port that records every request and answers as it is told. */
 
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { readBody } from "../../src/common/http.ts";
+import { closeServer, listenOnLoopback } from "./loopback.ts";
 
 export interface RecordedRequest {
   readonly method: string;
@@ -32,21 +32,11 @@ export async function startRecorder(answer: Answer): Promise<Recorder> {
       return undefined;
     });
   });
-  const { promise: listening, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await listening;
-  // A server that listens on TCP has this form of address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     url: `http://127.0.0.1:${port}`,
     requests,
-    async [Symbol.asyncDispose]() {
-      server.closeAllConnections();
-      const { promise: closed, resolve: done } = Promise.withResolvers<void>();
-      server.close(() => done());
-      await closed;
-    },
+    [Symbol.asyncDispose]: () => closeServer(server),
   };
 }
 

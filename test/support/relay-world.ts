@@ -11,6 +11,7 @@ import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect } from "vitest";
 import { readKernelFile } from "../../src/common/files.ts";
+import { listenOnLoopback } from "./loopback.ts";
 import { PERL_DIRECTORY } from "./perl-directory.ts";
 import { makeTempFolder } from "./temp-folder.ts";
 
@@ -143,16 +144,14 @@ async function listen(
     raw.on("error", () => undefined);
     onConnection(raw);
   });
-  server.listen({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
+  const port = await listenOnLoopback(server);
   stack.defer(async () => {
     const closed = once(server, "close");
     server.close();
     for (const socket of sockets) socket.destroy();
     await closed;
   });
-  const address = server.address();
-  return typeof address === "object" && address !== null ? address.port : 0;
+  return port;
 }
 
 /** One that ended may not have been waited for yet. */

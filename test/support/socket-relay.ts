@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { openSocketPath } from "../../src/common/socket-path.ts";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface SocketRelay extends AsyncDisposable {
   readonly url: string;
@@ -33,12 +34,9 @@ export async function startSocketRelay(path: string): Promise<SocketRelay> {
   const server = createServer((near) => {
     relay(near).catch(() => near.destroy());
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  if (address === null || typeof address === "string") throw new Error("no port");
+  const port = await listenOnLoopback(server);
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url: `http://127.0.0.1:${port}`,
     async [Symbol.asyncDispose]() {
       for (const socket of open) socket.destroy();
       server.close();

@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
+import { listenOnLoopback } from "./loopback.ts";
 
 export interface StrictRequest {
   readonly method: string;
@@ -59,12 +60,9 @@ export async function startStrictServer(): Promise<StrictServer> {
       open.delete(socket);
     });
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  if (typeof address !== "object" || address === null) throw new Error("no port");
+  const port = await listenOnLoopback(server);
   return {
-    port: address.port,
+    port,
     async take() {
       for (const socket of open) await once(socket, "close");
       const taken = requests;

@@ -1,7 +1,6 @@
 /** Builds from images over the public wire: registries that the owner allows, a login, slow ones. */
 
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { createServer, request } from "node:http";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -12,6 +11,7 @@ import {
   startImageService,
   type ImageService,
 } from "../../support/image-service.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 import { startRegistry, type Registry } from "../../support/registry.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -47,10 +47,9 @@ async function startSlow(to: Registry): Promise<Slow> {
     });
     incoming.pipe(onward);
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const address = server.address();
+  const port = await listenOnLoopback(server);
   return {
-    host: `127.0.0.1:${typeof address === "object" ? address?.port : ""}`,
+    host: `127.0.0.1:${port}`,
     isAsked: () => isAsked,
     async [Symbol.asyncDispose]() {
       server.closeAllConnections();

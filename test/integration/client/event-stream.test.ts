@@ -9,6 +9,7 @@ import { createEventClient } from "../../../src/client/event-stream.ts";
 import { fromRpcError } from "../../../src/client/rpc.ts";
 import { createSystemClock } from "../../../src/common/clock.ts";
 import { StartResponseSchema, type ProcessEvent } from "../../../src/gen/process/process_pb.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 import { envelope } from "../../support/raw-call.ts";
 
 const TYPE = "application/connect+proto";
@@ -26,10 +27,7 @@ async function read(answer: (response: ServerResponse) => void | Promise<void>) 
   const server = createServer((request, response) => {
     request.resume().once("end", () => void answer(response));
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : undefined;
+  const port = await listenOnLoopback(server);
   const dispatcher = new Agent();
   const client = createEventClient({
     connection: { dispatcher, clock: createSystemClock() },

@@ -3,20 +3,12 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo, Server } from "node:net";
 import { Agent, request } from "undici";
 import { expect, test } from "vitest";
 import { hostConnector } from "../../../src/client/host-connector.ts";
 import { causeCode } from "../../../src/common/errors.ts";
 import { makeCertificate } from "../../support/certificate.ts";
-
-async function portOf(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  // A server at a host has an address of this kind.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  return (server.address() as AddressInfo).port;
-}
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 async function codeOf(work: Promise<unknown>): Promise<string | undefined> {
   return work.then(
@@ -27,7 +19,7 @@ async function codeOf(work: Promise<unknown>): Promise<string | undefined> {
 
 test("a host whose first address has no server is reached at another one", async () => {
   const server = createServer((_request, response) => response.end("here"));
-  const port = await portOf(server);
+  const port = await listenOnLoopback(server);
   const dispatcher = new Agent({ connect: hostConnector() });
   const bodies: string[] = [];
   for (const host of ["localhost", "127.0.0.1"]) {
@@ -52,7 +44,7 @@ test("a certificate of an unknown authority is refused, and a name without an ad
   await using certificate = await makeCertificate(["localhost"]);
   const { certificate: cert, key } = certificate.identity;
   const server = createSecureServer({ cert, key }, (_request, response) => response.end());
-  const port = await portOf(server);
+  const port = await listenOnLoopback(server);
   const dispatcher = new Agent({ connect: hostConnector() });
   expect([
     await codeOf(request(`https://localhost:${port}/`, { dispatcher })),

@@ -1,8 +1,7 @@
 /** Registries that lead elsewhere, or whose layers are not of the size that their manifest says. */
 
-import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
 import { copyBlob, digestOf, readLayer } from "../../../src/cluster/snapshots/blobs.ts";
@@ -33,11 +32,7 @@ async function open(blob: Buffer, location = "/upload") {
       else response.writeHead(202, { location }).end();
     });
   });
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   const place = {
     origin: `http://127.0.0.1:${port}`,
     repository: "images",

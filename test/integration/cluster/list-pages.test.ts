@@ -1,12 +1,11 @@
 /** Lists of the API server in pages: too large ones, tokens that expire, servers that never end a list. */
 
-import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { createClusterApi } from "../../../src/cluster/api.ts";
 import { listObjects } from "../../../src/cluster/list-pages.ts";
 import { startApiServer } from "../../support/api-server.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 const SELECTOR = "app=test";
 const MAX_BYTES = 4_096;
@@ -90,11 +89,7 @@ async function listFrom(answer: RequestListener) {
     server.close();
     server.closeAllConnections();
   });
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   const api = stack.use(connect(`http://127.0.0.1:${port}`));
   return await listObjects(api, { kind: "pods", selector: SELECTOR });
 }

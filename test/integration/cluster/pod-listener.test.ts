@@ -1,13 +1,13 @@
 /** The one port of a daemon in a Pod, as programs inside and neighbours reach it. */
 
 import { createPublicKey, randomBytes } from "node:crypto";
-import { once } from "node:events";
 import { createServer } from "node:http";
-import { connect, type AddressInfo } from "node:net";
+import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { deriveSecrets } from "../../../src/cluster/seed.ts";
 import { createPodListener } from "../../../src/envd/pod-listener.ts";
 import { makePass, type PodTarget } from "../../../src/wire/pod-listener.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 const POD = "i0";
 const { passKey } = deriveSecrets(randomBytes(32));
@@ -23,11 +23,7 @@ const listener = createPodListener({
 let port = 0;
 
 beforeAll(async () => {
-  listener.listen({ host: "127.0.0.1", port: 0 });
-  await once(listener, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  port = (listener.address() as AddressInfo).port;
+  port = await listenOnLoopback(listener);
 });
 afterAll(() => {
   listener.close();

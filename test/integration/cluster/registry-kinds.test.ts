@@ -1,11 +1,10 @@
 /** Registries that ask for a token, and registries that remove no images. */
 
-import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { createRegistry } from "../../../src/cluster/snapshots/registry.ts";
-import { POD_KEY } from "../../support/pod-front.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
+import { sendFront } from "../../support/pod-front.ts";
 import { BASIC, startSnapshotWorld } from "../../support/snapshot-world.ts";
 
 /** A registry whose tokens are given for a login; it notes what was sent to it. */
@@ -34,11 +33,7 @@ async function startTokenRegistry() {
     response.writeHead(status, challenge === "" ? {} : { "www-authenticate": challenge });
     response.end(body);
   });
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  // A server that listens on TCP has such an address.
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const host = `127.0.0.1:${await listenOnLoopback(server)}`;
   const end = async () => {
     server.close();
     server.closeAllConnections();
@@ -77,24 +72,17 @@ test("a wrong login for a token is unavailable, and its password is in no messag
 
 test("a registry that refuses DELETE keeps the image; the snapshot is gone for clients", async () => {
   await using place = await startSnapshotWorld({ canDelete: false });
-  const send = async (method: string, path: string, body?: object) => {
-    const reply = await fetch(place.url + path, {
-      method,
-      headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-    });
-    const text = await reply.text();
-    return { status: reply.status, body: Object(text === "" ? undefined : JSON.parse(text)) };
-  };
-  const created = await send("POST", "/sandboxes", { templateID: "base" });
+  const send = async (call: `${string} ${string}`, body?: object) =>
+    sendFront(place.url, call, body);
+  const created = await send("POST /sandboxes", { templateID: "base" });
   const path = `/sandboxes/${created.body.sandboxID}/snapshots`;
-  expect((await send("POST", path, { name: "stays" })).status).toBe(201);
+  expect((await send(`POST ${path}`, { name: "stays" })).status).toBe(201);
   const [record = ""] = [...place.world.api.objects.keys()].filter((name) =>
     name.startsWith("configmaps/snapshot-"),
   );
-  expect((await send("DELETE", "/templates/stays")).status).toBe(204);
+  expect((await send("DELETE /templates/stays")).status).toBe(204);
   expect(place.world.api.objects.has(record)).toBe(false);
-  expect((await send("POST", "/sandboxes", { templateID: "stays" })).status).toBe(404);
+  expect((await send("POST /sandboxes", { templateID: "stays" })).status).toBe(404);
   const image = `${place.snapshots}/manifests/${record.replace("configmaps/", "")}`;
   const accept = "application/vnd.oci.image.manifest.v1+json";
   expect((await fetch(image, { headers: { ...BASIC, accept } })).status).toBe(200);

@@ -1,11 +1,10 @@
 /** A body that is too large is refused, and its connection stays fit for the next request. */
 
-import assert from "node:assert";
-import { once } from "node:events";
 import { Agent, createServer, request } from "node:http";
 import { expect, test } from "vitest";
 import { errorText } from "../../../src/common/errors.ts";
 import { readBody } from "../../../src/common/http.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 test("requests after a refused one are answered on the same connection", async () => {
   const server = createServer((incoming, response) => {
@@ -15,11 +14,7 @@ test("requests after a refused one are answered on the same connection", async (
     );
   });
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  assert(address !== null && typeof address === "object");
-  const { port } = address;
+  const port = await listenOnLoopback(server);
   const send = async (sizeBytes: number) => {
     const { promise, resolve, reject } = Promise.withResolvers<string>();
     const options = { agent, port, method: "POST", signal: AbortSignal.timeout(5_000) };

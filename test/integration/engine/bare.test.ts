@@ -1,6 +1,5 @@
 /** The engine without isolation: the suite of all engines, and a daemon of a few lines. */
 
-import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
 import { userInfo } from "node:os";
 import { join, resolve } from "node:path";
@@ -8,6 +7,7 @@ import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { createBareEngine } from "../../../src/engine/bare/bare.ts";
 import { describeEngine, type EngineHost } from "../../suites/engine.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { initDaemon, runInside } from "../../support/run-inside.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
@@ -86,10 +86,8 @@ test("both sockets and any port are reached", async () => {
   const { signal } = new AbortController();
   expect(await ask(await container.dialPublic(signal))).toContain("three");
   expect(await ask(await container.dialControl(signal))).toContain("four");
-  const server = createServer((socket) => socket.end("hello")).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+  const server = createServer((socket) => socket.end("hello"));
+  const port = await listenOnLoopback(server);
   expect(await text(await container.dial(port, signal))).toBe("hello");
   server.close();
   await expect(container.dial(port, signal)).rejects.toMatchObject({ code: "unavailable" });

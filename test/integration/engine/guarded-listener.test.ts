@@ -7,6 +7,7 @@ import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { guardBySecret } from "../../../src/envd/guarded-listener.ts";
 import { dataOf, toFrame } from "../../support/host-frames.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 const SECRET = "f00d".repeat(12);
 const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -14,10 +15,7 @@ const REQUEST = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 async function startGuarded() {
   const server = createServer((_request, response) => response.end("served"));
   const listener = guardBySecret(server, Buffer.from(SECRET));
-  listener.listen({ port: 0, host: "127.0.0.1" });
-  await once(listener, "listening");
-  const address = listener.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const port = await listenOnLoopback(listener);
   return {
     dial: () => connect({ port, host: "127.0.0.1" }),
     [Symbol.asyncDispose]: async () => {

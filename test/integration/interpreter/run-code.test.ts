@@ -1,7 +1,6 @@
 /** The program of run_code against the interpreter's server, and the tool without a server. */
 
 import { execFile } from "node:child_process";
-import { once } from "node:events";
 import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -12,6 +11,7 @@ import {
   startInterpreterServer,
   type InterpreterServer,
 } from "../../support/interpreter-server.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
@@ -129,10 +129,8 @@ async function runForeign(body: string, cell: Cell, head = "") {
       socket.end(`HTTP/1.1 200 OK\r\nServer: other\r\n${head}\r\n${body}`);
     });
   });
-  await once(foreign.listen(0, "127.0.0.1"), "listening");
-  const address = foreign.address();
-  const port = typeof address === "object" ? String(address?.port) : "";
-  const outcomes = await runCells([cell], port);
+  const port = await listenOnLoopback(foreign);
+  const outcomes = await runCells([cell], String(port));
   foreign.close();
   return outcomes;
 }
@@ -174,10 +172,8 @@ test("results of any shape neither end the program nor hide what follows", async
 
 test("a context that the interpreter does not give within the limit is interrupted", async () => {
   const silent = createServer((socket) => socket.resume());
-  await once(silent.listen(0, "127.0.0.1"), "listening");
-  const address = silent.address();
-  const port = typeof address === "object" ? String(address?.port) : "";
-  const [outcome] = await runCells([{ code: "1", context: "a", timeout: 1 }], port);
+  const port = await listenOnLoopback(silent);
+  const [outcome] = await runCells([{ code: "1", context: "a", timeout: 1 }], String(port));
   silent.close();
   expect(outcome?.exitCode).toBe(CELL_EXIT.late);
   expect(outcome?.record.note).toBe("the cell was interrupted at timeout_seconds");

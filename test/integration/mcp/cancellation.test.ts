@@ -10,16 +10,15 @@ import { startMcpState } from "../../../src/mcp/state.ts";
 import { serveMcpStdio } from "../../../src/mcp/stdio.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { startForeignHost } from "../../support/foreign-host.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 import { answerJson } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 import { INITIALIZE } from "../../support/stdio-connection.ts";
 
 test("a call that is cancelled with a reason is no fault of the server", async () => {
   // Answers nothing.
-  const silent = createServer().listen(0, "127.0.0.1");
-  await once(silent, "listening");
-  const address = silent.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const silent = createServer();
+  const port = await listenOnLoopback(silent);
   const service = createService({ url: `http://127.0.0.1:${port}`, apiKey: "none" });
   const lines: Record<string, unknown>[] = [];
   const log = pino({ level: "info" }, { write: (line) => void lines.push(JSON.parse(line)) });

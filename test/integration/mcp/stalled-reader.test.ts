@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { endWhenStalled } from "../../../src/mcp/stalled-reader.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
-import { listenOnLoopback } from "../../support/loopback.ts";
+import { closeServer, listenOnLoopback } from "../../support/loopback.ts";
 
 /** More than the kernel holds for a connection. */
 const MUCH = Buffer.alloc(32 * 1024 * 1024);
@@ -28,9 +28,7 @@ async function startReply() {
     response,
     async [Symbol.asyncDispose]() {
       client.destroy();
-      server.closeAllConnections();
-      server.close();
-      await once(server, "close");
+      await closeServer(server);
     },
   };
 }

@@ -1,17 +1,15 @@
 /** Connections that are cut for a moment. */
 
 import { once } from "node:events";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect, createServer, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createConnections } from "../../../src/engine/network/connections.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 async function listen() {
   const server = createServer((socket) => socket.on("error", () => undefined));
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
-  const { port } = server.address() as AddressInfo;
+  const port = await listenOnLoopback(server);
   return {
     dial: async (): Promise<Socket> => {
       const socket = connect(port, "127.0.0.1");

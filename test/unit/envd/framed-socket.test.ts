@@ -8,6 +8,7 @@ import { buffer } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { unframe } from "../../../src/envd/framed-socket.ts";
 import { countFrames, FROM_HOST, toFrame, toWord } from "../../support/host-frames.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 /** What the kernel of a sandbox may hold of a connection, and what data leaves of it to others. */
 const MAX_UNREAD_BYTES = 16_384;
@@ -33,10 +34,7 @@ async function startListener() {
     if (next === undefined) taken.push(daemon);
     else next(daemon);
   });
-  server.listen({ port: 0, host: "127.0.0.1" });
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : 0;
+  const port = await listenOnLoopback(server);
   return {
     async open(options: { readonly allowHalfOpen?: boolean } = {}): Promise<Pair> {
       const { promise, resolve } = Promise.withResolvers<Duplex>();

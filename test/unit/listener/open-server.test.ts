@@ -1,16 +1,13 @@
 /** An address that cannot be opened: why, and what to do about it. */
 
-import { once } from "node:events";
 import { createServer } from "node:http";
 import { expect, test } from "vitest";
 import { openServer } from "../../../src/listener/open-server.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 test("a port that another program has", async () => {
   await using other = createServer();
-  other.listen(0, "127.0.0.1");
-  await once(other, "listening");
-  const address = other.address();
-  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+  const port = await listenOnLoopback(other);
   await expect(
     openServer(createServer(), { kind: "tcp", host: "127.0.0.1", port }),
   ).rejects.toMatchObject({

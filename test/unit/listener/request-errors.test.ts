@@ -1,11 +1,11 @@
 /** What a client is told by a request whose handler fails. */
 
-import { once } from "node:events";
 import { createServer } from "node:http";
 import { request } from "undici";
 import { expect, test } from "vitest";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { runRequest } from "../../../src/listener/request-errors.ts";
+import { listenOnLoopback } from "../../support/loopback.ts";
 
 test("a fault of the service is a refusal like any other: with its word, and not to be repeated", async () => {
   const log = createSilentLog();
@@ -14,10 +14,7 @@ test("a fault of the service is a refusal like any other: with its word, and not
       throw new Error("/srv/secret");
     }),
   );
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" ? address?.port : undefined;
+  const port = await listenOnLoopback(server);
   const { statusCode, headers, body } = await request(`http://127.0.0.1:${port}/`);
   expect([statusCode, headers["should-retry"], await body.json()]).toEqual([
     500,
