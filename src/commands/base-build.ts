@@ -7,6 +7,7 @@
 import { createSystemClock, type Clock } from "../common/clock.ts";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
+import { orCanceled } from "../common/or-canceled.ts";
 import type { Layer } from "../engine/engine.ts";
 import { installCommand } from "../engine/host/install-command.ts";
 import { createBuildProgress, type BuildProgress } from "../engine/templates/base-progress.ts";
@@ -157,10 +158,6 @@ async function waitFor(
 ): Promise<void> {
   const over = new AbortController();
   const stop = AbortSignal.any([limit.signal, over.signal]);
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const cancel = () => reject(new SandboxError("canceled", "no longer waited for"));
-  if (limit.signal.aborted) cancel();
-  limit.signal.addEventListener("abort", cancel, { once: true });
   const late = async (): Promise<void> => {
     if (limit.waitMs === undefined) return build.end;
     await limit.clock.sleep(limit.waitMs, stop);
@@ -172,9 +169,8 @@ async function waitFor(
   // Its end by the signal below is no failure.
   waiting.catch(() => undefined);
   try {
-    await Promise.race([build.end, aborted, waiting]);
+    await orCanceled(Promise.race([build.end, waiting]), limit.signal, "no longer waited for");
   } finally {
-    limit.signal.removeEventListener("abort", cancel);
     over.abort();
   }
 }

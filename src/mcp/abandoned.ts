@@ -5,7 +5,7 @@
 
 import { createGate } from "../common/concurrency.ts";
 import { signalAfter } from "../common/late-signal.ts";
-import { orCanceled, throwIfCanceled } from "./or-canceled.ts";
+import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import type { ToolContext } from "./tool.ts";
 
 interface Making<T> {

@@ -5,7 +5,7 @@ import type { Clock } from "../common/clock.ts";
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
-import { orCanceled, throwIfCanceled } from "./or-canceled.ts";
+import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import { holdEvents, MAX_REPLY_EVENTS, newWatcher, type Watcher } from "./watcher.ts";
 
 /** Watchers of one server; the daemon has no limit. */

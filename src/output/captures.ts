@@ -3,6 +3,7 @@
 import type { Sandbox } from "../client/envd.ts";
 import type { ProcessRequest } from "../client/process.ts";
 import { SandboxError } from "../common/errors.ts";
+import { orCanceled, throwIfCanceled } from "../common/or-canceled.ts";
 import type { Spools } from "../spool/spools.ts";
 import { Capture, formatProcessId, timeLimit, type ProcessView } from "./capture.ts";
 import {
@@ -83,7 +84,7 @@ export class Captures implements AsyncDisposable {
    */
   async start(sandbox: Sandbox, start: StartRequest): Promise<Capture> {
     this.#requireSlot();
-    if (start.signal.aborted) throw new SandboxError("canceled", "the call was cancelled");
+    throwIfCanceled(start.signal);
     const { signal } = this.#stop;
     const { label, request, user, timeoutMs } = start;
     const events = sandbox.process.start(request, { signal, user, timeoutMs });
@@ -245,17 +246,11 @@ export class Captures implements AsyncDisposable {
     sandbox: Sandbox,
     signal: AbortSignal,
   ): Promise<number> {
-    const { promise: cancelled, reject } = Promise.withResolvers<never>();
-    const cancel = () => reject(new SandboxError("canceled", "the call was cancelled"));
-    if (signal.aborted) cancel();
-    signal.addEventListener("abort", cancel, { once: true });
     try {
-      return await Promise.race([first, cancelled]);
+      return await orCanceled(first, signal);
     } catch (error) {
       if (signal.aborted) this.#track(this.#endOrphan(first, sandbox));
       throw error;
-    } finally {
-      signal.removeEventListener("abort", cancel);
     }
   }
 

@@ -9,8 +9,9 @@ import { randomBytes } from "node:crypto";
 import { rename } from "node:fs/promises";
 import { join } from "node:path";
 import { cleanUp, type TellFailure } from "../../common/clean-up.ts";
-import { isCode, SandboxError } from "../../common/errors.ts";
+import { isCode } from "../../common/errors.ts";
 import { draftOf, listFolder } from "../../common/files.ts";
+import { orCanceled } from "../../common/or-canceled.ts";
 import { removeTree } from "../../common/remove-tree.ts";
 import { type LockName, tryLock, withLock } from "./lock.ts";
 
@@ -116,7 +117,8 @@ export function createOnce<T>() {
     const attempt = attempts.get(path) ?? begin(path, task);
     attempt.waiting += 1;
     try {
-      return await orCanceled(attempt.result, signal);
+      if (signal === undefined) return await attempt.result;
+      return await orCanceled(attempt.result, signal, "no longer waited for");
     } finally {
       attempt.waiting -= 1;
       if (attempt.waiting === 0) {
@@ -134,17 +136,4 @@ async function attemptOf<T>(task: OnceTask<T>, signal: AbortSignal): Promise<T> 
     { home, name, timeoutMs, signal },
     async () => (await task.find()) ?? task.make(signal),
   );
-}
-
-async function orCanceled<T>(result: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return result;
-  const { promise: canceled, reject } = Promise.withResolvers<never>();
-  const cancel = () => reject(new SandboxError("canceled", "no longer waited for"));
-  if (signal.aborted) cancel();
-  signal.addEventListener("abort", cancel, { once: true });
-  try {
-    return await Promise.race([result, canceled]);
-  } finally {
-    signal.removeEventListener("abort", cancel);
-  }
 }

@@ -1,7 +1,7 @@
 /** The connections of this process to one container, which can be cut for a moment. */
 
 import type { Socket } from "node:net";
-import { SandboxError } from "../../common/errors.ts";
+import { orCanceled } from "../../common/or-canceled.ts";
 
 export interface Connections {
   /** Dials and keeps account of the connection; while connections are cut it waits. */
@@ -17,7 +17,7 @@ export function createConnections(): Connections {
   return {
     async open(dial, signal) {
       for (;;) {
-        for (const cut of cuts) await untilAborted(cut, signal);
+        for (const cut of cuts) await orCanceled(cut, signal, "dial was canceled");
         const socket = await dial();
         if (cuts.size === 0) {
           sockets.add(socket);
@@ -48,16 +48,4 @@ async function destroy(socket: Socket): Promise<void> {
   socket.once("close", () => resolve());
   socket.destroy();
   await promise;
-}
-
-async function untilAborted(wait: Promise<void>, signal: AbortSignal): Promise<void> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(new SandboxError("canceled", "dial was canceled"));
-  if (signal.aborted) abort();
-  signal.addEventListener("abort", abort, { once: true });
-  try {
-    await Promise.race([wait, promise]);
-  } finally {
-    signal.removeEventListener("abort", abort);
-  }
 }

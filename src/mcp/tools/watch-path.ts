@@ -2,12 +2,12 @@
 
 import type { Sandbox } from "../../client/envd.ts";
 import { SandboxError } from "../../common/errors.ts";
+import { throwIfCanceled } from "../../common/or-canceled.ts";
 import { z } from "../../common/schema.ts";
 import { quoteName } from "../../common/untrusted-text.ts";
 import { parentOf, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { pathInput, sandboxIdInput, userInput, waitInput } from "../inputs.ts";
-import { throwIfCanceled } from "../or-canceled.ts";
 import { countFitting } from "../reply-size.ts";
 import { textReply, type Reply } from "../respond.ts";
 import { READ_ONLY, defineTool, type ToolContext } from "../tool.ts";

@@ -1,14 +1,20 @@
 /** Work that goes on when the call that wants its result is cancelled. */
 
-import { SandboxError } from "../common/errors.ts";
+import { SandboxError } from "./errors.ts";
+
+const CALL_CANCELLED = "the call was cancelled";
 
 /**
  * The result of the work, which is not ended by the signal: its caller says what becomes of it.
- * @throws SandboxError canceled as soon as the signal fires.
+ * @throws SandboxError canceled with this message as soon as the signal fires.
  */
-export async function orCanceled<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+export async function orCanceled<T>(
+  work: Promise<T>,
+  signal: AbortSignal,
+  message = CALL_CANCELLED,
+): Promise<T> {
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
-  const cancel = () => reject(canceledError());
+  const cancel = () => reject(new SandboxError("canceled", message));
   if (signal.aborted) cancel();
   else signal.addEventListener("abort", cancel, { once: true });
   try {
@@ -20,9 +26,5 @@ export async function orCanceled<T>(work: Promise<T>, signal: AbortSignal): Prom
 
 /** @throws SandboxError canceled when the signal has fired. */
 export function throwIfCanceled(signal: AbortSignal): void {
-  if (signal.aborted) throw canceledError();
-}
-
-function canceledError(): SandboxError {
-  return new SandboxError("canceled", "the call was cancelled");
+  if (signal.aborted) throw new SandboxError("canceled", CALL_CANCELLED);
 }
