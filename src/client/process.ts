@@ -27,7 +27,6 @@ export type ProcessEvent =
       readonly type: "end";
       /** -1 or 128 + n for a process that a signal ended. */
       readonly exitCode: number;
-      readonly hasExited: boolean;
       /** The daemon's text, such as `exit status 1`; untrusted. */
       readonly status: string;
     };
@@ -252,8 +251,8 @@ function toEvent(event: WireEvent | undefined): ProcessEvent | undefined {
       return { type: "data", stream, bytes: output.value };
     }
     case "end": {
-      const { exitCode, exited, status } = known.value;
-      return { type: "end", exitCode, hasExited: exited, status };
+      const { exitCode, status } = known.value;
+      return { type: "end", exitCode, status };
     }
     case "keepalive":
     case undefined:

@@ -116,7 +116,6 @@ export interface ContainerExit {
 export interface DiskGrowth {
   /** Taken by files, also by data that is in memory only. */
   readonly usedBytes: number;
-  readonly freeBytes: number;
   /** What the image takes on the host's disk. */
   readonly hostBytes: number;
 }
@@ -264,7 +263,6 @@ export interface EngineReport {
 }
 
 export interface Engine {
-  readonly name: string;
   /**
    * What this machine can do, proved by a tiny container. A success is remembered until the
    * machine changes; `fresh` proves it again.

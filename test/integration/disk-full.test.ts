@@ -27,9 +27,9 @@ function createDiskEngine() {
       return Object.assign(container, {
         disk: {
           readGrowth() {
-            if (!writers.has(spec.id)) return { usedBytes: 0, freeBytes: 0, hostBytes: 0 };
+            if (!writers.has(spec.id)) return { usedBytes: 0, hostBytes: 0 };
             grown += MEBIBYTE;
-            return { usedBytes: grown, freeBytes: 0, hostBytes: 0 };
+            return { usedBytes: grown, hostBytes: 0 };
           },
           sharesBlocks: () => false,
           limitGrowth: () => true,

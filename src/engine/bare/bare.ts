@@ -27,14 +27,12 @@ const END_GRACE_MS = 2_000;
 export interface BareEngineOptions {
   /** The daemon as program and arguments; it gets its two sockets as descriptors 3 and 4. */
   readonly command: readonly [string, ...string[]];
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
 }
 
 /** Runs the daemon as a child, with the same sockets and life as in a container. */
 export function createBareEngine(options: BareEngineOptions): Engine {
   return {
-    name: "bare",
     probe: async () => bareReport(),
     create: async (spec, signal) => startBareContainer(options, spec, signal),
     adopt: async () => undefined,
@@ -50,7 +48,6 @@ function bareReport(): EngineReport {
   return { runtime: "bare", level: "none", isUsable: true, checks: [] };
 }
 
-/** One run of the daemon. */
 interface Run {
   readonly child: ChildProcess;
   readonly exit: Promise<ContainerExit>;

@@ -90,7 +90,6 @@ export function createOciEngine(options: OciEngineOptions): Engine {
     await removeContainer(directory, cgroup, routers);
   };
   return {
-    name: "oci",
     probe: async (freshness = "cached") => {
       const [{ report }, { check }] = await Promise.all([probe(freshness), support(freshness)]);
       const isFresh = freshness === "fresh" && report.isUsable && report.level !== "gvisor";

@@ -53,7 +53,6 @@ function readGrowth(image: string, mount: string): DiskGrowth | undefined {
   return {
     // Blocks that are only promised to pages in memory count as used.
     usedBytes: (blocks - bfree) * bsize + (files - ffree) * INODE_BYTES,
-    freeBytes: bfree * bsize,
     hostBytes: statSync(image).blocks * SECTOR_BYTES,
   };
 }

@@ -14,7 +14,6 @@ export interface RunnerTask {
   readonly team: string;
   /** From the moment at which it runs. */
   readonly limitMs: number;
-  /** Called when it has to wait for its turn. */
   onWait(): void;
   /** Why it is not wanted any more, which another process may have caused; undefined while it is. */
   findFault(): string | undefined;
@@ -39,10 +38,9 @@ export function createBuildRunner(options: {
   readonly track: Track;
   /** Fires when the registry closes. */
   readonly closing: AbortSignal;
-  /** Builds at once; one for each processor. */
-  readonly atOnce?: number | undefined;
 }): BuildRunner {
-  const { uploads, layerSizes, track, closing, atOnce = availableParallelism() } = options;
+  const { uploads, layerSizes, track, closing } = options;
+  const atOnce = availableParallelism();
   const queue = createBuildQueue(atOnce);
   const running = new Map<AbortController, string>();
 

@@ -182,7 +182,7 @@ test("a process stream is told in our words, without keepalives", async () => {
   expect(seen).toEqual([
     { type: "start", pid: 7 },
     { type: "data", stream: "stdout", bytes: new Uint8Array([0x68, 0x69]) },
-    { type: "end", exitCode: 0, hasExited: true, status: "exit status 0" },
+    { type: "end", exitCode: 0, status: "exit status 0" },
   ]);
   const [request] = toDaemon(world.recorder);
   expect(request?.headers).toMatchObject({

@@ -171,7 +171,7 @@ async function withoutRipgrep(world: McpWorld, listDir: () => Promise<readonly E
     commands.push(request);
     yield { type: "start", pid: 1 } as const;
     const exitCode = request.cmd === "rg" ? 127 : 1;
-    yield { type: "end", exitCode, hasExited: true, status: "" } as const;
+    yield { type: "end", exitCode, status: "" } as const;
   }
   const process = { ...real.process, start };
   const sandbox = { ...real, process, filesystem: { ...real.filesystem, listDir } };
