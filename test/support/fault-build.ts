@@ -1,9 +1,10 @@
 /** A build of a template with files, a command and a start command, and a sandbox from it. */
 
 import { randomBytes } from "node:crypto";
-import { tarEnd, tarHead, tarPadding } from "../../src/commands/template-build/tar.ts";
+import { tarHead } from "../../src/commands/template-build/tar.ts";
 import { z } from "../../src/common/schema.ts";
 import type { StepName } from "../../src/common/steps.ts";
+import { TAR_END, tarPadding } from "../../src/common/tar-header.ts";
 import type { FaultHome } from "./fault-home.ts";
 
 /** In the order in which they come. */
@@ -49,7 +50,7 @@ export async function playFaultBuild(home: FaultHome, build: FaultBuild): Promis
   const { templateId, buildId, hash } = build;
   const files = await home.call("GET", `/templates/${templateId}/files/${hash}`);
   const file = { path: "a.txt", kind: "file", mode: 0o644, bytes: 5, target: "" } as const;
-  const archive = Buffer.concat([tarHead(file), Buffer.from("hello"), tarPadding(5), tarEnd()]);
+  const archive = Buffer.concat([tarHead(file), Buffer.from("hello"), tarPadding(5), TAR_END]);
   const sent = await home.put(filesSchema.parse(files?.body).url, new Uint8Array(archive));
   if (sent?.status !== 201) return;
   const steps = [

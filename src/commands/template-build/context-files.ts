@@ -6,22 +6,13 @@ import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join, posix, relative, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { isCode, SandboxError } from "../../common/errors.ts";
+import { TAR_END, tarPadding } from "../../common/tar-header.ts";
 import { findSources } from "./find-sources.ts";
 import { readIgnoreFile, type IsIgnored } from "./ignore-file.ts";
-import { tarEnd, tarHead, tarPadding } from "./tar.ts";
+import { tarHead, type TarEntry } from "./tar.ts";
 
 /** More is no source of a template; the service takes no larger archive either. */
 const MAX_FILES = 200_000;
-
-interface ContextFile {
-  /** Relative, with `/`. */
-  readonly path: string;
-  readonly kind: "file" | "folder" | "link";
-  readonly mode: number;
-  readonly bytes: number;
-  /** Of a link. */
-  readonly target: string;
-}
 
 export interface FileSet {
   readonly hash: string;
@@ -58,7 +49,7 @@ export async function collectFiles(
   if (source === ".." || source.startsWith("../")) {
     throw new SandboxError("invalid_argument", `${given} is outside of the folder`);
   }
-  const found = new Map<string, ContextFile>();
+  const found = new Map<string, TarEntry>();
   const state = { folder, isIgnored, found };
   for await (const name of findSources(folder, source)) await add(state, name);
   if (found.size === 0) {
@@ -71,14 +62,14 @@ export async function collectFiles(
     if (kind !== "file") continue;
     for await (const chunk of createReadStream(join(folder, path))) hash.update(chunk);
   }
-  const bytes = files.reduce((sum, file) => sum + entryBytes(file), tarEnd().length);
+  const bytes = files.reduce((sum, file) => sum + entryBytes(file), TAR_END.length);
   return { hash: hash.digest("hex"), bytes, open: () => Readable.from(pack(folder, files)) };
 }
 
 interface Walk {
   readonly folder: string;
   readonly isIgnored: IsIgnored;
-  readonly found: Map<string, ContextFile>;
+  readonly found: Map<string, TarEntry>;
 }
 
 async function add(walk: Walk, name: string): Promise<void> {
@@ -102,11 +93,11 @@ async function add(walk: Walk, name: string): Promise<void> {
   }
 }
 
-function entryBytes(file: ContextFile): number {
+function entryBytes(file: TarEntry): number {
   return tarHead(file).length + file.bytes + tarPadding(file.bytes).length;
 }
 
-async function* pack(folder: string, files: readonly ContextFile[]): AsyncGenerator<Uint8Array> {
+async function* pack(folder: string, files: readonly TarEntry[]): AsyncGenerator<Uint8Array> {
   for (const file of files) {
     yield tarHead(file);
     if (file.kind !== "file" || file.bytes === 0) continue;
@@ -121,5 +112,5 @@ async function* pack(folder: string, files: readonly ContextFile[]): AsyncGenera
     }
     yield tarPadding(bytes);
   }
-  yield tarEnd();
+  yield TAR_END;
 }

@@ -1,5 +1,7 @@
 /** The archive form of POSIX (pax): heads of 512 bytes, before long or odd names a record of them. */
 
+import { tarPadding } from "../../common/tar-header.ts";
+
 const BLOCK = 512;
 const TYPES = { file: "0", link: "2", folder: "5", record: "x" } as const;
 /** What the fields of a plain head hold. */
@@ -28,15 +30,6 @@ export function tarHead(entry: TarEntry): Buffer {
   const text = Buffer.concat(records.map(([name, value]) => record(name, value)));
   const before = { path: "pax", mode: 0o644, bytes: text.length, target: "", type: TYPES.record };
   return Buffer.concat([plainHead(before), text, tarPadding(text.length), head]);
-}
-
-/** What follows the content of an entry. */
-export function tarPadding(bytes: number): Buffer {
-  return Buffer.alloc((BLOCK - (bytes % BLOCK)) % BLOCK);
-}
-
-export function tarEnd(): Buffer {
-  return Buffer.alloc(2 * BLOCK);
 }
 
 function longText(name: string, value: string): (readonly [string, string])[] {
