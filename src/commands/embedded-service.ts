@@ -1,7 +1,7 @@
 /** One running service: store, engine, sandboxes, control API, gateway and listener. */
 
 import { randomBytes } from "node:crypto";
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { ServerResponse } from "node:http";
 import { join } from "node:path";
 import type { FindRun } from "../client/direct-connection.ts";
 import type { PublicAddress } from "../client/service.ts";
@@ -18,6 +18,7 @@ import { createGateway } from "../gateway/handler.ts";
 import { startListener, type Handlers } from "../listener/listener.ts";
 import type { ListenAddress } from "../listener/open-server.ts";
 import type { TlsIdentity } from "../listener/tls.ts";
+import type { McpHttp } from "../mcp/http.ts";
 import type { BuiltInTemplate } from "../sandboxes/built-ins.ts";
 import { createKeyCheck, type KeyCheck } from "../sandboxes/keys.ts";
 import { requireKnownContent } from "../sandboxes/lost-database.ts";
@@ -31,7 +32,6 @@ import { claimInstance, INSTANCE_LOCK, leaveInstance } from "./instance.ts";
 import { createLoopbackGateway } from "./loopback-gateway.ts";
 
 const INSTANCE_BYTES = 4;
-/** Of instances with a fixed name: one of them begins, ends or is removed at a time. */
 
 /** How the service is reached from within this process. */
 export interface PrivateListener {
@@ -40,11 +40,6 @@ export interface PrivateListener {
   readonly socketPath: string;
   readonly apiKey: string;
   readonly findRun: FindRun;
-}
-
-/** What answers at `/mcp`; it ends with the service. */
-export interface McpHandler extends AsyncDisposable {
-  handle(request: IncomingMessage, response: ServerResponse): Promise<void>;
 }
 
 export interface EmbeddedServiceOptions extends PassedOptions {
@@ -91,7 +86,7 @@ export interface EmbeddedServiceOptions extends PassedOptions {
     listener: PrivateListener,
     keys: KeyCheck,
     ports: readonly number[],
-  ) => Promise<McpHandler>;
+  ) => Promise<McpHttp>;
 }
 
 export interface EmbeddedService extends PrivateListener, AsyncDisposable {
@@ -244,7 +239,7 @@ function sendStarting(response: ServerResponse): void {
   sendJson(response, 503, { body, headers: retryHeaders(503) });
 }
 
-export function toHandler(mcp: McpHandler | undefined): Handlers["mcp"] {
+export function toHandler(mcp: McpHttp | undefined): Handlers["mcp"] {
   if (mcp !== undefined) return (request, response) => mcp.handle(request, response);
   const body = { code: 404, message: "MCP is not offered here" };
   return async (_request, response) =>

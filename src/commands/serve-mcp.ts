@@ -13,7 +13,7 @@ import { TOOLS } from "../mcp/tools/index.ts";
 import type { KeyCheck } from "../sandboxes/keys.ts";
 import { DEFAULT_TEAM } from "../store/store.ts";
 import { VERSION } from "./command.ts";
-import type { McpHandler, PrivateListener } from "./embedded-service.ts";
+import type { PrivateListener } from "./embedded-service.ts";
 import { localSpoolFolder } from "./spool-folders.ts";
 
 export interface ServeMcpOptions {
@@ -26,7 +26,7 @@ export interface ServeMcpOptions {
 }
 
 /** Starts it; what a team captured, watches and logs is kept apart from that of every other. */
-export function startServeMcp(options: ServeMcpOptions): McpHandler {
+export function startServeMcp(options: ServeMcpOptions): McpHttp {
   const stack = new AsyncDisposableStack();
   const endpoints = new Map<string, McpHttp>();
 

@@ -33,7 +33,6 @@ export const callOriginKey: ContextKey<CallOrigin | undefined> = createContextKe
   CallOrigin | undefined
 >(undefined);
 
-/** The origin of a call. */
 export function originOf(context: HandlerContext): CallOrigin {
   const origin = context.values.get(callOriginKey);
   if (origin === undefined) throw new SandboxError("internal", "call without an origin");
@@ -112,7 +111,7 @@ function rejectOnAbort(signal: AbortSignal): Promise<UnaryResponse> {
   return promise;
 }
 
-function abortReason(signal: AbortSignal): Error {
+export function abortReason(signal: AbortSignal): Error {
   return signal.reason instanceof Error ? signal.reason : new Error("the call was aborted");
 }
 

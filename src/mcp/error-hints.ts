@@ -26,13 +26,11 @@ export function hinted(error: SandboxError, hint: string | undefined): SandboxEr
   return new SandboxError(error.code, error.message, { cause: error, hint });
 }
 
-/** The error for a sandbox that does not exist, or no longer. */
 export function goneError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
   const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
   return new SandboxError("not_found", message, { cause, hint: goneHint(suggest) });
 }
 
-/** The hint for a sandbox that does not exist. */
 export function goneHint(suggest: Suggest): string {
   const list = suggest("list_sandboxes", "Call list_sandboxes to see which live.");
   const create = suggest("create_sandbox", "Call create_sandbox for a new one.");
@@ -67,7 +65,6 @@ export async function requireRunning(
   if (state === "paused") throw pausedError(sandboxId, suggest);
 }
 
-/** Hints for an operation on a path. */
 export function pathHints(path: string, suggest: Suggest): Hints {
   const parent = parentOf(path);
   const list = suggest(
@@ -77,7 +74,6 @@ export function pathHints(path: string, suggest: Suggest): Hints {
   return { not_found: sentences(["Relative paths start in the user's home.", list]) };
 }
 
-/** Hints for an operation on a process. */
 export function processHints(suggest: Suggest): Hints {
   const list = suggest("list_processes", "Call list_processes to see what runs.");
   const gone =
@@ -138,26 +134,6 @@ type ExplainContext = Pick<ToolContext, "service" | "state" | "suggest">;
 export async function explain(
   error: SandboxError,
   sandboxId: string | undefined,
-  context: ExplainContext,
-): Promise<SandboxError> {
-  return explainState(error, sandboxId, context);
-}
-
-/** As `explain`, for a call whose process had started: a repeat would start it a second time. */
-export async function explainStarted(
-  error: SandboxError,
-  sandboxId: string | undefined,
-  context: ExplainContext,
-): Promise<SandboxError> {
-  const { suggest } = context;
-  const read = suggest("get_process_output", "follow the process with get_process_output");
-  const next = read === "" ? "see what its process has done" : read;
-  return explainState(error, sandboxId, { ...context, next });
-}
-
-async function explainState(
-  error: SandboxError,
-  sandboxId: string | undefined,
   context: ExplainContext & { readonly next?: string },
 ): Promise<SandboxError> {
   if (sandboxId === undefined || !isAboutState(error)) return error;
@@ -181,6 +157,18 @@ async function explainState(
     "Call get_sandbox before you repeat a call that changes something.",
   );
   return hinted(error, sentences(["The sandbox service did not answer.", get]));
+}
+
+/** As `explain`, for a call whose process had started: a repeat would start it a second time. */
+export async function explainStarted(
+  error: SandboxError,
+  sandboxId: string | undefined,
+  context: ExplainContext,
+): Promise<SandboxError> {
+  const { suggest } = context;
+  const read = suggest("get_process_output", "follow the process with get_process_output");
+  const next = read === "" ? "see what its process has done" : read;
+  return explain(error, sandboxId, { ...context, next });
 }
 
 /** Whether a sandbox that is gone or paused can be the cause. */

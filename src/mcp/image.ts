@@ -60,7 +60,8 @@ const SIZES = {
 const PNG_HEADER_BYTES = 33;
 
 function pngSize(bytes: Buffer): Size | undefined {
-  if (bytes.length < PNG_HEADER_BYTES || textAt(bytes, 12, 4) !== "IHDR") return undefined;
+  if (bytes.length < PNG_HEADER_BYTES || bytes.toString("latin1", 12, 16) !== "IHDR")
+    return undefined;
   if (bytes.readUInt32BE(8) !== 13) return undefined;
   return { width: bytes.readUInt32BE(16), height: bytes.readUInt32BE(20) };
 }
@@ -115,7 +116,7 @@ const VP8L_START = 0x2f;
 
 function webpSize(bytes: Buffer): Size | undefined {
   if (bytes.length < WEBP_HEADER_BYTES) return undefined;
-  switch (textAt(bytes, 12, 4)) {
+  switch (bytes.toString("latin1", 12, 16)) {
     case "VP8 ":
       if (bytes.readUIntLE(23, 3) !== VP8_START) return undefined;
       return {
@@ -132,8 +133,4 @@ function webpSize(bytes: Buffer): Size | undefined {
     default:
       return undefined;
   }
-}
-
-function textAt(bytes: Buffer, start: number, length: number): string {
-  return bytes.toString("latin1", start, start + length);
 }

@@ -30,9 +30,7 @@ export interface EgressProgramOptions {
   readonly resolvers: readonly string[];
   /** The outside's own addresses or networks. */
   readonly hosts: readonly string[];
-  /** File of the program. */
   readonly program: string;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
 }
 
@@ -185,6 +183,6 @@ function silence(): SandboxError {
   return new SandboxError("unavailable", "the program for hostnames is silent");
 }
 
-function canRest(part: object): part is { unref(): void } {
+export function canRest(part: object): part is { unref(): void } {
   return "unref" in part && typeof part.unref === "function";
 }

@@ -15,6 +15,7 @@ import { quoteUntrusted } from "../../common/untrusted-text.ts";
 import { findProgram, PROGRAM_ENVIRONMENT } from "../host/find-program.ts";
 import { whenStarted } from "../host/when-started.ts";
 import { launcherCommand } from "../oci/launcher.ts";
+import { canRest } from "./egress-program.ts";
 import { changeLinks } from "./namespace.ts";
 import { USER_UPLINK, userUplinkLinks } from "./router-rules.ts";
 
@@ -36,7 +37,6 @@ export interface UserUplinkOptions {
   readonly network: string;
   /** A path below the home, by which the process is known in lists of processes. */
   readonly owner: string;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
 }
 
@@ -143,10 +143,6 @@ async function untilReady(child: ChildProcess): Promise<void> {
   ready.destroy();
   // None of them keeps this process alive.
   for (const part of [child, errors, exit]) if (canRest(part)) part.unref();
-}
-
-function canRest(part: object): part is { unref(): void } {
-  return "unref" in part && typeof part.unref === "function";
 }
 
 async function endOf(child: ChildProcess): Promise<void> {

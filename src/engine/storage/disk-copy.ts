@@ -15,10 +15,9 @@ import type { DiskCopy } from "../engine.ts";
 import { perlCommand } from "../host/perl-program.ts";
 import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
-import type { Cgroup } from "../oci/process-group.ts";
 import { DISK_NAMES, type DiskOptions, placeImage } from "./disk.ts";
 import { makeWhole } from "./layers.ts";
-import { whileFrozen } from "./snapshot.ts";
+import { whileFrozen, type SnapshotSource } from "./snapshot.ts";
 
 /** A copy in its folder. */
 const IMAGE_NAME = "disk.img";
@@ -36,23 +35,14 @@ const CLONED = "cloned";
 /** What a file system answers that shares no blocks, or not between these folders. */
 const REFUSALS = new Set(["ENOTSUP", "EOPNOTSUPP", "EXDEV", "EINVAL", "ENOTTY", "ENOSYS"]);
 
-export interface CopySource {
-  /** The container's folder. */
-  readonly directory: string;
-  /** The first id of the files on its disk. */
-  readonly idBase: number;
-  readonly cgroup: Cgroup;
-  /** Where the perl programs lie. */
-  readonly perlDirectory: string;
-  /** Called when the container is frozen, before its blocks become shared. */
-  readonly onFrozen?: (() => Promise<void>) | undefined;
-}
-
 /**
  * Copies the disk of a container into a new folder, durably; programs are frozen while the blocks
  * become shared. Undefined where they cannot be, and then nothing was made.
  */
-export async function copyDisk(source: CopySource, target: string): Promise<DiskCopy | undefined> {
+export async function copyDisk(
+  source: SnapshotSource,
+  target: string,
+): Promise<DiskCopy | undefined> {
   const image = await realpath(join(source.directory, DISK_NAMES.image));
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
   const [{ dev }, folder] = [await stat(image), await stat(dirname(target))];
@@ -66,7 +56,7 @@ export async function copyDisk(source: CopySource, target: string): Promise<Disk
   return { image: join(target, IMAGE_NAME), idBase: source.idBase };
 }
 
-async function cloneImage(source: CopySource, image: string): Promise<void> {
+async function cloneImage(source: SnapshotSource, image: string): Promise<void> {
   const { directory, perlDirectory } = source;
   const [ready, cloned] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const go = Promise.withResolvers<string>();

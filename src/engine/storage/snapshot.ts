@@ -28,11 +28,11 @@ const TOO_DEEP = "tree is too deep to copy";
 export interface SnapshotSource {
   /** The container's folder. */
   readonly directory: string;
+  /** The first id of the files on its disk. */
   readonly idBase: number;
   readonly cgroup: Cgroup;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
-  /** Called when the container is frozen, before the last of it is copied. */
+  /** Called when the container is frozen, before the last of its disk is copied or shared. */
   readonly onFrozen?: (() => Promise<void>) | undefined;
 }
 

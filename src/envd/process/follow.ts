@@ -3,7 +3,7 @@
 import type { HandlerContext } from "@connectrpc/connect";
 import { frameSinkOf, type FrameSink } from "../../rpc/frame-sink.ts";
 import { encodeEvent, type ProcessEvent } from "../../rpc/process-events.ts";
-import { keepaliveMs } from "../call.ts";
+import { abortReason, keepaliveMs } from "../call.ts";
 import type { Subscription } from "./fan-out.ts";
 
 /**
@@ -19,7 +19,7 @@ export async function* follow(
   const sink = frameSinkOf(context);
   // Neither a client that left nor one that reads nothing ever asks for another message.
   const onAbort = () => {
-    sink.stop(reasonOf(signal));
+    sink.stop(abortReason(signal));
     subscription.close();
   };
   signal.addEventListener("abort", onAbort, { once: true });
@@ -51,8 +51,4 @@ async function send(
   if (subscription.isDone && sink.finish(frames)) return;
   await sink.write(frames);
   subscription.release(frames);
-}
-
-function reasonOf(signal: AbortSignal): Error {
-  return signal.reason instanceof Error ? signal.reason : new Error("the call was aborted");
 }
