@@ -7,10 +7,11 @@
 import { execFile, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { access, mkdir } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { isThere } from "../../src/common/files.ts";
 import { listeningUrl, startProgram } from "../support/program.ts";
 
 const NPM_CLIENT = "@e2b/code-interpreter@2.8.0";
@@ -22,13 +23,6 @@ const run = promisify(execFile);
 const place = join(tmpdir(), "sandbox-mcp-code-clients");
 const module = join(place, "node_modules/@e2b/code-interpreter/dist/index.mjs");
 const python = join(place, "python/bin/python");
-
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
-}
 
 async function obtain(): Promise<void> {
   await mkdir(place, { recursive: true });

@@ -36,9 +36,7 @@ beforeAll(async () => {
   await run(process.execPath, MCPB, "unpack", bundle, at("bundle"));
   await run("tar", "-xzf", tarball, "-C", folder.path);
 });
-afterAll(async () => {
-  await folder[Symbol.asyncDispose]();
-});
+afterAll(async () => folder[Symbol.asyncDispose]());
 
 test("the bundle and the tarball hold a program that lists every tool", async () => {
   const expected = await readFile(join(ROOT, "tools.manifest.json"), "utf8");

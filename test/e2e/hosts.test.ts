@@ -15,9 +15,7 @@ let serve: TestServe;
 beforeAll(async () => {
   serve = await startServe(["--toolsets", "all", "--pool", "0"]);
 });
-afterAll(async () => {
-  await serve[Symbol.asyncDispose]();
-});
+afterAll(async () => serve[Symbol.asyncDispose]());
 
 /** A host, and what its test may claim: several stories are played at once. */
 interface Stage {

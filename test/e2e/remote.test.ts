@@ -18,9 +18,7 @@ let certificate: TestCertificate;
 beforeAll(async () => {
   certificate = await makeCertificate([DOMAIN, `*.${DOMAIN}`]);
 });
-afterAll(async () => {
-  await certificate[Symbol.asyncDispose]();
-});
+afterAll(async () => certificate[Symbol.asyncDispose]());
 
 async function startSecureServe(): Promise<TestServe> {
   const { certificatePath, keyPath } = certificate;

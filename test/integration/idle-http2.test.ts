@@ -24,9 +24,7 @@ let certificate: TestCertificate;
 beforeAll(async () => {
   certificate = await makeCertificate([DOMAIN]);
 });
-afterAll(async () => {
-  await certificate[Symbol.asyncDispose]();
-});
+afterAll(async () => certificate[Symbol.asyncDispose]());
 
 /** A server that answers each request in the end; how long it waits for one is the test's choice. */
 async function startServer(times: { readonly firstMs: number; readonly laterMs: number }) {

@@ -1,10 +1,11 @@
 /** The public clients as the registries have them today, in directories of their own, kept between runs. */
 
 import { execFile } from "node:child_process";
-import { access, mkdtemp, rename, rm } from "node:fs/promises";
+import { mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { isThere } from "../../src/common/files.ts";
 
 const run = promisify(execFile);
 
@@ -48,11 +49,4 @@ export async function installNpm(version: string): Promise<string> {
     await rm(draft, { recursive: true, force: true });
   }
   return directory;
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

@@ -1,6 +1,5 @@
 /** Images in a registry of the test: put there, and unpacked into directories as a runtime does. */
 
-import { createHash } from "node:crypto";
 import {
   chmodSync,
   existsSync,
@@ -18,6 +17,7 @@ import { Readable } from "node:stream";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { createByteReader } from "../../src/images/byte-reader.ts";
 import { readTar, type TarEntry } from "../../src/images/tar.ts";
+import { digestOf } from "./oci-layout.ts";
 
 const MANIFEST = "application/vnd.oci.image.manifest.v1+json";
 
@@ -142,8 +142,4 @@ function put(
   if (entry.kind === "symlink") symlinkSync(target, path);
   if (entry.kind === "hardlink") linkSync(join(root, target), path);
   if (entry.kind === "file" || entry.kind === "directory") chmodSync(path, entry.mode & 0o7777);
-}
-
-function digestOf(data: Buffer): string {
-  return `sha256:${createHash("sha256").update(data).digest("hex")}`;
 }

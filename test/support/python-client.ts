@@ -1,10 +1,11 @@
 /** The Python package of the public client in an environment of its own, kept between runs. */
 
 import { execFile } from "node:child_process";
-import { access, mkdtemp, rename, rm } from "node:fs/promises";
+import { mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { isThere } from "../../src/common/files.ts";
 
 const run = promisify(execFile);
 
@@ -46,13 +47,6 @@ export async function findPythonClient(version: string): Promise<PythonClient> {
   } finally {
     await rm(draft, { recursive: true, force: true });
   }
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }
 
 function lastLine(error: unknown): string {

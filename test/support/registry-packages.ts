@@ -4,9 +4,10 @@
  */
 
 import { execFile } from "node:child_process";
-import { access, cp, mkdir, writeFile } from "node:fs/promises";
+import { cp, mkdir, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { isThere } from "../../src/common/files.ts";
 import { makeTempFolder, type TempFolder } from "./temp-folder.ts";
 
 const run = promisify(execFile);
@@ -97,11 +98,4 @@ async function command(
   } catch (error) {
     throw new Error(`${program} ${words.join(" ")} failed: ${String(error)}`, { cause: error });
   }
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
 }

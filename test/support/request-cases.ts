@@ -85,7 +85,7 @@ function fill(
 }
 
 /** A text of exactly so many bytes. */
-function textOf(random: Random, bytes: number): string {
+export function textOf(random: Random, bytes: number): string {
   const letter = random.pick(LETTERS);
   const width = Buffer.byteLength(letter);
   return letter.repeat(Math.floor(bytes / width)) + "a".repeat(bytes % width);

@@ -31,9 +31,7 @@ describe.each(["crun", "runc"])("a container on %s", (runtime) => {
     await host.engine.probe();
   });
 
-  afterAll(async () => {
-    await host[Symbol.asyncDispose]();
-  });
+  afterAll(async () => host[Symbol.asyncDispose]());
 
   async function recordOf(id: string) {
     const record = await readRecord(host.directoryOf(id));

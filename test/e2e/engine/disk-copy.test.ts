@@ -59,9 +59,7 @@ describe.each(["crun", "runc"])("a copied disk on %s", (runtime) => {
     host = await startOciHost(runtime, undefined, openCloningDisk);
   }, HOOK_TIMEOUT_MS);
 
-  afterAll(async () => {
-    await host[Symbol.asyncDispose]();
-  });
+  afterAll(async () => host[Symbol.asyncDispose]());
 
   const pathOf = (name: string) => join(host.home, "store/snapshots", name);
   const open = async (disk?: DiskCopy) => {

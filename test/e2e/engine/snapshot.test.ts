@@ -51,9 +51,7 @@ describe.each(["crun", "runc"])("a snapshot on %s", (runtime) => {
     host = await startOciHost(runtime);
   });
 
-  afterAll(async () => {
-    await host[Symbol.asyncDispose]();
-  });
+  afterAll(async () => host[Symbol.asyncDispose]());
 
   test("another container on it sees the same files, removals and owners", async () => {
     const target = join(host.home, "layers", "first");

@@ -22,9 +22,7 @@ beforeAll(async () => {
   sandboxId = (await cli("sandbox", "create", "--detach", "base")).stdout.trim();
 });
 
-afterAll(async () => {
-  await folder[Symbol.asyncDispose]();
-});
+afterAll(async () => folder[Symbol.asyncDispose]());
 
 function environment(): Record<string, string> {
   return {

@@ -22,9 +22,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     });
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   /** What a shell says, without its last line break. */
   async function say(script: string, user?: string): Promise<string> {

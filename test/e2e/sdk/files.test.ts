@@ -13,9 +13,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     sandbox = await sdk.Sandbox.create("base", service.options);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   /** One file in each of the four forms that a reader may ask for, as one text each. */
   async function readAllForms(path: string, options: { readonly gzip?: boolean } = {}) {

@@ -13,9 +13,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     sandbox = await sdk.Sandbox.create("base", service.options);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   test("no room for content: a class of its own, and room again after a removal", async () => {
     await sandbox.files.write("here-before", "some text that is here");

@@ -24,9 +24,7 @@ git branch side && git push -q /tmp/served/origin.git main side`;
     await sandbox.commands.run(script);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   /** A new repository with one commit. */
   async function seeded(path: string): Promise<void> {

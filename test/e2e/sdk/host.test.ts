@@ -35,9 +35,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     sandbox = await sdk.Sandbox.create("base", { ...service.options, domain: DOMAIN });
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   test.for([
     ["0.0.0.0", 8001],

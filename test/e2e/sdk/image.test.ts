@@ -11,9 +11,7 @@ beforeAll(async () => {
   sandbox = await Sandbox.create("base", service.options);
 });
 
-afterAll(async () => {
-  await sandbox.kill();
-});
+afterAll(async () => sandbox.kill());
 
 async function say(script: string): Promise<string> {
   return (await sandbox.commands.run(script)).stdout.trimEnd();

@@ -18,9 +18,7 @@ describe.each(RELEASES)("e2b $release", ({ sdk }) => {
     isKept = await keepsAttributes(sandbox);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   async function metadataOf(path: string) {
     return (await sandbox.files.getInfo(path)).metadata;

@@ -36,9 +36,7 @@ describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
     sandbox = await sdk.Sandbox.create("base", service.options);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   test("a terminal has a shell with the variables, the user and the folder asked for", async () => {
     const screen = createScreen();

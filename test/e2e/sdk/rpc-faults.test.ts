@@ -22,9 +22,7 @@ beforeAll(async () => {
   serve = await startServe(["--pool", "0"]);
 });
 
-afterAll(async () => {
-  await serve[Symbol.asyncDispose]();
-});
+afterAll(async () => serve[Symbol.asyncDispose]());
 
 /** The header that names a user. */
 function basic(user: string): string {
@@ -41,9 +39,7 @@ describe.each(CODECS)("$codec", ({ useBinaryFormat }) => {
     ({ files, processes } = sandbox.clients({ useBinaryFormat }));
   });
 
-  afterAll(async () => {
-    await sandbox[Symbol.asyncDispose]();
-  });
+  afterAll(async () => sandbox[Symbol.asyncDispose]());
 
   test("a call without the token is unauthenticated, with a wrong user too", async () => {
     const outside = sandbox.clients({

@@ -28,9 +28,7 @@ beforeAll(async () => {
   serve = await startServe(["--pool", "0"]);
 });
 
-afterAll(async () => {
-  await serve[Symbol.asyncDispose]();
-});
+afterAll(async () => serve[Symbol.asyncDispose]());
 
 describe.each(CODECS)("$codec", ({ useBinaryFormat }) => {
   let sandbox: RpcSandbox;
@@ -42,9 +40,7 @@ describe.each(CODECS)("$codec", ({ useBinaryFormat }) => {
     ({ files, processes } = sandbox.clients({ useBinaryFormat }));
   });
 
-  afterAll(async () => {
-    await sandbox[Symbol.asyncDispose]();
-  });
+  afterAll(async () => sandbox[Symbol.asyncDispose]());
 
   async function upload(path: string, content = "12345"): Promise<void> {
     const reply = await fetch(`${serve.url}/files?path=${encodeURIComponent(path)}`, {

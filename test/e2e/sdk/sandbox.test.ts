@@ -53,9 +53,7 @@ describe.each(RELEASES)("e2b $release", ({ release, sdk }) => {
     });
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   test("what was asked for is told", async () => {
     const info = await sandbox.getInfo();

@@ -63,9 +63,7 @@ describe.each(MATRIX_RELEASES)("e2b $release, secured", ({ sdk }) => {
     await sandbox.files.write("hello.txt", "hello");
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   function addressed(more: Record<string, string> = {}): RequestInit {
     const headers = { "e2b-sandbox-id": sandbox.sandboxId, "e2b-sandbox-port": "49983", ...more };
@@ -214,9 +212,7 @@ describe.each(MATRIX_RELEASES)("e2b $release, open", ({ sdk }) => {
     sandbox = await sdk.Sandbox.connect(sandboxID, service.options);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   test("files and commands need no credential at all", async () => {
     await sandbox.files.write("open.txt", "open");

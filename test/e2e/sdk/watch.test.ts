@@ -15,9 +15,7 @@ describe.each(MATRIX_RELEASES)("e2b $release", ({ sdk }) => {
     sandbox = await sdk.Sandbox.create("base", service.options);
   });
 
-  afterAll(async () => {
-    await sandbox.kill();
-  });
+  afterAll(async () => sandbox.kill());
 
   /** Watches a folder and keeps its events as `type name`. */
   async function watch(path: string, options: WatchOptions = {}) {

@@ -1,7 +1,7 @@
 /** Sandboxes with rules of egress of their own: which objects they have, and what proves them. */
 
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { POD_KEY, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
+import { sendFront, startPodWorld, type PodFront, type PodWorld } from "../../support/pod-front.ts";
 
 const EGRESS = { denied: ["10.0.0.0/8"], nameServers: [] };
 
@@ -17,17 +17,8 @@ beforeEach(() => {
 });
 afterAll(async () => world[Symbol.asyncDispose]());
 
-async function call(route: string, body?: object) {
-  const [method = "", path = ""] = route.split(" ");
-  const reply = await fetch(front.url + path, {
-    method,
-    headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-  const text = await reply.text();
-  return { status: reply.status, body: Object(text === "" ? {} : JSON.parse(text)) };
-}
-
+const call = async (route: `${string} ${string}`, body?: object) =>
+  sendFront(front.url, route, body);
 const create = async (body: object) =>
   call("POST /v2/sandboxes", { templateID: "base", timeout: 300, ...body });
 

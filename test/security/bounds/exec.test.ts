@@ -6,6 +6,7 @@ import { collect } from "../../support/collect.ts";
 import { startTestDaemon, type TestDaemon } from "../../support/envd.ts";
 import { faultOf } from "../../support/fault-of.ts";
 import { createRandom, type Random } from "../../support/random.ts";
+import { textOf } from "../../support/request-cases.ts";
 import { IS_WHOLE_RUN } from "../../support/runtimes.ts";
 
 const SEED = Number(process.env["FUZZ_SEED"] ?? Date.now() % 1_000_000_007);
@@ -16,7 +17,6 @@ const MAX_STRING = 131_071;
 const MAX_TOTAL = 1_572_864;
 /** As much as a create may give. */
 const GLOBAL = "g".repeat(98_300 - "GLOBAL=".length);
-const LETTERS = ["a", "\u00e9", "\u65e5", "\u{1f600}"];
 
 let daemon: TestDaemon;
 beforeAll(async () => {
@@ -27,12 +27,6 @@ afterAll(() => daemon[Symbol.asyncDispose]());
 interface Wish {
   readonly args: string[];
   readonly envs: Record<string, string>;
-}
-
-function textOf(random: Random, bytes: number): string {
-  const letter = random.pick(LETTERS);
-  const width = Buffer.byteLength(letter);
-  return letter.repeat(Math.floor(bytes / width)) + "a".repeat(bytes % width);
 }
 
 /** One string around its bound, or many that are around the bound of all. */

@@ -2,8 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { mkdir, readdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { expect, test } from "vitest";
@@ -11,15 +10,10 @@ import { holdProgramFiles, removeDeadCopies } from "../../../src/commands/progra
 import { createSilentLog } from "../../../src/common/log.ts";
 import { isRootless } from "../../../src/common/privilege.ts";
 import { readStartTicks } from "../../../src/engine/oci/container-record.ts";
+import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const HOLDER = resolve(import.meta.dirname, "../../support/copy-holder.ts");
 const HASH = "0123456789abcdef";
-
-async function openHome(stack: AsyncDisposableStack): Promise<string> {
-  const home = await mkdtemp(join(tmpdir(), "smcp-copies-"));
-  stack.defer(() => rm(home, { recursive: true, force: true }));
-  return home;
-}
 
 function refuse(): never {
   throw new Error("a copy could not be removed");
@@ -27,7 +21,7 @@ function refuse(): never {
 
 test("the copy of an older version is removed when its process has ended", async () => {
   await using stack = new AsyncDisposableStack();
-  const home = await openHome(stack);
+  const { path: home } = stack.use(await makeTempFolder());
   const own = `${process.pid}x${readStartTicks(process.pid)}x${HASH}`;
   const dead = `${process.pid}x1x${HASH}`;
   const copies = join(home, "programs");
@@ -38,7 +32,7 @@ test("the copy of an older version is removed when its process has ended", async
 
 test("what cannot be locked is told, and the others go", async () => {
   await using stack = new AsyncDisposableStack();
-  const home = await openHome(stack);
+  const { path: home } = stack.use(await makeTempFolder());
   const [odd, dead] = ["0".repeat(32), "1".repeat(32)];
   const copies = join(home, "programs");
   await mkdir(join(copies, `${odd}.lock`), { recursive: true });
@@ -50,7 +44,7 @@ test("what cannot be locked is told, and the others go", async () => {
 
 test("a copy goes with its process, and nothing of it is left", async () => {
   await using stack = new AsyncDisposableStack();
-  const home = await openHome(stack);
+  const { path: home } = stack.use(await makeTempFolder());
   const copies = join(home, "programs");
   const files = await holdProgramFiles(home, createSilentLog());
   expect(await readdir(copies)).toHaveLength(2);
@@ -67,7 +61,7 @@ test.for([
   ...(isRootless() ? [] : [{ where: "in another process namespace", through: OTHER_NAMESPACE }]),
 ])("the copy of a process $where stays until it is killed", async ({ through }) => {
   await using stack = new AsyncDisposableStack();
-  const home = await openHome(stack);
+  const { path: home } = stack.use(await makeTempFolder());
   const [program, ...words] = [...through, process.execPath, HOLDER, home];
   const child = spawn(program, words, { stdio: ["pipe", "pipe", "inherit"] });
   const exit = once(child, "exit");
