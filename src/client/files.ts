@@ -14,7 +14,6 @@ import { accessHeaders, renewAccess, type AccessSource, type CallOptions } from 
 import { exchange, parseReply, daemonError, type Connection } from "./http.ts";
 import { redactKeys } from "./redact.ts";
 
-/** A part of a file. */
 export interface FileSlice {
   readonly bytes: Buffer;
   /** Of the whole file; undefined when the service sent none. */

@@ -33,7 +33,6 @@ export interface RpcOptions {
 const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 
-/** A transport for the generated clients. */
 export function createRpcTransport(options: RpcOptions): Transport {
   const httpClient: UniversalClientFn = async (call) => {
     const headers = options.headers();

@@ -47,7 +47,6 @@ export interface PublicAddress {
   readonly domain: string;
 }
 
-/** A link to a file. */
 export interface DownloadLink {
   readonly url: string;
   /** Whether it works on this machine alone and ends with the session. */

@@ -24,7 +24,6 @@ import {
 
 const MAX_REPLY_BYTES = 65_536;
 
-/** A build of a template. */
 export interface BuildRef {
   readonly templateId: string;
   readonly buildId: string;

@@ -45,7 +45,6 @@ export async function findBuildStart(home: string): Promise<number | undefined> 
   return starts.length === 0 ? undefined : Math.max(...starts);
 }
 
-/** Names of all layers of the home. */
 export async function listLayers(home: string): Promise<string[]> {
   return listFolder(join(home, "layers"));
 }

@@ -97,7 +97,6 @@ export function findCommand(name: string): Command | undefined {
   return COMMANDS.find((command) => command.name === name);
 }
 
-/** Of all commands. */
 export function listForms(): string[] {
   return COMMANDS.flatMap((command) => formsOf(command));
 }

@@ -16,7 +16,6 @@ import { openHome } from "./home.ts";
 
 const EXIT_OK = 0;
 
-/** Where keys are kept. */
 interface Keys extends Disposable {
   all(): Promise<readonly KeyRecord[]>;
   add(record: KeyRecord): Promise<void>;

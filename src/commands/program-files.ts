@@ -10,7 +10,6 @@ export interface ProgramFiles {
   /** The bundle of the daemon, and what starts it. */
   readonly bundle: string;
   readonly starter: string;
-  /** The program of egress rules. */
   readonly egress: string;
   /** The shell program of the guardian. */
   readonly guardian: string;

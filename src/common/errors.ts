@@ -106,7 +106,6 @@ export function quotaError(message: string, hint: string, cause?: unknown): Sand
   return new SandboxError("resource_exhausted", message, { cause: fault, hint });
 }
 
-/** The text of anything that was thrown. */
 export function errorText(error: unknown): string {
   const fault = firstFault(error);
   if (!(fault instanceof Error)) return String(fault);

@@ -20,7 +20,6 @@ export function toSystemPath(path: string): string | Buffer {
   return LONE_PATTERN.test(path) ? toSystemBytes(path) : path;
 }
 
-/** The bytes of a path. */
 export function toSystemBytes(path: string): Buffer {
   if (!LONE_PATTERN.test(path)) return Buffer.from(path);
   const parts = Array.from(path, (character) =>

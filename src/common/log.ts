@@ -89,7 +89,6 @@ function openDestination(options: DestinationOptions): ReturnType<typeof pino.de
   return pino.destination(options).on("error", () => undefined);
 }
 
-/** A logger that drops everything. */
 export function createSilentLog(): Logger {
   return pino({ level: "silent" });
 }

@@ -129,7 +129,6 @@ export function toMemoryFields({ isCarried, reason }: CarriedMemory) {
   return { memory: isCarried, ...(reason !== undefined && { memoryReason: reason }) };
 }
 
-/** One sandbox of a list. */
 export function toListedBody(sandbox: Sandbox): ListedSandboxBody {
   return {
     templateID: sandbox.templateId,

@@ -152,7 +152,6 @@ function askWhatIsDeclared(ctx: ServerContext) {
   return inputRequired({ inputRequests });
 }
 
-/** A form of one required field. */
 function ask(message: string, field: string) {
   return inputRequired.elicit({
     message,

@@ -7,7 +7,6 @@ export const PNG_BASE64 =
 /** A sound without a sample: a header alone. */
 export const WAV_BASE64 = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/** A result of one text. */
 export function textResult(text: string): {
   readonly content: { readonly type: "text"; readonly text: string }[];
 } {

@@ -29,7 +29,6 @@ import {
   signatureOf,
 } from "./signed-file-url.ts";
 
-/** Where a request goes. */
 export interface Admission {
   readonly endpoint: Endpoint;
   readonly port: number;

@@ -118,7 +118,6 @@ export function passReply(upstream: ClientRequest, exchange: Exchange): void {
   });
 }
 
-/** Passes a reply on as it comes. */
 function relay(reply: IncomingMessage, exchange: Exchange): void {
   const { response, rules } = exchange;
   if (response.destroyed) return;

@@ -28,7 +28,6 @@ export interface PlatformKeys {
   readonly given: readonly string[];
 }
 
-/** Looks at the texts of one request. */
 export interface SecretFinder {
   holdsSecret(text: string): boolean;
 }

@@ -56,7 +56,6 @@ export function layoutFault(reason: string, cause?: unknown): never {
   throw new SandboxError("failed_precondition", `the image is not valid: ${reason}`, { cause });
 }
 
-/** The manifest of a layout for this machine. */
 export async function readManifest(layout: string): Promise<Manifest> {
   const text = await readDocument(join(layout, "index.json"), MAX_DOCUMENT_BYTES);
   return findManifest(layout, parse(indexSchema, text, "its index"), 0);

@@ -88,7 +88,6 @@ export interface Tree {
   readonly root: DirectoryNode;
   /** How many nodes were made, also those that are gone. */
   readonly made: number;
-  /** Begins the next layer. */
   nextLayer(): void;
   addDirectory(path: string, meta: Metadata): void;
   addFile(path: string, meta: Metadata, content: number): void;

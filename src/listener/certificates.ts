@@ -72,7 +72,6 @@ export interface KeyedCertificate {
   readonly key: string;
 }
 
-/** A new private key in PEM. */
 export function newPrivateKey(): string {
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
   return privateKey.export({ type: "pkcs8", format: "pem" }).toString();

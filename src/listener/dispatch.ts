@@ -35,7 +35,6 @@ export type Destination =
   | { readonly kind: "login-probe" }
   | { readonly kind: "control" };
 
-/** What the decision depends on. */
 export interface RequestHead {
   /** As sent, with its query. */
   readonly target: string;

@@ -43,7 +43,6 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
 ]);
 
 export interface Http2BridgeOptions {
-  /** Serves HTTP/1.1 on a connection. */
   readonly serve: (connection: Duplex) => void;
   readonly maxHeaderBytes: number;
   /** How long a connection may stay open without its first frame, and later without a stream. */

@@ -17,7 +17,6 @@ export type ListenAddress =
       readonly tls?: TlsIdentity | undefined;
     };
 
-/** A server that listens. */
 export interface OpenServer {
   readonly server: Server;
   /** Takes no more connections; resolves once the last one has ended. */

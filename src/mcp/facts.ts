@@ -106,7 +106,6 @@ function secondsUntil(atMs: number, { clock }: ExpirySource): number {
   return Math.max(0, Math.round((atMs - clock.now()) / 1_000));
 }
 
-/** The state of a process. */
 export function stateFact(state: ProcessState): string {
   switch (state.kind) {
     case "running":

@@ -15,7 +15,6 @@ const MIN_PLAIN = 0.7;
 const CONTROL_PATTERN = /(?![\t\n\f\r])\p{Cc}/u;
 const ESCAPE = String.fromCodePoint(0x1b);
 
-/** A part of a file. */
 export interface Part {
   readonly bytes: Buffer;
   /** Of its first byte in the file. */

@@ -126,7 +126,6 @@ const DEFAULT_HINTS = {
 } as const satisfies Record<ErrorCode, string>;
 
 export interface ErrorDetails {
-  /** The partial result. */
   readonly partial?: string | undefined;
   /** Further facts, such as the time left. */
   readonly note?: string | undefined;

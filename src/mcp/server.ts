@@ -45,7 +45,6 @@ export interface ServerExtension {
 
 const TOOL_LIST_TTL_MS = 300_000;
 
-/** A server for one connection. */
 export function createMcpServer(options: McpServerOptions): McpServer {
   const { extension } = options;
   const server = new McpServer(

@@ -7,7 +7,6 @@ const LIST_INTERVAL_MS = 500;
 /** The key of the list among the addresses of the logs. */
 const LIST = "";
 
-/** What is called when logs change. */
 export interface LogObserver {
   updated(uri: string): void;
   listChanged(): void;

@@ -49,7 +49,6 @@ export async function textOfSpool(folder: string): Promise<LogText> {
   return textOfPieces(output, ({ bytes }) => bytes);
 }
 
-/** A text in memory. */
 export function textOfBytes(bytes: Buffer): LogText {
   return {
     end: bytes.length,

@@ -55,7 +55,6 @@ export class ByteRing {
     return copy;
   }
 
-  /** Drops everything before a position. */
   dropBefore(position: number): void {
     this.#start = Math.min(this.#end, Math.max(this.#start, position));
   }
@@ -135,7 +134,6 @@ export class OutputBuffer {
     return { start, end: start + this.#tail.bytes.start };
   }
 
-  /** How many bytes are kept. */
   get keptBytes(): number {
     return this.totalBytes - this.#tail.bytes.start;
   }

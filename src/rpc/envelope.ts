@@ -12,7 +12,6 @@ export const ENVELOPE_HEAD_BYTES = 5;
 /** The last message of a stream, which is JSON in either codec. */
 export const END_STREAM_FLAG = 2;
 
-/** One message in its envelope. */
 export function encodeEnvelope(message: string | Uint8Array, flags = 0): Buffer {
   const length = Buffer.byteLength(message);
   const envelope = Buffer.allocUnsafe(ENVELOPE_HEAD_BYTES + length);

@@ -28,7 +28,6 @@ const MAX_LAST_BYTES = 16_384;
 /** Who was told the end of a stream, but does not read it, loses the connection then. */
 const LAST_WORDS_MS = 30_000;
 
-/** The sink of a call. */
 export function frameSinkOf(context: HandlerContext): FrameSink {
   const sink = context.values.get(frameSinkKey);
   if (sink === undefined) throw new SandboxError("internal", "call without a reply");

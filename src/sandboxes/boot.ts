@@ -19,7 +19,6 @@ import { volumeDirectory } from "./volumes.ts";
 const INIT_TIMEOUT_MS = 40_000;
 const HEALTH_TIMEOUT_MS = 20_000;
 
-/** The container of a sandbox. */
 export function toSpec(
   context: Folders & Pick<Services, "trust" | "store">,
   record: SandboxRecord,

@@ -66,7 +66,6 @@ export interface History {
   readonly meter: UsageMeter;
 }
 
-/** The sandboxes of this instance. */
 export interface Registry {
   readonly entries: Map<string, SandboxEntry>;
   /** Tells that an expiry may now be nearer than before. */

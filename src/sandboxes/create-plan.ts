@@ -11,7 +11,6 @@ import type { ResolvedTemplate } from "./resolve-template.ts";
 import type { CreateOptions } from "./sandbox.ts";
 import { requireMounts } from "./volumes.ts";
 
-/** What a sandbox is started from. */
 export interface CreatePlan {
   readonly options: CreateOptions;
   readonly resolved: ResolvedTemplate;

@@ -28,7 +28,6 @@ interface Watched {
   returnsFreed: boolean;
 }
 
-/** One image at one moment. */
 export interface ImageLook {
   /** The sandboxes that may write to it. */
   readonly writers: readonly SandboxEntry[];

@@ -34,7 +34,6 @@ export interface FollowOptions {
   readonly isInitialized: boolean;
 }
 
-/** What following needs of the context. */
 export type FollowedDomain = Pick<SandboxContext, "clock" | "log" | "logBook">;
 
 /** Follows until disposed. */

@@ -36,7 +36,6 @@ export function listSandboxes(
   return listEntries(entries, query, (entry) => describeEntry(context, entry));
 }
 
-/** What a list needs of an entry. */
 export type ListedEntry = Pick<SandboxEntry, "record" | "phase">;
 
 /** The page of a query, of entries that are all of one team. */
@@ -78,7 +77,6 @@ function isListed(metadata: Readonly<Record<string, string>>): boolean {
   return findSizeFault(Object.entries(metadata), METADATA_BOUNDS) === undefined;
 }
 
-/** What is told of a entry. */
 function describeEntry(context: Services, entry: SandboxEntry): Sandbox {
   return { ...toSandbox(entry, context.secrets), state: stateOf(entry) };
 }

@@ -9,7 +9,6 @@ import type { BuildRecord, Store } from "../store/store.ts";
 /** Their templates do not exist: no client can refer to them. */
 const PREFIX = "live:";
 
-/** The template of the live build that belongs to a build. */
 export function liveTemplateId(buildId: string): string {
   return `${PREFIX}${buildId}`;
 }

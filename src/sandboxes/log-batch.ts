@@ -31,13 +31,11 @@ const GAP = { level: "warn", message: "older log lines dropped", logger: "sandbo
 export interface LogBatch {
   /** The cursor, if there is one, is kept with the line. */
   add(subject: LogSubject, line: LogLine, cursor?: string): void;
-  /** Writes what waits. */
   flush(): void;
   /** Of the last line that waits; undefined when none does. */
   cursor(sandboxId: string): string | undefined;
 }
 
-/** An empty batch. */
 export function createLogBatch(options: {
   readonly store: Store;
   readonly clock: Clock;

@@ -38,13 +38,11 @@ interface LogRate {
 
 type LogRates = Partial<Record<keyof LogCost, LogRate>>;
 
-/** The pace of one sandbox. */
 export interface LogPace {
   /** Resolves when so much may be read; rejects with the signal's reason. */
   take(cost: LogCost, signal: AbortSignal): Promise<void>;
 }
 
-/** The paces of the sandboxes of one service. */
 export interface LogPaces {
   open(): LogPace;
 }

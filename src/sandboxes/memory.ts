@@ -29,7 +29,6 @@ export function findMemoryFault(
   return parent.layers.some(({ root }) => isAbsolute(root)) ? HOST_FILES : undefined;
 }
 
-/** What a build says of its memory. */
 export function memoryOf(build: Pick<BuildRecord, "memory">): CarriedMemory {
   const { memory } = build;
   if (memory === undefined) return { isCarried: false };

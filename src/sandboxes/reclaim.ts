@@ -65,18 +65,15 @@ export async function markKept(home: string, instance: string, isKept: boolean):
   else await rm(path, { force: true });
 }
 
-/** One thing that was removed. */
 export interface Reclaimed {
   readonly kind: "sandbox" | "instance" | "layer" | "volume" | "tool";
   readonly name: string;
 }
 
-/** Where the folder of an instance is. */
 export function instanceDirectory(home: string, instance: string): string {
   return join(home, "instances", instance);
 }
 
-/** Where the containers' folders of an instance are. */
 export function containersDirectory(home: string, instance: string): string {
   return join(instanceDirectory(home, instance), "s");
 }
@@ -150,7 +147,6 @@ async function isLeft({ home, takesKept }: ReclaimOptions, instance: string): Pr
   return !(await hasTimeLeft(containersDirectory(home, instance), Date.now()));
 }
 
-/** The folders of all containers of all instances. */
 async function listEveryContainer(home: string): Promise<string[]> {
   const directories: string[] = [];
   for (const instance of await listFolder(join(home, "instances"))) {

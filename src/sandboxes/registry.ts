@@ -158,7 +158,6 @@ export function noteRecord(
   }
 }
 
-/** Opens the sandbox for connections. */
 export function openRun(
   context: Services & History,
   container: Container,

@@ -11,7 +11,6 @@ import {
   type TemplatesOptions,
 } from "./built-ins.ts";
 
-/** A reference, found. */
 export interface ResolvedTemplate {
   readonly template: TemplateRecord;
   readonly build: BuildRecord;

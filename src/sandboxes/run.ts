@@ -34,7 +34,6 @@ export interface Run {
   end(): void;
 }
 
-/** Begins a run. */
 export function beginRun(
   container: Pick<Container, "dial" | "dialPublic" | "dialControl">,
   facts: Omit<Endpoint, "ended" | "dial" | "watch">,

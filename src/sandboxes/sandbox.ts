@@ -96,7 +96,6 @@ export interface DescribedEntry {
   readonly container: Pick<Container, "level"> & Partial<Pick<Container, "isHalted" | "owesHalt">>;
 }
 
-/** The public description of a sandbox. */
 export function toSandbox({ record, container }: DescribedEntry, secrets: Secrets): Sandbox {
   const { sandboxId } = record;
   return {

@@ -53,7 +53,6 @@ export function wasServed(store: Store): boolean {
   return store.facts.get(FINGERPRINT) !== undefined;
 }
 
-/** The secrets of a given seed. */
 export function createSecrets(seed: Buffer): Secrets {
   // Bytes would be made a key for each derivation, which takes seven times as long as the rest.
   const root = createSecretKey(seed);

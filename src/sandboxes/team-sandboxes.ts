@@ -31,7 +31,6 @@ import { updateNetwork } from "./update-network.ts";
 import type { Sample, SampleRange } from "./usage-meter.ts";
 import { createVolume, getVolume, listVolumes, removeVolume, type Volume } from "./volumes.ts";
 
-/** What the operations of a team need. */
 export type RegistryContext = CreateContext & BuildsContext;
 
 /** What a team may ask: another team's sandboxes, templates and volumes do not exist for it. */

@@ -95,7 +95,6 @@ export interface Templates {
    * @throws SandboxError not_found.
    */
   assignments(reference: string): TagAssignment[];
-  /** A layer as builds store it. */
   toStored(layer: Layer): StoredLayer;
 }
 

@@ -36,7 +36,6 @@ const DRAFT_BYTES = 8;
 const READ_FLAGS =
   constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY | constants.O_NOFOLLOW;
 
-/** What a client may set of an entry. */
 export interface EntryChange {
   readonly uid?: number | undefined;
   readonly gid?: number | undefined;

@@ -14,7 +14,6 @@ import { hasDisk, volumeDirectory } from "./volumes.ts";
 
 type PlaceContext = Folders & Pick<Services, "store">;
 
-/** A file of a volume that is read. */
 export interface OpenFile {
   readonly file: FileHandle;
   readonly sizeBytes: number;

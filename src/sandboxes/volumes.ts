@@ -156,7 +156,6 @@ async function makeVolume(
   return withToken(context, volume);
 }
 
-/** What a volume is made with. */
 type Making = Pick<Services, "store" | "closing"> &
   Pick<Folders, "home" | "volumesDirectory" | "volumeDisks">;
 

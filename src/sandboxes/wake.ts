@@ -44,7 +44,6 @@ export interface WakeRequest {
   readonly trafficToken: string | undefined;
 }
 
-/** A sandbox that traffic may wake. */
 export type WakeableSandbox = Pick<Endpoint, "sandboxId" | "accessToken">;
 
 /**

@@ -26,7 +26,6 @@ export interface SpoolName {
   readonly owner: string;
 }
 
-/** The folder of a spool. */
 export interface SpoolLocation extends SpoolName {
   readonly sandboxId: string;
   readonly folder: string;
@@ -110,7 +109,6 @@ export interface Entry {
   readonly changedAtMs: number;
 }
 
-/** Every spool. */
 export async function listEntries(root: string): Promise<Entry[]> {
   const entries: Entry[] = [];
   for (const sandboxId of await listSandboxes(root)) {

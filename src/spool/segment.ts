@@ -11,7 +11,6 @@ export type SpoolStream = "stdout" | "stderr" | "note";
 
 const STREAMS = ["stdout", "stderr", "note"] as const satisfies readonly SpoolStream[];
 
-/** Bytes by stream. */
 export type StreamSizes = Record<SpoolStream, number>;
 
 /** Bytes of one stream that were written without a break. */

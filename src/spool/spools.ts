@@ -31,7 +31,6 @@ import { createSpoolWriter, type SpoolWriter } from "./writer.ts";
 const OWNER_BYTES = 8;
 const COLLECT_MS = 60_000;
 
-/** A spool that was found. */
 export interface FoundSpool {
   readonly place: SpoolLocation;
   /** How it ended, as its owner wrote it; undefined when it has not. */
@@ -78,7 +77,6 @@ export interface SpoolKey {
   readonly name: string;
 }
 
-/** A spool to be created. */
 export interface NewSpool extends SpoolKey {
   /** As in `FoundSpool`. */
   readonly isLate?: boolean;

@@ -33,7 +33,6 @@ export class WriteBuffer {
     return this.#memory;
   }
 
-  /** The frames. */
   get data(): Buffer {
     return this.#memory.subarray(0, this.#length);
   }

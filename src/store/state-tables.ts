@@ -269,7 +269,6 @@ export function openValues(database: DatabaseSync): ValueTable {
   };
 }
 
-/** The record of a row; undefined when there is no row. */
 function toRecord<T>(schema: z.ZodType<T>, row: Row | undefined): T | undefined {
   return row === undefined ? undefined : readRecord(schema, row);
 }

@@ -30,7 +30,6 @@ const ASK_LIMIT_MS = 2_000;
 const POLL_MS = 100;
 
 export interface RestoredPlace extends Omit<RelayOptions, "secret"> {
-  /** Path of the runtime. */
   readonly runtime: string;
   readonly cgroup: Cgroup;
   readonly record: ContainerRecord;

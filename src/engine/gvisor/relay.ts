@@ -34,7 +34,6 @@ export interface RelayOptions {
   readonly directory: string;
   /** What connections to the daemon begin with. */
   readonly secret: string;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
   /** The folder of the daemon that runs inside. */
   readonly daemon: string;

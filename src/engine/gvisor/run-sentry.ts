@@ -31,7 +31,6 @@ const SECRET_BYTES = 24;
 const BOOT_ID = "runtime/boot-id";
 
 export interface SentryRun {
-  /** Path of the runtime. */
   readonly runtime: string;
   readonly flags: readonly string[];
   readonly cgroups: CgroupHost;

@@ -69,7 +69,6 @@ export async function slotsOf(directory: string): Promise<number[]> {
   return claimsOf(CLAIMS, directory);
 }
 
-/** The number of a range by its first id. */
 export function slotOf(idBase: number): number {
   return (idBase - FIRST_BASE) / ID_RANGE;
 }
@@ -91,7 +90,6 @@ export async function tryClaim(folder: string, slot: number, owner: string): Pro
   }
 }
 
-/** The numbers that the owner holds. */
 export async function claimsOf(folder: string, owner: string): Promise<number[]> {
   const slots = (await listClaims(folder)).filter((name) => /^[0-9]{1,9}$/.test(name));
   const owners = await Promise.all(

@@ -17,7 +17,6 @@ const UPGRADE_TIMEOUT_MS = 10_000;
 /** The names of the two listening sockets in a container's folder, in descriptor order. */
 export const SOCKET_NAMES = { public: "envd.sock", control: "control.sock" } as const;
 
-/** Where the sockets of a container are. */
 export interface SocketPlace {
   /** The container's folder. */
   readonly directory: string;

@@ -41,7 +41,6 @@ export async function readSetting(network: NetworkPath, path: string): Promise<s
   return (await runIn(network, { command: ["cat", path] })).trim();
 }
 
-/** Names of the links of a namespace. */
 export async function listLinks(network: NetworkPath): Promise<string[]> {
   const text = await runIn(network, { command: ["ip", "-oneline", "link", "show"] });
   return [...text.matchAll(/^\d+: ([^:@\s]+)/gm)].map((match) => match[1] ?? "");
@@ -65,7 +64,6 @@ export async function listTables(network: NetworkPath): Promise<string[]> {
   return [...text.matchAll(/^table inet (\S+)/gm)].map((match) => match[1] ?? "");
 }
 
-/** One table of rules as text. */
 export async function readTable(network: NetworkPath, table: string): Promise<string> {
   return runIn(network, { command: ["nft", "list", "table", "inet", table] });
 }

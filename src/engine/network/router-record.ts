@@ -76,7 +76,6 @@ function parseFacts(text: string | undefined): RouterFacts | undefined {
   }
 }
 
-/** Records what a router is made with. */
 export async function writeRouter({ slot, path: _path, ...facts }: Router): Promise<void> {
   await writeWhole(recordPath(slot), JSON.stringify(facts));
 }
@@ -93,7 +92,6 @@ export async function isUsable({ isReady, path }: Router): Promise<boolean> {
   return isReady && (await ifThere(statfs(path)))?.type === NAMESPACE_TYPE;
 }
 
-/** The file of a router's namespace. */
 export function namespacePath(slot: number): string {
   return join(ROUTERS, `${slot}.net`);
 }

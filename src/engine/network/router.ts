@@ -58,7 +58,6 @@ export interface EgressTarget {
   readonly outside: HostNetwork | undefined;
 }
 
-/** The routers that this process makes and changes. */
 export interface Routers {
   /** Whether links and rules are there still when the process that made them is not. */
   readonly outlivesProcess: boolean;
@@ -79,7 +78,6 @@ export interface HostNetwork {
   readonly resolvers: readonly string[];
   /** File of the program for rules that name hosts. */
   readonly program: string;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
 }
 

@@ -8,7 +8,6 @@ import { stageOf } from "../storage/rootfs.ts";
 const TIMEOUT_MS = 10_000;
 
 export interface BootIdOptions {
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
   readonly spec: Pick<ContainerSpec, "directory" | "bootId">;
   /** Its first process, as the host counts. */

@@ -11,7 +11,6 @@ import type { LauncherStep } from "./launcher.ts";
 import type { Cgroup } from "./process-group.ts";
 import type { SeccompCache } from "./seccomp.ts";
 
-/** The runtime that was chosen. */
 export interface RuntimeChoice {
   /** Path of its program. */
   readonly runtime: string;
@@ -29,7 +28,6 @@ export interface LaunchContext extends RuntimeChoice {
   readonly cgroups: CgroupHost;
   /** The daemon's folder on the host. */
   readonly daemon: string;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;

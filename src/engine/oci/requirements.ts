@@ -23,13 +23,11 @@ export interface RequirementOptions {
   /** What was asked for. */
   readonly runtime: string;
   readonly namespaceFault: string | undefined;
-  /** The daemon's bundle. */
   readonly bundle: string;
   readonly cgroups: CgroupHost;
   readonly home: string;
 }
 
-/** One check for each requirement. */
 export async function checkRequirements(wanted: RequirementOptions): Promise<EngineCheck[]> {
   const { candidates, cgroups } = wanted;
   const found = TOOLS.map((tool) => findProgram(tool));

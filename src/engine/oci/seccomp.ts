@@ -106,7 +106,6 @@ const ALLOWED = {
     landlock_add_rule landlock_create_ruleset landlock_restrict_self seccomp`),
 } as const;
 
-/** The profile for this machine's architecture. */
 export function createSeccompProfile(architecture: string): SeccompProfile {
   return {
     defaultAction: "SCMP_ACT_ERRNO",
@@ -203,7 +202,6 @@ interface Known {
   readonly status: string;
 }
 
-/** A cache for the life of an engine. */
 export function createSeccompCache(): SeccompCache {
   const known = new Map<string, Known | "unusable">();
   const knownOf = (runtime: string): Known | undefined => {

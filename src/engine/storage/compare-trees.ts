@@ -120,7 +120,6 @@ function toEntries(fields: readonly string[]): Listed[] {
   return entries;
 }
 
-/** Writes the paths of a list that are chosen. */
 async function writeList(
   target: string,
   listing: string,

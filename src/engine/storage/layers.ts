@@ -17,7 +17,6 @@ import { runProgram } from "../host/run-program.ts";
 /** The trees of a layer in its folder; `usr` is there where `/usr` is stacked separately. */
 export const TREES = { root: "root", usr: "usr" } as const;
 
-/** The folder of the layers of a home. */
 export const LAYERS = "layers";
 
 /** Built-in templates: the names of their layers begin so, and the lock of their builder is named so. */

@@ -32,7 +32,6 @@ export interface Stage {
  */
 const BORROWED = ["/mnt", "/media", "/srv"] as const;
 
-/** The stage of the container of this folder. */
 export function stageOf(container: string): Stage {
   const borrowed = BORROWED.find(
     (folder) => !container.startsWith(`${folder}/`) && existsSync(folder),

@@ -36,7 +36,6 @@ export interface SquashSource {
   readonly layers: readonly Layer[];
   /** How many of them stay as they are, from the bottom; the others become one. */
   readonly kept: number;
-  /** Where the perl programs lie. */
   readonly perlDirectory: string;
 }
 

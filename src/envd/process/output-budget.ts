@@ -19,7 +19,6 @@ const PLENTY_BYTES = 16_777_216;
 /** Processes that ended leave theirs behind for as long as a reader may pause. */
 const MAX_BYTES = 67_108_864;
 
-/** A budget that is unused. */
 export function createOutputBudget(): OutputBudget {
   let held = 0;
   return {

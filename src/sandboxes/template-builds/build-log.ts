@@ -9,7 +9,6 @@ const MAX_LINES = 20_000;
 const MAX_BYTES = 4 * 1024 * 1024;
 const MAX_LINE_CHARACTERS = 2_000;
 
-/** Where the lines of a build go. */
 export interface BuildLog {
   note(step: string, message: string, level?: RecordLevel): void;
   /** Makes lines of what a program writes; the last one counts when it is ended. */
