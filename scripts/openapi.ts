@@ -1,7 +1,5 @@
 /** Prints the OpenAPI document of the control API; `npm run generate` keeps it in docs/. */
 
-import { createOpenApi } from "../src/control/openapi.ts";
-import { ROUTES } from "../src/control/routes/index.ts";
-import { CONTENT_ROUTES } from "../src/control/volume-content-routes.ts";
+import { createOpenApi } from "./openapi-document.ts";
 
-process.stdout.write(`${JSON.stringify(createOpenApi(ROUTES, CONTENT_ROUTES), undefined, 2)}\n`);
+process.stdout.write(`${JSON.stringify(createOpenApi(), undefined, 2)}\n`);

@@ -3,9 +3,9 @@
 import packageJson from "../package.json" with { type: "json" };
 import { createService } from "../src/client/service.ts";
 import { createLog } from "../src/common/log.ts";
-import { recordAnswers } from "../src/mcp/record-opening.ts";
 import { startMcpState } from "../src/mcp/state.ts";
 import { TOOLS } from "../src/mcp/tools/index.ts";
+import { recordAnswers } from "./record-opening.ts";
 
 const INITIALIZE = {
   jsonrpc: "2.0",

@@ -2,11 +2,11 @@
 
 import { afterAll, expect, test } from "vitest";
 import packageJson from "../../package.json" with { type: "json" };
+import { recordAnswers } from "../../scripts/record-opening.ts";
 import { createService } from "../../src/client/service.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { answersFor } from "../../src/mcp/opening-answers.ts";
 import { createOpening } from "../../src/mcp/opening.ts";
-import { recordAnswers } from "../../src/mcp/record-opening.ts";
 import { selectTools } from "../../src/mcp/selection.ts";
 import { startMcpState } from "../../src/mcp/state.ts";
 import { TOOLS } from "../../src/mcp/tools/index.ts";

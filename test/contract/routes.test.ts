@@ -2,8 +2,8 @@
 
 import { request } from "undici";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { nameOf } from "../../scripts/openapi-document.ts";
 import { createSystemClock } from "../../src/common/clock.ts";
-import { nameOf } from "../../src/control/openapi.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { Filesystem } from "../../src/gen/filesystem/filesystem_pb.ts";
 import { Process } from "../../src/gen/process/process_pb.ts";

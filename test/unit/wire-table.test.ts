@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
-import { documentedStatuses } from "../../src/control/openapi.ts";
+import { documentedStatuses } from "../../scripts/openapi-document.ts";
 import { ROUTES } from "../../src/control/routes/index.ts";
 import { CONTENT_ROUTES } from "../../src/control/volume-content-routes.ts";
 

@@ -1,10 +1,11 @@
 /** The control API as an OpenAPI document, from the table of routes and their schemas. */
 
-import { toJsonSchema, z } from "../common/schema.ts";
-import { API_KEY_HEADER, ENVD_VERSION } from "../wire/headers.ts";
-import { errorBodySchema } from "../wire/status.ts";
-import type { Route } from "./route.ts";
-import type { ContentRoute } from "./volume-content-routes.ts";
+import { toJsonSchema, z } from "../src/common/schema.ts";
+import type { Route } from "../src/control/route.ts";
+import { ROUTES } from "../src/control/routes/index.ts";
+import { CONTENT_ROUTES, type ContentRoute } from "../src/control/volume-content-routes.ts";
+import { API_KEY_HEADER, ENVD_VERSION } from "../src/wire/headers.ts";
+import { errorBodySchema } from "../src/wire/status.ts";
 
 /** Of refusals without `error_code`. */
 const faultSchema = errorBodySchema.omit({ error_code: true });
@@ -25,16 +26,13 @@ export function nameOf({ method, path }: Pick<Route, "method" | "path">): string
 }
 
 /** The whole document, as a value. */
-export function createOpenApi(
-  routes: readonly Route[],
-  contentRoutes: readonly ContentRoute[],
-): object {
+export function createOpenApi(): object {
   const paths: Record<string, Record<string, object>> = {};
-  for (const route of contentRoutes) {
+  for (const route of CONTENT_ROUTES) {
     const operation = toContentOperation(route);
     paths[route.path] = { ...paths[route.path], [route.method.toLowerCase()]: operation };
   }
-  for (const route of routes) {
+  for (const route of ROUTES) {
     const path = route.path.replace(/\*$/, "{rest}");
     paths[path] = { ...paths[path], [route.method.toLowerCase()]: toOperation(route) };
   }
