@@ -4,11 +4,12 @@
  */
 
 import { afterAll, beforeAll, test, type ExpectStatic } from "vitest";
-import type { Host, HostReply } from "../support/hosts/host.ts";
+import type { Host } from "../support/hosts/host.ts";
 import { RAW_HOSTS } from "../support/hosts/raw-host.ts";
 import { V1_HOSTS } from "../support/hosts/v1-host.ts";
 import { V2_HOSTS } from "../support/hosts/v2-host.ts";
 import { startServe, type TestServe } from "../support/serve.ts";
+import type { ToolReply } from "../support/tool-reply.ts";
 
 let serve: TestServe;
 
@@ -41,7 +42,7 @@ function settled(text: string, id: string): string {
 /** A process that goes on once its host has heard of it, with all that the host hears. */
 async function watchProgress(host: Host, sandbox: object) {
   const heard: { progress: number; message?: string | undefined }[] = [];
-  const answered: Promise<HostReply>[] = [];
+  const answered: Promise<ToolReply>[] = [];
   const onProgress = (progress: (typeof heard)[number]) => {
     heard.push(progress);
     if (progress.message !== "output: one") return;

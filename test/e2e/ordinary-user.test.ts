@@ -11,9 +11,10 @@ import { mainJob } from "../demo/main-job.ts";
 import { createSteps } from "../demo/steps.ts";
 import { makeBrokenRuntime } from "../support/broken-runtime.ts";
 import { LAB, startLab, type Lab } from "../support/lab.ts";
-import { startMcpClient, type TestClient, type ToolReply } from "../support/mcp-client.ts";
+import { startMcpClient, type TestClient } from "../support/mcp-client.ts";
 import { openOrdinaryUser, type OrdinaryUser } from "../support/ordinary-user.ts";
 import { placeUser, placeUserWithout } from "../support/placed-user.ts";
+import type { ToolReply } from "../support/tool-reply.ts";
 
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
 

@@ -8,6 +8,7 @@ import { containersDirectory, reclaim } from "../../src/sandboxes/reclaim.ts";
 import { openStore } from "../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../src/store/store.ts";
 import { SANDBOX } from "../suites/store.ts";
+import { READY_BUILD } from "../support/build-record.ts";
 import { PERL_DIRECTORY } from "../support/perl-directory.ts";
 import { RUNNING } from "../support/running-build.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
@@ -25,18 +26,12 @@ const clean = (home: string, store: Store) =>
   });
 
 const BUILD: BuildRecord = {
+  ...READY_BUILD,
   buildId: "snapshot",
   templateId: "none",
   owner: RUNNING.owner,
   status: "building",
-  sourceSandboxId: null,
-  createdAtMs: 0,
-  updatedAtMs: 0,
   finishedAtMs: null,
-  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
-  layers: [],
-  defaultUser: "user",
-  defaultWorkdir: "/",
 };
 
 test("builds of an instance that has neither folder nor sandbox are over", async () => {

@@ -1,6 +1,7 @@
 /** A scripted agent: it calls tools and acts on nothing but what they return. */
 
-import type { TestClient, ToolReply } from "./mcp-client.ts";
+import type { TestClient } from "./mcp-client.ts";
+import type { ToolReply } from "./tool-reply.ts";
 
 export interface Agent {
   /** The reply of a tool, whatever it says. */

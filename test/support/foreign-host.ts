@@ -6,16 +6,17 @@ import { createSystemClock, type Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
 import { startMcpHost, type McpHost } from "./mcp-host.ts";
-import { toOutcome, type CallSettings, type ToolOutcome } from "./mcp-sandbox.ts";
+import type { CallSettings } from "./mcp-sandbox.ts";
 import { answerJson, startRecorder, type RecordedRequest, type Recorder } from "./recorder.ts";
 import { SANDBOX_DETAIL } from "./sandbox-detail.ts";
+import { toReply, type ToolReply } from "./tool-reply.ts";
 
 export interface ForeignHost extends AsyncDisposable {
   readonly recorder: Recorder;
   readonly state: McpState;
   readonly host: McpHost;
   /** Calls a tool for the one sandbox of the service, or with `sandbox_id: undefined` for none. */
-  call(tool: string, input: object, settings?: CallSettings): Promise<ToolOutcome>;
+  call(tool: string, input: object, settings?: CallSettings): Promise<ToolReply>;
 }
 
 /** Answers a request of the control API or of the daemon. */
@@ -51,7 +52,7 @@ export async function startForeignHost(
       const given = { sandbox_id: SANDBOX_DETAIL.sandboxID, ...input };
       const fields = Object.entries(given).filter(([, value]) => value !== undefined);
       const call = { name, arguments: Object.fromEntries(fields) };
-      return toOutcome(await host.client.callTool(call, undefined, { ...settings }));
+      return toReply(await host.client.callTool(call, undefined, { ...settings }));
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };

@@ -3,15 +3,8 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import type { Progress } from "@modelcontextprotocol/sdk/types.js";
-import { withoutMark } from "./marks.ts";
 import { OFFLINE, PROGRAM } from "./program.ts";
-
-export interface ToolReply {
-  /** Without the random word of the lines around what it quotes. */
-  readonly text: string;
-  readonly isError: boolean;
-  readonly fields: Readonly<Record<string, unknown>>;
-}
+import { toReply, type ToolReply } from "./tool-reply.ts";
 
 export interface TestClient extends AsyncDisposable {
   readonly client: Client;
@@ -58,18 +51,5 @@ export async function startMcpClient(
     async [Symbol.asyncDispose]() {
       await client.close();
     },
-  };
-}
-
-function toReply(result: Readonly<Record<string, unknown>>): ToolReply {
-  const content = Array.isArray(result["content"]) ? result["content"] : [];
-  const texts = content.flatMap((part: { type?: string; text?: string }) =>
-    part.type === "text" && part.text !== undefined ? [part.text] : [],
-  );
-  const fields = result["structuredContent"];
-  return {
-    text: withoutMark(texts.join("\n")),
-    isError: result["isError"] === true,
-    fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
   };
 }

@@ -5,16 +5,9 @@ import { createService, type Service } from "../../src/client/service.ts";
 import { createSystemClock, type Clock } from "../../src/common/clock.ts";
 import { createSilentLog } from "../../src/common/log.ts";
 import { startMcpState, type McpState } from "../../src/mcp/state.ts";
-import { withoutMark } from "./marks.ts";
 import { startMcpHost, type McpHost } from "./mcp-host.ts";
 import { startTestService, type TestService } from "./service.ts";
-
-export interface ToolOutcome {
-  /** Without the random word of the lines around what it quotes. */
-  readonly text: string;
-  readonly isError: boolean;
-  readonly fields: Readonly<Record<string, unknown>>;
-}
+import { toReply, type ToolReply } from "./tool-reply.ts";
 
 export interface CallSettings {
   readonly signal?: AbortSignal;
@@ -34,7 +27,7 @@ export interface McpWorld extends AsyncDisposable {
     tool: string,
     input: Readonly<Record<string, unknown>>,
     settings?: CallSettings,
-  ): Promise<ToolOutcome>;
+  ): Promise<ToolReply>;
   /** The id of a new sandbox. */
   createSandbox(): Promise<string>;
 }
@@ -64,7 +57,7 @@ export async function startMcpWorld(
     const reply = await host.client.callTool({ name, arguments: { ...input } }, undefined, {
       ...settings,
     });
-    return toOutcome(reply);
+    return toReply(reply);
   };
   const owned = stack.move();
   return {
@@ -85,15 +78,3 @@ export async function startMcpWorld(
 }
 
 /** The outcome of a call as a test reads it. */
-export function toOutcome(reply: Readonly<Record<string, unknown>>): ToolOutcome {
-  const content: readonly unknown[] = Array.isArray(reply["content"]) ? reply["content"] : [];
-  const texts = content.flatMap((part) =>
-    typeof part === "object" && part !== null && "text" in part ? [String(part.text)] : [],
-  );
-  const { structuredContent: fields } = reply;
-  return {
-    text: withoutMark(texts.join("\n")),
-    isError: reply["isError"] === true,
-    fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
-  };
-}

@@ -5,18 +5,11 @@ import type { Control } from "../../../src/client/control.ts";
 import { createService } from "../../../src/client/service.ts";
 import { createFakeClock } from "../../support/fake-clock.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 const SANDBOX = { templateID: "t0", sandboxID: "i1", clientID: "c", envdVersion: "0.6.13" };
 const SNAPSHOT = { snapshotID: "local/s:default", names: ["local/s:default"] };
-const DETAIL = {
-  ...SANDBOX,
-  startedAt: "2026-01-01T00:00:00Z",
-  endAt: "2036-01-01T00:00:00Z",
-  cpuCount: 2,
-  memoryMB: 512,
-  diskSizeMB: 1_024,
-  state: "running",
-};
+const DETAIL = { ...SANDBOX_DETAIL, endAt: "2036-01-01T00:00:00Z" };
 const KEY = "e2b_canary0123456789";
 
 const { signal } = new AbortController();

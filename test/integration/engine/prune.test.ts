@@ -12,6 +12,7 @@ import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts"
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, TemplateRecord } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
+import { READY_BUILD } from "../../support/build-record.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const LONG_AGO = new Date("2001-01-01");
@@ -77,18 +78,8 @@ test("drafts of dead builders of each built-in template go, those of living ones
 });
 
 const BUILD: BuildRecord = {
-  buildId: "build",
-  templateId: "template",
-  owner: "serve",
-  status: "ready",
-  sourceSandboxId: null,
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  finishedAtMs: 0,
-  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
+  ...READY_BUILD,
   layers: [{ root: "base-1700000000002-00000000/root" }, { root: "snapshot/root" }],
-  defaultUser: "user",
-  defaultWorkdir: "/",
 };
 
 test("older layers of built-in templates go unless a snapshot stands on them", async () => {

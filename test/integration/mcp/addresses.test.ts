@@ -5,9 +5,9 @@ import { createService } from "../../../src/client/service.ts";
 import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState } from "../../../src/mcp/state.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
-import { toOutcome } from "../../support/mcp-sandbox.ts";
 import { answerJson, startRecorder } from "../../support/recorder.ts";
 import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
+import { toReply } from "../../support/tool-reply.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -33,11 +33,11 @@ async function startRemote() {
   return {
     sandbox,
     link: async () =>
-      toOutcome(
+      toReply(
         await host.client.callTool({ name: "download_url", arguments: { ...input, path: "/a" } }),
       ),
     address: async () =>
-      toOutcome(
+      toReply(
         await host.client.callTool({ name: "get_sandbox_url", arguments: { ...input, port: 80 } }),
       ),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -7,6 +7,7 @@ import { startMcpState } from "../../../src/mcp/state.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
 import { startMcpWorld } from "../../support/mcp-sandbox.ts";
 import { answerJson, startRecorder, type Answer } from "../../support/recorder.ts";
+import { SANDBOX_DETAIL } from "../../support/sandbox-detail.ts";
 
 test("a directory is made once, and a file is moved into it", async () => {
   await using world = await startMcpWorld();
@@ -76,18 +77,7 @@ test("a service without an address for ports says so, and the ways on", async ()
   ]);
 });
 
-const DETAIL = {
-  templateID: "t",
-  sandboxID: "i1",
-  clientID: "c",
-  startedAt: "2026-01-01T00:00:00Z",
-  endAt: "2036-01-01T00:00:00Z",
-  cpuCount: 2,
-  memoryMB: 512,
-  diskSizeMB: 1_024,
-  state: "running",
-  envdVersion: "0.6.13",
-};
+const DETAIL = { ...SANDBOX_DETAIL, endAt: "2036-01-01T00:00:00Z" };
 
 const SAMPLE = {
   timestamp: "2026-01-01T00:00:00Z",

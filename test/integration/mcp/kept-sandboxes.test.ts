@@ -5,7 +5,8 @@ import { createSilentLog } from "../../../src/common/log.ts";
 import { startMcpState, type OnExit } from "../../../src/mcp/state.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
-import { startMcpWorld, toOutcome, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { startMcpWorld, type McpWorld } from "../../support/mcp-sandbox.ts";
+import { toReply } from "../../support/tool-reply.ts";
 
 /** A server with these tools, or all, beside that of the world. */
 async function startServer(world: McpWorld, onExit: OnExit, names?: readonly string[]) {
@@ -22,7 +23,7 @@ async function startServer(world: McpWorld, onExit: OnExit, names?: readonly str
   const owned = stack.move();
   return {
     call: async (name: string, input: Record<string, unknown>) =>
-      toOutcome(await host.client.callTool({ name, arguments: input })),
+      toReply(await host.client.callTool({ name, arguments: input })),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

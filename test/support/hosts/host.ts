@@ -1,24 +1,18 @@
 /** What a host can do with the server, whatever client library and protocol era it has. */
 
-import { withoutMark } from "../marks.ts";
 import { OFFLINE, PROGRAM } from "../program.ts";
 import type { TestServe } from "../serve.ts";
+import type { ToolReply } from "../tool-reply.ts";
 
 export interface HostCall {
   readonly onProgress?: (progress: { progress: number; message?: string | undefined }) => void;
   readonly signal?: AbortSignal;
 }
 
-export interface HostReply {
-  readonly text: string;
-  readonly isError: boolean;
-  readonly fields: Readonly<Record<string, unknown>>;
-}
-
 /** Every request that the server refuses rejects with an error that has the JSON-RPC code. */
 export interface Host extends AsyncDisposable {
   listTools(): Promise<readonly { readonly name: string; readonly annotations?: unknown }[]>;
-  call(tool: string, input: object, settings?: HostCall): Promise<HostReply>;
+  call(tool: string, input: object, settings?: HostCall): Promise<ToolReply>;
   listResources(): Promise<readonly string[]>;
   readResource(uri: string): Promise<string>;
   completeSandboxId(prefix: string): Promise<readonly string[]>;
@@ -43,20 +37,6 @@ export function stdioCommand(serve: TestServe) {
 
 /** The reference that completion asks about. */
 export const LOG_TEMPLATE = { type: "ref/resource", uri: "sandbox:///{sandbox_id}/log" } as const;
-
-/** The result of a call in the form that all hosts share. */
-export function toReply(result: Readonly<Record<string, unknown>>): HostReply {
-  const content: readonly unknown[] = Array.isArray(result["content"]) ? result["content"] : [];
-  const texts = content.map((part) =>
-    typeof part === "object" && part !== null && "text" in part ? String(part.text) : "",
-  );
-  const { structuredContent: fields } = result;
-  return {
-    text: withoutMark(texts.join("\n")),
-    isError: result["isError"] === true,
-    fields: typeof fields === "object" && fields !== null ? { ...fields } : {},
-  };
-}
 
 /** The text of what a read returned. */
 export function textOf(contents: readonly unknown[]): string {

@@ -1,6 +1,7 @@
 /** A host on a client library: what the releases of it have in common, and where they differ. */
 
-import { LOG_TEMPLATE, textOf, toReply, type Host } from "./host.ts";
+import { toReply } from "../tool-reply.ts";
+import { LOG_TEMPLATE, textOf, type Host } from "./host.ts";
 
 interface Address {
   readonly uri: string;

@@ -5,7 +5,8 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { z } from "../../../src/common/schema.ts";
 import type { TestServe } from "../serve.ts";
-import { LOG_TEMPLATE, stdioCommand, textOf, toReply, type Host, type HostKind } from "./host.ts";
+import { toReply } from "../tool-reply.ts";
+import { LOG_TEMPLATE, stdioCommand, textOf, type Host, type HostKind } from "./host.ts";
 
 type Era = "legacy" | "modern";
 type Fields = Readonly<Record<string, unknown>>;

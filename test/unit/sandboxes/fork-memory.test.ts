@@ -9,8 +9,8 @@ import { newTemplate } from "../../../src/sandboxes/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, Store } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
+import { READY_BUILD } from "../../support/build-record.ts";
 
-const LIMITS = { cpus: 1, memoryMb: 512, diskMb: 1_024, pids: 100 };
 const numbered = (number: number) => `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
 const OF_FORKS = numbered(1);
 const OF_SNAPSHOT = numbered(2);
@@ -20,18 +20,9 @@ const OF_OTHERS = numbered(4);
 /** A build with memory, on which one sandbox stands. */
 function addBuild(store: Store, buildId: string, known: Partial<BuildRecord>): void {
   store.builds.put({
+    ...READY_BUILD,
     buildId,
     templateId: "nobody",
-    owner: "serve",
-    status: "ready",
-    sourceSandboxId: null,
-    createdAtMs: 0,
-    updatedAtMs: 0,
-    finishedAtMs: 0,
-    limits: LIMITS,
-    layers: [],
-    defaultUser: "user",
-    defaultWorkdir: "/",
     memory: { folder: `../memory/${buildId}`, team: "local" },
     ...known,
   });

@@ -9,6 +9,7 @@ import {
   toDisk,
 } from "../../../src/sandboxes/layer-folders.ts";
 import type { BuildRecord } from "../../../src/store/store.ts";
+import { READY_BUILD } from "../../support/build-record.ts";
 
 const PARENT = "11111111-1111-4111-8111-111111111111";
 const CHILD = "22222222-2222-4222-8222-222222222222";
@@ -16,21 +17,7 @@ const UNFINISHED = "33333333-3333-4333-8333-333333333333";
 const GONE = "44444444-4444-4444-8444-444444444444";
 
 function build(buildId: string, changes: Partial<BuildRecord>): BuildRecord {
-  return {
-    buildId,
-    templateId: "t1",
-    owner: "serve",
-    status: "ready",
-    sourceSandboxId: null,
-    createdAtMs: 1,
-    updatedAtMs: 1,
-    finishedAtMs: 1,
-    limits: { memoryMb: 512, cpus: 2, diskMb: 2048, pids: 512 },
-    layers: [],
-    defaultUser: "user",
-    defaultWorkdir: "/home/user",
-    ...changes,
-  };
+  return { ...READY_BUILD, buildId, ...changes };
 }
 
 test("a snapshot's layer stays while a build stands on it or is being made", () => {

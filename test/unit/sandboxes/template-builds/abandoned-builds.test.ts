@@ -7,20 +7,15 @@ import {
 } from "../../../../src/sandboxes/template-builds/abandoned-builds.ts";
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
+import { RUNNING } from "../../../support/running-build.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
 const build: TemplateBuildRecord = {
+  ...RUNNING,
   buildId: "old",
-  templateId: "template",
-  team: "default",
-  owner: "own",
   status: "waiting",
-  tags: [],
   createdAtMs: 0,
-  updatedAtMs: 0,
-  finishedAtMs: null,
-  reason: null,
 };
 
 test("after a day a request that waits is forgotten", () => {

@@ -8,37 +8,20 @@ import { holdCached, holdFound } from "../../../../src/sandboxes/template-builds
 import type { TemplateBuildRecord } from "../../../../src/store/build-records.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
 import type { BuildRecord } from "../../../../src/store/store.ts";
+import { READY_BUILD } from "../../../support/build-record.ts";
 import { createFakeClock } from "../../../support/fake-clock.ts";
+import { RUNNING } from "../../../support/running-build.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
 
 const STEP: BuildRecord = {
+  ...READY_BUILD,
   buildId: "step",
   templateId: "cache:local",
-  owner: "serve",
-  status: "ready",
-  sourceSandboxId: null,
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  finishedAtMs: 0,
-  limits: { memoryMb: 128, cpus: 1, diskMb: 64, pids: 32 },
   layers: [{ root: "base/root" }, { root: "step/root" }],
-  defaultUser: "user",
-  defaultWorkdir: "/",
   cacheKey: "first",
 };
 
-const RECORD: TemplateBuildRecord = {
-  buildId: "mine",
-  templateId: "template",
-  team: "local",
-  owner: "serve",
-  status: "building",
-  tags: [],
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  finishedAtMs: null,
-  reason: null,
-};
+const RECORD: TemplateBuildRecord = { ...RUNNING, buildId: "mine", owner: "serve" };
 
 test("no other process can forget a step between its look and its hold", async () => {
   await using folder = await makeTempFolder();

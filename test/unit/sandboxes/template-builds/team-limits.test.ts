@@ -11,23 +11,9 @@ import {
   requireTemplatePlace,
 } from "../../../../src/sandboxes/template-builds/team-limits.ts";
 import { openStore } from "../../../../src/store/sqlite.ts";
-import type { BuildRecord, Store, TemplateRecord } from "../../../../src/store/store.ts";
+import type { Store, TemplateRecord } from "../../../../src/store/store.ts";
+import { READY_BUILD } from "../../../support/build-record.ts";
 import { makeTempFolder } from "../../../support/temp-folder.ts";
-
-const build: BuildRecord = {
-  buildId: "",
-  templateId: "",
-  owner: "own",
-  status: "ready",
-  sourceSandboxId: null,
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  finishedAtMs: 0,
-  limits: { cpus: 1, memoryMb: 512, diskMb: 1_024, pids: 100 },
-  layers: [],
-  defaultUser: "user",
-  defaultWorkdir: "/",
-};
 
 function addTemplate(store: Store, team: string, name: string): TemplateRecord {
   const template = newTemplate(team, `${team}/${name}`, 0);
@@ -39,7 +25,7 @@ function addTemplate(store: Store, team: string, name: string): TemplateRecord {
 function addBuild(store: Store, templateId: string, createdAtMs: number): string {
   const id = `00000000-0000-4000-8000-${String(createdAtMs).padStart(12, "0")}`;
   const layers = [{ root: "base-1-a/root" }, { root: `${id}/root` }];
-  store.builds.put({ ...build, buildId: id, templateId, createdAtMs, layers });
+  store.builds.put({ ...READY_BUILD, buildId: id, templateId, createdAtMs, layers });
   return id;
 }
 
