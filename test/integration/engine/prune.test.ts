@@ -9,6 +9,7 @@ import { holdLock } from "../../../src/engine/host/lock.ts";
 import { writeRecord } from "../../../src/engine/oci/container-record.ts";
 import { removeDeadLayers } from "../../../src/engine/storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../../../src/engine/storage/prune.ts";
+import { newTemplate } from "../../../src/sandboxes/new-template.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { BuildRecord, TemplateRecord } from "../../../src/store/store.ts";
 import { SANDBOX } from "../../suites/store.ts";
@@ -105,15 +106,9 @@ test("older layers of built-in templates go unless a snapshot stands on them", a
 const OLDER = "base-1700000000002-00000000";
 const LAYERS = [{ root: `${OLDER}/root` }];
 const TEMPLATE: TemplateRecord = {
-  templateId: "template",
-  kind: "snapshot",
-  team: "local",
+  ...newTemplate("local", "one", 0),
+  templateId: BUILD.templateId,
   name: null,
-  isPublic: false,
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  lastSpawnedAtMs: null,
-  spawnCount: 0,
 };
 
 test.for([

@@ -1,18 +1,11 @@
 import { expect, test } from "vitest";
 import { INTERPRETER_TEMPLATE } from "../../../src/engine/templates/interpreter.ts";
+import { newTemplate } from "../../../src/sandboxes/new-template.ts";
 import { servicePortsOf } from "../../../src/sandboxes/service-ports.ts";
 import { openStore } from "../../../src/store/sqlite.ts";
 import type { TemplateRecord } from "../../../src/store/store.ts";
 
-const TEMPLATE = {
-  templateId: "t0000000000000000000",
-  team: "local",
-  isPublic: true,
-  createdAtMs: 0,
-  updatedAtMs: 0,
-  lastSpawnedAtMs: null,
-  spawnCount: 0,
-} as const;
+const TEMPLATE = newTemplate("local", "one", 0);
 
 function portsOf(facts: Pick<TemplateRecord, "kind" | "name">): readonly number[] {
   using store = openStore({ path: ":memory:" });
