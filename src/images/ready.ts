@@ -6,7 +6,7 @@
 import { rootCertificates } from "node:tls";
 import { SandboxError } from "../common/errors.ts";
 import { REAL_FOLDERS } from "../engine/storage/rootfs.ts";
-import { HOSTS, RESOLVER } from "../engine/templates/settings.ts";
+import { HOSTS, LOCAL_MODE, RESOLVER } from "../engine/templates/settings.ts";
 import { addUser, findHome } from "./accounts.ts";
 import { giveBash } from "./bash.ts";
 import type { Contents } from "./contents.ts";
@@ -52,6 +52,7 @@ export async function readyTree(options: ReadyOptions): Promise<Ready> {
   await requireShell(tree, contents);
   const family = await findFamily(files);
   const account = await addUser(files, user);
+  openLocal(tree);
   const standIns = [
     ...((await giveBash(files, signal)) ? ["bash"] : []),
     ...((await giveSudo(files)) ? ["sudo"] : []),
@@ -76,6 +77,18 @@ function requireFolder(tree: Tree, files: TreeWriter, name: string): void {
   const node = tree.look(name);
   if (node === undefined) files.makeDirectory(`/${name}`, FOLDER_MODES[name] ?? 0o755);
   else if (node.kind !== "directory") refuse(`/${name} of it is no real directory`);
+}
+
+/** As `openLocal` of built-in templates; the stand-ins come later, and only root writes theirs. */
+function openLocal(tree: Tree): void {
+  const local = tree.find("/usr/local")?.node;
+  const folders = local?.kind === "directory" ? [local] : [];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    folder.meta = { ...folder.meta, mode: folder.meta.mode | LOCAL_MODE };
+    for (const child of folder.children.values()) {
+      if (child.kind === "directory") folders.push(child);
+    }
+  }
 }
 
 function refuse(reason: string): never {

@@ -2,7 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findNewestBase } from "../../src/commands/base-layers.ts";
@@ -60,5 +60,9 @@ test("a new base is the newest one, also after the clock was set back", LIMIT, a
   expect(await build(builder, home.path).exited).toEqual([0, null]);
   const newest = await findNewestBase(home.path);
   expect(newest).toBe(`base-${ahead + 1}-${BASE_RECIPE}`);
-  expect(await readdir(join(home.path, "layers", newest ?? ""))).toEqual(["root"]);
+  const layer = join(home.path, "layers", newest ?? "");
+  expect(await readdir(layer)).toEqual(["root"]);
+  // Every account installs into it.
+  const { mode } = await stat(join(layer, "root/usr/local/lib/node_modules"));
+  expect(mode & 0o777).toBe(0o777);
 });

@@ -17,7 +17,7 @@ import { installCommand } from "../host/install-command.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { addNode } from "./node.ts";
-import { readAccounts, redactSources, writeSetting, writeSettings } from "./settings.ts";
+import { openLocal, readAccounts, redactSources, writeSetting, writeSettings } from "./settings.ts";
 
 /** What every sandbox has besides the essential packages. */
 const PACKAGES = [
@@ -75,7 +75,7 @@ const OPTIONS = [
 const PIP_CONFIG = "[global]\nbreak-system-packages = true\n";
 
 /** A change of what is written besides the packages. */
-const LAYOUT = 1;
+const LAYOUT = 2;
 
 /** Names all of the above: a base that was built from another recipe is out of date. */
 export const BASE_RECIPE: string = createHash("sha256")
@@ -132,6 +132,7 @@ export async function buildBase(options: BuildOptions): Promise<readonly Layer[]
     await removeTree(temporary);
     await settle(root);
     await addNode(root, options);
+    await openLocal(join(root, "usr/local"));
     if (isRootless()) await shiftIds(root, NAMESPACE_ID_BASE);
   };
   return [await makeLayer(options.directory, fill, options.signal)];

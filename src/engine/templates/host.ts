@@ -15,7 +15,7 @@ import { runProgram } from "../host/run-program.ts";
 import { launcherCommand } from "../oci/launcher.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import type { BuildOptions } from "./base.ts";
-import { makeFolder, readAccounts, redactSources, writeSettings } from "./settings.ts";
+import { LOCAL_MODE, makeFolder, readAccounts, redactSources, writeSettings } from "./settings.ts";
 
 /** Entries of /etc that programs read, and that hold nothing of this machine's owner. */
 const SETTINGS: ReadonlySet<string> = new Set(
@@ -103,7 +103,7 @@ exec su -m -s /bin/sh "$user" -c 'exec "$@"' -- sudo "$@"
 const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";
 
 /** A change of what is made, or of where it is put, makes a new skeleton. */
-const LAYOUT = 2;
+const LAYOUT = 3;
 
 /** Names all of the above: a skeleton that was made by another list is not used. */
 export const HOST_RECIPE: string = createHash("sha256")
@@ -221,8 +221,8 @@ async function makeOverlay(
   await makeFolder(join(over, TREES.root), 0o755);
   const local = join(over, TREES.usr, "local");
   await makeFolder(join(over, TREES.usr), 0o755);
-  await makeFolder(local, 0o755);
-  for (const name of LOCAL_FOLDERS) await makeFolder(join(local, name), 0o755);
+  await makeFolder(local, LOCAL_MODE);
+  for (const name of LOCAL_FOLDERS) await makeFolder(join(local, name), LOCAL_MODE);
   await runProgram(
     launcherCommand(perlDirectory, [
       ["opaque", local],

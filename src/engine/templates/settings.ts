@@ -3,7 +3,17 @@
  * accounts `root`, `user` and what the system's own packages need are kept; people are not.
  */
 
-import { chmod, chown, cp, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  chown,
+  cp,
+  mkdir,
+  opendir,
+  readdir,
+  readFile,
+  rm,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
@@ -63,6 +73,23 @@ export async function readAccounts(root: string): Promise<AccountFiles> {
 export async function makeFolder(path: string, mode: number): Promise<void> {
   await mkdir(path, { recursive: true });
   await chmod(path, mode);
+}
+
+/** Programs of every account install into `/usr/local`, as in the public service. */
+export const LOCAL_MODE = 0o777;
+
+/**
+ * Lets every account install into this `/usr/local` by npm and pip without sudo. The mode of files
+ * stays: they are replaced, not written.
+ */
+export async function openLocal(local: string): Promise<void> {
+  const folders = [local];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    await chmod(folder, LOCAL_MODE);
+    for await (const entry of await opendir(folder)) {
+      if (entry.isDirectory()) folders.push(join(folder, entry.name));
+    }
+  }
 }
 
 /** Takes passwords out of the addresses of package servers. */

@@ -16,7 +16,7 @@ import type { Layer } from "../engine.ts";
 import { runProgram } from "../host/run-program.ts";
 import { makeLayer, TREES } from "../storage/layers.ts";
 import { shiftIds } from "./base.ts";
-import { makeFolder } from "./settings.ts";
+import { LOCAL_MODE, makeFolder } from "./settings.ts";
 
 const LOCAL_FOLDER = "/usr/local/share/ca-certificates";
 const CERTS = "etc/ssl/certs";
@@ -32,7 +32,7 @@ const MAX_OWN = 500;
 const PEM_PATTERN = /-----BEGIN CERTIFICATE-----[\w\s+/=]+?-----END CERTIFICATE-----/g;
 
 /** A change of what is written. */
-const LAYOUT = 2;
+const LAYOUT = 3;
 
 export interface TrustOptions {
   readonly home: string;
@@ -130,7 +130,7 @@ async function writeSudoRule(root: string): Promise<void> {
 }
 
 async function writeStore(root: string, own: readonly string[]): Promise<void> {
-  await makeFolders(root, CERTS);
+  await makeFolders(root, { path: CERTS, mode: 0o755 });
   for (const [index, pem] of own.entries()) {
     await writeText(join(root, CERTS, `sandbox-mcp-${index}.pem`), pem);
   }
@@ -144,17 +144,21 @@ async function writeStore(root: string, own: readonly string[]): Promise<void> {
 async function writeLocal(usr: string, own: readonly string[]): Promise<void> {
   const folder = "local/share/ca-certificates";
   await makeFolder(usr, 0o755);
-  await makeFolders(usr, folder);
+  // A layer gives its directories their modes in those below, too.
+  await makeFolders(usr, { path: folder, mode: LOCAL_MODE });
   for (const [index, pem] of own.entries()) {
     await writeText(join(usr, folder, `sandbox-mcp-${index}.crt`), pem);
   }
 }
 
-async function makeFolders(root: string, path: string): Promise<void> {
+async function makeFolders(
+  root: string,
+  { path, mode }: { readonly path: string; readonly mode: number },
+): Promise<void> {
   let folder = root;
   for (const part of path.split("/")) {
     folder = join(folder, part);
-    await makeFolder(folder, 0o755);
+    await makeFolder(folder, mode);
   }
 }
 
