@@ -6,6 +6,7 @@
 import { rootCertificates } from "node:tls";
 import { SandboxError } from "../common/errors.ts";
 import { REAL_FOLDERS } from "../engine/storage/rootfs.ts";
+import { LOGIN_PATH, LOGIN_PATH_FILE } from "../engine/templates/login-path.ts";
 import { HOSTS, LOCAL_MODE, RESOLVER } from "../engine/templates/settings.ts";
 import { addUser, findHome } from "./accounts.ts";
 import { giveBash } from "./bash.ts";
@@ -64,6 +65,7 @@ export async function readyTree(options: ReadyOptions): Promise<Ready> {
   await files.write("/etc/resolv.conf", RESOLVER);
   await files.write("/etc/hostname", "sandbox\n");
   await files.write("/etc/machine-id", "");
+  await files.write(LOGIN_PATH_FILE, LOGIN_PATH);
   return {
     family,
     standIns,

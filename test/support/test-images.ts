@@ -54,6 +54,15 @@ async function inRoot(root: string, path: string): Promise<string> {
 
 const APPLETS = ["sh", "cat", "env", "grep", "id", "ls", "sed", "sleep", "su"] as const;
 
+/** Of Alpine, less what is for people. */
+const PROFILE = `export PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+for script in /etc/profile.d/*.sh ; do
+  if [ -r "$script" ] ; then
+    . "$script"
+  fi
+done
+`;
+
 /** A shell that is no part of a C library of GNU, and the loader of musl. */
 export async function alpineLayer(): Promise<Buffer> {
   const busybox = await readFile(await findTestTool("busybox"));
@@ -66,5 +75,6 @@ export async function alpineLayer(): Promise<Buffer> {
     { path: "etc/os-release", data: "ID=alpine\n" },
     { path: "etc/passwd", data: "root:x:0:0:root:/root:/bin/sh\n" },
     { path: "etc/group", data: "root:x:0:root\nwheel:x:10:root\n" },
+    { path: "etc/profile", data: PROFILE },
   );
 }

@@ -103,7 +103,7 @@ exec su -m -s /bin/sh "$user" -c 'exec "$@"' -- sudo "$@"
 const TRUST_SUDO_GROUP = "auth sufficient pam_wheel.so trust group=sudo\n";
 
 /** A change of what is made, or of where it is put, makes a new skeleton. */
-const LAYOUT = 3;
+const LAYOUT = 4;
 
 /** Names all of the above: a skeleton that was made by another list is not used. */
 export const HOST_RECIPE: string = createHash("sha256")

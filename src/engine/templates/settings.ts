@@ -17,6 +17,7 @@ import {
 import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { readIfThere } from "../../common/files.ts";
+import { LOGIN_PATH, LOGIN_PATH_FILE } from "./login-path.ts";
 
 /** No network and no name service yet: a server that is not there is refused at once. */
 export const RESOLVER = "nameserver 127.0.0.1\n";
@@ -53,6 +54,8 @@ export async function writeSettings(root: string, source: AccountFiles): Promise
   await writeSetting(etc("machine-id"), "");
   await writeSetting(etc("sudoers"), SUDOERS, 0o440);
   await makeFolder(etc("sudoers.d"), 0o750);
+  await makeFolder(etc("profile.d"), 0o755);
+  await writeSetting(join(root, LOGIN_PATH_FILE), LOGIN_PATH);
   await makeHome(root);
 }
 

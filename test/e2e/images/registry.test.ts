@@ -71,7 +71,7 @@ beforeAll(async () => {
   closed = await startRegistry({ directory: join(folder.path, "closed"), login: LOGIN });
   const alpine = await alpineLayer();
   await makeImage("alpine", alpine, {
-    Env: ["PATH=/usr/local/bin:/usr/bin:/bin", "GREETING=of the image"],
+    Env: ["PATH=/opt/language/bin:/usr/bin:/bin", "GREETING=of the image"],
     WorkingDir: "/opt/work",
     ExposedPorts: { "8080/tcp": {}, "53/udp": {} },
     Entrypoint: ["/bin/sh"],
@@ -109,6 +109,9 @@ test("an image of the family of Alpine is given what it lacks, and runs", async 
     expect(await say("sudo -u user id -un 2>/dev/null || true")).toBe(hasSetId ? "user" : "");
     expect(await say("sudo sh -c 'id -u; echo $HOME'")).toBe(`${uid}\n/root`);
     expect(await say("grep -c BEGIN /etc/ssl/certs/ca-certificates.crt")).toMatch(/^[1-9][0-9]+$/);
+    // A login shell finds the programs of the image, though its profile sets PATH anew.
+    const path = /^\/opt\/language\/bin:\/usr\/bin:\/bin:.*\/usr\/local\/bin/;
+    expect(await say("echo $PATH")).toMatch(path);
     expect(await say("/lib/ld-musl-* 2>&1 | sed -n 1p")).toContain("musl");
     expect((await commands.run("id -u", { user: "root" })).stdout).toBe("0\n");
   });
