@@ -67,6 +67,11 @@ export async function exportTemplate(
       },
       perlDirectory,
       signal,
+      requireLayers() {
+        // The row of a build goes before its layers.
+        if (store.builds.get(build.buildId) !== undefined) return;
+        throw new SandboxError("not_found", `${name} was removed while it was exported`);
+      },
       onProgress: (message) => process.stdout.write(`${message}\n`),
     },
     file,

@@ -39,12 +39,14 @@ export interface ExportTask {
   readonly perlDirectory: string;
   readonly signal: AbortSignal;
   onProgress?(message: string): void;
+  /** Throws when the layers may have been removed since: another process does not wait for this one. */
+  requireLayers(): void;
 }
 
 /**
  * Writes the archive; a file of that name is replaced once all of it is written. Returns the digest
  * of the image.
- * @throws SandboxError as `archiveLayers`
+ * @throws SandboxError as `archiveLayers`, and what `requireLayers` throws
  */
 export async function exportImage(task: ExportTask, file: string): Promise<string> {
   return whileImagesStay(task, async () => writeImage(task, file));
@@ -55,13 +57,22 @@ async function writeImage(task: ExportTask, file: string): Promise<string> {
   try {
     await mkdir(join(directory, "layout/blobs/sha256"), { recursive: true, mode: 0o700 });
     task.onProgress?.("reading the layers");
-    const archive = await archiveLayers({ ...task, directory });
+    const archive = await readLayers(task, directory);
     task.onProgress?.("compressing");
     const digest = await writeDocuments(task, directory, archive);
     await pack(join(directory, "layout"), resolve(file), task.signal);
     return digest;
   } finally {
     await removeTree(directory);
+  }
+}
+
+/** Of a directory that is removed meanwhile, tar archives without a word what is left. */
+async function readLayers(task: ExportTask, directory: string): Promise<string> {
+  try {
+    return await archiveLayers({ ...task, directory });
+  } finally {
+    task.requireLayers();
   }
 }
 
