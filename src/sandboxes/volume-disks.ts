@@ -7,6 +7,7 @@ import assert from "node:assert";
 import type { FileHandle } from "node:fs/promises";
 import type { Clock } from "../common/clock.ts";
 import { createGate, type Gate } from "../common/concurrency.ts";
+import { SandboxError } from "../common/errors.ts";
 import type { Logger } from "../common/log.ts";
 import { asOperation } from "../common/operation.ts";
 import { isRootless } from "../common/privilege.ts";
@@ -174,15 +175,27 @@ async function mountAll(mounts: Mounts, wanted: readonly DiskVolume[]): Promise<
   if (held.size > 0) mounts.sweeping ??= sweepWhileHeld(mounts);
 }
 
-/** Another service of the home may have died before it made what it had recorded, or be making it. */
+/**
+ * Another service of the home may have died before it made what it had recorded, or be making it.
+ * @throws SandboxError unavailable for a disk that was made and is missing: an empty one in its place
+ * would pass for the volume.
+ */
 async function makeUnmade(
   { options, maker }: Mounts,
   disk: Parameters<VolumeDiskMaker["make"]>[0],
 ): Promise<void> {
   const { home, store, closing } = options;
   const { volumeId } = disk;
-  if (await hasVolumeDisk(home, volumeId)) return;
-  if (store.volumes.get(volumeId) !== undefined) await maker.make(disk, closing);
+  // Read first: the mark goes when the disk is there.
+  const volume = store.volumes.get(volumeId);
+  if (volume === undefined || (await hasVolumeDisk(home, volumeId))) return;
+  if (volume.isBeingMade !== true) {
+    throw new SandboxError("unavailable", `the disk of volume ${volume.name} is missing`, {
+      hint: "restore the home of the service from a backup, or remove the volume",
+    });
+  }
+  await maker.make(disk, closing);
+  store.volumes.setMade(volumeId);
 }
 
 function beginUse(entry: Held, clock: Clock): Disposable {

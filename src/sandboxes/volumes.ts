@@ -122,6 +122,7 @@ async function makeVolume(
     name,
     team,
     createdAtMs: clock.now(),
+    isBeingMade: true,
     ...(sizeMb !== undefined && { sizeMb }),
     ...(creation !== undefined && { creation }),
   };
@@ -168,8 +169,11 @@ export async function finishVolumes(
 ): Promise<void> {
   for (const volume of context.store.volumes.all()) {
     await cleanUpOrRetry(context, `volume ${volume.name}`, async () => {
-      const isKnown = context.store.volumes.get(volume.volumeId) !== undefined;
-      if (isKnown && !(await isMade(context, volume))) await makeContent(context, volume);
+      if (context.store.volumes.get(volume.volumeId) === undefined) return;
+      if (await isMade(context, volume)) return;
+      if (volume.isBeingMade) return makeContent(context, volume);
+      const { volumeId } = volume;
+      context.log.error({ op: "volume.make", volumeId }, "the content of a volume is missing");
     });
   }
 }
@@ -243,10 +247,12 @@ export function requireMounts(
 }
 
 async function makeContent(context: Making, volume: VolumeRecord): Promise<void> {
-  if (hasDisk(volume)) {
-    await context.volumeDisks.make(volume, context.closing);
-    return;
-  }
+  if (hasDisk(volume)) await context.volumeDisks.make(volume, context.closing);
+  else await makeDirectory(context, volume);
+  context.store.volumes.setMade(volume.volumeId);
+}
+
+async function makeDirectory(context: Making, volume: VolumeRecord): Promise<void> {
   const directory = volumeDirectory(context, volume);
   const draft = draftOf(directory);
   await mkdir(draft, { recursive: true, mode: 0o755 });

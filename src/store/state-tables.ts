@@ -158,6 +158,10 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
     "INSERT INTO volumes (volume_id, name, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
   );
   const select = prepare(database, "SELECT record FROM volumes WHERE volume_id = ?");
+  const mark = prepare(
+    database,
+    "UPDATE volumes SET record = json_remove(record, '$.isBeingMade') WHERE volume_id = ?",
+  );
   const selectName = prepare(database, "SELECT record FROM volumes WHERE name = ?");
   const selectAll = prepare(database, "SELECT record FROM volumes");
   const erase = prepare(database, "DELETE FROM volumes WHERE volume_id = ?");
@@ -177,6 +181,9 @@ export function openVolumes(database: DatabaseSync): VolumeTable {
       if (insert.run(record.volumeId, key, JSON.stringify(record)) === 0) {
         throw new SandboxError("already_exists", `volume ${record.name} exists`);
       }
+    },
+    setMade(volumeId) {
+      mark.run(volumeId);
     },
     get: (volumeId) => toRecord(volumeRecordSchema, select.get(volumeId)),
     getByName: (team, name) => toRecord(volumeRecordSchema, selectName.get(toKey(team, name))),

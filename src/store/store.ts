@@ -163,6 +163,8 @@ export const volumeRecordSchema = z.object({
   createdAtMs: atMs,
   /** Of its disk; undefined for a volume that is a folder of the home. */
   sizeMb: z.number().optional(),
+  /** Its content is not there yet; without this mark, content that is not there was lost. */
+  isBeingMade: z.literal(true).optional(),
   /** The idempotency key that it was made with, and what tells its request from others. */
   creation: z.object({ key: z.string(), fingerprint: z.string() }).optional(),
 });
@@ -206,6 +208,7 @@ export interface CreationTable {
 export interface VolumeTable {
   /** @throws SandboxError already_exists when the team has a volume of that name. */
   add(record: VolumeRecord): void;
+  setMade(volumeId: string): void;
   get(volumeId: string): VolumeRecord | undefined;
   getByName(team: string, name: string): VolumeRecord | undefined;
   all(): VolumeRecord[];
@@ -222,9 +225,8 @@ export interface SandboxTable {
   put(record: SandboxRecord): void;
   remove(sandboxId: string): void;
   ofOwner(owner: string): SandboxRecord[];
-  /** Of every owner. */
+  /** Of every owner, as `countOfBuild`. */
   countOfTemplate(templateId: string): number;
-  /** Of every owner. */
   countOfBuild(buildId: string): number;
   owners(): string[];
 }

@@ -170,11 +170,26 @@ describe.runIf(VOLUME_LEVELS.includes(DISKS))("disks of volumes", () => {
     await using service = await startTestService(DISKS.options);
     const row = { volumeId: "5c1b7a52-0d5e-4a3c-9a5e-0f3e6a0b7d12", name: "unmade" };
     const known = { ...row, team: "local", createdAtMs: 1, sizeMb: VOLUME_MB };
-    service.embedded.store.volumes.add(known);
+    service.embedded.store.volumes.add({ ...known, isBeingMade: true });
     const { body } = await service.call({ path: `/volumes/${row.volumeId}` });
     const volume = volumeSchema.strict().parse(body);
     expect(await ask(service, volume, { path: "a", body: "x" })).toMatchObject({ status: 201 });
     expect(await ask(service, volume, { path: "a" })).toEqual({ status: 200, text: "x" });
+  });
+
+  test("a volume whose disk was lost is refused, not made anew", async () => {
+    await using service = await startTestService(DISKS.options);
+    const volume = await create(service, "lost");
+    const disks = join(service.home, "volume-disks");
+    const [name = ""] = await readdir(disks);
+    await rm(join(disks, name), { recursive: true });
+    expect(await ask(service, volume, { path: "a", body: "x" })).toMatchObject({
+      status: 503,
+      text: expect.stringContaining("the disk of volume lost is missing"),
+    });
+    expect(await readdir(disks)).toEqual([]);
+    const path = `/volumes/${volume.volumeID}`;
+    expect((await service.call({ method: "DELETE", path })).status).toBe(204);
   });
 
   test("a volume that an older version made goes on as a folder, without a size", async () => {

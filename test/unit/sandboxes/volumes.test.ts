@@ -17,7 +17,7 @@ test("one that cannot be made at a start is made later, and the others at once",
   await mkdir(volumesDirectory);
   // Nothing can be made below a file.
   await writeFile(join(home.path, "volume-disks"), "");
-  const facts = { team: "local", createdAtMs: 0 };
+  const facts = { team: "local", createdAtMs: 0, isBeingMade: true } as const;
   store.volumes.add({ ...facts, volumeId: "a", name: "broken", sizeMb: 64 });
   store.volumes.add({ ...facts, volumeId: "b", name: "plain" });
   const { signal: closing } = new AbortController();
@@ -33,4 +33,7 @@ test("one that cannot be made at a start is made later, and the others at once",
   await finishVolumes({ ...parts, retry, volumesDirectory, volumeDisks });
   expect(retried).toEqual(["volume broken"]);
   expect(await readdir(volumesDirectory)).toEqual(["b"]);
+  // The mark stays on what is still to be made.
+  const marks = ["a", "b"].map((volumeId) => store.volumes.get(volumeId)?.isBeingMade);
+  expect(marks).toEqual([true, undefined]);
 });
