@@ -52,9 +52,17 @@ export async function writeWhole(
   await rename(draft, path);
 }
 
-/** As `writeWhole`; it outlives a power cut. The mode is subject to the process's mask. */
+/** As `writeWhole`; it outlives a power cut, and has this mode whatever the process's mask. */
 export async function writeDurably(path: string, text: string, mode = 0o600): Promise<void> {
-  await writeFile(draftOf(path), text, { mode, flush: true });
+  const file = await open(draftOf(path), "w", mode);
+  try {
+    // Whatever the umask, and whatever a draft had that was left here.
+    await file.chmod(mode);
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
   await rename(draftOf(path), path);
   await syncFolder(dirname(path));
 }
