@@ -62,11 +62,17 @@ export async function updateNetwork(
 async function restoreRules(context: Services, entry: SandboxEntry): Promise<void> {
   if (isEnding(entry)) return;
   const { sandboxId } = entry.record;
+  const facts = { op: "sandbox.network", sandboxId };
   try {
     await entry.container.setEgress(egressOf(entry.record));
+  } catch (error) {
+    context.log.error({ ...facts, err: error }, "egress rules of before were not restored");
+    return;
+  }
+  try {
     if (!isEnding(entry)) updateRecord(context, entry, { owesEgress: false });
   } catch (error) {
-    context.log.error({ op: "sandbox.network", sandboxId, err: error }, "rules were not restored");
+    context.log.warn({ ...facts, err: error }, "restored egress rules are set again at a start");
   }
 }
 

@@ -1,5 +1,6 @@
 /** A change of egress rules that cannot be recorded, as on a full disk: those of before hold again. */
 
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { SandboxError } from "../../src/common/errors.ts";
 import type { Egress, Engine } from "../../src/engine/engine.ts";
@@ -17,7 +18,9 @@ test("the rules that are told are those that hold", async () => {
     create: async (spec, signal) =>
       Object.assign(await layered.create(spec, signal), { setEgress }),
   };
-  await using service = await startTestService({ engine });
+  const lines: unknown[] = [];
+  const log = pino({ level: "warn" }, { write: (line) => void lines.push(JSON.parse(line)) });
+  await using service = await startTestService({ engine, log });
   const network = { denyOut: ["10.0.0.0/8"] };
   const { sandboxID } = await service.create({ network });
   const path = `/sandboxes/${sandboxID}`;
@@ -33,6 +36,9 @@ test("the rules that are told are those that hold", async () => {
   Object.assign(sandboxes, { put });
   expect(told).toEqual([denied("192.0.2.0/24"), denied("10.0.0.0/8")]);
   expect((await service.call({ path })).body).toMatchObject({ network });
+  // The rules hold: the line does not say that they were lost.
+  const msg = "restored egress rules are set again at a start";
+  expect(lines).toEqual([expect.objectContaining({ op: "sandbox.network", level: 40, msg })]);
   // It is set again by the next start, should this one have failed too.
   expect(sandboxes.get(sandboxID)).toMatchObject({ network, owesEgress: true });
 });
