@@ -88,14 +88,24 @@ function imageLines({ digest, bytes, entries, config, standIns }: UnpackedImage)
   return lines.filter(([, value]) => value !== "");
 }
 
-/** Sandboxes of it keep it: it goes when none is left. */
-export async function removeTemplate(config: Config, name: string): Promise<number> {
-  const { home } = config;
+/** @throws SandboxError unavailable while it has sandboxes */
+export async function removeTemplate(
+  { home }: Pick<Config, "home">,
+  name: string,
+): Promise<number> {
   using store = openStore({ path: join(home, "state.db") });
   const template = lookUp({ store, team: DEFAULT_TEAM }, requireReference(name));
   if (template === undefined) throw new SandboxError("not_found", templateMissing(name));
   if (template.kind === "built-in") {
     throw new SandboxError("permission_denied", `${name} is always there`);
+  }
+  const count = store.sandboxes.countOfTemplate(template.templateId);
+  if (count > 0) {
+    // A refused request on the wire; of a command it is no fault of its usage.
+    const sandboxes = count === 1 ? "a sandbox" : `${count} sandboxes`;
+    throw new SandboxError("unavailable", `template ${quoteName(name)} has ${sandboxes}`, {
+      hint: "kill what was made from it first, also what is paused",
+    });
   }
   await removeLayers(join(home, LAYERS), eraseTemplate(store, template.templateId));
   await pruneImages({ home, store, onFailure: tell });
