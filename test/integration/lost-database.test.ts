@@ -51,12 +51,28 @@ test.for(["layers", "volumes", "volume-disks", "store/snapshots", "memory"])(
     await expect(requireKnownContent(home.path, store)).rejects.toMatchObject({
       hint:
         "restore state.db from a backup, or remove layers, volumes, volume-disks, memory, store, " +
-        "store.img from the home to begin anew",
+        "store.img, instances/serve from the home to begin anew",
     });
     store.facts.put("seed-fingerprint", "known");
     await requireKnownContent(home.path, store);
   },
 );
+
+test("sandboxes that outlived their service of an earlier database", async () => {
+  await using home = await makeTempFolder();
+  using store = openStore({ path: ":memory:" });
+  // A stdio server that was killed: its sandboxes are not kept.
+  await mkdir(join(home.path, "instances/other/s/i0"), { recursive: true });
+  await mkdir(join(home.path, "instances/serve/s"), { recursive: true });
+  await requireKnownContent(home.path, store);
+  await mkdir(join(home.path, "instances/serve/s/i1"));
+  await expect(requireKnownContent(home.path, store)).rejects.toMatchObject({
+    code: "failed_precondition",
+    message: "the database of the home is new, but instances/serve/s has 1 of an earlier one",
+  });
+  store.facts.put("seed-fingerprint", "known");
+  await requireKnownContent(home.path, store);
+});
 
 test("no built-in template is pulled: the older one may be below snapshots", async () => {
   await using home = await makeTempFolder();
