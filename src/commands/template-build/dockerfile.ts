@@ -3,6 +3,7 @@
 import { DockerfileParser, type Instruction } from "dockerfile-ast";
 import { SandboxError } from "../../common/errors.ts";
 import { readEnvWords } from "./env-words.ts";
+import { createFileVariables, type FileVariables } from "./file-variables.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -46,6 +47,7 @@ function createReader(lines: readonly string[], name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
+  const variables = createFileVariables();
   const steps: DockerfileStep[] = [
     { type: "USER", args: ["root"], line: 0 },
     { type: "WORKDIR", args: ["/"], line: 0 },
@@ -64,7 +66,7 @@ function createReader(lines: readonly string[], name: string) {
     switch (keyword) {
       case "FROM":
         if (base !== undefined) refuse("begins a second stage, which is not supported");
-        base = readBase(content) ?? refuse("needs one image, without variables or flags");
+        base = readBase(variables.expandGlobal(content, refuse)) ?? refuse("needs one image");
         return;
       case "RUN":
         if (content.startsWith("--")) refuse("with flags is not supported");
@@ -73,17 +75,19 @@ function createReader(lines: readonly string[], name: string) {
         return;
       case "COPY":
       case "ADD":
-        for (const args of readCopy(keyword, content, refuse)) add("COPY", args);
+        for (const args of readCopy({ keyword, content, variables, refuse })) add("COPY", args);
         return;
       case "ENV":
-      case "ARG":
-        // One before FROM is for the image alone.
-        if (base !== undefined) add("ENV", readEnvWords(keyword, content, { refuse }));
+      case "ARG": {
+        const pairs = readEnvWords(keyword, content, { refuse });
+        if (base === undefined) return variables.addGlobal(pairs);
+        const kept = variables.add(keyword, pairs);
+        if (kept.length > 0) add("ENV", kept);
         return;
+      }
       case "WORKDIR":
       case "USER":
-        if (content.includes("$")) refuse("with variables is not supported");
-        add(keyword, [unquote(content) || refuse("has no value")]);
+        add(keyword, [variables.expand(unquote(content), refuse) || refuse("has no value")]);
         return;
       case "CMD":
         command = toCommand(content);
@@ -143,7 +147,7 @@ function contentOf(lines: readonly string[], instruction: Instruction): string {
 function readBase(content: string): string | undefined {
   const [image = "", ...rest] = content.split(/\s+/);
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
-  if (image === "" || image.includes("$") || image.startsWith("--")) return undefined;
+  if (image === "" || image.startsWith("--")) return undefined;
   return rest.length === 0 || isNamed ? image : undefined;
 }
 
@@ -169,25 +173,31 @@ function readList(content: string): string[] | undefined {
   }
 }
 
-function readCopy(keyword: string, content: string, refuse: Refuse): string[][] {
+interface CopyText {
+  readonly keyword: string;
+  readonly content: string;
+  readonly variables: FileVariables;
+  readonly refuse: Refuse;
+}
+
+function readCopy({ keyword, content, variables, refuse }: CopyText): string[][] {
   const words = content.split(/\s+/);
   const flags = new Map<string, string>();
   while (words[0]?.startsWith("--")) {
     const [name = "", value = ""] = (words.shift() ?? "").slice(2).split("=");
     if (!COPY_FLAGS.has(name)) refuse(`with --${name} is not supported`);
-    if (value.includes("$")) refuse(`with variables in --${name} is not supported`);
-    flags.set(name, value);
+    flags.set(name, variables.expand(value, refuse));
   }
   const { chown, chmod } = Object.fromEntries(flags);
   if (chown !== undefined && !OWNER_PATTERN.test(chown)) refuse("with --chown needs USER[:GROUP]");
   if (chmod !== undefined && !MODE_PATTERN.test(chmod)) refuse("with --chmod needs an octal mode");
-  const paths = readList(words.join(" ")) ?? words.map(unquote);
+  const given = readList(words.join(" ")) ?? words.map(unquote);
+  const paths = given.map((path) => variables.expand(path, refuse));
   const target = paths.pop() ?? "";
   if (paths.length === 0) refuse("needs a source and a target");
   return paths.map((source) => {
     if (source.startsWith("<<")) refuse("with a here-document is not supported");
     if (/^[a-z]+:\/\/|^git@/i.test(source)) refuse("from an address is not supported");
-    if (source.includes("$") || target.includes("$")) refuse("with variables is not supported");
     if (keyword === "ADD" && ARCHIVE_PATTERN.test(source)) {
       refuse("of an archive is not supported: copy and unpack it");
     }

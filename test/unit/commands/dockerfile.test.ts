@@ -47,7 +47,11 @@ test("every instruction that a build has", () => {
 
 test.for([
   ["FROM a\nFROM b", "Dockerfile:2: FROM begins a second stage"],
-  ["FROM $IMAGE", "Dockerfile:1: FROM needs one image"],
+  ["FROM $IMAGE", "Dockerfile:1: FROM has the variable IMAGE, whose value is not in the file"],
+  ["ARG A=a\nFROM a\nWORKDIR /$A", "Dockerfile:3: WORKDIR has the variable A"],
+  ["ARG A\nFROM $A", "Dockerfile:2: FROM needs one image"],
+  ["FROM a\nENV A=/$HOME\nWORKDIR $A", "Dockerfile:3: WORKDIR has the variable A"],
+  ["FROM a\nENV A=b\nWORKDIR ${A%b}", "Dockerfile:3: WORKDIR has a variable in a form"],
   ["FROM --platform=linux/arm64 a", "Dockerfile:1: FROM needs one image"],
   ["RUN true", "Dockerfile:1: RUN comes before FROM"],
   ["FROM a\nRUN --mount=type=cache,target=/x true", "Dockerfile:2: RUN with flags"],
@@ -59,10 +63,10 @@ test.for([
   ["FROM a\n\nHEALTHCHECK CMD true", "Dockerfile:3: HEALTHCHECK is not supported"],
   ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
   ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL is not supported"],
-  ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR with variables"],
-  ["FROM a\nUSER ${WHO}", "Dockerfile:2: USER with variables"],
-  ["FROM a\nCOPY $A b", "Dockerfile:2: COPY with variables"],
-  ["FROM a\nCOPY --chown=$U a b", "Dockerfile:2: COPY with variables in --chown"],
+  ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR has the variable APP"],
+  ["FROM a\nUSER ${WHO}", "Dockerfile:2: USER has the variable WHO"],
+  ["FROM a\nCOPY $A b", "Dockerfile:2: COPY has the variable A"],
+  ["FROM a\nCOPY --chown=$U a b", "Dockerfile:2: COPY has the variable U"],
   ["FROM a\nCOPY --chown=a:b:c a b", "Dockerfile:2: COPY with --chown needs"],
   ["FROM a\nCOPY --chown a b", "Dockerfile:2: COPY with --chown needs"],
   ["FROM a\nCOPY --chmod=u+x a b", "Dockerfile:2: COPY with --chmod needs"],
@@ -98,6 +102,41 @@ test.for([
 ] as const)("%j has the pairs %j", ([line, args]) => {
   const { steps } = readDockerfile(`FROM a\n${line}`, "Dockerfile");
   expect(steps.find(({ type }) => type === "ENV")?.args).toEqual([...args]);
+});
+
+test("variables of the file are expanded where the service expands none", () => {
+  const text = [
+    "ARG VERSION=3.12",
+    "ARG IMAGE=python:${VERSION}",
+    "FROM ${IMAGE}-slim AS only",
+    "ARG VERSION",
+    "ENV APP=/srv/app WHO=node",
+    "ENV DATA=${APP}/data",
+    "WORKDIR $APP",
+    "COPY --chown=$WHO:${WHO} app-${VERSION}.py ${DATA}/",
+    "USER ${WHO:-nobody}",
+  ].join("\n");
+  const { base, steps } = readDockerfile(text, "Dockerfile");
+  expect(base).toBe("python:3.12-slim");
+  expect(steps.filter(({ line }) => line > 0).map(({ type, args }) => [type, ...args])).toEqual([
+    ["ENV", "VERSION", "3.12"],
+    ["ENV", "APP", "/srv/app", "WHO", "node"],
+    ["ENV", "DATA", "${APP}/data"],
+    ["WORKDIR", "/srv/app"],
+    ["COPY", "app-3.12.py", "/srv/app/data/", "node:node", ""],
+    ["USER", "node"],
+  ]);
+});
+
+test("ENV stands above ARG, and a later ARG above an earlier one", () => {
+  const text = "FROM a\nARG A=1 B=1\nENV A=2\nARG A B=3\nARG A=4\nWORKDIR /$A/$B";
+  const { steps } = readDockerfile(text, "Dockerfile");
+  expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([
+    ["A", "1", "B", "1"],
+    ["A", "2"],
+    ["B", "3"],
+    ["/2/3"],
+  ]);
 });
 
 test("what is quoted in a Dockerfile is what the service makes of the step", () => {

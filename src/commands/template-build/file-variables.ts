@@ -1,0 +1,73 @@
+/**
+ * The variables of a Dockerfile whose values the file itself says. Those of its image are known to the
+ * service alone, which expands them in ENV and ARG and nowhere else.
+ */
+
+import { expandVariables } from "../../sandboxes/template-builds/expand.ts";
+
+type Refuse = (fault: string) => never;
+
+export interface FileVariables {
+  /** The pairs of an ARG before FROM, which are for the image and for ARGs without a value. */
+  addGlobal(pairs: readonly string[]): void;
+  /** The pairs of an ENV or ARG, name and value by turns; returns those that the build sets. */
+  add(keyword: "ENV" | "ARG", pairs: readonly string[]): string[];
+  /** The text with every variable replaced, of the file or of ARGs before FROM. */
+  expand(text: string, refuse: Refuse): string;
+  expandGlobal(text: string, refuse: Refuse): string;
+}
+
+type Values = Map<string, string>;
+
+/** The forms that `expandVariables` replaces. */
+const VARIABLE = /\\\$|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::[-+][^{}]*)?\})/g;
+
+export function createFileVariables(): FileVariables {
+  const globals: Values = new Map();
+  const values: Values = new Map();
+  const ofEnv = new Set<string>();
+  return {
+    addGlobal: (pairs) => {
+      for (const [name, value] of toPairs(pairs)) setValue(globals, name, value);
+    },
+    add(keyword, pairs) {
+      return toPairs(pairs).flatMap(([name, given]) => {
+        // As in docker, ENV stands above ARG, wherever it is.
+        if (keyword === "ARG" && ofEnv.has(name)) return [];
+        if (keyword === "ENV") ofEnv.add(name);
+        const inherited = keyword === "ARG" && given === "" ? globals.get(name) : undefined;
+        const value = inherited?.replaceAll("$", String.raw`\$`) ?? given;
+        setValue(values, name, value);
+        return [name, value];
+      });
+    },
+    expand: (text, refuse) => expandIn(values, text, refuse),
+    expandGlobal: (text, refuse) => expandIn(globals, text, refuse),
+  };
+}
+
+function toPairs(words: readonly string[]): (readonly [name: string, value: string])[] {
+  return words.flatMap((name, index) =>
+    index % 2 === 0 ? [[name, words[index + 1] ?? ""] as const] : [],
+  );
+}
+
+/** One that depends on a variable of the image has no value here. */
+function setValue(values: Values, name: string, value: string): void {
+  if (namesIn(value).every((used) => values.has(used))) {
+    values.set(name, expandVariables(value, Object.fromEntries(values)));
+  } else values.delete(name);
+}
+
+function expandIn(values: Values, text: string, refuse: Refuse): string {
+  const missing = namesIn(text).find((name) => !values.has(name));
+  if (missing !== undefined) refuse(`has the variable ${missing}, whose value is not in the file`);
+  if (text.replaceAll(VARIABLE, "").includes("$")) {
+    refuse("has a variable in a form that is not supported");
+  }
+  return expandVariables(text, Object.fromEntries(values));
+}
+
+function namesIn(text: string): string[] {
+  return [...text.matchAll(VARIABLE)].flatMap(([, plain, braced]) => plain ?? braced ?? []);
+}
