@@ -2,8 +2,10 @@
 
 import { DockerfileParser, type Instruction } from "dockerfile-ast";
 import { SandboxError } from "../../common/errors.ts";
+import { ownArchitecture } from "../../images/layout.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
+import { splitDocuments, withDocuments, withoutFlags } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -18,7 +20,13 @@ export interface DockerfilePlan {
 }
 
 /** They describe an image and change nothing in a sandbox. */
-const IGNORED: ReadonlySet<string> = new Set(["EXPOSE", "LABEL", "MAINTAINER"]);
+const IGNORED: ReadonlySet<string> = new Set([
+  "EXPOSE",
+  "HEALTHCHECK",
+  "LABEL",
+  "MAINTAINER",
+  "STOPSIGNAL",
+]);
 const COPY_FLAGS: ReadonlySet<string> = new Set(["chown", "chmod", "link"]);
 const OWNER_PATTERN = /^[A-Za-z0-9_.-]{1,64}(?::[A-Za-z0-9_.-]{1,64})?$/;
 const MODE_PATTERN = /^[0-7]{3,5}$/;
@@ -59,7 +67,7 @@ function createReader(lines: readonly string[], name: string) {
     const refuse = (fault: string): never => {
       throw new SandboxError("invalid_argument", `${name}:${line}: ${keyword} ${fault}`);
     };
-    const content = contentOf(lines, instruction);
+    const content = contentOf(linesOf(lines, instruction));
     const add = (type: DockerfileStep["type"], args: readonly string[]) =>
       void steps.push({ type, args, line });
     if (base === undefined && keyword !== "FROM" && keyword !== "ARG") refuse("comes before FROM");
@@ -69,9 +77,7 @@ function createReader(lines: readonly string[], name: string) {
         base = readBase(variables.expandGlobal(content, refuse)) ?? refuse("needs one image");
         return;
       case "RUN":
-        if (content.startsWith("--")) refuse("with flags is not supported");
-        if (content.includes("<<")) refuse("with a here-document is not supported");
-        add("RUN", [toShell(content) || refuse("has no command")]);
+        add("RUN", [readRun({ lines, instruction, refuse }) || refuse("has no command")]);
         return;
       case "COPY":
       case "ADD":
@@ -136,16 +142,34 @@ type Refuse = (fault: string) => never;
  * What stands behind the keyword, in one line of a shell: comments and empty lines between its lines
  * do not end it.
  */
-function contentOf(lines: readonly string[], instruction: Instruction): string {
-  const { start, end } = instruction.getRange();
-  const [first = "", ...others] = lines.slice(start.line, end.line + 1);
+function contentOf([first = "", ...others]: readonly string[]): string {
   const kept = [first, ...others.filter((line) => !/^\s*(?:#|$)/.test(line))];
   const whole = kept.join("\n").replaceAll(/\\[ \t]*\n/g, "");
   return whole.trim().replace(/^\w+\s*/, "");
 }
 
+function linesOf(lines: readonly string[], instruction: Instruction): readonly string[] {
+  const { start, end } = instruction.getRange();
+  return lines.slice(start.line, end.line + 1);
+}
+
+interface RunText {
+  readonly lines: readonly string[];
+  readonly instruction: Instruction;
+  readonly refuse: Refuse;
+}
+
+function readRun({ lines, instruction, refuse }: RunText): string {
+  const parts = splitDocuments(lines, instruction, refuse);
+  const command = withoutFlags(contentOf(parts?.command ?? linesOf(lines, instruction)), refuse);
+  return parts === undefined ? toShell(command) : withDocuments(command, parts.documents, refuse);
+}
+
 function readBase(content: string): string | undefined {
-  const [image = "", ...rest] = content.split(/\s+/);
+  const words = content.split(/\s+/);
+  // An image of this machine's platform is what is fetched.
+  if (words[0] === `--platform=linux/${ownArchitecture()}`) words.shift();
+  const [image = "", ...rest] = words;
   const isNamed = rest.length === 2 && rest[0]?.toUpperCase() === "AS";
   if (image === "" || image.startsWith("--")) return undefined;
   return rest.length === 0 || isNamed ? image : undefined;

@@ -52,15 +52,19 @@ test.for([
   ["ARG A\nFROM $A", "Dockerfile:2: FROM needs one image"],
   ["FROM a\nENV A=/$HOME\nWORKDIR $A", "Dockerfile:3: WORKDIR has the variable A"],
   ["FROM a\nENV A=b\nWORKDIR ${A%b}", "Dockerfile:3: WORKDIR has a variable in a form"],
-  ["FROM --platform=linux/arm64 a", "Dockerfile:1: FROM needs one image"],
+  ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM needs one image"],
   ["RUN true", "Dockerfile:1: RUN comes before FROM"],
-  ["FROM a\nRUN --mount=type=cache,target=/x true", "Dockerfile:2: RUN with flags"],
-  ["FROM a\nRUN <<EOF\ntrue\nEOF", "Dockerfile:2: RUN with a here-document"],
+  ["FROM a\nRUN --mount=type=bind,target=/x true", "Dockerfile:2: RUN with --mount of another"],
+  ["FROM a\nRUN --mount=target=/x true", "Dockerfile:2: RUN with --mount of another"],
+  ["FROM a\nRUN --network=none true", "Dockerfile:2: RUN with --network is not"],
+  ["FROM a\nRUN <<EOF\ntrue", "Dockerfile:2: RUN has a here-document EOF that does not end"],
+  ["FROM a\nRUN <<EOF\n#!/bin/x\nEOF", "Dockerfile:2: RUN with a here-document of another"],
+  ["FROM a\nCOPY <<EOF /x\nb\nEOF", "Dockerfile:2: COPY with a here-document"],
   ["FROM a\nCOPY --from=b x y", "Dockerfile:2: COPY with --from"],
   ["FROM a\nADD https://a.test/x y", "Dockerfile:2: ADD from an address"],
   ["FROM a\nADD x.tar.gz y", "Dockerfile:2: ADD of an archive"],
   ["FROM a\nCOPY x", "Dockerfile:2: COPY needs a source"],
-  ["FROM a\n\nHEALTHCHECK CMD true", "Dockerfile:3: HEALTHCHECK is not supported"],
+  ["FROM a\n\nONBUILD RUN true", "Dockerfile:3: ONBUILD is not supported"],
   ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
   ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL is not supported"],
   ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR has the variable APP"],
@@ -102,6 +106,32 @@ test.for([
 ] as const)("%j has the pairs %j", ([line, args]) => {
   const { steps } = readDockerfile(`FROM a\n${line}`, "Dockerfile");
   expect(steps.find(({ type }) => type === "ENV")?.args).toEqual([...args]);
+});
+
+test.for([
+  // The whole command: a script, whose lines are taken as they are.
+  ["<<EOF\necho one\n# kept\n\necho $A \\\n  two\nEOF", "echo one\n# kept\n\necho $A \\\n  two"],
+  ["<<-'E'\n\techo one\n\tE", "echo one"],
+  // Input of commands.
+  ["cat <<A > /x \\\n  && cat <<B\na\nA\nb\nB", "cat <<A > /x   && cat <<B\na\nA\nb\nB\n"],
+  ["<<EOF python3\nprint(1)\nEOF", "<<EOF python3\nprint(1)\nEOF\n"],
+  // None at all.
+  ['echo $((1<<3)) "<<"', 'echo $((1<<3)) "<<"'],
+  // Mounts that a command can do without.
+  ["--mount=type=cache,target=/root/.cache --mount=target=/x,type=tmpfs make", "make"],
+  ['--network=default ["make", "a b"]', "make 'a b'"],
+  ["--mount=type=cache,target=/x <<E\nmake\nE", "make"],
+] as const)("RUN %j runs %j", ([given, command]) => {
+  const { steps } = readDockerfile(`FROM a\nRUN ${given}\nUSER x`, "Dockerfile");
+  expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([[command], ["x"]]);
+});
+
+test("what describes an image is passed over, as is a platform that is this machine's", () => {
+  const platform = process.arch === "x64" ? "amd64" : process.arch;
+  const text = `FROM --platform=linux/${platform} a\nHEALTHCHECK CMD true\nSTOPSIGNAL 9`;
+  const { base, steps } = readDockerfile(text, "Dockerfile");
+  expect(base).toBe("a");
+  expect(steps.filter(({ line }) => line > 0)).toEqual([]);
 });
 
 test("variables of the file are expanded where the service expands none", () => {
