@@ -3,6 +3,7 @@
  * service alone, which expands them in ENV and ARG and nowhere else.
  */
 
+import { ownArchitecture } from "../../images/layout.ts";
 import { expandVariables } from "../../sandboxes/template-builds/expand.ts";
 
 type Refuse = (fault: string) => never;
@@ -22,8 +23,20 @@ type Values = Map<string, string>;
 /** The forms that `expandVariables` replaces. */
 const VARIABLE = /\\\$|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::[-+][^{}]*)?\})/g;
 
+/** What docker gives an ARG of this name without a value: a build runs on the platform of its sandboxes. */
+function platformVariables(): Values {
+  const os = "linux";
+  const architecture = ownArchitecture();
+  const parts = { PLATFORM: `${os}/${architecture}`, OS: os, ARCH: architecture };
+  return new Map(
+    ["TARGET", "BUILD"].flatMap((prefix) =>
+      Object.entries(parts).map(([part, value]) => [`${prefix}${part}`, value] as const),
+    ),
+  );
+}
+
 export function createFileVariables(): FileVariables {
-  const globals: Values = new Map();
+  const globals = platformVariables();
   const values: Values = new Map();
   const ofEnv = new Set<string>();
   return {

@@ -158,6 +158,18 @@ test("variables of the file are expanded where the service expands none", () => 
   ]);
 });
 
+test("an ARG for the platform has that of this machine", () => {
+  const own = process.arch === "x64" ? "amd64" : process.arch;
+  const text =
+    "FROM --platform=$BUILDPLATFORM a\nARG TARGETARCH TARGETPLATFORM TARGETVARIANT\nWORKDIR /$TARGETARCH";
+  const { base, steps } = readDockerfile(text, "Dockerfile");
+  expect(base).toBe("a");
+  expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([
+    ["TARGETARCH", own, "TARGETPLATFORM", `linux/${own}`, "TARGETVARIANT", ""],
+    [`/${own}`],
+  ]);
+});
+
 test("ENV stands above ARG, and a later ARG above an earlier one", () => {
   const text = "FROM a\nARG A=1 B=1\nENV A=2\nARG A B=3\nARG A=4\nWORKDIR /$A/$B";
   const { steps } = readDockerfile(text, "Dockerfile");
