@@ -11,6 +11,10 @@ import json
 MAX_HEAD_BYTES = 65_536
 # Code and variables of one call.
 MAX_BODY_BYTES = 32 * 1024 * 1024
+# Of all requests at once: each is kept until it is answered, in the memory of the sandbox.
+MAX_BODIES_BYTES = 8 * MAX_BODY_BYTES
+# Smaller ones are not counted.
+SMALL_BODY_BYTES = 65_536
 # More than the gateway lets into one sandbox, and those of programs inside: a client takes a
 # connection that ends without a reply for the end of the sandbox.
 MAX_CONNECTIONS = 1_024
@@ -65,12 +69,27 @@ class Request:
         return value
 
 
+class Bodies:
+    """What the bodies of all requests take."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def add(self, size):
+        if self.bytes + size > MAX_BODIES_BYTES:
+            raise HttpError(429, f"the bodies of all requests exceed {MAX_BODIES_BYTES} bytes")
+        self.bytes += size
+
+
 class Connection:
     """One connection of a client."""
 
-    def __init__(self, reader, writer):
+    def __init__(self, reader, writer, bodies):
         self.reader = reader
         self.writer = writer
+        self.bodies = bodies
+        # Of this connection's request.
+        self.counted = 0
         self.early = b""
         self.is_streaming = False
         # Of a streamed reply, what is still to be sent before its next lines.
@@ -107,6 +126,16 @@ class Connection:
         keeps_alive = headers.get("connection", "").lower() != "close" and words[2] == "HTTP/1.1"
         return Request(words[0], words[1].partition("?")[0], body, keeps_alive)
 
+    def _count(self, size):
+        if size > SMALL_BODY_BYTES:
+            self.bodies.add(size - self.counted)
+            self.counted = size
+
+    def forget_body(self):
+        """Gives back what the body of the last request was counted with."""
+        self.bodies.bytes -= self.counted
+        self.counted = 0
+
     async def _more(self):
         data = await self.reader.read(65_536)
         self.early += data
@@ -138,6 +167,7 @@ class Connection:
         # A number of many digits is not converted: that would take quadratic time.
         if len(length) > 12 or int(length) > MAX_BODY_BYTES:
             raise HttpError(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+        self._count(int(length))
         return await self._exactly(int(length))
 
     async def _line(self):
@@ -158,6 +188,7 @@ class Connection:
             total += size
             if size < 0 or total > MAX_BODY_BYTES:
                 raise HttpError(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
+            self._count(total)
             if size == 0:
                 while await self._line() != b"":
                     pass
@@ -219,6 +250,7 @@ class Connection:
 async def serve(listener, handle):
     """Serves until it is cancelled; `handle(request, connection)` answers each request."""
     count = 0
+    bodies = Bodies()
 
     async def accept(reader, writer):
         nonlocal count
@@ -227,7 +259,11 @@ async def serve(listener, handle):
             return
         count += 1
         try:
-            await talk(Connection(reader, writer), handle)
+            connection = Connection(reader, writer, bodies)
+            try:
+                await talk(connection, handle)
+            finally:
+                connection.forget_body()
         finally:
             count -= 1
             writer.close()
@@ -242,6 +278,7 @@ async def talk(connection, handle):
     """Answers the requests of one connection."""
     try:
         while True:
+            connection.forget_body()
             try:
                 request = await connection.read_request()
             except HttpError as error:

@@ -95,3 +95,37 @@ test("a client that leaves while its cell waits for its turn holds up no other",
   first[Symbol.dispose]();
   expect(textOf(await server.run("9", { language: "js" }), "result")).toBe("9");
 });
+
+function toHead(fields: string): string {
+  return `POST /execute HTTP/1.1\r\nhost: localhost\r\n${fields}\r\n\r\n`;
+}
+
+/** Of a request that is large enough to be counted. */
+async function firstStatus() {
+  using connection = await open();
+  connection.send(toRequest(`9 ${" ".repeat(65_537)}`));
+  await expect.poll(() => connection.told().length).toBeGreaterThan(0);
+  return connection.told()[0];
+}
+
+test("the bodies of all requests are bounded together, and small ones still pass", async () => {
+  const large = toHead(`content-length: ${32 * 1024 * 1024}`);
+  using held = new DisposableStack();
+  for (let count = 0; count < 8; count += 1) {
+    const connection = held.use(await open());
+    // The answer shows that its head was read.
+    connection.send(large.replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n"));
+    await expect.poll(connection.told).toEqual(["status 100"]);
+  }
+  for (const request of [
+    large,
+    `${toHead("transfer-encoding: chunked")}10001\r\n${"x".repeat(65_537)}\r\n`,
+  ]) {
+    using refused = await open();
+    refused.send(request);
+    await expect.poll(refused.told).toEqual(["status 429"]);
+  }
+  expect(textOf(await server.run("8", { language: "js" }), "result")).toBe("8");
+  held.dispose();
+  await expect.poll(firstStatus).toBe("status 200");
+});
