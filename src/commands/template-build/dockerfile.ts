@@ -5,7 +5,7 @@ import { SandboxError } from "../../common/errors.ts";
 import { ownArchitecture } from "../../images/layout.ts";
 import { readEnvWords } from "./env-words.ts";
 import { createFileVariables, type FileVariables } from "./file-variables.ts";
-import { splitDocuments, withDocuments, withoutFlags } from "./run-command.ts";
+import { readShell, splitDocuments, withDocuments, withoutFlags } from "./run-command.ts";
 
 export interface DockerfileStep {
   readonly type: "COPY" | "RUN" | "ENV" | "WORKDIR" | "USER";
@@ -55,6 +55,7 @@ function createReader(lines: readonly string[], name: string) {
   let base: string | undefined;
   let entrypoint: Command | undefined;
   let command: Command | undefined;
+  let shell = "";
   const variables = createFileVariables();
   const steps: DockerfileStep[] = [
     { type: "USER", args: ["root"], line: 0 },
@@ -77,7 +78,10 @@ function createReader(lines: readonly string[], name: string) {
         base = readBase(variables.expandGlobal(content, refuse)) ?? refuse("needs one image");
         return;
       case "RUN":
-        add("RUN", [readRun({ lines, instruction, refuse }) || refuse("has no command")]);
+        add("RUN", [readRun({ lines, instruction, shell, refuse }) || refuse("has no command")]);
+        return;
+      case "SHELL":
+        shell = readShell(readList(content) ?? []) ?? refuse("of another shell is not supported");
         return;
       case "COPY":
       case "ADD":
@@ -156,13 +160,17 @@ function linesOf(lines: readonly string[], instruction: Instruction): readonly s
 interface RunText {
   readonly lines: readonly string[];
   readonly instruction: Instruction;
+  /** What comes before a command that is a text. */
+  readonly shell: string;
   readonly refuse: Refuse;
 }
 
-function readRun({ lines, instruction, refuse }: RunText): string {
+function readRun({ lines, instruction, shell, refuse }: RunText): string {
   const parts = splitDocuments(lines, instruction, refuse);
   const command = withoutFlags(contentOf(parts?.command ?? linesOf(lines, instruction)), refuse);
-  return parts === undefined ? toShell(command) : withDocuments(command, parts.documents, refuse);
+  const text =
+    parts === undefined ? toShell(command) : withDocuments(command, parts.documents, refuse);
+  return text === "" || readList(command) !== undefined ? text : `${shell}${text}`;
 }
 
 function readBase(content: string): string | undefined {

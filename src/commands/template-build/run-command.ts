@@ -59,3 +59,18 @@ export function withDocuments(
   const isIndented = command.startsWith("<<-");
   return script.map((line) => (isIndented ? line.replace(/^\t+/, "") : line)).join("\n");
 }
+
+/** Each RUN has a bash already: of another one its options alone matter. */
+const SHELL = /^(?:\/(?:usr\/)?bin\/)?(?:ba)?sh((?: -[euxl]*(?:o pipefail)?)*) -([euxl]*)c$/;
+
+/** What SHELL puts before the commands that follow; undefined for a shell that is not there. */
+export function readShell(words: readonly string[]): string | undefined {
+  const [, before, last = ""] = SHELL.exec(words.join(" ")) ?? [];
+  if (before === undefined) return undefined;
+  const options = `${before} -${last}`
+    .split(" ")
+    // A login shell it is in any case.
+    .map((word) => (word === "pipefail" ? word : word.replaceAll("l", "")))
+    .filter((word) => word !== "" && word !== "-");
+  return options.length === 0 ? "" : `set ${options.join(" ")}\n`;
+}

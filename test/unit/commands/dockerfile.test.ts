@@ -66,7 +66,9 @@ test.for([
   ["FROM a\nCOPY x", "Dockerfile:2: COPY needs a source"],
   ["FROM a\n\nONBUILD RUN true", "Dockerfile:3: ONBUILD is not supported"],
   ["FROM a\nVOLUME /x", "Dockerfile:2: VOLUME is not supported"],
-  ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL is not supported"],
+  ['FROM a\nSHELL ["a"]', "Dockerfile:2: SHELL of another shell"],
+  ['FROM a\nSHELL ["/bin/bash", "-o", "posix", "-c"]', "Dockerfile:2: SHELL of another shell"],
+  ["FROM a\nSHELL /bin/bash -c", "Dockerfile:2: SHELL of another shell"],
   ["FROM a\nWORKDIR $APP/x", "Dockerfile:2: WORKDIR has the variable APP"],
   ["FROM a\nUSER ${WHO}", "Dockerfile:2: USER has the variable WHO"],
   ["FROM a\nCOPY $A b", "Dockerfile:2: COPY has the variable A"],
@@ -124,6 +126,20 @@ test.for([
 ] as const)("RUN %j runs %j", ([given, command]) => {
   const { steps } = readDockerfile(`FROM a\nRUN ${given}\nUSER x`, "Dockerfile");
   expect(steps.filter(({ line }) => line > 0).map(({ args }) => args)).toEqual([[command], ["x"]]);
+});
+
+test.for([
+  ['["/bin/bash", "-c"]', ""],
+  ['["bash", "-lc"]', ""],
+  ['["/bin/bash", "-o", "pipefail", "-c"]', "set -o pipefail\n"],
+  ['["/bin/sh", "-l", "-exo", "pipefail", "-uc"]', "set -exo pipefail -u\n"],
+] as const)("SHELL %s puts %j before commands that are texts", ([shell, before]) => {
+  const { steps } = readDockerfile(
+    `FROM a\nRUN one\nSHELL ${shell}\nRUN two\nRUN ["three"]`,
+    "Dockerfile",
+  );
+  const commands = steps.filter(({ type }) => type === "RUN").flatMap(({ args }) => args);
+  expect(commands).toEqual(["one", `${before}two`, "three"]);
 });
 
 test("what describes an image is passed over, as is a platform that is this machine's", () => {
