@@ -21,7 +21,7 @@ export function withoutFlags(content: string, refuse: Refuse): string {
 }
 
 /** The lines of the command itself, and those of its here-documents with the words that end them. */
-export interface RunLines {
+interface RunLines {
   readonly command: readonly string[];
   readonly documents: readonly string[];
 }
