@@ -4,31 +4,29 @@
  * the API server is away.
  */
 
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
-import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import { isCode, SandboxError, toSandboxError, type ErrorCode } from "../common/errors.ts";
+import type { IncomingMessage } from "node:http";
+import { isCode, SandboxError, type ErrorCode } from "../common/errors.ts";
 import { readBounded } from "../common/http.ts";
 import { z } from "../common/schema.ts";
 import type { ClusterAddress } from "./address.ts";
+import {
+  away,
+  createSender,
+  RETRY_SECONDS,
+  SUBJECT,
+  toApiError,
+  type ApiCall,
+} from "./api-request.ts";
+import { busyCause, repeatWhileBusy } from "./repeat-busy.ts";
 
-const CALL_TIMEOUT_MS = 15_000;
+export type { ApiCall } from "./api-request.ts";
+
 /** A page of a list, or one object; lists ask for smaller pages beyond it. */
 const MAX_REPLY_BYTES = 64 * 1024 * 1024;
-const MAX_SOCKETS = 64;
-/** A dead connection of a watch is noticed by the kernel's probes. */
-const PROBE_MS = 15_000;
-const SUBJECT = "Kubernetes API";
 const MAX_MESSAGE_CHARACTERS = 300;
-const RETRY_SECONDS = 2;
-
-export interface ApiCall {
-  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** Below the namespace, such as `pods/NAME`; kinds outside of the core group name theirs. */
-  readonly path: string;
-  readonly query?: Readonly<Record<string, string>>;
-  readonly body?: unknown;
-  readonly signal?: AbortSignal | undefined;
-}
+/** What a client of ours is told at most. */
+const MAX_RETRY_SECONDS = 60;
+const MS_PER_SECOND = 1_000;
 
 export interface ClusterApi extends Disposable {
   readonly namespace: string;
@@ -50,85 +48,38 @@ const GROUPS: Readonly<Record<string, string>> = {
 };
 
 export function createClusterApi(address: ClusterAddress): ClusterApi {
-  const isSecure = address.url.protocol === "https:";
-  const options = { keepAlive: true, maxSockets: MAX_SOCKETS };
-  const agent = isSecure ? new HttpsAgent(options) : new HttpAgent(options);
-  const send = isSecure ? httpsRequest : httpRequest;
-
-  async function open(call: ApiCall, path: string, isWatch: boolean): Promise<IncomingMessage> {
-    const [token, ca] = [await address.readToken(), await address.readCa?.()];
-    const target = toTarget(new URL(path, address.url), call.query);
-    const payload = call.body === undefined ? undefined : JSON.stringify(call.body);
-    const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-    const outgoing = send(target, {
-      agent,
-      // Connections that were made under other certificates are not used again.
-      ...(isSecure && ca !== undefined && { ca }),
-      method: call.method,
-      headers: {
-        accept: "application/json",
-        "user-agent": "sandbox-mcp",
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        // Node sends the body of a DELETE without a length of its own accord.
-        ...(payload !== undefined && {
-          "content-type": typeOf(call),
-          "content-length": String(Buffer.byteLength(payload)),
-        }),
-      },
-      ...(call.signal !== undefined && { signal: call.signal }),
-    });
-    const timer = setTimeout(
-      () => outgoing.destroy(Object.assign(new Error("no answer"), { code: "ETIMEDOUT" })),
-      address.callTimeoutMs ?? CALL_TIMEOUT_MS,
-    );
-    outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
-    outgoing.once("response", (reply) => {
-      if (isWatch && reply.statusCode === OK) clearTimeout(timer);
-      reply.once("close", () => clearTimeout(timer));
-      resolve(reply);
-    });
-    outgoing.once("error", (error) => {
-      clearTimeout(timer);
-      reject(toApiError(error));
-    });
-    // A reply that breaks off tells its reader.
-    outgoing.on("error", () => undefined);
-    // One that switches protocols unasked ends the connection without an error.
-    outgoing.once("close", () => {
-      clearTimeout(timer);
-      reject(away(`${SUBJECT}: closed without a reply`));
-    });
-    outgoing.end(payload);
-    return promise;
-  }
+  const sender = createSender(address);
 
   async function answer(call: ApiCall, path: string): Promise<unknown> {
-    const reply = await open(call, path, false);
+    const reply = await sender.open(call, path, { isWatch: false });
     const body = await readJson(reply, address.maxReplyBytes);
     const status = reply.statusCode ?? 0;
-    if (status < 200 || status > 299) throw toRefusal(status, body);
+    if (status < 200 || status > 299) throw toRefusal(call, reply, body);
     if (body === undefined) throw away(`${SUBJECT}: ${status} without an object`);
     return body;
   }
 
   return {
     namespace: address.namespace,
-    call: (call) => answer(call, pathOf(call.path, address.namespace)),
+    async call(call) {
+      const path = pathOf(call.path, address.namespace);
+      try {
+        return await repeatWhileBusy(() => answer(call, path), call.signal);
+      } catch (error) {
+        throw error instanceof SandboxError ? error : toApiError(error);
+      }
+    },
     read: (path) => answer({ method: "GET", path }, path),
     async watch(call, signal) {
       const path = pathOf(call.path, address.namespace);
+      const asked = { ...call, method: "GET" } as const;
       const query = { ...call.query, watch: "true" };
-      const reply = await open({ ...call, query, method: "GET", signal }, path, true);
+      const reply = await sender.open({ ...asked, query, signal }, path, { isWatch: true });
       if (reply.statusCode === OK) return reply;
-      throw toRefusal(reply.statusCode ?? 0, await readJson(reply, address.maxReplyBytes));
+      throw toRefusal(asked, reply, await readJson(reply, address.maxReplyBytes));
     },
-    [Symbol.dispose]: () => agent.destroy(),
+    [Symbol.dispose]: () => sender[Symbol.dispose](),
   };
-}
-
-function toTarget(url: URL, query: ApiCall["query"] = {}): URL {
-  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
-  return url;
 }
 
 /** Below the namespace and the group of its kind. */
@@ -136,11 +87,6 @@ function pathOf(path: string, namespace: string): string {
   if (path.startsWith("/")) return path;
   const group = GROUPS[path.split("/")[0] ?? ""];
   return `/${group === undefined ? "api/v1" : `apis/${group}`}/namespaces/${namespace}/${path}`;
-}
-
-function typeOf({ method, body }: ApiCall): string {
-  if (method !== "PATCH") return "application/json";
-  return Array.isArray(body) ? "application/json-patch+json" : "application/merge-patch+json";
 }
 
 /** What the API server says; undefined for what is no JSON, as of a proxy before it. */
@@ -167,19 +113,10 @@ export function parseObject(text: string): unknown {
   }
 }
 
-/** A connection that fails for whatever reason means that the API server is away. */
-function toApiError(error: unknown): SandboxError {
-  const fault = toSandboxError(error, SUBJECT);
-  if (fault.code === "canceled") return fault;
-  return away(fault.message, error);
-}
-
-function away(message: string, cause?: unknown): SandboxError {
-  return new SandboxError("unavailable", message, {
-    cause,
-    word: "sandbox_create_failed",
-    retryAfterSeconds: RETRY_SECONDS,
-  });
+/** Undefined where the reply does not tell it. */
+function retryAfterOf({ headers }: IncomingMessage): number | undefined {
+  const text = headers["retry-after"] ?? "";
+  return /^[0-9]{1,9}$/.test(text) ? Math.min(Number(text), MAX_RETRY_SECONDS) : undefined;
 }
 
 const OK = 200;
@@ -198,11 +135,18 @@ const CODES: Readonly<Record<number, ErrorCode>> = {
   422: "internal",
 };
 
-function toRefusal(status: number, body: unknown): SandboxError {
+function toRefusal({ method }: ApiCall, reply: IncomingMessage, body: unknown): SandboxError {
+  const status = reply.statusCode ?? 0;
   const { message = "", reason = "" } = statusSchema.safeParse(body).data ?? {};
   const text = `${SUBJECT}: ${status} ${message.slice(0, MAX_MESSAGE_CHARACTERS)}`;
+  const retryAfterSeconds = retryAfterOf(reply);
   // It is busy with requests, of this client or of others: no limit of a client of ours.
-  if (status >= 500 || status === BUSY) return away(text);
+  if (status === BUSY && retryAfterSeconds !== undefined) {
+    return away(text, busyCause(text, retryAfterSeconds * MS_PER_SECOND), retryAfterSeconds);
+  }
+  if (status >= 500 || status === BUSY) return away(text, undefined, retryAfterSeconds);
+  // Creates at once collide at a ResourceQuota, whose new state is an object with a version.
+  if (reason === "Conflict" && method === "POST") return away(text, busyCause(text, 0));
   // A proxy before it, or a server that is starting, misses everything: objects are not gone.
   if (status === MISSING && reason !== "NotFound") return away(text);
   if (status === GONE) {

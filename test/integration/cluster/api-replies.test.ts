@@ -73,3 +73,57 @@ test("a refusal of a watch that does not end is given up", async () => {
   const watching = server.api.watch({ path: "pods" }, new AbortController().signal);
   await expect(watching).rejects.toMatchObject({ code: "unavailable" });
 });
+
+const BUSY = toReply("429 Too Many Requests\r\nretry-after: 0", toStatus(429, "TooManyRequests"));
+
+test.for([
+  ["an API server that is busy", "PATCH", BUSY],
+  ["creates that collide at a quota", "POST", toReply("409 Conflict", toStatus(409, "Conflict"))],
+] as const)("%s is asked again: nothing was done", async ([, method, refusal]) => {
+  let count = 0;
+  await using server = await open((socket) => {
+    count += 1;
+    socket.end(count < 3 ? refusal : toReply("200 OK", JSON.stringify({ kind: "Pod" })));
+  });
+  const path = method === "POST" ? "pods" : "pods/one";
+  expect(await server.api.call({ method, path, body: {} })).toEqual({ kind: "Pod" });
+  expect(count).toBe(3);
+});
+
+test.for([
+  { name: "that is busy for long", wait: "60", told: 60 },
+  { name: "that does not say how long", wait: undefined, told: 2 },
+])("an API server $name is not waited for", async ({ wait, told }) => {
+  let count = 0;
+  const head = wait === undefined ? "" : `\r\nretry-after: ${wait}`;
+  await using server = await open((socket) => {
+    count += 1;
+    socket.end(toReply(`429 Too Many Requests${head}`, toStatus(429, "TooManyRequests")));
+  });
+  const call = server.api.call({ method: "GET", path: "pods/one" });
+  await expect(call).rejects.toMatchObject({ code: "unavailable", retryAfterSeconds: told });
+  expect(count).toBe(1);
+});
+
+test("a change of another version is a conflict, and is not sent again", async () => {
+  let count = 0;
+  await using server = await open((socket) => {
+    count += 1;
+    socket.end(toReply("409 Conflict", toStatus(409, "Conflict")));
+  });
+  const call = server.api.call({ method: "PATCH", path: "configmaps/one", body: {} });
+  await expect(call).rejects.toMatchObject({ code: "failed_precondition" });
+  expect(count).toBe(1);
+});
+
+test("who waits for an API server that is busy can be called off", { timeout: 5_000 }, async () => {
+  const busy = toReply("429 Too Many Requests\r\nretry-after: 9", toStatus(429, ""));
+  const gone = new AbortController();
+  await using server = await open((socket) => {
+    socket.once("close", () => gone.abort());
+    socket.end(busy);
+  });
+  const { signal } = gone;
+  const call = server.api.call({ method: "GET", path: "pods/one", signal });
+  await expect(call).rejects.toMatchObject({ code: "canceled" });
+});
