@@ -6,6 +6,8 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { ClusterAddress } from "./address.ts";
 
 const CALL_TIMEOUT_MS = 15_000;
+/** Of a call after one that had no answer, until there is one: a client waits for several in a row. */
+const SILENT_SHARE = 0.2;
 const MAX_SOCKETS = 64;
 /** A dead connection of a watch is noticed by the kernel's probes. */
 const PROBE_MS = 15_000;
@@ -33,6 +35,7 @@ export function createSender(address: ClusterAddress): Sender {
   const options = { keepAlive: true, maxSockets: MAX_SOCKETS };
   const agent = isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   const send = isSecure ? httpsRequest : httpRequest;
+  let isSilent = false;
   return {
     async open(call, path, { isWatch }) {
       const [token, ca] = [await address.readToken(), await address.readCa?.()];
@@ -56,12 +59,15 @@ export function createSender(address: ClusterAddress): Sender {
         },
         ...(call.signal !== undefined && { signal: call.signal }),
       });
-      const timer = setTimeout(
-        () => outgoing.destroy(Object.assign(new Error("no answer"), { code: "ETIMEDOUT" })),
-        address.callTimeoutMs ?? CALL_TIMEOUT_MS,
-      );
+      const timeoutMs = address.callTimeoutMs ?? CALL_TIMEOUT_MS;
+      const giveUp = () => {
+        isSilent = true;
+        outgoing.destroy(Object.assign(new Error("no answer"), { code: "ETIMEDOUT" }));
+      };
+      const timer = setTimeout(giveUp, isSilent ? timeoutMs * SILENT_SHARE : timeoutMs);
       outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
       outgoing.once("response", (reply) => {
+        isSilent = false;
         if (isWatch && reply.statusCode === OK) clearTimeout(timer);
         reply.once("close", () => clearTimeout(timer));
         resolve(reply);

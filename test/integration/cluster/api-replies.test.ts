@@ -127,3 +127,26 @@ test("who waits for an API server that is busy can be called off", { timeout: 5_
   const call = server.api.call({ method: "GET", path: "pods/one", signal });
   await expect(call).rejects.toMatchObject({ code: "canceled" });
 });
+
+test("after a call without an answer others wait shortly, until there is one", async () => {
+  let isSilent = true;
+  await using server = await open(
+    (socket) => {
+      if (!isSilent) socket.end(toReply("200 OK", "{}"));
+    },
+    { callTimeoutMs: 2_000 },
+  );
+  const fail = async () => {
+    const beganMs = performance.now();
+    const call = server.api.call({ method: "DELETE", path: "pods/one" });
+    await expect(call).rejects.toMatchObject({ code: "unavailable" });
+    return performance.now() - beganMs;
+  };
+  const [first, second] = [await fail(), await fail()];
+  isSilent = false;
+  await server.api.call({ method: "GET", path: "pods/one" });
+  isSilent = true;
+  const third = await fail();
+  // Those that wait for the whole time, give or take a turn of the loop.
+  expect([first, second, third].map((ms) => ms > 1_900)).toEqual([true, false, true]);
+});
