@@ -162,6 +162,8 @@ async function lookAtPods(context: ClusterContext, since: Observations): Promise
 function isStuck({ metadata }: Pod, since: Observations): boolean {
   return (
     metadata.deletionTimestamp !== undefined &&
+    // It was removed by force already: only its finalizers are left, which are those of others.
+    metadata.deletionGracePeriodSeconds !== 0 &&
     since.lasts(`deleted ${metadata.uid}`, DELETED_GRACE_MS)
   );
 }

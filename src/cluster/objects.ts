@@ -14,6 +14,7 @@ const metadataSchema = z.object({
   resourceVersion: z.string(),
   creationTimestamp: z.string().optional(),
   deletionTimestamp: z.string().optional(),
+  deletionGracePeriodSeconds: z.number().optional(),
   labels: z.record(z.string(), z.string()).optional(),
   annotations: z.record(z.string(), z.string()).optional(),
 });

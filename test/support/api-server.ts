@@ -15,6 +15,8 @@ export interface StoredObject {
     resourceVersion: string;
     labels?: Record<string, string>;
     deletionTimestamp?: string;
+    deletionGracePeriodSeconds?: number;
+    finalizers?: string[];
     ownerReferences?: { uid: string }[];
     creationTimestamp?: string;
   };
@@ -199,6 +201,13 @@ export async function startApiServer(): Promise<TestApiServer> {
     const { uid, resourceVersion } = { ...object.metadata, ...Object(body).preconditions };
     if (uid !== object.metadata.uid || resourceVersion !== object.metadata.resourceVersion) {
       return refuse(response, { status: 409, reason: "Conflict", message: path });
+    }
+    if ((object.metadata.finalizers ?? []).length > 0) {
+      change(path, ({ metadata }) => {
+        metadata.deletionTimestamp ??= new Date().toISOString();
+        metadata.deletionGracePeriodSeconds = Object(body).gracePeriodSeconds ?? 1;
+      });
+      return send(response, 200, object);
     }
     send(response, 200, { kind: "Status", status: "Success" });
     erase(path);

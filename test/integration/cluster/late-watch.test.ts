@@ -82,17 +82,9 @@ test("the Pod of a resume that is seen late stays", { timeout: LONG }, async () 
   expect(has(`pods/${id}`)).toBe(true);
 });
 
-test("a Pod in the place of one that its node did not end stays", { timeout: LONG }, async () => {
+/** A Pod that is being removed, and whose node does nothing about it. */
+async function postDeleted(name: string, more: object = {}): Promise<void> {
   const { api, daemons } = place.world;
-  const path = "pods/stuck";
-  const { promise: replaced, resolve } = Promise.withResolvers<void>();
-  api.before(`DELETE ${path}`, async () => {
-    api.change(path, ({ metadata }) => {
-      metadata.uid = "of a later run";
-      delete metadata.deletionTimestamp;
-    });
-    resolve();
-  });
   const labels = {
     "app.kubernetes.io/managed-by": "sandbox-mcp",
     "sandbox-mcp.io/part": "pool",
@@ -102,15 +94,41 @@ test("a Pod in the place of one that its node did not end stays", { timeout: LON
   daemons.isHolding = true;
   const made = await fetch(`${api.url}/api/v1/namespaces/test/pods`, {
     method: "POST",
-    body: JSON.stringify({ metadata: { name: "stuck", labels, deletionTimestamp } }),
+    body: JSON.stringify({ metadata: { name, labels, deletionTimestamp, ...more } }),
   });
   daemons.isHolding = false;
   expect(made.status).toBe(201);
+}
+
+test("a Pod in the place of one that its node did not end stays", { timeout: LONG }, async () => {
+  const { api } = place.world;
+  const path = "pods/stuck";
+  const { promise: replaced, resolve } = Promise.withResolvers<void>();
+  api.before(`DELETE ${path}`, async () => {
+    api.change(path, ({ metadata }) => {
+      metadata.uid = "of a later run";
+      delete metadata.deletionTimestamp;
+    });
+    resolve();
+  });
+  await postDeleted("stuck");
   await replaced;
   // That call is answered before this one.
   const found = await fetch(`${api.url}/api/v1/namespaces/test/${path}`);
   expect(found.status).toBe(200);
   api.remove(path);
+});
+
+test("a Pod that a finalizer holds is removed by force once", { timeout: LONG }, async () => {
+  const { api } = place.world;
+  const countOf = (name: string) =>
+    api.calls.filter((call) => call === `DELETE pods/${name}`).length;
+  for (const name of ["held", "second", "third"]) {
+    await postDeleted(name, { finalizers: ["example.org/held"] });
+    await expect.poll(() => countOf(name), SETTLED).toBe(1);
+  }
+  expect(countOf("held")).toBe(1);
+  for (const name of ["held", "second", "third"]) api.remove(`pods/${name}`);
 });
 
 test("the image of a pause that is seen late stays", { timeout: LONG }, async () => {
