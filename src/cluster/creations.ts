@@ -5,21 +5,20 @@
  */
 
 import { createHash } from "node:crypto";
-import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { creationRecordSchema, type SandboxRecord } from "../store/store.ts";
 import { hasErrorCode, isConflict, type ClusterApi } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 import { removeObject } from "./records.ts";
+import { parseStored } from "./stored-text.ts";
 
 const PART_VALUE = "creation";
 const HASH_CHARACTERS = 40;
 /** What a list or a watch of them selects. */
 export const CREATION_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 
-/** With the fields of a newer version, as the record of a sandbox. */
-const creationSchema = z.looseObject({
+const creationSchema = z.object({
   ...creationRecordSchema.shape,
   /** The front that creates; it matters only while the record is not kept. */
   owner: z.string(),
@@ -35,7 +34,7 @@ export type Creation = z.infer<typeof creationSchema>;
 
 /** With the version that a change must name; undefined where its text is none of ours, or of another key. */
 export const storedCreationSchema = configMapSchema.transform(({ metadata, data = {} }) => {
-  const parsed = parseCreation(data["creation"]);
+  const parsed = parseStored(data["creation"], creationSchema);
   const isOwn = parsed !== undefined && metadata.name === creationName(parsed);
   return { metadata, creation: isOwn ? parsed : undefined };
 });
@@ -43,15 +42,6 @@ export const storedCreationSchema = configMapSchema.transform(({ metadata, data 
 export type StoredCreation = z.infer<typeof storedCreationSchema>;
 
 export type KnownCreation = StoredCreation & { readonly creation: Creation };
-
-function parseCreation(text: string | undefined): Creation | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return creationSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
-  } catch {
-    return undefined;
-  }
-}
 
 /** The record of a key while this front creates its sandbox. */
 export interface OpenCreation {

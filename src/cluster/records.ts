@@ -4,13 +4,13 @@
  */
 
 import { SandboxError } from "../common/errors.ts";
-import { parseJson } from "../common/json.ts";
 import { z } from "../common/schema.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { sandboxRecordSchema, type SandboxRecord } from "../store/store.ts";
 import type { ClusterApi } from "./api.ts";
 import { hasErrorCode } from "./api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
+import { parseStored } from "./stored-text.ts";
 
 const PART_VALUE = "sandbox";
 /** Kubernetes stores objects of at most 1 MiB. */
@@ -19,9 +19,6 @@ const MAX_RECORD_BYTES = 900_000;
 export const RECORD_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 
 const LEVELS = ["none", "container", "userns-container", "gvisor"] as const;
-
-/** With the fields of a newer version: a change of another one, beside which it runs, keeps them. */
-const recordSchema = z.looseObject(sandboxRecordSchema.shape);
 
 const changeSchema = z.object({
   kind: z.enum(["pausing", "resuming"]),
@@ -41,9 +38,9 @@ export type SandboxChange = z.infer<typeof changeSchema>;
  */
 export const storedSchema = configMapSchema.transform(({ metadata, data = {} }) => {
   const level = z.enum(LEVELS).catch("none").parse(data["level"]);
-  const change = parseText(data["change"], changeSchema);
+  const change = parseStored(data["change"], changeSchema);
   const { record: text } = data;
-  const parsed = parseText(text, recordSchema);
+  const parsed = parseStored(text, sandboxRecordSchema);
   // What is under way is known, or nothing is done.
   const isRead = (data["change"] === undefined) === (change === undefined);
   if (isRead && parsed?.sandboxId === metadata.name)
@@ -76,15 +73,6 @@ export function usesImage({ record, unread }: StoredSandbox, buildId: string): b
 export function usesVolume({ record, unread }: StoredSandbox, volumeId: string): boolean {
   if (record === undefined) return unread?.includes(volumeId) === true;
   return record.volumeMounts.some((mount) => mount.volumeId === volumeId);
-}
-
-function parseText<T>(text: string | undefined, schema: z.ZodType<T>): T | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return schema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
-  } catch {
-    return undefined;
-  }
 }
 
 /** @throws SandboxError already_exists for a name that is taken. */

@@ -5,11 +5,11 @@
 
 import { createHash } from "node:crypto";
 import { SandboxError } from "../../common/errors.ts";
-import { parseJson } from "../../common/json.ts";
 import { z } from "../../common/schema.ts";
 import { hasErrorCode, isConflict, type ClusterApi } from "../api.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "../objects.ts";
 import { removeObject } from "../records.ts";
+import { parseStored } from "../stored-text.ts";
 
 const PART_VALUE = "snapshot";
 /** By which those of one template are found. */
@@ -18,8 +18,7 @@ export const SNAPSHOT_SELECTOR = `${MANAGED}=${MANAGER},${PART}=${PART_VALUE}`;
 const ID_CHARACTERS = 20;
 const MAX_ROUNDS = 8;
 
-/** With the fields of a newer version, as the record of a sandbox. */
-const snapshotSchema = z.looseObject({
+const snapshotSchema = z.object({
   buildId: z.string(),
   templateId: z.string(),
   team: z.string(),
@@ -49,22 +48,13 @@ export type SnapshotRecord = z.infer<typeof snapshotSchema>;
 
 /** Without a record where its text is none of ours, or is that of another snapshot. */
 export const storedSnapshotSchema = configMapSchema.transform(({ metadata, data = {} }) => {
-  const parsed = parseSnapshot(data["snapshot"]);
+  const parsed = parseStored(data["snapshot"], snapshotSchema);
   const isOwn = parsed !== undefined && metadata.name === snapshotName(parsed.buildId);
   return { metadata, snapshot: isOwn ? parsed : undefined };
 });
 
 export type StoredSnapshot = z.infer<typeof storedSnapshotSchema>;
 export type KnownSnapshot = StoredSnapshot & { readonly snapshot: SnapshotRecord };
-
-function parseSnapshot(text: string | undefined): SnapshotRecord | undefined {
-  if (text === undefined) return undefined;
-  try {
-    return snapshotSchema.safeParse(parseJson(Buffer.from(text, "utf8"))).data;
-  } catch {
-    return undefined;
-  }
-}
 
 export function isKnownSnapshot(stored: StoredSnapshot | undefined): stored is KnownSnapshot {
   return stored?.snapshot !== undefined;

@@ -3,7 +3,11 @@
 import assert from "node:assert";
 import { expect, test } from "vitest";
 import type { ApiCall } from "../../../src/cluster/api.ts";
-import { creationName, storedCreationSchema } from "../../../src/cluster/creations.ts";
+import {
+  changeCreation,
+  creationName,
+  storedCreationSchema,
+} from "../../../src/cluster/creations.ts";
 import {
   changeRecord,
   isKnown,
@@ -29,6 +33,18 @@ const RECORD = {
   volumeMounts: [{ name: "data", path: "/data", volumeId: "volume" }],
 };
 
+const KEY = { team: "local", key: "key" };
+
+const CREATION = {
+  ...KEY,
+  fingerprint: "print",
+  owner: "front",
+  attempt: "attempt",
+  createdAtMs: 1,
+  sandbox: null,
+  isKept: false,
+};
+
 test("a record that cannot be read may use what its text names, and nothing else", () => {
   const text = JSON.stringify({ ...RECORD, state: "of a newer version" });
   const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
@@ -37,24 +53,57 @@ test("a record that cannot be read may use what its text names, and nothing else
   expect([usesVolume(stored, "volume"), usesVolume(stored, "another")]).toEqual([true, false]);
 });
 
-test("a change of a record keeps what a newer version wrote beside it", async () => {
-  const text = JSON.stringify({ ...RECORD, ...RECORD_FACTS, ofANewerVersion: { a: "b" } });
-  const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
-  assert(isKnown(stored));
+/** An API server that keeps what it is sent. */
+function recording(name: string) {
   const bodies: unknown[] = [];
   const api = {
     namespace: "test",
     async call({ body }: ApiCall) {
       bodies.push(body);
-      return { metadata: named("ione"), data: Object(body).data };
+      return { metadata: named(name), data: Object(body).data };
     },
     watch: () => Promise.reject(new Error("not watched")),
     read: () => Promise.reject(new Error("not read")),
     [Symbol.dispose]: () => undefined,
   };
+  return { api, written: (key: string) => JSON.parse(Object(bodies[0]).data[key]) };
+}
+
+test("a change of a record keeps what a newer version wrote beside it and within it", async () => {
+  const newer = {
+    ofANewerVersion: { a: "b" },
+    limits: { ...RECORD_FACTS.limits, gpus: 1 },
+    volumeMounts: [{ name: "data", path: "/data", volumeId: "volume", isReadOnly: true }],
+    memory: { isCarried: false, bytes: 7 },
+  };
+  const text = JSON.stringify({ ...RECORD, ...RECORD_FACTS, ...newer });
+  const stored = storedSchema.parse({ metadata: named("ione"), data: { record: text } });
+  assert(isKnown(stored));
+  const { api, written } = recording("ione");
   await changeRecord(api, stored, { endAtMs: 3 });
-  const written = JSON.parse(Object(bodies[0]).data.record);
-  expect(written).toMatchObject({ endAtMs: 3, ofANewerVersion: { a: "b" } });
+  expect(written("record")).toMatchObject({ endAtMs: 3, ...newer });
+});
+
+test("a change of the record of a key keeps what a newer version wrote of its sandbox", async () => {
+  const sandbox = {
+    sandboxId: "ione",
+    templateId: "template",
+    alias: null,
+    isSecured: true,
+    isPrivate: false,
+    allowsInternet: null,
+    memory: null,
+    isolation: "none",
+    ofANewerVersion: true,
+  };
+  const creation = { ...CREATION, sandbox, alsoNewer: 1 };
+  const name = creationName(KEY);
+  const data = { creation: JSON.stringify(creation) };
+  const stored = storedCreationSchema.parse({ metadata: named(name), data });
+  assert(stored.creation !== undefined);
+  const { api, written } = recording(name);
+  await changeCreation(api, { ...stored, creation: stored.creation }, { isKept: true });
+  expect(written("creation")).toEqual({ ...creation, isKept: true });
 });
 
 test("a record with a change that cannot be read is left as it is", () => {
@@ -90,22 +139,11 @@ test.for([
   expect(stored.snapshot !== undefined).toBe(isRead);
 });
 
-const KEY = { team: "local", key: "key" };
-
 test.for([
   { name: creationName(KEY), isRead: true },
   { name: "creation-copy", isRead: false },
 ])("the record of a key under the name $name", ({ name, isRead }) => {
-  const creation = {
-    ...KEY,
-    fingerprint: "print",
-    owner: "front",
-    attempt: "attempt",
-    createdAtMs: 1,
-    sandbox: null,
-    isKept: false,
-  };
-  const data = { creation: JSON.stringify(creation) };
+  const data = { creation: JSON.stringify(CREATION) };
   const stored = storedCreationSchema.parse({ metadata: named(name), data });
   expect(stored.creation !== undefined).toBe(isRead);
 });
