@@ -88,11 +88,15 @@ export function createReadLimit(): (sandboxId: string) => boolean {
   };
 }
 
-export function countByTeam(known: readonly KnownSandbox[]): ReadonlyMap<string, number> {
+/** Those that this front starts are counted as reservations, from before they have a record. */
+export function countByTeam(
+  context: Pick<ClusterContext, "records" | "fronts">,
+): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
-  for (const stored of known) {
-    const { record } = stored;
-    if (isListed(stored)) counts.set(record.team, (counts.get(record.team) ?? 0) + 1);
+  for (const stored of knownOf(context)) {
+    const { team, state, owner } = stored.record;
+    const isStarting = state === "starting" && owner !== context.fronts.name;
+    if (isStarting || isListed(stored)) counts.set(team, (counts.get(team) ?? 0) + 1);
   }
   return counts;
 }

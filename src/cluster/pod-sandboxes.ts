@@ -122,7 +122,7 @@ export async function startPodSandboxes(options: PodSandboxesOptions): Promise<S
     quota: createTeamQuota({
       ...options,
       teams: () => [...new Set([DEFAULT_TEAM, ...(options.teams?.() ?? [])])],
-      count: () => countByTeam(knownOf(context)),
+      count: () => countByTeam(context),
     }),
     closing: closing.signal,
   };

@@ -131,6 +131,30 @@ test("a quota answers 429, an absent feature 503; neither leaves anything", asyn
   expect(world.api.objects.size).toBe(before);
 });
 
+test("what another front starts counts for the limit of sandboxes", async () => {
+  await using place = await startPodWorld();
+  const first = await place.start({ maxSandboxes: 1 });
+  const second = await place.start({ maxSandboxes: 1 });
+  place.daemons.isHolding = true;
+  const gone = new AbortController();
+  const starting = fetch(`${first.url}/v2/sandboxes`, {
+    method: "POST",
+    headers: { "x-api-key": POD_KEY, "content-type": "application/json" },
+    body: JSON.stringify({ templateID: "base" }),
+    signal: gone.signal,
+  });
+  const find = () => [...place.api.objects.keys()].find((path) => path.startsWith("pods/i"));
+  await expect.poll(find, { timeout: 10_000 }).toBeDefined();
+  // Its record is read at the second front, whatever its watch has brought.
+  await call(second, `GET /sandboxes/${find()?.slice("pods/".length)}`);
+  place.daemons.isHolding = false;
+  expect((await call(second, "POST /v2/sandboxes", { templateID: "base" })).status).toBe(429);
+  gone.abort();
+  await expect(starting).rejects.toMatchObject({ name: "AbortError" });
+  await expect.poll(find, { timeout: 10_000 }).toBeUndefined();
+  await create(second);
+});
+
 test("while the API server is away, what runs is served and creates say 503", async () => {
   const made = await create(one);
   expect(await health(two, made)).toBe(200);
