@@ -133,18 +133,25 @@ async function fillPool(
       );
     }
   }
+  const faults: unknown[] = [];
   for (const [shape, { plan, size }] of wanted) {
     if (isResting(shape)) continue;
     const missing = size - (kept.get(shape) ?? 0);
     // Pods that do not start on one node do not keep those of other nodes out of the pool.
     const left = MAX_STARTING - (unready.get(shape) ?? 0);
     const amount = Math.min(missing, left, MAX_STARTING - starting);
-    for (let count = 0; count < amount; count += 1) {
-      starting += 1;
-      const name = newSandboxId();
-      const body = toPod(plan, name, "pool");
-      pods.apply(podSchema.parse(await api.call({ method: "POST", path: "pods", body })));
-      log.debug({ op: "pool.fill", sandboxId: name }, "pooled Pod was made");
+    try {
+      for (let count = 0; count < amount; count += 1) {
+        starting += 1;
+        const name = newSandboxId();
+        const body = toPod(plan, name, "pool");
+        pods.apply(podSchema.parse(await api.call({ method: "POST", path: "pods", body })));
+        log.debug({ op: "pool.fill", sandboxId: name }, "pooled Pod was made");
+      }
+    } catch (error) {
+      // Pods of one template may be refused, as by a quota or an admission webhook.
+      faults.push(error);
     }
   }
+  if (faults.length > 0) throw new AggregateError(faults, "pooled Pods were not made");
 }

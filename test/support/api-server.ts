@@ -58,6 +58,8 @@ export interface TestApiServer extends AsyncDisposable {
   fail(status: number | undefined): void;
   /** Refuses so the next create of a kind, or the next patch of an object by its path. */
   refuseNext(target: string, reply: Refusal): void;
+  /** Refuses such calls from now on, as `POST pods`; of those with a body the ones that are meant. */
+  refuse(call: string, reply: Refusal, isMeant?: (body: unknown) => boolean): void;
   /** Carries out the next create of a kind or patch of a path, and cuts the connection in place of an answer. */
   loseNextReply(target: string): void;
   /** Does something before the next such call is carried out, written as those of `calls`. */
@@ -78,6 +80,7 @@ export async function startApiServer(): Promise<TestApiServer> {
   const watchers = new Set<Watcher>();
   const listeners: ((type: EventType, plural: string, object: StoredObject) => void)[] = [];
   const refusals = new Map<string, Refusal>();
+  const lasting: ((call: string, body: unknown) => Refusal | undefined)[] = [];
   const lost = new Set<string>();
   const works = new Map<string, () => Promise<void>>();
   const provided = new Map<string, object | number>();
@@ -234,6 +237,10 @@ export async function startApiServer(): Promise<TestApiServer> {
     if (known !== undefined) return send(response, 200, known);
     if (plural === "") return refuse(response, NOT_FOUND);
     const body = text === "" ? undefined : JSON.parse(text);
+    for (const find of lasting) {
+      const refusal = find(`${request.method} ${plural}`, body);
+      if (refusal !== undefined) return refuse(response, refusal);
+    }
     if (request.method === "POST") return create(plural, body, response);
     if (request.method === "PATCH") {
       const refusal = takeRefusal(path);
@@ -293,6 +300,9 @@ export async function startApiServer(): Promise<TestApiServer> {
           watcher.held = undefined;
         },
       };
+    },
+    refuse(call, reply, isMeant = () => true) {
+      lasting.push((made, body) => (made === call && isMeant(body) ? reply : undefined));
     },
     refuseNext: (target, reply) => void refusals.set(target, reply),
     async [Symbol.asyncDispose]() {

@@ -52,3 +52,21 @@ test("a Pod that does not start on its node keeps no other Pod of its template f
   await world.start({ pool: [{ template: "base", size: 6 }] });
   await expect.poll(() => podsOf().length, SETTLED).toBe(6);
 });
+
+const IMAGES = [
+  { name: "broken", image: "broken:1", user: userInfo().username },
+  { name: "base", image: "image:1", user: userInfo().username },
+];
+
+test("a template whose Pods are refused keeps no other out of the pool", async () => {
+  await using world = await startPodWorld();
+  const { api } = world;
+  const refusal = { status: 400, reason: "BadRequest", message: "denied by a webhook" };
+  api.refuse("POST pods", refusal, (body) => JSON.stringify(body).includes('"broken:1"'));
+  await world.start({
+    images: IMAGES,
+    pool: IMAGES.map(({ name }) => ({ template: name, size: 1 })),
+  });
+  const count = () => [...api.objects.keys()].filter((path) => path.startsWith("pods/")).length;
+  await expect.poll(count, SETTLED).toBe(1);
+});
