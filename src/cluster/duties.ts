@@ -8,6 +8,7 @@ import { asOperation } from "../common/operation.ts";
 import type { ClusterContext } from "./context.ts";
 import { creationDuties } from "./creation-duties.ts";
 import { endSandbox, removeSandbox } from "./end-pod.ts";
+import { createLastingFault, type LastingFault } from "./lasting-fault.ts";
 import { addressOf, endOf, PART, type Pod } from "./objects.ts";
 import { createObservations, type Observations } from "./observations.ts";
 import { createPauseDuties, type PauseDuties } from "./pause/duties.ts";
@@ -54,13 +55,18 @@ export function startDuties(context: ClusterContext): AsyncDisposable {
     since.forget();
   }
 
+  const faults = new Map<string, LastingFault>();
+
   async function attempt(subject: string, work: () => Promise<void>): Promise<void> {
+    const { graceShare } = context;
+    const fields = { op: "cluster.duties", subject };
+    const fault = faults.get(subject) ?? createLastingFault({ log, fields, graceShare });
+    faults.set(subject, fault);
     try {
       await asOperation(`cluster.${subject}`, work);
+      fault.clear();
     } catch (error) {
-      if (!context.closing.aborted) {
-        log.debug({ op: "cluster.duties", subject, err: error }, "duty failed, it is retried");
-      }
+      if (!context.closing.aborted) fault.note(error);
     }
   }
 

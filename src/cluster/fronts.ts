@@ -7,6 +7,7 @@
 import type { Logger } from "../common/log.ts";
 import type { ClusterApi } from "./api.ts";
 import { hasErrorCode } from "./api.ts";
+import { createLastingFault } from "./lasting-fault.ts";
 import { createLeaseNews } from "./lease-news.ts";
 import { leaseSchema, MANAGED, MANAGER, PART, type Lease } from "./objects.ts";
 import { removeObject } from "./records.ts";
@@ -63,17 +64,20 @@ export async function startFronts({
     return (news.silenceOf(other) ?? unknownMs) < leaseMs;
   };
 
+  const fault = createLastingFault({ log, fields: { op: "cluster.lease", subject: name } });
+
   async function tick(): Promise<void> {
     try {
       const startedAtMs = performance.now();
       await renew(api, name);
       renewedAtMs = startedAtMs;
+      fault.clear();
       for (const other of news.names()) {
         const isForgotten = (news.silenceOf(other) ?? 0) > FORGET_MS * graceShare;
         if (isForgotten) await removeObject(api, `leases/${other}`);
       }
     } catch (error) {
-      log.debug({ op: "cluster.lease", err: error }, "lease was not renewed");
+      fault.note(error);
     }
   }
 

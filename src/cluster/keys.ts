@@ -8,6 +8,7 @@ import { parseJson } from "../common/json.ts";
 import type { Logger } from "../common/log.ts";
 import { keyRecordSchema, type KeyRecord, type KeyTable } from "../store/store.ts";
 import { hasErrorCode, type ClusterApi } from "./api.ts";
+import { createLastingFault } from "./lasting-fault.ts";
 import { configMapSchema, MANAGED, MANAGER, PART } from "./objects.ts";
 
 export const KEYS_SECRET = "sandbox-mcp-keys";
@@ -26,11 +27,13 @@ export interface ClusterKeys extends AsyncDisposable {
 /** Reads the keys now and from then on; while the API server is away, those of before count. */
 export async function startClusterKeys(api: ClusterApi, log: Logger): Promise<ClusterKeys> {
   let known = byHash(await readKeys(api));
+  const fault = createLastingFault({ log, fields: { op: "cluster.keys", subject: KEYS_SECRET } });
   const read = async () => {
     try {
       known = byHash(await readKeys(api));
+      fault.clear();
     } catch (error) {
-      log.debug({ op: "cluster.keys", err: error }, "keys were not read");
+      fault.note(error);
     }
   };
   let reading: Promise<void> | undefined;

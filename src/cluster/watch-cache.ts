@@ -12,6 +12,7 @@ import { signalAfter } from "../common/late-signal.ts";
 import type { Logger } from "../common/log.ts";
 import { z } from "../common/schema.ts";
 import { hasErrorCode, parseObject, type ClusterApi } from "./api.ts";
+import { createLastingFault } from "./lasting-fault.ts";
 import { listObjects } from "./list-pages.ts";
 import { createObjectCache, isNewer, type Named, type ObjectCache } from "./object-cache.ts";
 
@@ -55,6 +56,7 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
 
   async function run(): Promise<void> {
     const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+    const fault = createLastingFault({ log, fields: { op: "cluster.watch", subject: kind } });
     let version: string | undefined;
     while (!end.signal.aborted) {
       try {
@@ -63,14 +65,15 @@ export function startWatchCache<T extends Named>(options: CacheOptions<T>): Watc
           first.resolve();
         }
         const before: string = version;
-        version = await follow(options, { cache, from: before }, end.signal);
+        const onOpen = () => fault.clear();
+        version = await follow(options, { cache, from: before, onOpen }, end.signal);
         // A server that ends each watch with a fault is asked for lists less and less often.
         if (version !== undefined && version !== before) backoff.reset();
       } catch (error) {
         if (end.signal.aborted) return;
         // An expired version is listed anew; any other fault may have lost events too.
         version = hasErrorCode(error, "unavailable") ? version : undefined;
-        log.debug({ op: "cluster.watch", kind, err: error }, "watch broke");
+        fault.note(error);
       }
       await pause(backoff.next(), end.signal);
     }
@@ -112,12 +115,14 @@ async function list<T extends Named>(
 interface Following<T extends Named> {
   readonly cache: ObjectCache<T>;
   readonly from: string;
+  /** Called when the API server has accepted the watch. */
+  readonly onOpen: () => void;
 }
 
 /** Follows until the connection ends; returns the version reached, or undefined for a new list. */
 async function follow<T extends Named>(
   { api, kind, selector, schema }: CacheOptions<T>,
-  { cache, from }: Following<T>,
+  { cache, from, onOpen }: Following<T>,
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const query = {
@@ -128,6 +133,7 @@ async function follow<T extends Named>(
   };
   const bounded = AbortSignal.any([signal, signalAfter(WATCH_LATE_MS)]);
   const body = await api.watch({ path: kind, query }, bounded);
+  onOpen();
   let version = from;
   for await (const line of linesOf(body)) {
     const event = eventSchema.parse(parseObject(line));

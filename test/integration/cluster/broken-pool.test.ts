@@ -1,6 +1,7 @@
 /** Pooled Pods that do not start, or end at once: those of other templates start all the same. */
 
 import { userInfo } from "node:os";
+import { pino } from "pino";
 import { expect, test } from "vitest";
 import { startPodWorld } from "../../support/pod-front.ts";
 
@@ -69,4 +70,19 @@ test("a template whose Pods are refused keeps no other out of the pool", async (
   });
   const count = () => [...api.objects.keys()].filter((path) => path.startsWith("pods/")).length;
   await expect.poll(count, SETTLED).toBe(1);
+});
+
+test("what the leading front is not allowed to do is in its log, not each time", async () => {
+  await using world = await startPodWorld();
+  const lines: unknown[] = [];
+  const log = pino({ level: "info" }, { write: (line) => void lines.push(JSON.parse(line)) });
+  const refusal = { status: 403, reason: "Forbidden", message: "no right" };
+  world.api.refuse("POST pods", refusal);
+  await world.start({ log, pool: [{ template: "base", size: 1 }], graceShare: 0.1 });
+  const find = () => lines.filter((line) => Object(line).subject === "pool");
+  await expect.poll(find, SETTLED).toMatchObject([{ level: 40, op: "cluster.duties" }]);
+  // Some looks later.
+  const { length } = world.api.calls;
+  await expect.poll(() => world.api.calls.length, SETTLED).toBeGreaterThan(length + 2);
+  expect(find()).toHaveLength(1);
 });
