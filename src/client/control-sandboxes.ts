@@ -4,13 +4,8 @@ import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import {
-  forkResultSchema,
-  listedSandboxSchema,
   logsSchema,
   metricSchema,
-  sandboxDetailSchema,
-  createdSandboxSchema,
-  sandboxSchema,
   type CreateRequest,
   type ForkResultBody,
   type CreatedSandboxBody,
@@ -29,6 +24,13 @@ import {
   WRITING,
   type ControlCaller,
 } from "./control-call.ts";
+import {
+  createdReply,
+  detailReply,
+  forkReply,
+  listReply,
+  sandboxReply,
+} from "./sandbox-replies.ts";
 
 export interface ListFilter {
   readonly states?: readonly ("running" | "paused")[];
@@ -100,13 +102,13 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
     async create(request, signal, waitSeconds) {
       const subject = `create from ${quoteName(request.templateID)}`;
       const call = { ...WRITING, path: "/sandboxes", json: request, signal, subject, waitSeconds };
-      return parseBody(await sendCreate(call), createdSandboxSchema, subject);
+      return parseBody(await sendCreate(call), createdReply(request.templateID), subject);
     },
 
     async list(filter, signal) {
       const call = { path: `/v2/sandboxes${listQuery(filter)}`, signal, subject: "list sandboxes" };
       try {
-        const { body: sandboxes, ...rest } = await readPage(call, z.array(listedSandboxSchema));
+        const { body: sandboxes, ...rest } = await readPage(call, listReply);
         return { sandboxes, ...rest };
       } catch (error) {
         if (!(error instanceof SandboxError) || !UNKNOWN_CODES.has(error.code)) throw error;
@@ -115,10 +117,7 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
     },
 
     get: (sandboxId, signal) =>
-      read(
-        { path: sandboxPath(sandboxId), signal, subject: `get ${sandboxId}` },
-        sandboxDetailSchema,
-      ),
+      read({ path: sandboxPath(sandboxId), signal, subject: `get ${sandboxId}` }, detailReply),
 
     kill: (sandboxId, signal) =>
       remove({ path: sandboxPath(sandboxId), signal, subject: `kill ${sandboxId}` }),
@@ -151,10 +150,7 @@ async function listRunning(
   }
   const { metadata } = filter;
   const query = listQuery(metadata === undefined ? {} : { metadata });
-  const all = await read(
-    { path: `/sandboxes${query}`, signal, subject },
-    z.array(listedSandboxSchema),
-  );
+  const all = await read({ path: `/sandboxes${query}`, signal, subject }, listReply);
   const sandboxes = all.slice(0, filter.limit);
   return { sandboxes, ofRunning: { omitted: all.length - sandboxes.length } };
 }
@@ -166,7 +162,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
   const isPaused = async (sandboxId: string, signal: AbortSignal, subject: string) => {
     const call = { method: "GET", isIdempotent: true, signal, subject } as const;
     const reply = await send({ ...call, path: sandboxPath(sandboxId) });
-    return reply.status < 300 && parseBody(reply, sandboxDetailSchema, subject).state === "paused";
+    return reply.status < 300 && parseBody(reply, detailReply, subject).state === "paused";
   };
   return {
     async setTimeout(sandboxId, timeoutSeconds, signal) {
@@ -182,7 +178,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const path = `${sandboxPath(sandboxId)}/connect`;
       const call = { ...REPEATABLE, path, json: { timeout: timeoutSeconds }, signal, subject };
       const reply = await sendUntilSettled(call, { send: sendConnect });
-      const sandbox = parseBody(reply, sandboxSchema, subject);
+      const sandbox = parseBody(reply, sandboxReply, subject);
       return { sandbox, wasResumed: reply.status === 201 };
     },
 
@@ -203,7 +199,7 @@ function createTransitions({ send, sendUntilSettled }: ControlCaller): Transitio
       const call = { ...WRITING, path, json: request, signal, subject };
       const isFinal = () => isPaused(sandboxId, signal, subject);
       const reply = await sendUntilSettled(call, { isFinal });
-      return parseBody(reply, z.array(forkResultSchema), subject);
+      return parseBody(reply, forkReply, subject);
     },
   };
 }

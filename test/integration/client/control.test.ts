@@ -45,6 +45,23 @@ test("create sends the wire's own fields and remembers token and expiry", async 
   expect(service.expiresAtMs("i1")).toBe(300_000);
 });
 
+test("replies of another maker may have nulls, and leave out what no client reads", async () => {
+  const { clientID: _id, envdVersion: _version, ...detail } = SANDBOX_DETAIL;
+  const nulls = { alias: null, metadata: null, volumeMounts: null, network: { allowOut: null } };
+  const foreign = { ...detail, ...nulls, lifecycle: null };
+  await using started = await startService(({ method, url }, response) => {
+    if (method === "POST") answerJson(response, 201, { body: { sandboxID: "i1", alias: null } });
+    else answerJson(response, 200, { body: url.includes("/v2/") ? [foreign] : foreign });
+  });
+  const { control } = started.service;
+  const made = await control.create({ templateID: "base", timeout: 300 }, signal);
+  expect(made).toMatchObject({ sandboxID: "i1", templateID: "base" });
+  expect((await control.connect("i1", 60, signal)).sandbox.sandboxID).toBe("i1");
+  const { sandboxID, state } = SANDBOX_DETAIL;
+  expect(await control.get("i1", signal)).toMatchObject({ sandboxID, state, network: {} });
+  expect((await control.list({}, signal)).sandboxes).toMatchObject([{ sandboxID, state }]);
+});
+
 test.for([
   { connect: "a resumed sandbox lives as long as asked", status: 201, detail: 500, endMs: 60_000 },
   { connect: "one that ran lives as its service says", status: 200, detail: 200, endMs: 90_000 },

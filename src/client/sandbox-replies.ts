@@ -1,0 +1,42 @@
+/**
+ * Replies about sandboxes, also as services of other makers write them: with null for what is absent, and
+ * without what no client of E2B reads.
+ */
+
+import { z } from "../common/schema.ts";
+import {
+  createdSandboxSchema,
+  forkResultSchema,
+  listedSandboxSchema,
+  sandboxDetailSchema,
+  sandboxSchema,
+} from "../wire/control.ts";
+
+const text = z.string().default("");
+const UNREAD = { clientID: text, envdVersion: text };
+
+const createdSchema = createdSandboxSchema.extend({ ...UNREAD, templateID: text });
+
+export const sandboxReply = lenient(sandboxSchema.extend({ ...UNREAD, templateID: text }));
+export const detailReply = lenient(sandboxDetailSchema.extend(UNREAD));
+export const listReply = lenient(z.array(listedSandboxSchema.extend(UNREAD)));
+export const forkReply = lenient(
+  z.array(forkResultSchema.extend({ sandbox: createdSchema.optional() })),
+);
+
+/** Of a create from this template: a sandbox whose reply cannot be read would be left. */
+export function createdReply(templateID: string) {
+  return lenient(createdSchema.extend({ templateID: z.string().default(templateID) }));
+}
+
+function lenient<T>(schema: z.ZodType<T>) {
+  return z.preprocess(withoutNulls, schema);
+}
+
+/** Bounded by the depth of replies. */
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item) => withoutNulls(item));
+  if (typeof value !== "object" || value === null) return value;
+  const fields = Object.entries(value).filter(([, field]) => field !== null);
+  return Object.fromEntries(fields.map(([name, field]) => [name, withoutNulls(field)]));
+}
