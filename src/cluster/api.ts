@@ -165,6 +165,10 @@ function toRefusal({ method }: ApiCall, reply: IncomingMessage, body: unknown): 
   if (status === 401 || status === 403) {
     return away(text, Object.assign(new Error(text), { code: FORBIDDEN }));
   }
+  // An admission policy, or the API server itself, takes no such object: its reason is for the operator.
+  if (method === "POST" && (status === 400 || status === 422)) {
+    return new SandboxError("unavailable", text, { word: "sandbox_create_failed" });
+  }
   return new SandboxError(CODES[status] ?? "internal", text);
 }
 

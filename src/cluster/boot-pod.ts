@@ -9,14 +9,7 @@ import { hasErrorCode } from "./api.ts";
 import type { ClusterContext } from "./context.ts";
 import { labelsOf, type OwnEgress } from "./egress-policy.ts";
 import { measureIsolation, requireStrength } from "./isolation.ts";
-import {
-  addressOf,
-  endOf,
-  podSchema,
-  schedulingFaultOf,
-  startFaultOf,
-  type Pod,
-} from "./objects.ts";
+import { addressOf, endOf, podSchema, startFaultOf, waitOf, type Pod } from "./objects.ts";
 import { toPod, type PodPlan } from "./pod-spec.ts";
 import { proveEnforcement } from "./prove-egress.ts";
 import type { KnownSandbox } from "./records.ts";
@@ -123,7 +116,7 @@ export function toLateFault(
   cause: unknown,
 ): SandboxError {
   const pod = pods.items.get(sandboxId);
-  const reason = pod === undefined ? undefined : schedulingFaultOf(pod);
+  const reason = pod === undefined ? undefined : waitOf(pod);
   const message = `the Pod did not run in time${reason === undefined ? "" : `: ${reason}`}`;
   return new SandboxError("deadline_exceeded", message, {
     cause,

@@ -139,8 +139,17 @@ export function startFaultOf(pod: Pod): string | undefined {
   return endOf(pod);
 }
 
+/** What a Pod that does not run yet waits for, as far as the cluster says. */
+export function waitOf(pod: Pod): string | undefined {
+  if (pod.metadata.deletionTimestamp !== undefined) return "its last Pod is still being removed";
+  const scheduling = schedulingFaultOf(pod);
+  if (scheduling !== undefined) return scheduling;
+  const { reason, message } = statusOf(pod)?.state?.waiting ?? {};
+  return message === undefined ? reason : `${reason}: ${message.slice(0, 200)}`;
+}
+
 /** What the scheduler says of a Pod that has no node. */
-export function schedulingFaultOf({ status }: Pod): string | undefined {
+function schedulingFaultOf({ status }: Pod): string | undefined {
   const condition = status?.conditions?.find(({ type }) => type === "PodScheduled");
   return condition?.status === "False" ? condition.message?.slice(0, 200) : undefined;
 }

@@ -20,7 +20,7 @@ import { createPodDialer } from "./dial.ts";
 import type { PodImage } from "./image-templates.ts";
 import { measureIsolation } from "./isolation.ts";
 import { KEYS_SECRET } from "./keys.ts";
-import { addressOf, podSchema, schedulingFaultOf, startFaultOf, type Pod } from "./objects.ts";
+import { addressOf, podSchema, startFaultOf, waitOf, type Pod } from "./objects.ts";
 import { toPod, type PodPlan } from "./pod-spec.ts";
 import type { PodTemplate } from "./pod-template.ts";
 import { checkQuota } from "./probe-quota.ts";
@@ -259,7 +259,7 @@ async function awaitAddress(api: ClusterApi, made: Pod, signal: AbortSignal): Pr
     await delay(POLL_MS);
     pod = podSchema.parse(await api.call({ method: "GET", path: `pods/${name}` }));
   }
-  const reason = schedulingFaultOf(pod) ?? "its node says nothing";
+  const reason = waitOf(pod) ?? "its node says nothing";
   throw new SandboxError("deadline_exceeded", `the Pod did not run in time: ${reason}`);
 }
 

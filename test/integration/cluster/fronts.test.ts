@@ -131,6 +131,17 @@ test("a quota answers 429, an absent feature 503; neither leaves anything", asyn
   expect(world.api.objects.size).toBe(before);
 });
 
+test.for([
+  { status: 400, reason: "BadRequest", message: "denied by a webhook" },
+  { status: 422, reason: "Invalid", message: "denied by a policy" },
+])("a Pod that the cluster does not admit ($status) is a create that says why", async (refusal) => {
+  world.api.refuseNext("pods", refusal);
+  expect(await call(one, "POST /v2/sandboxes", { templateID: "base" })).toMatchObject({
+    status: 503,
+    body: { message: `Kubernetes API: ${refusal.status} ${refusal.message}` },
+  });
+});
+
 test("what another front starts counts for the limit of sandboxes", async () => {
   await using place = await startPodWorld();
   const first = await place.start({ maxSandboxes: 1 });

@@ -8,6 +8,7 @@ import {
   imageOf,
   podSchema,
   startFaultOf,
+  waitOf,
 } from "../../../src/cluster/objects.ts";
 
 const OTHER = { name: "proxy", imageID: "host/proxy@sha256:1", state: { running: {} } };
@@ -43,4 +44,26 @@ test("a sandbox whose container has ended is over and not there, whatever runs b
 test("a sandbox whose image cannot be pulled does not start", () => {
   const pod = makePod({ waiting: { reason: "ImagePullBackOff", message: "no base:1" } }, "Pending");
   expect(startFaultOf(pod)).toBe("ImagePullBackOff: no base:1");
+});
+
+test.for([
+  { state: { waiting: { reason: "ContainerCreating" } }, wait: "ContainerCreating" },
+  {
+    state: { waiting: { reason: "ErrImagePull", message: "no route to host" } },
+    wait: "ErrImagePull: no route to host",
+  },
+  { state: { running: {} }, wait: undefined },
+])("a Pod that does not run in time waits for $wait", ({ state, wait }) => {
+  expect(waitOf(makePod(state, "Pending"))).toBe(wait);
+});
+
+test("a Pod that has no node, or that is being removed, waits for that", () => {
+  const pod = makePod({ waiting: { reason: "ContainerCreating" } }, "Pending");
+  const condition = { type: "PodScheduled", status: "False", message: "0/2 nodes" };
+  const unplaced = { ...pod, status: { ...pod.status, conditions: [condition] } };
+  const metadata = { ...pod.metadata, deletionTimestamp: "2026-11-27T00:00:00Z" };
+  expect([waitOf(unplaced), waitOf({ ...unplaced, metadata })]).toEqual([
+    "0/2 nodes",
+    "its last Pod is still being removed",
+  ]);
 });
