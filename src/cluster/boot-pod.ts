@@ -1,7 +1,7 @@
 /** The Pod of a sandbox, from its creation until its daemon has been told whom it serves. */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { SandboxError, toSandboxError } from "../common/errors.ts";
+import { errorText, SandboxError, toSandboxError } from "../common/errors.ts";
 import { step } from "../common/steps.ts";
 import type { IsolationLevel } from "../engine/engine.ts";
 import { initDaemon } from "../sandboxes/boot.ts";
@@ -105,23 +105,33 @@ async function awaitDaemon<T>(
       return await ask();
     } catch (error) {
       if (signal.aborted || isGone() || !hasErrorCode(error, "unavailable")) throw error;
+      // At the end of the time its last fault says more than that the time is over.
+      await delay(DIAL_RETRY_MS, undefined, { signal }).catch(() => {
+        throw error;
+      });
     }
-    await delay(DIAL_RETRY_MS, undefined, { signal });
   }
 }
 
 export function toLateFault(
-  { pods }: ClusterContext,
+  { pods }: { readonly pods: Pick<ClusterContext["pods"], "items"> },
   sandboxId: string,
   cause: unknown,
 ): SandboxError {
   const pod = pods.items.get(sandboxId);
-  const reason = pod === undefined ? undefined : waitOf(pod);
-  const message = `the Pod did not run in time${reason === undefined ? "" : `: ${reason}`}`;
+  const message = lateText(pod, cause);
   return new SandboxError("deadline_exceeded", message, {
     cause,
     word: "sandbox_placement_timeout",
   });
+}
+
+function lateText(pod: Pod | undefined, cause: unknown): string {
+  if (pod !== undefined && addressOf(pod) !== undefined) {
+    return `the Pod runs, and its daemon was not reached in time: ${errorText(cause)}`;
+  }
+  const reason = pod === undefined ? undefined : waitOf(pod);
+  return `the Pod did not run in time${reason === undefined ? "" : `: ${reason}`}`;
 }
 
 export function toStartFault(error: unknown): SandboxError {

@@ -18,6 +18,11 @@ import {
 const CONNECT_TIMEOUT_MS = 5_000;
 const MAX_PORT = 65_535;
 const UNTOLD = 409;
+/** What an operator has to look at where a daemon refuses a pass. */
+const REFUSALS: Readonly<Record<number, string>> = {
+  401: ": the Secret sandbox-mcp-seed is not that with which it was made",
+  403: ": the clock of its node is minutes from that of this front",
+};
 
 export interface PodAddress {
   readonly podName: string;
@@ -126,9 +131,10 @@ async function upgraded(call: ClientRequest): Promise<Socket> {
   });
   call.once("response", (reply: IncomingMessage) => {
     reply.resume();
-    const isUntoldDaemon = reply.statusCode === UNTOLD;
-    const code = isUntoldDaemon ? "failed_precondition" : "unavailable";
-    reject(new SandboxError(code, `the Pod of the sandbox answered ${reply.statusCode}`));
+    const { statusCode = 0 } = reply;
+    const code = statusCode === UNTOLD ? "failed_precondition" : "unavailable";
+    const reason = REFUSALS[statusCode] ?? "";
+    reject(new SandboxError(code, `the Pod of the sandbox answered ${statusCode}${reason}`));
   });
   call.once("close", () =>
     reject(new SandboxError("unavailable", "the Pod closed the connection")),

@@ -4,6 +4,9 @@ import { createPublicKey, randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { toLateFault } from "../../../src/cluster/boot-pod.ts";
+import { createPodDialer } from "../../../src/cluster/dial.ts";
+import { podSchema } from "../../../src/cluster/objects.ts";
 import { deriveSecrets } from "../../../src/cluster/seed.ts";
 import { createPodListener } from "../../../src/envd/pod-listener.ts";
 import { makePass, type PodTarget } from "../../../src/wire/pod-listener.ts";
@@ -126,4 +129,24 @@ test.for([
   const reply = await send(text);
   expect(reply).toMatch(/^HTTP\/1.1 401 /);
   expect(reply).not.toMatch(/public|control/);
+});
+
+test.for([
+  { status: 401, reason: "answered 401: the Secret sandbox-mcp-seed is not that" },
+  { status: 403, reason: "answered 403: the clock of its node is minutes from" },
+])("a create whose front the Pod refuses with $status says why", async ({ status, reason }) => {
+  const server = createServer((_request, response) => void response.writeHead(status).end());
+  const refusing = await listenOnLoopback(server);
+  const address = { podName: POD, host: "127.0.0.1", port: refusing, passKey };
+  const dialer = createPodDialer(address, async () => undefined);
+  const fault: unknown = await dialer
+    .dialControl(AbortSignal.timeout(10_000))
+    .catch((error: unknown) => error);
+  server.close();
+  const metadata = { name: POD, uid: "uid", resourceVersion: "1" };
+  const pod = podSchema.parse({ metadata, status: { phase: "Running", podIP: "127.0.0.1" } });
+  const items = new Map([[POD, pod]]);
+  expect(toLateFault({ pods: { items } }, POD, fault).message).toContain(
+    `the Pod runs, and its daemon was not reached in time: the Pod of the sandbox ${reason}`,
+  );
 });
