@@ -54,6 +54,10 @@ export interface TemplatesOptions extends CleanupRetries {
   readonly withheld: readonly string[];
   /** Ends those that run or wait. */
   cancelBuilds(templateId: string): void;
+  readonly pool: {
+    /** Does the work while no sandbox of the template waits for a create. */
+    without<T>(templateId: string, work: () => T): Promise<T>;
+  };
 }
 
 export type StoredLayer = BuildRecord["layers"][number];

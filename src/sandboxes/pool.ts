@@ -6,6 +6,7 @@
 
 import { createBackoff } from "../common/backoff.ts";
 import { createGate, type Gate } from "../common/concurrency.ts";
+import { SandboxError } from "../common/errors.ts";
 import { asChange } from "../common/operation.ts";
 import { step } from "../common/steps.ts";
 import type { Container, ContainerSpec } from "../engine/engine.ts";
@@ -47,6 +48,15 @@ export interface Pool extends AsyncDisposable {
    * it. Undefined when there is none.
    */
   take(input: CreateInput): PooledContainer | undefined;
+  /** Ends those of a template before the work, and starts none of it until the work is done. */
+  without<T>(templateId: string, work: () => T): Promise<T>;
+}
+
+/** The part of the pool for one template. */
+interface Share extends AsyncDisposable {
+  take(input: CreateInput): PooledContainer | undefined;
+  /** Resolves when none of a template is left. */
+  release(templateId: string): Promise<void>;
 }
 
 /** How many sandboxes of a template, by its reference, are kept started. */
@@ -58,7 +68,8 @@ export interface PoolShare {
 /** Keeps sandboxes of these templates started; one is started at a time. */
 export function startPool(context: SandboxContext, shares: readonly PoolShare[]): Pool {
   const gate = createGate(1);
-  const pools = shares.map((share) => startShare(context, share, gate));
+  const barred = new Set<string>();
+  const pools = shares.map((share) => startShare({ context, gate, barred }, share));
   return {
     take(input) {
       for (const pool of pools) {
@@ -67,16 +78,38 @@ export function startPool(context: SandboxContext, shares: readonly PoolShare[])
       }
       return undefined;
     },
+    async without(templateId, work) {
+      const own = context.store.sandboxes.ofOwner(context.owner);
+      const states = own.filter((row) => row.templateId === templateId).map(({ state }) => state);
+      // Where a client has one, the work finds it, too.
+      if (states.length === 0 || states.some((state) => state !== "pooled")) return work();
+      barred.add(templateId);
+      try {
+        await Promise.all(pools.map((pool) => pool.release(templateId)));
+        return work();
+      } finally {
+        barred.delete(templateId);
+      }
+    },
     async [Symbol.asyncDispose]() {
       await Promise.all(pools.map((pool) => pool[Symbol.asyncDispose]()));
     },
   };
 }
 
-function startShare(context: SandboxContext, { template, size }: PoolShare, gate: Gate): Pool {
+/** What the parts of a pool have in common. */
+interface Common {
+  readonly context: SandboxContext;
+  readonly gate: Gate;
+  /** Templates that none is started of now. */
+  readonly barred: ReadonlySet<string>;
+}
+
+function startShare({ context, gate, barred }: Common, { template, size }: PoolShare): Share {
   const waiting = new Set<PooledContainer>();
   const ends = new Set<Promise<void>>();
   let filling: Promise<void> | undefined;
+  let starting: Promise<PooledContainer> | undefined;
   const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
 
   async function fill(): Promise<void> {
@@ -84,11 +117,11 @@ function startShare(context: SandboxContext, { template, size }: PoolShare, gate
     let patientUntilMs = context.clock.elapsed() + MAX_PATIENCE_MS;
     while (waiting.size < size && (await wait(context, pauseMs))) {
       pauseMs = QUIET_MS;
-      const nowMs = context.clock.elapsed();
-      const isQuiet = nowMs - context.lastUse.atMs >= QUIET_MS;
-      if (context.quota.starting > 0 || (!isQuiet && nowMs < patientUntilMs)) continue;
+      if (isBusy(context, patientUntilMs)) continue;
       try {
-        admit(await gate.run(() => asChange("pool.fill", () => startOne(context, template))));
+        const start = () => startOne(context, template, barred);
+        starting = gate.run(() => asChange("pool.fill", start));
+        admit(await starting);
         patientUntilMs = context.clock.elapsed() + MAX_PATIENCE_MS;
       } catch (error) {
         if (context.closing.aborted) break;
@@ -121,14 +154,16 @@ function startShare(context: SandboxContext, { template, size }: PoolShare, gate
     refill();
   }
 
+  function discardWhere(isUnwanted: (record: SandboxRecord) => boolean): void {
+    for (const warm of waiting) if (isUnwanted(warm.record)) discard(warm);
+  }
+
   refill();
   return {
     take({ plan, spec }) {
       const { buildId } = plan.resolved.build;
-      if (plan.options.template === template) {
-        const stale = [...waiting].filter(({ record }) => record.buildId !== buildId);
-        for (const warm of stale) discard(warm);
-      }
+      const isOfTemplate = plan.options.template === template;
+      discardWhere((record) => isOfTemplate && record.buildId !== buildId);
       const kind = kindOf(spec, plan.resolved.build);
       const warm = [...waiting].find((candidate) => candidate.kind === kind);
       if (warm === undefined) return undefined;
@@ -136,6 +171,12 @@ function startShare(context: SandboxContext, { template, size }: PoolShare, gate
       backoff.reset();
       refill();
       return warm;
+    },
+    async release(templateId) {
+      // One that is being started becomes one that waits; `fill` handles its faults.
+      await starting?.catch(() => undefined);
+      discardWhere((record) => record.templateId === templateId);
+      await Promise.all(ends);
     },
     async [Symbol.asyncDispose]() {
       await filling;
@@ -157,6 +198,13 @@ async function endWarm(
   });
 }
 
+/** Whether a start, or until some time a look-up of a sandbox, is better left alone. */
+function isBusy({ clock, lastUse, quota }: SandboxContext, patientUntilMs: number): boolean {
+  const nowMs = clock.elapsed();
+  const isQuiet = nowMs - lastUse.atMs >= QUIET_MS;
+  return quota.starting > 0 || (!isQuiet && nowMs < patientUntilMs);
+}
+
 /** False when the registry closes first. */
 async function wait(context: Services, ms: number): Promise<boolean> {
   try {
@@ -171,10 +219,14 @@ async function wait(context: Services, ms: number): Promise<boolean> {
 async function startOne(
   context: Services & Tenant & Folders & Limits,
   template: string,
+  barred: ReadonlySet<string>,
 ): Promise<PooledContainer> {
   const { closing: signal } = context;
   await requireDiskSpace(context.directory);
   const resolved = await context.templates.resolve(template, { signal });
+  if (barred.has(resolved.template.templateId)) {
+    throw new SandboxError("unavailable", `${template} is being removed`);
+  }
   const plan: CreatePlan = { resolved, mounts: [], options: { ...PLAIN_OPTIONS, template } };
   const record: SandboxRecord = { ...toStartingRecord(context, plan), state: "pooled" };
   recordIntent(context, plan, record);

@@ -19,7 +19,7 @@ import { forgetUnfinished } from "./instance-rows.ts";
 import { countByTeam, countSandboxes, type SandboxCount } from "./list-sandboxes.ts";
 import { startLogBook } from "./log-book.ts";
 import { startDiskMoves, type PauseToDisk } from "./pause-to-disk.ts";
-import { startPool, type PoolShare } from "./pool.ts";
+import { startPool, type Pool, type PoolShare } from "./pool.ts";
 import { reclaimAtStart } from "./reclaim-at-start.ts";
 import { createCleanupRetries } from "./retry-cleanup.ts";
 import type { Endpoint } from "./run.ts";
@@ -125,7 +125,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
   const watches = createWatchList();
   const volumeDisks = startVolumeDisks({ ...options, closing: closing.signal, watches });
   const building = await openBuilding(options, { track, closing: closing.signal });
-  const scope = { layersDirectory, team: DEFAULT_TEAM };
+  const scope = { layersDirectory, team: DEFAULT_TEAM, pool: deferPool(() => pool) };
   const templateOptions = { ...options, ...cleanUps, ...building, ...scope };
   await registerBuiltIns(templateOptions);
   const context: RegistryContext = {
@@ -140,7 +140,7 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
     entries,
     closing: closing.signal,
     rescheduleExpiry: () => watches.note(),
-    pool: { take: (input) => pool.take(input) },
+    pool: scope.pool,
     ...cleanUps,
     quota: createTeamQuota({ ...options, teams, count: () => countByTeam(entries) }),
     lastUse: { atMs: -Infinity },
@@ -188,6 +188,14 @@ export async function startSandboxes(options: SandboxesOptions): Promise<Sandbox
 function nextRebased(context: RegistryContext): number | undefined {
   rebaseRuns(context);
   return nextExpiry(context);
+}
+
+/** The pool, which is started last, for those that are made before it. */
+function deferPool(pool: () => Pool): Pick<Pool, "take" | "without"> {
+  return {
+    take: (input) => pool().take(input),
+    without: (templateId, work) => pool().without(templateId, work),
+  };
 }
 
 /** The same on behalf of a team. */

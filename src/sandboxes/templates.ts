@@ -128,7 +128,8 @@ export function createTemplates(options: TemplatesOptions): Templates {
         .map((template) => ({ template, builds: readyBuilds(store, template.templateId) })),
     async remove(reference) {
       const { templateId } = requireOwnTemplate(options, reference);
-      const folders = eraseTemplate(store, templateId);
+      const erase = () => eraseTemplate(store, templateId);
+      const folders = await options.pool.without(templateId, erase);
       options.cancelBuilds(templateId);
       // Nothing names them any more: a client that waited for files would only wait for the disk.
       options.cleanUpLater(`layers of ${templateId}`, async (signal) => {

@@ -211,6 +211,48 @@ test("a warm sandbox counts for the template that it is created from", async () 
   expect(removed.status).toBe(400);
 });
 
+/** A service with a pool of a template that can be removed, in the home of another one. */
+function startEqual({ home }: TestService): Promise<TestService> {
+  return startTestService({ home, poolSize: 0, poolShares: [{ template: "equal", size: 2 }] });
+}
+
+const REMOVE_EQUAL = { method: "DELETE", path: "/templates/equal" } as const;
+
+test("warm sandboxes keep no template from its removal", async () => {
+  await using first = await startTestService({ poolSize: 0 });
+  addEqual(first);
+  await using service = await startEqual(first);
+  const warm = await awaitPool(service, 2);
+  expect((await service.call(REMOVE_EQUAL)).status).toBe(204);
+  expect(pooledIds(service).filter((id) => warm.includes(id))).toEqual([]);
+});
+
+test("a warm sandbox that is being started keeps no template from its removal", async () => {
+  await using first = await startTestService({ poolSize: 0 });
+  addEqual(first);
+  await using service = await startEqual(first);
+  await awaitPool(service, 2);
+  const removal = Promise.withResolvers<void>();
+  using frozen = atStep("pool.frozen", async () => {
+    removal.resolve(service.embedded.sandboxes.templates.remove("equal"));
+  });
+  // It takes a warm one, in whose place another one is started.
+  await service.create();
+  await removal.promise;
+  expect([frozen.wasReached, pooledIds(service)]).toEqual([true, []]);
+});
+
+test("warm sandboxes stay where a client has a sandbox of the template", async () => {
+  await using first = await startTestService({ poolSize: 0 });
+  addEqual(first);
+  await using service = await startEqual(first);
+  await awaitPool(service, 2);
+  await service.create({ templateID: "equal" });
+  const warm = await awaitPool(service, 2);
+  expect((await service.call(REMOVE_EQUAL)).status).toBe(400);
+  expect(pooledIds(service)).toEqual(warm);
+});
+
 test("a template that is removed while a warm sandbox is taken over has none", async () => {
   await using service = await startTestService({ poolSize: 1 });
   addEqual(service);
