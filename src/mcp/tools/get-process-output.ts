@@ -103,21 +103,25 @@ async function readPage(
 ): Promise<Reading> {
   const { clock, signal } = context;
   let deadline: AbortSignal | undefined;
+  let { cursor } = params;
   for (;;) {
     const { state, output } = capture;
     const { totalBytes } = output;
     const isRunning = state.kind === "running";
     const page = await pageOutput(output, {
-      cursor: params.cursor,
+      cursor,
       maxBytes: params.max_bytes,
       streams: STREAMS[params.stream],
       isRunning,
     });
-    const hasNews = page.nextCursor > params.cursor || !isRunning;
+    const hasNews = page.texts.length > 0 || page.resumedAt !== undefined || !isRunning;
     if (hasNews || params.wait_seconds === 0) return { page, state };
     deadline ??= timeLimit(clock, params.wait_seconds * 1_000, signal);
     if (deadline.aborted || signal.aborted) return { page, state };
+    const isAtEnd = page.nextCursor === cursor;
+    // What the other stream wrote is passed over.
+    cursor = page.nextCursor;
     // Output that came while the page was read is not waited for.
-    if (output.totalBytes === totalBytes) await capture.changed(deadline);
+    if (isAtEnd && output.totalBytes === totalBytes) await capture.changed(deadline);
   }
 }

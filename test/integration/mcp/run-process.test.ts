@@ -93,6 +93,21 @@ test("the beginning of a character alone does not end a wait for output", async 
   expect((await waiting).text).toMatch(/--- stdout\né/);
 });
 
+test("a wait for one stream passes over what the other one writes", async () => {
+  await using world = await startMcpWorld();
+  const command = "echo out; read line; echo more; read line; echo bad >&2; read line";
+  const more = { wait_seconds: 0, keep_stdin_open: true };
+  const { sandboxId, outcome } = await start(world, command, more);
+  const process = { sandbox_id: sandboxId, process_id: processIdOf(outcome.text) };
+  const wish = { ...process, stream: "stderr", wait_seconds: 30 };
+  const waiting = world.call("get_process_output", wish);
+  await world.call("send_input", { ...process, data: "x\n", wait_seconds: 5 });
+  await world.call("send_input", { ...process, data: "x\n" });
+  const { text } = await waiting;
+  expect(text).toContain("| next_cursor: 13 |");
+  expect(text).toContain("--- stderr\nbad\n--- end");
+});
+
 test("without args the command line is bash's", async () => {
   await using world = await startMcpWorld();
   const sandboxId = await world.createSandbox();
