@@ -59,7 +59,7 @@ export async function searchFiles(request: SearchRequest): Promise<SearchResult>
   throw new SandboxError("failed_precondition", "the sandbox has neither ripgrep nor grep");
 }
 
-const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
+const RIPGREP = "rg --json --binary --crlf --no-config --no-ignore --hidden --sort path".split(" ");
 const GREP = "grep -rnHIZP --no-group-separator".split(" ");
 
 type Program = SearchResult["program"];

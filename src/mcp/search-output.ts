@@ -25,6 +25,7 @@ const LEAD_BYTES = 100;
 
 const NUL = 0x00;
 const NEWLINE = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
 
 /** Splits a stream into records of fields, each of which ends with its own byte. */
 function createRecordReader(
@@ -133,7 +134,8 @@ export function createNameReader(onName: (name: string) => void): (chunk: Uint8A
 
 function cutLine(line: Buffer, matchStart: number): string {
   const newline = line.indexOf(NEWLINE);
-  const whole = newline === -1 ? line : line.subarray(0, newline);
+  const end = newline === -1 ? line.length : newline;
+  const whole = line.subarray(0, line[end - 1] === CARRIAGE_RETURN ? end - 1 : end);
   if (whole.length <= MAX_LINE_BYTES) return whole.toString("utf8");
   const start = matchStart + LEAD_BYTES < MAX_LINE_BYTES ? 0 : matchStart - LEAD_BYTES;
   const part = whole.subarray(start, start + MAX_LINE_BYTES).toString("utf8");

@@ -96,8 +96,22 @@ test("hostile names and lines stay data", async () => {
   expect(text).toMatch(/^4 matching lines in 4 files/);
   expect(text).toMatch(/^file: ".*new\\nfile: forged\\n1: line"$/m);
   expect(text).toMatch(/^file: ".*a\\u0001b"$/m);
-  expect(text).toContain("1: alpha\\u001b[31m\\u202e\\u000d\n");
+  expect(text).toContain("1: alpha\\u001b[31m\\u202e\n");
   expect(text).not.toMatch(/^file: forged/m);
+});
+
+test("the end of a line with CRLF is no part of it", async () => {
+  await using world = await startMcpWorld();
+  const { search } = await prepare(world, { "a.txt": "alpha\r\nbeta\r\r\n" });
+  const { text } = await search("a", { context: 1 });
+  expect(text).toContain("\n1: alpha\n2: beta\\u000d\n--- end");
+});
+
+test("ripgrep is told to take CRLF for an end of a line", async () => {
+  await using world = await startMcpWorld();
+  const { commands, request } = await withoutRipgrep(world, async () => ROOT);
+  await searchFiles({ ...request, deadline: AbortSignal.timeout(10_000) });
+  expect(commands[0]).toMatchObject({ cmd: "rg", args: expect.arrayContaining(["--crlf"]) });
 });
 
 test("limit, size and long lines are bounded, and the reply says so", async () => {
