@@ -27,7 +27,7 @@ export function createCellOrder(): CellOrder {
     },
     before(capture, captures) {
       const context = contexts.get(capture);
-      const cells = captures.running(capture.sandboxId);
+      const cells = captures.inState(capture.sandboxId, "running");
       const first = cells.find((each) => contexts.get(each) === context);
       return first === capture ? undefined : first;
     },

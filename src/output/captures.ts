@@ -59,10 +59,10 @@ export class Captures implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Those of a sandbox whose process runs, in the order of their start. */
-  running(sandboxId: string): readonly Capture[] {
+  /** Those of a sandbox whose process is in a state, in the order of their start. */
+  inState(sandboxId: string, kind: "running" | "lost"): readonly Capture[] {
     const all = [...this.#table.values()];
-    return all.filter((each) => each.sandboxId === sandboxId && each.state.kind === "running");
+    return all.filter((each) => each.sandboxId === sandboxId && each.state.kind === kind);
   }
 
   /** The capture of a process that runs or ended within the retention time. */

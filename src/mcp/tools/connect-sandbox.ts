@@ -5,7 +5,7 @@ import { freeHint, onOptionalRoute, withHints } from "../error-hints.ts";
 import { expiryField } from "../facts.ts";
 import { lifetimeInput, sandboxIdInput } from "../inputs.ts";
 import { recordReply } from "../respond.ts";
-import { IDEMPOTENT, defineTool } from "../tool.ts";
+import { IDEMPOTENT, defineTool, type ToolContext } from "../tool.ts";
 
 export const connectSandbox = defineTool({
   name: "connect_sandbox",
@@ -32,6 +32,8 @@ export const connectSandbox = defineTool({
       () => service.control.get(sandboxId, signal),
     );
     state.logs.open(sandbox.sandboxID);
+    // What programs write from now on is taken, not only from the next question on.
+    if (wasResumed) state.track(reattach(sandbox.sandboxID, context));
     return recordReply({
       sandbox_id: sandbox.sandboxID,
       was_resumed: wasResumed,
@@ -39,3 +41,18 @@ export const connectSandbox = defineTool({
     });
   },
 });
+
+/** Watches again what a pause cut off and runs on. */
+async function reattach(sandboxId: string, { service, state, log }: ToolContext): Promise<void> {
+  const lost = state.captures.inState(sandboxId, "lost");
+  if (lost.length === 0) return;
+  const sandbox = await service.attach(sandboxId, state.signal);
+  for (const { pid } of lost) {
+    try {
+      await state.captures.attach(sandbox, pid);
+    } catch (error) {
+      // Who asks for the process learns why.
+      log.debug({ op: "process.attach", sandboxId, err: error });
+    }
+  }
+}

@@ -228,6 +228,26 @@ test("a stream that breaks is taken up again, with a mark in the output and in t
     .toMatch(/^exit_code: 8 \|[^]*got x\n--- end$/);
 });
 
+test("a process that outlives a pause is watched again before anyone asks for it", async () => {
+  await using world = await startMcpWorld();
+  const id = await world.createSandbox();
+  const input = { sandbox_id: id, ...shell("read line; echo got $line"), keep_stdin_open: true };
+  const started = await world.call("run_process", { ...input, wait_seconds: 0 });
+  const process_id = factOf(started.text, /process_id: (p_[0-9]+)/);
+  const sandbox = await world.service.attach(id, new AbortController().signal);
+  const countOfLost = () => world.state.captures.inState(id, "lost").length;
+  await world.call("pause_sandbox", { sandbox_id: id });
+  await expect.poll(countOfLost).toBe(1);
+  await world.call("connect_sandbox", { sandbox_id: id });
+  await expect.poll(countOfLost).toBe(0);
+  const pid = Number(process_id.slice(2));
+  await sandbox.process.sendInput(pid, [Buffer.from("x\n")], new AbortController().signal);
+  const process = { sandbox_id: id, process_id };
+  await expect
+    .poll(async () => (await world.call("get_process_output", process)).text)
+    .toMatch(/^exit_code: 0 \|[^]*got x\n--- end$/);
+});
+
 test("a process whose stream broke is watched by the server that is asked for it", async () => {
   await using world = await startMcpWorld();
   const id = await world.createSandbox();
