@@ -5,7 +5,7 @@ import type { OutputStream } from "../client/process.ts";
 import type { Clock } from "../common/clock.ts";
 import { cleanOutput, formatBytes } from "../output/text.ts";
 
-/** Sends one notification; the numbers of one request must increase. */
+/** Sends one notification; a number that has not increased is raised. */
 export type SendProgress = (progress: number, message: string) => Promise<void>;
 
 export interface ProgressOptions {
@@ -17,8 +17,6 @@ export interface ProgressOptions {
 
 /** The protocol asks for a limited rate. */
 const INTERVAL_MS = 1_000;
-/** Hosts give up on a silent call after half a minute at the earliest. */
-const HEARTBEAT_MS = 10_000;
 /** Of one message, its marks included. */
 const MAX_MESSAGE_BYTES = 4_096;
 /** What is left for output beside `output: ` and a mark. */
@@ -41,7 +39,6 @@ export class Progress implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #ticking: Promise<void>;
   #bytes = 0;
-  #heartbeats = 0;
   #sentAtMs: number;
   #isSending = false;
 
@@ -103,12 +100,7 @@ export class Progress implements AsyncDisposable {
   #flush(): void {
     if (this.#isSending) return;
     const message = this.#takeOutput();
-    if (message !== undefined) {
-      this.#emit(message);
-    } else if (this.#options.clock.elapsed() - this.#sentAtMs >= HEARTBEAT_MS) {
-      this.#heartbeats += 1;
-      this.#emit("still running");
-    }
+    if (message !== undefined) this.#emit(message);
   }
 
   /** The new output as a message; undefined while there is none that can be seen. */
@@ -142,7 +134,7 @@ export class Progress implements AsyncDisposable {
 
   async #send(send: SendProgress, message: string): Promise<void> {
     try {
-      await send(this.#bytes + this.#heartbeats, message);
+      await send(this.#bytes, message);
     } catch {
       // The host is gone; the call ends by its own signal.
     } finally {

@@ -9,6 +9,7 @@ import { acceptArguments } from "./arguments.ts";
 import { createChangeSender } from "./change-sender.ts";
 import { explain, explainStarted, goneError } from "./error-hints.ts";
 import { timeLeft } from "./facts.ts";
+import { startHeartbeat } from "./heartbeat.ts";
 import { instructionsFor } from "./instructions.ts";
 import { changesOf, readLog, registerLogs } from "./log-resources.ts";
 import type { SendProgress } from "./progress.ts";
@@ -77,8 +78,12 @@ function registerTool(server: McpServer, tool: Tool, options: McpServerOptions):
   const { name, title, description, input, annotations } = tool;
   const output = listedOutput(tool);
   const config = { title, description, inputSchema: acceptArguments(input), annotations };
-  const call = (input_: Record<string, unknown>, ctx: ServerContext) =>
-    callTool(tool, input_, toContext(ctx, options));
+  const { clock } = options.state;
+  const call = async (input_: Record<string, unknown>, ctx: ServerContext) => {
+    const { signal } = ctx.mcpReq;
+    await using heartbeat = startHeartbeat({ send: progressOf(ctx), clock, signal });
+    return await callTool(tool, input_, toContext(ctx, heartbeat.send, options));
+  };
   if (output === undefined) server.registerTool(name, config, call);
   else server.registerTool(name, { ...config, outputSchema: toListedSchema(output) }, call);
 }
@@ -138,7 +143,11 @@ function toFailure(error: unknown, signal: AbortSignal): SandboxError {
 }
 
 /** The SDK's context in our own terms. */
-function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
+function toContext(
+  ctx: ServerContext,
+  progress: SendProgress | undefined,
+  options: McpServerOptions,
+): ToolContext {
   const { state, tools, principal } = options;
   const { clock, log } = state;
   let signal: AbortSignal | undefined;
@@ -156,7 +165,7 @@ function toContext(ctx: ServerContext, options: McpServerOptions): ToolContext {
     },
     state,
     principal,
-    progress: progressOf(ctx),
+    progress,
     suggest,
     async attach(sandboxId) {
       try {

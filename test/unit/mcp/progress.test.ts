@@ -1,4 +1,4 @@
-/** Progress notifications: at once, then once a second at most, and a heartbeat in silence. */
+/** Progress notifications of a process: at once, then once a second at most. */
 
 import { expect, test } from "vitest";
 import { Progress } from "../../../src/mcp/progress.ts";
@@ -26,33 +26,6 @@ test("the start is told at once, then the output of each second", async () => {
     [0, "started pid 7"],
     [14, "output: one\n| two\n| three"],
     [20, "output: four"],
-  ]);
-});
-
-test("a silent process is told of every ten seconds, with rising numbers", async () => {
-  const { clock, sent, progress } = startProgress();
-  await using _ = progress;
-  progress.started(7);
-  await clock.advance(25_000);
-  progress.output("stdout", Buffer.from("x\n"));
-  await clock.advance(1_000);
-  expect(sent).toEqual([
-    [0, "started pid 7"],
-    [1, "still running"],
-    [2, "still running"],
-    [4, "output: x"],
-  ]);
-});
-
-test("a wall clock that is set back delays nothing", async () => {
-  const { clock, sent, progress } = startProgress();
-  await using _ = progress;
-  progress.started(7);
-  clock.set(clock.now() - 3_600_000);
-  await clock.advance(10_000);
-  expect(sent).toEqual([
-    [0, "started pid 7"],
-    [1, "still running"],
   ]);
 });
 
