@@ -3,7 +3,7 @@
 import type { Clock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
 import type { SandboxBody } from "../wire/control.ts";
-import type { Access } from "./access.ts";
+import type { Access, OnTimeout } from "./access.ts";
 import type { Control } from "./control.ts";
 
 /** Beyond it the access of the least recently used sandbox is dropped, and asked for again. */
@@ -32,12 +32,16 @@ export function createAccessTable(): AccessTable {
 
 /** The control API. What its replies say about access is kept in the table. */
 export function rememberAccess(control: Control, known: AccessTable, clock: Clock): Control {
-  function remember(body: SandboxBody, timeoutSeconds: number | undefined): void {
+  function remember(
+    body: SandboxBody,
+    timeoutSeconds: number | undefined,
+    onTimeout: OnTimeout | undefined,
+  ): void {
     const expiresAtMs =
       timeoutSeconds === undefined ? undefined : clock.now() + timeoutSeconds * 1_000;
     const { sandboxID, envdAccessToken, domain } = body;
     const token = envdAccessToken ?? undefined;
-    known.set(sandboxID, { token, domain: domain ?? undefined, expiresAtMs });
+    known.set(sandboxID, { token, domain: domain ?? undefined, expiresAtMs, onTimeout });
   }
   function forgetExpiry(sandboxId: string): void {
     const access = known.get(sandboxId);
@@ -54,6 +58,7 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
       domain: body.domain ?? undefined,
       // The life of a paused sandbox does not run out.
       expiresAtMs: Number.isNaN(endAtMs) || body.state === "paused" ? undefined : endAtMs,
+      onTimeout: body.lifecycle?.onTimeout ?? known.get(body.sandboxID)?.onTimeout,
     });
     return body;
   }
@@ -62,12 +67,12 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
     get,
     async create(request, signal, waitSeconds) {
       const body = await control.create(request, signal, waitSeconds);
-      remember(body, request.timeout);
+      remember(body, request.timeout, request.autoPause === true ? "pause" : "kill");
       return body;
     },
     async connect(sandboxId, timeoutSeconds, signal) {
       const reply = await control.connect(sandboxId, timeoutSeconds, signal);
-      remember(reply.sandbox, timeoutSeconds);
+      remember(reply.sandbox, timeoutSeconds, known.get(reply.sandbox.sandboxID)?.onTimeout);
       // One that ran keeps its end where that is later, and another client may have moved it.
       if (!reply.wasResumed) await get(sandboxId, signal).catch(() => forgetExpiry(sandboxId));
       return reply;
@@ -85,7 +90,7 @@ export function rememberAccess(control: Control, known: AccessTable, clock: Cloc
     async fork(sandboxId, request, signal) {
       const results = await control.fork(sandboxId, request, signal);
       for (const { sandbox } of results) {
-        if (sandbox !== undefined) remember(sandbox, request.timeout);
+        if (sandbox !== undefined) remember(sandbox, request.timeout, undefined);
       }
       return results;
     },

@@ -15,7 +15,12 @@ export interface Access {
   readonly domain: string | undefined;
   /** Unix milliseconds; undefined when no reply told it. */
   readonly expiresAtMs: number | undefined;
+  /** What happens then; undefined when no reply told it. */
+  readonly onTimeout: OnTimeout | undefined;
 }
+
+/** What a service does with a sandbox whose time is over. */
+export type OnTimeout = "kill" | "pause";
 
 /** The access of one sandbox, shared by its clients. */
 export interface AccessSource {

@@ -41,7 +41,7 @@ export function openDaemonClient(options: DaemonClientOptions): DaemonClient {
     allowH2: false,
     connect: (_target, callback) => void connect(options, end.signal, callback),
   });
-  const access = { token, domain: undefined, expiresAtMs: undefined };
+  const access = { token, domain: undefined, expiresAtMs: undefined, onTimeout: undefined };
   const source: AccessSource = {
     sandboxId,
     current: () => access,

@@ -11,7 +11,7 @@ import {
 import { ENVD_PORT, SANDBOX_ID_HEADER, SANDBOX_PORT_HEADER } from "../wire/headers.ts";
 import { signFile } from "../wire/signature.ts";
 import { createAccessTable, rememberAccess } from "./access-table.ts";
-import type { Access, AccessSource } from "./access.ts";
+import type { Access, AccessSource, OnTimeout } from "./access.ts";
 import { createControl, type Control } from "./control.ts";
 import { startDirectConnections, type FindRun } from "./direct-connection.ts";
 import { createEnvd, type Sandbox } from "./envd.ts";
@@ -79,8 +79,10 @@ export interface Service extends AsyncDisposable {
    * @throws SandboxError not_found when there is none, invalid_argument for a malformed id.
    */
   attach(sandboxId: string, signal: AbortSignal): Promise<Sandbox>;
-  /** When the sandbox ends by itself, as the last reply said, in Unix milliseconds. */
+  /** When the time of the sandbox is over, as the last reply said, in Unix milliseconds. */
   expiresAtMs(sandboxId: string): number | undefined;
+  /** What happens then; undefined where no reply said it. */
+  onTimeout(sandboxId: string): OnTimeout | undefined;
   /** Host under which a port of the sandbox is reached; undefined where no domain is known. */
   portHost(sandboxId: string, port: number | "{port}"): string | undefined;
   /**
@@ -149,6 +151,7 @@ export function createService(options: ServiceOptions): Service {
       });
     },
     expiresAtMs: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.expiresAtMs,
+    onTimeout: (sandboxId) => known.get(parseSandboxId(sandboxId) ?? sandboxId)?.onTimeout,
     portHost(sandboxId, port) {
       const domain = known.get(sandboxId)?.domain ?? options.domain;
       // Behind one base URL for all sandboxes a sandbox has no hostname.
@@ -174,7 +177,12 @@ export function createService(options: ServiceOptions): Service {
   };
 }
 
-const NO_ACCESS: Access = { token: undefined, domain: undefined, expiresAtMs: undefined };
+const NO_ACCESS: Access = {
+  token: undefined,
+  domain: undefined,
+  expiresAtMs: undefined,
+  onTimeout: undefined,
+};
 
 /** Where the daemon of a sandbox answers. */
 function envdUrl(

@@ -20,7 +20,8 @@ const SHORT_LIFE_MS = 120_000;
 export function expiryFact(context: ExpirySource, sandboxId: string): string | undefined {
   const atMs = context.service.expiresAtMs(sandboxId);
   if (atMs === undefined) return undefined;
-  return `sandbox expires in ${secondsUntil(atMs, context)}s`;
+  const expires = context.service.onTimeout(sandboxId) === "pause" ? "is paused" : "expires";
+  return `sandbox ${expires} in ${secondsUntil(atMs, context)}s`;
 }
 
 /** The expiry, as a field of a record. */
@@ -89,7 +90,9 @@ export function asleepNote(detail: SandboxDetailBody, suggest: Suggest): string 
   return `The sandbox is paused: nothing answers until it runs again.${connect}`;
 }
 
-/** A warning about a sandbox that ends soon; undefined for any other. */
+const AT_TIMEOUT = { kill: "ends", pause: "is paused", unknown: "expires" } as const;
+
+/** A warning about a sandbox whose time is over soon; undefined for any other. */
 export function timeLeft(
   context: ExpirySource & Pick<ToolContext, "suggest">,
   sandboxId: string,
@@ -99,7 +102,8 @@ export function timeLeft(
   const leftMs = atMs - context.clock.now();
   if (leftMs <= 0 || leftMs >= SHORT_LIFE_MS) return undefined;
   const hint = context.suggest("set_timeout", "; call set_timeout if it is needed for longer");
-  return `sandbox ${sandboxId} ends in ${secondsUntil(atMs, context)}s${hint}`;
+  const ends = AT_TIMEOUT[context.service.onTimeout(sandboxId) ?? "unknown"];
+  return `sandbox ${sandboxId} ${ends} in ${secondsUntil(atMs, context)}s${hint}`;
 }
 
 function secondsUntil(atMs: number, { clock }: ExpirySource): number {

@@ -89,7 +89,7 @@ export function lifetimeInput() {
     .min(1)
     .max(MAX_TIMEOUT_SECONDS)
     .default(300)
-    .describe("Seconds until the sandbox ends by itself.");
+    .describe("Seconds until its timeout, which ends or pauses it.");
 }
 
 /** The kernel holds more, but no line of a reader is longer. */

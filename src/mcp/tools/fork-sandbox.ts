@@ -30,7 +30,7 @@ export const forkSandbox = defineTool({
       .min(1)
       .max(MAX_TIMEOUT_SECONDS)
       .default(300)
-      .describe("Seconds until each copy ends by itself."),
+      .describe("Seconds until the timeout of each copy."),
   }),
   output: z.object({
     source: z.string(),

@@ -10,10 +10,10 @@ export const setTimeoutTool = defineTool({
   name: "set_timeout",
   title: "Set the timeout",
   description:
-    "Sets when a running sandbox ends by itself: timeout_seconds from now, longer or shorter " +
-    "than before. Call it before work that takes longer than the expiry that results tell. " +
-    "Services clamp it to a maximum life; the reply has the time that counts. To end a sandbox " +
-    "now use kill_sandbox; for a paused one use connect_sandbox.",
+    "Sets when a running sandbox ends, or is paused if it was made so: timeout_seconds from now, " +
+    "longer or shorter than before. Call it before work that takes longer than the expiry that " +
+    "results tell. Services clamp it to a maximum life; the reply has the time that counts. To " +
+    "end a sandbox now use kill_sandbox; for a paused one use connect_sandbox.",
   toolset: "core",
   input: z.strictObject({
     sandbox_id: sandboxIdInput(),

@@ -1,6 +1,7 @@
 /** A sandbox that ends soon: every reply about it says so, in each of its forms, and what helps. */
 
 import { expect, test } from "vitest";
+import { createService } from "../../../src/client/service.ts";
 import { listedOutput } from "../../../src/mcp/tool.ts";
 import { TOOLS } from "../../../src/mcp/tools/index.ts";
 import { startMcpHost } from "../../support/mcp-host.ts";
@@ -57,6 +58,25 @@ test("with less than two minutes left every reply tells it, failures included", 
   expect(about.filter((name) => !CHANGES_LIFE.includes(name)).toSorted()).toEqual(
     Object.keys(calls).toSorted(),
   );
+});
+
+test("a sandbox that is paused at its timeout is not said to end", async () => {
+  await using world = await startMcpWorld();
+  const input = { timeout_seconds: 100, on_timeout: "pause" };
+  const { fields } = await world.call("create_sandbox", input);
+  const id = String(fields["sandbox_id"]);
+  const paused = expect.stringMatching(/^sandbox i\w+ is paused in \d+s; call set_timeout/);
+  expect(fields["time_left"]).toEqual(paused);
+  const list = () => world.call("list_directory", { sandbox_id: id, path: world.folder });
+  expect((await list()).text).toMatch(/sandbox is paused in \d+s/);
+  // Another client knows it by what the service says, and still after a resume.
+  await world.call("pause_sandbox", { sandbox_id: id });
+  const resumed = await world.call("connect_sandbox", { sandbox_id: id, timeout_seconds: 60 });
+  expect(resumed.fields["time_left"]).toEqual(paused);
+  const { url, socketPath, apiKey } = world.test.embedded;
+  await using other = createService({ url, socketPath, apiKey });
+  await other.control.get(id, new AbortController().signal);
+  expect(other.onTimeout(id)).toBe("pause");
 });
 
 test("with more time nothing is said, nor of a paused sandbox", async () => {
