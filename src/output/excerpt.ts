@@ -4,6 +4,7 @@ import type { OutputStream } from "../client/process.ts";
 import type { Piece } from "../spool/segment.ts";
 import type { OutputSource } from "./process-output.ts";
 import { toParts, withoutNotes, type QuotedPart } from "./quote.ts";
+import { smallerBudget, textBytes } from "./shown-size.ts";
 import { cutAfter, cutBefore, incompleteTail } from "./text.ts";
 
 /** The share of a cut text that is kept from its beginning; the rest is kept from its end. */
@@ -30,8 +31,18 @@ export interface Recent {
 
 const STREAMS = ["stdout", "stderr"] as const;
 
-/** Both streams of a finished or running process within one budget of bytes. */
+/** Both streams of a finished or running process within one budget of shown bytes. */
 export function excerptOutput(recent: Recent, maxBytes: number): readonly Excerpt[] {
+  for (let budget = maxBytes; ;) {
+    const excerpts = excerptBytes(recent, budget);
+    const parts = excerpts.flatMap(({ head, cut }) => [...head, ...(cut?.tail ?? [])]);
+    const smaller = smallerBudget(budget, textBytes(parts), maxBytes);
+    if (smaller === undefined) return excerpts;
+    budget = smaller;
+  }
+}
+
+function excerptBytes(recent: Recent, maxBytes: number): readonly Excerpt[] {
   const { pieces, written } = recent;
   const sizes = { stdout: sizeOf(pieces, "stdout"), stderr: sizeOf(pieces, "stderr") };
   const half = Math.floor(maxBytes / 2);
@@ -145,8 +156,18 @@ const READ_BYTES = 1024 * 1024;
 /** The most of the other stream that one page skips; the next page continues there. */
 const MAX_PASSED_BYTES = 32 * 1024 * 1024;
 
-/** At most `maxBytes` of the selected streams from a cursor on. */
+/** What is shown in at most `maxBytes` of the selected streams from a cursor on. */
 export async function pageOutput(source: OutputSource, options: PageOptions): Promise<Page> {
+  for (let budget = options.maxBytes; ;) {
+    const page = await pageBytes(source, { ...options, maxBytes: budget });
+    const shownBytes = textBytes(page.texts.flatMap(({ parts }) => parts));
+    const smaller = smallerBudget(budget, shownBytes, options.maxBytes);
+    if (smaller === undefined) return page;
+    budget = smaller;
+  }
+}
+
+async function pageBytes(source: OutputSource, options: PageOptions): Promise<Page> {
   const { totalBytes } = source;
   const taken = await takePieces(source, options, Math.min(options.cursor, totalBytes));
   const nextCursor = cutPage(taken, options);

@@ -5,6 +5,7 @@ import type { FileSlice } from "../../client/files.ts";
 import { SandboxError } from "../../common/errors.ts";
 import { z } from "../../common/schema.ts";
 import { countUnsafe, escapeUnsafe, quoteName } from "../../common/untrusted-text.ts";
+import { smallerBudget } from "../../output/shown-size.ts";
 import { cutBefore, formatBytes } from "../../output/text.ts";
 import { hinted, pathHints, withHints } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
@@ -170,6 +171,12 @@ function textOf(found: Found & { readonly part: Part; readonly encoding: Encodin
   const length = shownLength(part, encoding);
   const shown = { ...part, bytes: part.bytes.subarray(0, length) };
   const lines = readLines(decodePart(shown, encoding));
+  const content = escapeUnsafe(lines.text);
+  const smaller = smallerBudget(length, Buffer.byteLength(content, "utf8"), params.limit);
+  if (smaller !== undefined) {
+    const cut = { ...part, bytes: part.bytes.subarray(0, smaller), isCut: true };
+    return textOf({ ...found, part: cut, encoding: guessEncoding(cut) ?? encoding });
+  }
   const facts = [
     ...rangeFacts(params, slice, length),
     typeFact(slice),
@@ -178,7 +185,7 @@ function textOf(found: Found & { readonly part: Part; readonly encoding: Encodin
     escapeFact(lines.text),
     expiryFact(context, params.sandbox_id),
   ];
-  return textReply(facts, [{ name: "content", parts: [escapeUnsafe(lines.text)] }]);
+  return textReply(facts, [{ name: "content", parts: [content] }]);
 }
 
 /** A type that is only the name's word is told as such when the content is no picture. */
@@ -204,6 +211,7 @@ function rangeFacts(params: Params, slice: FileSlice, length: number): string[] 
   const of = sizeBytes === undefined ? "" : ` of ${sizeBytes}`;
   if (length === 0) return [`no bytes at ${params.offset}${of}`];
   const range = `bytes ${params.offset}-${end - 1}${of}`;
-  const hasMore = sizeBytes === undefined ? length === params.limit : end < sizeBytes;
+  const isCut = slice.bytes.length === params.limit || length < slice.bytes.length;
+  const hasMore = sizeBytes === undefined ? isCut : end < sizeBytes;
   return hasMore ? [range, `next_offset: ${end}`] : [range];
 }

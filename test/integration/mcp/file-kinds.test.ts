@@ -93,3 +93,26 @@ test("line ends and encodings are told, and an edit keeps the line ends", async 
     /^invalid_argument: \S+ is not UTF-8 text: it looks like windows-1252\. Convert it with iconv/,
   );
 });
+
+test("escapes do not make a reply larger than its limit, and the next offset goes on", async () => {
+  await using world = await startMcpWorld();
+  const { at, call, put } = await startCalls(world);
+  const bytes = Buffer.from("\u0001\u0002x".repeat(2_000));
+  await put("control", bytes);
+  let read = "";
+  let offset = 0;
+  const sizes: number[] = [];
+  while (offset < bytes.length) {
+    const input = { path: at("control"), encoding: "text", limit: 1_000, offset };
+    const { text } = await call("read_file", input);
+    const content = text.split("\n").slice(2, -1).join("\n");
+    sizes.push(Buffer.byteLength(content));
+    read += content;
+    const [, first, last] = /^bytes (\d+)-(\d+) of 6000/.exec(text) ?? [];
+    expect(Number(first)).toBe(offset);
+    offset = Number(last) + 1;
+    expect(text.includes(`next_offset: ${offset}`)).toBe(offset < bytes.length);
+  }
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000);
+  expect(read.replaceAll(/\s/g, "")).toBe(String.raw`\u0001\u0002x`.repeat(2_000));
+});

@@ -139,3 +139,35 @@ test("of an output that has ended every byte is shown", async () => {
     [{ stream: "stdout", head: ["a\uFFFD"] }],
   ]);
 });
+
+/** Deterministic, and without runs. */
+const BINARY = Buffer.from(Array.from({ length: 60_000 }, (_, index) => (index * index * 31) >> 7));
+const UNEVEN = Buffer.concat([
+  Buffer.from("a".repeat(20_000)),
+  Buffer.from("\u0001\u0002".repeat(20_000)),
+]);
+
+function shownBytes(parts: readonly QuotedPart[]): number {
+  return Buffer.byteLength(textOf(parts), "utf8");
+}
+
+test.for([
+  { name: "binary data", bytes: BINARY },
+  { name: "text and control characters", bytes: UNEVEN },
+  { name: "control characters and text", bytes: UNEVEN.toReversed() },
+])("of $name a reply shows no more than its budget, and close to it", async ({ bytes }) => {
+  const output = new ProcessOutput(undefined);
+  await output.append("stdout", Buffer.from(bytes));
+  const [excerpt] = excerptOutput(recentOf(output), 10_000);
+  const shown = shownBytes([...(excerpt?.head ?? []), ...(excerpt?.cut?.tail ?? [])]);
+  expect([shown <= 10_000, shown > 5_000]).toEqual([true, true]);
+  const pages: number[] = [];
+  let cursor = 0;
+  while (cursor < output.totalBytes) {
+    const page = await pageOutput(output, { ...BOTH, cursor, maxBytes: 10_000 });
+    pages.push(shownBytes(page.texts.flatMap(({ parts }) => parts)));
+    cursor = page.nextCursor;
+  }
+  expect(Math.max(...pages)).toBeLessThanOrEqual(10_000);
+  expect(pages.length).toBeLessThan(60);
+});
