@@ -110,7 +110,7 @@ const NAMES = { sandboxId: "i1", processId: "p_1" };
 
 /** Lines of the server in a quotation, without `--- ` and the word. */
 const OWN_LINE =
-  /^(?:stdout|stderr|content|entries|changes|log|\[… [^\]]*\]|p_\d+ (?:stdout|stderr|started: .*|ended: .*|watched .*))$/u;
+  /^(?:stdout|stderr|content|entries|changes|matches|log|\[… [^\]]*\]|p_\d+ (?:stdout|stderr|started: .*|ended: .*|watched .*))$/u;
 
 /** Returns the word. */
 function checkQuoted(text: string, hasHeader = true): string {
@@ -254,6 +254,10 @@ async function attack(world: McpWorld, id: string, random: Random): Promise<numb
 
   quoted(await call("read_file", { path: join(folder, "plain"), encoding: "text" }));
   quoted(await call("list_directory", { path: folder }));
+  const found = await call("search_files", { path: folder, pattern: CANARY, context: 2 });
+  // Without a match in a text there is no quotation.
+  if (found.startsWith("0 matching lines")) inline(found, 1);
+  else quoted(found);
   const watcherId = /^watcher_id: (\S+)/.exec(watch)?.[1];
   quoted(await call("watch_path", { watcher_id: watcherId, wait_seconds: 5, close: true }));
   const shell = `cat ${folder}/plain; cat ${folder}/plain >&2`;
