@@ -28,6 +28,11 @@ export interface StdioTransportOptions {
 
 /** Three megabytes of file content, with space for escapes and base64. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+/**
+ * Above it no request is read. Less would stop a host that writes a large message before it reads;
+ * a reply of the largest size that a host asks for alone is no reason to stop.
+ */
+const MAX_UNSENT_BYTES = 8 * 1024 * 1024;
 
 export class StdioTransport implements Transport {
   onclose?: () => void;
@@ -159,9 +164,16 @@ export class StdioTransport implements Transport {
 
   /** Answers without the SDK. A host that takes no answers is not read from meanwhile. */
   #refuse(reply: object): void {
+    const { stdout } = this.#options;
+    if (stdout.destroyed || stdout.write(`${JSON.stringify(reply)}\n`)) return;
+    this.#holdUp();
+  }
+
+  /** Reads no more of stdin until the host has taken what is written. */
+  #holdUp(): void {
     const { stdin, stdout } = this.#options;
-    if (stdout.destroyed || stdout.write(`${JSON.stringify(reply)}\n`) || this.#isHeldUp) return;
     // One piece of stdin can have thousands of lines.
+    if (this.#isHeldUp) return;
     this.#isHeldUp = true;
     stdin.pause();
     stdout.once("drain", () => {
@@ -175,6 +187,7 @@ export class StdioTransport implements Transport {
     const onWritten = (error: Error | null | undefined): void =>
       error ? reject(error) : resolve();
     const hasSpace = this.#options.stdout.write(`${JSON.stringify(message)}\n`, onWritten);
+    if (this.#options.stdout.writableLength > MAX_UNSENT_BYTES) this.#holdUp();
     if (!hasSpace) return promise;
     // The connection ends by the error event of the stream.
     promise.catch(() => undefined);

@@ -207,3 +207,23 @@ test("many faulty lines in one piece wait for the host once", async () => {
   await expect.poll(() => stdin.isPaused()).toBe(false);
   await transport.close();
 });
+
+test("a host that takes no replies is not read from, and gets all of them later", async () => {
+  const requests = 400;
+  await using connection = await open();
+  const { stdin, stdout } = connection;
+  stdout.pause();
+  const unsent = () => stdout.writableLength + stdout.readableLength;
+  for (let id = 100; id < 100 + requests; id += 1) {
+    connection.send({ id, method: "tools/list" });
+    const { promise: answered, resolve } = Promise.withResolvers<void>();
+    setImmediate(resolve);
+    await answered;
+  }
+  await expect.poll(() => stdin.isPaused()).toBe(true);
+  expect([unsent() < 12 * MEBIBYTE, stdin.readableLength > 0]).toEqual([true, true]);
+  const before = connection.messages.length;
+  stdout.resume();
+  await expect.poll(() => connection.messages.length - before).toBe(requests);
+  expect(stdin.isPaused()).toBe(false);
+});
