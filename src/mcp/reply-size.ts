@@ -12,3 +12,8 @@ export function countFitting(lines: readonly string[]): number {
   }
   return lines.length;
 }
+
+/** How much of each line is shown where so many must fit into a reply. */
+export function squeezedShare(count: number): number {
+  return Math.floor(MAX_LIST_CHARACTERS / Math.max(1, count)) - 1;
+}

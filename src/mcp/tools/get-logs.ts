@@ -2,13 +2,13 @@
 
 import { RECORD_LEVELS } from "../../common/log-level.ts";
 import { z } from "../../common/schema.ts";
-import { oneLine, sliceText } from "../../common/untrusted-text.ts";
+import { cutText, oneLine, sliceText } from "../../common/untrusted-text.ts";
 import type { QuotedPart } from "../../output/quote.ts";
 import { onOptionalRoute } from "../error-hints.ts";
 import { expiryFact } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
 import { pageOfLogs, rankOf, timeOf, type LogEntryBody, type LogPage } from "../log-page.ts";
-import { countFitting } from "../reply-size.ts";
+import { countFitting, squeezedShare } from "../reply-size.ts";
 import { textReply } from "../respond.ts";
 import { READ_ONLY, defineTool } from "../tool.ts";
 
@@ -62,9 +62,7 @@ export const getLogs = defineTool({
     );
     const lowest = RECORD_LEVELS.indexOf(level);
     const isShown = (entry: LogEntryBody) => levelOf(entry.level) >= lowest;
-    const page = fittingPage(pageOfLogs(body, limit), (entry) =>
-      isShown(entry) ? sliceText(lineOf(entry), shareOf(limit)) : "",
-    );
+    const page = fittingPage(pageOfLogs(body, limit), limit, isShown);
     const shown = page.entries.filter((entry) => isShown(entry));
     const parts = shown.flatMap((entry) => formatEntry(entry, { page, limit }));
     return textReply(
@@ -72,6 +70,9 @@ export const getLogs = defineTool({
         `${shown.length} records`,
         page.isFull ? "there may be more" : undefined,
         cutFact(page, limit),
+        page.squeezedTo === undefined
+          ? undefined
+          : `records are cut to ${page.squeezedTo} characters: a smaller limit shows more of each`,
         page.nextMs === undefined ? undefined : `next since_ms: ${page.nextMs}`,
         expiryFact(context, sandboxId),
       ],
@@ -80,12 +81,36 @@ export const getLogs = defineTool({
   },
 });
 
-/** The page without the records that do not fit into a reply, which the next page has. */
-function fittingPage(page: LogPage, textOf: (entry: LogEntryBody) => string): LogPage {
+interface FittingPage extends LogPage {
+  /** What is shown of each record where all of one millisecond exceed a reply. */
+  readonly squeezedTo?: number;
+}
+
+/**
+ * The page without the records that do not fit into a reply, which the next page has. No page can
+ * begin within a millisecond: records of one that do not fit are all shown, each cut shorter.
+ */
+function fittingPage(
+  page: LogPage,
+  limit: number,
+  isShown: (entry: LogEntryBody) => boolean,
+): FittingPage {
   const { entries } = page;
-  const count = countFitting(entries.map((entry) => textOf(entry)));
+  const texts = entries.map((entry) =>
+    isShown(entry) ? sliceText(lineOf(entry), shareOf(limit)) : "",
+  );
+  const count = countFitting(texts);
   if (count === entries.length) return page;
-  return pageOfLogs({ logs: [], logEntries: entries.slice(0, count) }, count);
+  const cut = pageOfLogs({ logs: [], logEntries: entries.slice(0, count) }, count);
+  if (cut.cutMs === undefined) return cut;
+  const ofMs = entries.filter((entry) => timeOf(entry) === cut.cutMs);
+  return {
+    ...cut,
+    entries: ofMs,
+    isFull: page.isFull || ofMs.length < entries.length,
+    cutMs: page.cutMs,
+    squeezedTo: squeezedShare(ofMs.filter((entry) => isShown(entry)).length),
+  };
 }
 
 /** An unknown level counts as info. */
@@ -103,9 +128,10 @@ function cutFact({ cutMs }: LogPage, limit: number): string | undefined {
 
 function formatEntry(
   entry: LogEntryBody,
-  { page, limit }: { readonly page: LogPage; readonly limit: number },
+  { page, limit }: { readonly page: FittingPage; readonly limit: number },
 ): QuotedPart[] {
   const line = lineOf(entry);
+  if (page.squeezedTo !== undefined) return [cutText(line, page.squeezedTo)];
   const shownCharacters = shareOf(limit);
   if (line.length <= shownCharacters) return [line];
   const rank = rankOf(entry, page.entries);

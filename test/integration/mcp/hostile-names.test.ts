@@ -97,3 +97,28 @@ test("records that do not fit into one reply come with the next one", async () =
   }
   expect(seen.size).toBe(all.length);
 });
+
+test.for([
+  { limit: 300, count: 250, cut: "" },
+  { limit: 300, count: 300, cut: " | further records of millisecond 1000 need a larger limit" },
+  { limit: 1_000, count: 1_000, cut: " | further records of millisecond 1000 cannot be read" },
+])("$count records of one millisecond are shown by limit=$limit", async ({ limit, count, cut }) => {
+  const timestamp = new Date(1_000).toISOString();
+  const ofMs = Array.from({ length: count }, (_, index) => ({ ...entryOf(index), timestamp }));
+  const later = { ...entryOf(9_999), timestamp: new Date(1_001).toISOString() };
+  await using remote = await startForeignHost(({ url }, response) => {
+    const { searchParams } = new URL(url, "http://x");
+    const start = Number(searchParams.get("start") ?? 0);
+    const from = [...ofMs, later].filter((entry) => Date.parse(entry.timestamp) >= start);
+    const logEntries = from.slice(0, limit);
+    answerJson(response, 200, { body: { logs: [], logEntries } });
+  });
+  const { text } = await remote.call("get_logs", { limit });
+  expect(text.length).toBeLessThan(130_000);
+  const seen = new Set([...text.matchAll(/ record (\d+) /g)].map(([, number]) => Number(number)));
+  expect(seen.size).toBe(count);
+  const share = Math.floor(100_000 / count) - 1;
+  const squeezed = `records are cut to ${share} characters: a smaller limit shows more of each`;
+  const more = `${count} records | there may be more${cut} | ${squeezed} | next since_ms: 1001`;
+  expect(text).toContain(more);
+});
