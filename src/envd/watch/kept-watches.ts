@@ -16,6 +16,8 @@ export interface KeptWatches<T extends Disposable> {
   find(watcherId: string): T;
   /** @throws SandboxError not_found */
   remove(watcherId: string): void;
+  /** Those that may be ended for a new one. */
+  idle(): readonly T[];
   /** Ends the one that was not polled for the longest time; false where all were polled of late. */
   endIdlest(): boolean;
 }
@@ -35,6 +37,8 @@ export function createKeptWatches<T extends Disposable>(
     return found.watch;
   }
 
+  const isIdle = ({ polledAtMs }: { readonly polledAtMs: number }) => now() - polledAtMs >= IDLE_MS;
+
   function put(watcherId: string, watch: T): void {
     kept.set(watcherId, { watch, polledAtMs: now() });
   }
@@ -53,11 +57,12 @@ export function createKeptWatches<T extends Disposable>(
     remove(watcherId) {
       take(watcherId)[Symbol.dispose]();
     },
+    idle: () => [...kept.values()].filter((each) => isIdle(each)).map(({ watch }) => watch),
     endIdlest() {
       const [idlest] = kept;
       if (idlest === undefined) return false;
-      const [watcherId, { polledAtMs }] = idlest;
-      if (now() - polledAtMs < IDLE_MS) return false;
+      const [watcherId, entry] = idlest;
+      if (!isIdle(entry)) return false;
       take(watcherId)[Symbol.dispose]();
       return true;
     },

@@ -19,8 +19,23 @@ export interface WatchBudget {
   exceeded(kind: Kind): SandboxError;
 }
 
+/** The part of one watch. */
+export interface WatchShare extends WatchBudget {
+  /** What this watch holds. */
+  held(kind: Kind): number;
+  /** Whether the watch was refused because of the budget. */
+  readonly isRefused: boolean;
+}
+
+export interface SharedWatchBudget extends WatchBudget {
+  /** A watch may exceed the limits by what others would give up for it. */
+  share(spare: (kind: Kind) => number): WatchShare;
+  /** The error that says which limit is exceeded; undefined where none is. */
+  excess(): SandboxError | undefined;
+}
+
 /** A budget of which nothing is used. */
-export function createWatchBudget(): WatchBudget {
+export function createWatchBudget(): SharedWatchBudget {
   const limits: Readonly<Record<Kind, number>> = {
     directories: MAX_DIRECTORIES,
     entries: MAX_ENTRIES,
@@ -31,14 +46,40 @@ export function createWatchBudget(): WatchBudget {
     const message = `queue or buffer overflow: more than ${limits[kind]} watched ${kind}`;
     return new SandboxError("resource_exhausted", message);
   };
+  function share(spare: (kind: Kind) => number): WatchShare {
+    const own: Record<Kind, number> = { directories: 0, entries: 0, events: 0 };
+    let isRefused = false;
+    const refuse = (kind: Kind) => {
+      isRefused = true;
+      return exceeded(kind);
+    };
+    return {
+      reserve(kind) {
+        if (used[kind] >= limits[kind] && used[kind] >= limits[kind] + spare(kind)) {
+          throw refuse(kind);
+        }
+        used[kind] += 1;
+        own[kind] += 1;
+      },
+      release(kind, count) {
+        used[kind] -= count;
+        own[kind] -= count;
+      },
+      exceeded: refuse,
+      held: (kind) => own[kind],
+      get isRefused() {
+        return isRefused;
+      },
+    };
+  }
   return {
-    reserve(kind) {
-      if (used[kind] >= limits[kind]) throw exceeded(kind);
-      used[kind] += 1;
+    ...share(() => 0),
+    share,
+    excess() {
+      const kind = KINDS.find((each) => used[each] > limits[each]);
+      return kind === undefined ? undefined : exceeded(kind);
     },
-    release(kind, count) {
-      used[kind] -= count;
-    },
-    exceeded,
   };
 }
+
+const KINDS = ["directories", "entries"] as const;

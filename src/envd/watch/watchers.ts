@@ -16,7 +16,7 @@ import type { Inotify } from "./inotify.ts";
 import { createKeptWatches } from "./kept-watches.ts";
 import { TreeWatch } from "./tree-watch.ts";
 import { WatchBacklog } from "./watch-backlog.ts";
-import { createWatchBudget } from "./watch-budget.ts";
+import { createWatchBudget, type WatchShare } from "./watch-budget.ts";
 
 export type FileEvent = MessageInitShape<typeof FilesystemEventSchema>;
 
@@ -32,6 +32,8 @@ export interface WatchRequest {
 /** A running watch and the events that no client took yet; disposing of it, even twice, ends it. */
 export interface FileWatch extends Disposable {
   readonly events: EventQueue<FileEvent>;
+  /** What it holds of what all watches share. */
+  readonly share: WatchShare;
 }
 
 export interface WatcherRegistry {
@@ -76,14 +78,15 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   const backlog = new WatchBacklog<FileEvent>();
   const kept = createKeptWatches<FileWatch>(source.now);
   let open = 0;
+  let arming = 0;
 
-  async function start(request: WatchRequest): Promise<FileWatch> {
+  async function start(request: WatchRequest, share: WatchShare): Promise<FileWatch> {
     const folder = await tidyPath(request.path);
     const events = new EventQueue<FileEvent>(() => backlog.settle(events));
     const tree = new TreeWatch({
       root: request.path,
       isRecursive: request.recursive,
-      budget,
+      budget: share,
       inotify: source.inotify,
       onOverflow: () => source.log.write("warn", OVERFLOW, { path: request.path }),
       async onEvent(name, type) {
@@ -104,25 +107,43 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
     };
     try {
       await tree.arm();
+      makePlace();
     } catch (error) {
       close();
       throw armFault(request.path, error);
     }
-    return createFileWatch(events, () => {
+    return createFileWatch({ events, share }, () => {
       close();
       open -= 1;
     });
   }
 
+  /** A watch for which all idle ones together have no place is refused, and they go on. */
+  function makePlace(): void {
+    while (budget.excess() !== undefined && kept.endIdlest());
+    const error = budget.excess();
+    if (error !== undefined) throw error;
+  }
+
   /** What all watches share may be held by some whose clients vanished. */
   async function startInPlace(request: WatchRequest): Promise<FileWatch> {
+    // While one is armed beyond the limits, those that run may grow all the same.
+    const newShare = () =>
+      budget.share((kind) =>
+        arming > 0 ? kept.idle().reduce((sum, { share }) => sum + share.held(kind), 0) : 0,
+      );
+    const share = newShare();
+    arming += 1;
     try {
-      return await start(request);
+      return await start(request, share);
     } catch (error) {
+      // Other sandboxes may hold what the kernel has: only a second attempt shows what helps.
       const isFull = error instanceof SandboxError && error.code === "resource_exhausted";
-      if (!isFull || !kept.endIdlest()) throw error;
+      if (!isFull || share.isRefused || !kept.endIdlest()) throw error;
       while (kept.endIdlest());
-      return start(request);
+      return await start(request, newShare());
+    } finally {
+      arming -= 1;
     }
   }
 
@@ -146,10 +167,10 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   };
 }
 
-function createFileWatch(events: EventQueue<FileEvent>, end: () => void): FileWatch {
+function createFileWatch(parts: Omit<FileWatch, keyof Disposable>, end: () => void): FileWatch {
   let isOpen = true;
   return {
-    events,
+    ...parts,
     [Symbol.dispose]() {
       if (isOpen) end();
       isOpen = false;

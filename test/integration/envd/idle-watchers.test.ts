@@ -12,7 +12,8 @@ import { PERL_DIRECTORY } from "../../support/perl-directory.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 const MAX_WATCHES = 256;
-const HALF_OF_DIRECTORIES = 8_192;
+const MAX_DIRECTORIES = 16_384;
+const HALF_OF_DIRECTORIES = MAX_DIRECTORIES / 2;
 const IDLE_MS = 10 * 60_000;
 const LIMIT = { timeout: 60_000 };
 
@@ -44,8 +45,13 @@ async function openRegistry() {
     path,
     isThere,
     pass: (ms: number) => (nowMs += ms),
-    async keep(recursive = false): Promise<string> {
-      const request = { path, recursive, includeEntry: false, allowNetworkMounts: true };
+    async keep(recursive = false, below = ""): Promise<string> {
+      const request = {
+        path: join(path, below),
+        recursive,
+        includeEntry: false,
+        allowNetworkMounts: true,
+      };
       const id = registry.keep(await registry.open(request));
       ids.push(id);
       return id;
@@ -83,3 +89,15 @@ test(
     expect(registry.isThere(old)).toBe(false);
   },
 );
+
+test("a tree for which all others together have no place ends none of them", LIMIT, async () => {
+  await using registry = await openRegistry();
+  await mkdir(join(registry.path, "small"));
+  for (let count = 0; count < MAX_DIRECTORIES; count += 1) {
+    await mkdir(join(registry.path, `large/${count}`), { recursive: true });
+  }
+  const old = [await registry.keep(true, "small"), await registry.keep(true, "small")];
+  registry.pass(IDLE_MS);
+  await expect(registry.keep(true, "large")).rejects.toMatchObject({ code: "resource_exhausted" });
+  expect(old.map((id) => registry.isThere(id))).toEqual([true, true]);
+});
