@@ -9,47 +9,47 @@ const MAX_ENTRIES = 200_000;
 /** Some 150 bytes each; they wait only until they are applied. */
 const MAX_KERNEL_EVENTS = 200_000;
 
-type Kind = "directories" | "entries" | "events";
+export type WatchedKind = "directories" | "entries" | "events";
 
 export interface WatchBudget {
   /** @throws SandboxError resource_exhausted when all watches together would hold too much. */
-  reserve(kind: Kind): void;
-  release(kind: Kind, count: number): void;
+  reserve(kind: WatchedKind): void;
+  release(kind: WatchedKind, count: number): void;
   /** The error that says that there are too many. */
-  exceeded(kind: Kind): SandboxError;
+  exceeded(kind: WatchedKind): SandboxError;
 }
 
 /** The part of one watch. */
 export interface WatchShare extends WatchBudget {
   /** What this watch holds. */
-  held(kind: Kind): number;
+  held(kind: WatchedKind): number;
   /** Whether the watch was refused because of the budget. */
   readonly isRefused: boolean;
 }
 
 export interface SharedWatchBudget extends WatchBudget {
   /** A watch may exceed the limits by what others would give up for it. */
-  share(spare: (kind: Kind) => number): WatchShare;
+  share(spare: (kind: WatchedKind) => number): WatchShare;
   /** The error that says which limit is exceeded; undefined where none is. */
   excess(): SandboxError | undefined;
 }
 
 /** A budget of which nothing is used. */
 export function createWatchBudget(): SharedWatchBudget {
-  const limits: Readonly<Record<Kind, number>> = {
+  const limits: Readonly<Record<WatchedKind, number>> = {
     directories: MAX_DIRECTORIES,
     entries: MAX_ENTRIES,
     events: MAX_KERNEL_EVENTS,
   };
-  const used: Record<Kind, number> = { directories: 0, entries: 0, events: 0 };
-  const exceeded = (kind: Kind) => {
+  const used: Record<WatchedKind, number> = { directories: 0, entries: 0, events: 0 };
+  const exceeded = (kind: WatchedKind) => {
     const message = `queue or buffer overflow: more than ${limits[kind]} watched ${kind}`;
     return new SandboxError("resource_exhausted", message);
   };
-  function share(spare: (kind: Kind) => number): WatchShare {
-    const own: Record<Kind, number> = { directories: 0, entries: 0, events: 0 };
+  function share(spare: (kind: WatchedKind) => number): WatchShare {
+    const own: Record<WatchedKind, number> = { directories: 0, entries: 0, events: 0 };
     let isRefused = false;
-    const refuse = (kind: Kind) => {
+    const refuse = (kind: WatchedKind) => {
       isRefused = true;
       return exceeded(kind);
     };

@@ -13,10 +13,15 @@ import { joinPath } from "../path.ts";
 import { tidyPath } from "../place.ts";
 import { EventQueue } from "../queue.ts";
 import type { Inotify } from "./inotify.ts";
-import { createKeptWatches } from "./kept-watches.ts";
+import { createKeptWatches, type KeptWatches } from "./kept-watches.ts";
 import { TreeWatch } from "./tree-watch.ts";
 import { WatchBacklog } from "./watch-backlog.ts";
-import { createWatchBudget, type WatchShare } from "./watch-budget.ts";
+import {
+  createWatchBudget,
+  type SharedWatchBudget,
+  type WatchedKind,
+  type WatchShare,
+} from "./watch-budget.ts";
 
 export type FileEvent = MessageInitShape<typeof FilesystemEventSchema>;
 
@@ -78,7 +83,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
   const backlog = new WatchBacklog<FileEvent>();
   const kept = createKeptWatches<FileWatch>(source.now);
   let open = 0;
-  let arming = 0;
+  const startInPlace = createPlaceMaker(budget, kept);
 
   async function start(request: WatchRequest, share: WatchShare): Promise<FileWatch> {
     const folder = await tidyPath(request.path);
@@ -107,7 +112,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
     };
     try {
       await tree.arm();
-      makePlace();
+      makePlace(budget, kept);
     } catch (error) {
       close();
       throw armFault(request.path, error);
@@ -118,35 +123,6 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
     });
   }
 
-  /** A watch for which all idle ones together have no place is refused, and they go on. */
-  function makePlace(): void {
-    while (budget.excess() !== undefined && kept.endIdlest());
-    const error = budget.excess();
-    if (error !== undefined) throw error;
-  }
-
-  /** What all watches share may be held by some whose clients vanished. */
-  async function startInPlace(request: WatchRequest): Promise<FileWatch> {
-    // While one is armed beyond the limits, those that run may grow all the same.
-    const newShare = () =>
-      budget.share((kind) =>
-        arming > 0 ? kept.idle().reduce((sum, { share }) => sum + share.held(kind), 0) : 0,
-      );
-    const share = newShare();
-    arming += 1;
-    try {
-      return await start(request, share);
-    } catch (error) {
-      // Other sandboxes may hold what the kernel has: only a second attempt shows what helps.
-      const isFull = error instanceof SandboxError && error.code === "resource_exhausted";
-      if (!isFull || share.isRefused || !kept.endIdlest()) throw error;
-      while (kept.endIdlest());
-      return await start(request, newShare());
-    } finally {
-      arming -= 1;
-    }
-  }
-
   return {
     async open(request) {
       await requireWatchable(request);
@@ -155,7 +131,7 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
       }
       open += 1;
       try {
-        return await startInPlace(request);
+        return await startInPlace((share) => start(request, share));
       } catch (error) {
         open -= 1;
         throw error;
@@ -165,6 +141,39 @@ export function createWatcherRegistry(source: WatchSource): WatcherRegistry {
     find: (watcherId) => kept.find(watcherId),
     remove: (watcherId) => kept.remove(watcherId),
   };
+}
+
+/** Starts watches; what all share may be held by some whose clients vanished. */
+function createPlaceMaker(budget: SharedWatchBudget, kept: KeptWatches<FileWatch>) {
+  let arming = 0;
+  // While one is armed beyond the limits, those that run may grow all the same.
+  const newShare = () => budget.share((kind) => (arming > 0 ? heldByIdle(kept, kind) : 0));
+  return async (start: (share: WatchShare) => Promise<FileWatch>): Promise<FileWatch> => {
+    const share = newShare();
+    arming += 1;
+    try {
+      return await start(share);
+    } catch (error) {
+      // Other sandboxes may hold what the kernel has: only a second attempt shows what helps.
+      const isFull = error instanceof SandboxError && error.code === "resource_exhausted";
+      if (!isFull || share.isRefused || !kept.endIdlest()) throw error;
+      while (kept.endIdlest());
+      return await start(newShare());
+    } finally {
+      arming -= 1;
+    }
+  };
+}
+
+function heldByIdle(kept: KeptWatches<FileWatch>, kind: WatchedKind): number {
+  return kept.idle().reduce((sum, { share }) => sum + share.held(kind), 0);
+}
+
+/** Ends idle watches as far as a new one needs. @throws SandboxError resource_exhausted */
+function makePlace(budget: SharedWatchBudget, kept: KeptWatches<FileWatch>): void {
+  while (budget.excess() !== undefined && kept.endIdlest());
+  const error = budget.excess();
+  if (error !== undefined) throw error;
 }
 
 function createFileWatch(parts: Omit<FileWatch, keyof Disposable>, end: () => void): FileWatch {
