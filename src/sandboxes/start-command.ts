@@ -10,6 +10,7 @@ import { step } from "../common/steps.ts";
 import type { Container } from "../engine/engine.ts";
 import type { BuildRecord, SandboxRecord, TemplateSetup } from "../store/store.ts";
 import type { Services } from "./context.ts";
+import { withReadyPrograms } from "./ready-programs.ts";
 
 /** Clients wait a minute for a sandbox; they are told before. */
 const START_LIMIT_MS = 45_000;
@@ -126,8 +127,9 @@ async function awaitReady(
 ): Promise<void> {
   if (readyCommand === "") return;
   const backoff = createBackoff(FIRST_RETRY_MS, MAX_RETRY_MS);
+  const command = withReadyPrograms(readyCommand);
   for (;;) {
-    if ((await runShell(daemon, readyCommand, terms)) === 0) return;
+    if ((await runShell(daemon, command, terms)) === 0) return;
     await delay(backoff.next(), undefined, { signal: terms.signal });
   }
 }

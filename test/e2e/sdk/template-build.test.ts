@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 import { newestSdk, useSdkServe } from "../../support/sdk.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
-const { Sandbox, Template, waitForFile, waitForTimeout } = newestSdk;
+const { Sandbox, Template, waitForFile, waitForPort, waitForTimeout } = newestSdk;
 const service = useSdkServe();
 const BUILD_LIMIT_MS = 300_000;
 
@@ -36,6 +36,20 @@ async function build(template: Parameters<typeof Template.toJSON>[0], name: stri
 async function read(sandbox: SandboxType, command: string): Promise<string> {
   return (await sandbox.commands.run(command)).stdout.trim();
 }
+
+test("a template is ready when its server listens", { timeout: BUILD_LIMIT_MS }, async () => {
+  const template = Template()
+    .fromTemplate("base")
+    .setStartCmd("sleep 1; exec python3 -m http.server 8123", waitForPort(8123));
+  const { made } = await build(template, "listens");
+  const sandbox = await Sandbox.create("listens", service.options);
+  try {
+    expect(await read(sandbox, "curl -sI 127.0.0.1:8123 | head -n 1")).toMatch(/ 200 OK$/);
+  } finally {
+    await sandbox.kill();
+  }
+  expect(made.name).toBe("listens");
+});
 
 test("every method of the builder", { timeout: BUILD_LIMIT_MS }, async () => {
   await using context = await makeContext();
