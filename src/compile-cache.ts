@@ -7,7 +7,7 @@ import { lstatSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { homeFault } from "./common/home-folder.ts";
+import { checkHome } from "./common/home-folder.ts";
 import { makeFolders } from "./common/make-folders.ts";
 import { defaultHome } from "./common/privilege.ts";
 
@@ -21,8 +21,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
  */
 export function keepCompiled(environment: Environment, argv: readonly string[]): void {
   const home = findHome(environment, argv);
-  // The command refuses it, with the reason.
-  if (home === undefined || homeFault(home) !== undefined) return;
+  if (home === undefined || !isAccepted(home)) return;
   const folder = join(home, "cache");
   try {
     makeFolders(folder, 0o700);
@@ -57,12 +56,26 @@ function findHome(environment: Environment, argv: readonly string[]): string | u
   return resolve(first.value ?? "");
 }
 
+/** Where it is not, the command says why. */
+function isAccepted(home: string): boolean {
+  try {
+    checkHome(home);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function isOurs(path: string): boolean {
-  const entry = lstatSync(path, { throwIfNoEntry: false });
-  return (
-    entry !== undefined &&
-    entry.isDirectory() &&
-    entry.uid === process.geteuid?.() &&
-    (entry.mode & WRITABLE_BY_OTHERS) === 0
-  );
+  try {
+    const entry = lstatSync(path);
+    return (
+      entry.isDirectory() &&
+      entry.uid === process.geteuid?.() &&
+      (entry.mode & WRITABLE_BY_OTHERS) === 0
+    );
+  } catch {
+    // It is not there, or this user may not look.
+    return false;
+  }
 }

@@ -149,3 +149,16 @@ test("a home may be reached by a symbolic link, and a foreign folder may not", a
   await openHome(join(folder.path, "to-home"));
   await expect(openHome(join(folder.path, "to-foreign"))).rejects.toThrow(FOREIGN);
 });
+
+test.for([
+  { name: "a line break", path: "a\nb" },
+  { name: "a quotation mark", path: 'a"b' },
+  { name: "too long a path", path: Array.from({ length: 9 }, () => "d".repeat(200)).join("/") },
+  { name: "too long a name", path: "d".repeat(300) },
+  { name: "a file on the way", path: "file/home" },
+])("the compile cache makes nothing for $name, and does not fail", async ({ path }) => {
+  await using folder = await makeTempFolder();
+  await writeFile(join(folder.path, "file"), "");
+  keepCompiled({ SANDBOX_MCP_HOME: join(folder.path, path) }, []);
+  expect(await readdir(folder.path)).toEqual(["file"]);
+});
