@@ -5,7 +5,7 @@
  */
 
 import { readFileSync } from "node:fs";
-import { homedir } from "node:os";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 
 export type Privilege = "machine" | "namespace" | "none";
@@ -66,7 +66,17 @@ export function defaultHome(environment: Readonly<Record<string, string | undefi
   if (readPrivilege() === "machine") return "/var/lib/sandbox-mcp";
   const data = environment["XDG_DATA_HOME"];
   return join(
-    data === undefined || data === "" ? join(homedir(), ".local/share") : data,
+    data === undefined || data === "" ? join(ownFolder(environment["HOME"]), ".local/share") : data,
     "sandbox-mcp",
   );
+}
+
+function ownFolder(named: string | undefined): string {
+  if (named !== undefined && named !== "") return named;
+  try {
+    return userInfo().homedir;
+  } catch {
+    // An id without an account, as of a container; their runtimes set the same.
+    return "/";
+  }
 }

@@ -1,7 +1,8 @@
 /**
  * An ordinary user's way to containers: the program replaces itself by the same program in a user
  * namespace of its own, in which it is root, with the ids that `/etc/subuid` and `/etc/subgid` give
- * to its user. Process number, standard streams and environment stay what they are.
+ * to its user. Process number, standard streams and environment stay what they are,
+ * but for a HOME that is missing.
  */
 
 import { userInfo } from "node:os";
@@ -42,7 +43,7 @@ async function planNamespace(home: string): Promise<Plan | string> {
   if (newuidmap === undefined || newgidmap === undefined) {
     return `no newuidmap and newgidmap: ${installCommand()}`;
   }
-  const { username, uid, gid } = userInfo();
+  const { uid, gid, username } = ownAccount();
   const users = findRange(await readText("/etc/subuid"), [username, String(uid)]);
   const groups = findRange(await readText("/etc/subgid"), [username, String(uid)]);
   if (users === undefined || groups === undefined) {
@@ -58,6 +59,16 @@ async function planNamespace(home: string): Promise<Plan | string> {
       mapCommand(newgidmap, gid, groups),
     ),
   };
+}
+
+/** An id may have no account, as in a container; what is said of its ranges then has its number. */
+function ownAccount() {
+  try {
+    return userInfo();
+  } catch {
+    const uid = process.getuid?.() ?? 0;
+    return { uid, gid: process.getgid?.() ?? 0, username: String(uid) };
+  }
 }
 
 /** The words after the number of the process. */

@@ -1,7 +1,9 @@
 /** What is different for who is root only in a namespace of his own. */
 
+import { execFile } from "node:child_process";
 import { link, lstat, mkdir, symlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
 import { privilegeOf } from "../../../src/common/privilege.ts";
 import { findRange } from "../../../src/engine/host/user-namespace.ts";
@@ -18,6 +20,27 @@ describe("the rights of root", () => {
     { map: "0 100000 65536\n", is: "none" },
   ])("with the map $map are $is", ({ map, is }) => {
     expect(privilegeOf(map)).toBe(is);
+  });
+});
+
+const SOURCES = resolve(import.meta.dirname, "../../../src");
+const REPORT = `
+  const { defaultHome } = await import(${JSON.stringify(join(SOURCES, "common/privilege.ts"))});
+  const entry = await import(${JSON.stringify(join(SOURCES, "engine/host/user-namespace.ts"))});
+  const home = defaultHome({ HOME: process.argv[1] });
+  const fault = await entry.enterOwnNamespace(home, "/nonexistent");
+  console.log(JSON.stringify({ home, fault }));
+`;
+
+test.for([
+  { named: "", home: "/.local/share/sandbox-mcp" },
+  { named: "/given", home: "/given/.local/share/sandbox-mcp" },
+])("an id without an account and with HOME=$named is told what it lacks", async (wanted) => {
+  const words = ["-U", "--map-user=4711", process.execPath, "-e", REPORT, "--", wanted.named];
+  const { stdout } = await promisify(execFile)("unshare", words);
+  expect(JSON.parse(stdout)).toEqual({
+    home: wanted.home,
+    fault: expect.stringMatching(/^no .*(?:add-subgids 100000-165535 4711|uidmap.*)$/),
   });
 });
 

@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
@@ -49,4 +50,14 @@ test("lines of processes that are gone, or that are no such lines, are passed ov
   await writeFile(join(folder.path, "namespace"), lines.join("\n"));
   const { stdout } = await enter(folder.path);
   expect(stdout).toMatch(/^ids: /);
+});
+
+test.for([
+  { name: "is missing", env: {}, home: userInfo().homedir },
+  { name: "is empty", env: { HOME: "" }, home: userInfo().homedir },
+  { name: "is given", env: { HOME: "/given" }, home: "/given" },
+])("a HOME that $name is that of the user before the namespace", async ({ env, home }) => {
+  const words = ["FAULT", "mips", "/nonexistent", "true 0", "false 0", "printenv", "HOME"];
+  const { stdout } = await runPerl("user-namespace", { words, env });
+  expect(stdout.toString()).toBe(`${home}\n`);
 });
