@@ -5,7 +5,8 @@
 # instances of a home share one namespace, since nobody in another one may end what it holds: it
 # is found by the processes that are in it or in a container of it, and joined, else made. A child
 # gives it ids: only the set-uid helpers of the system may. Process number, standard streams and
-# environment stay what they are, but for a HOME that is missing. perl-base alone must be enough: no module is loaded.
+# environment stay what they are, but for a HOME that is missing. perl-base alone must be enough:
+# no module is loaded.
 # Still needed: unshare of util-linux 2.38 maps a range of ids, and nsenter joins a namespace, but
 # neither finds the namespace of a home under a lock, nor says in the program's own words what
 # failed.
