@@ -1,6 +1,7 @@
 /** The Connect services on node:http. The library decodes; what it leaves open is decided here. */
 
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { fromBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, createConnectRouter, createContextValues } from "@connectrpc/connect";
 import {
   universalRequestFromNodeRequest,
@@ -11,6 +12,7 @@ import { SandboxError, errorText } from "../common/errors.ts";
 import { Filesystem } from "../gen/filesystem/filesystem_pb.ts";
 import { Process } from "../gen/process/process_pb.ts";
 import { parseContentType, type ContentType } from "../rpc/content-type.ts";
+import { ENVELOPE_HEAD_BYTES } from "../rpc/envelope.ts";
 import { encodeError } from "../rpc/errors.ts";
 import { createFrameSink, frameSinkKey } from "../rpc/frame-sink.ts";
 import { createMessageReader } from "../rpc/message-reader.ts";
@@ -49,6 +51,9 @@ const MAX_DRAINED_BYTES = 8_388_608;
  */
 const MAX_TIMEOUT_MS = 2_147_000_000;
 
+/** Two bytes of an unknown field would become an object; no code would ever read it. */
+const BINARY_OPTIONS = { readUnknownFields: false };
+
 const TIMEOUT_HEADER = "connect-timeout-ms";
 const ACCEPTED_UNARY = "application/json, application/proto";
 const ACCEPTED_STREAM = "application/connect+json, application/connect+proto";
@@ -62,8 +67,7 @@ export function createRpcServer(): RpcServer {
     readMaxBytes: MAX_READ_BYTES,
     writeMaxBytes: MAX_WRITE_BYTES,
     acceptCompression: [],
-    // Two bytes of an unknown field would become an object; no code would ever read it.
-    binaryOptions: { readUnknownFields: false },
+    binaryOptions: BINARY_OPTIONS,
     interceptors: [
       logCalls,
       translateErrors,
@@ -88,13 +92,15 @@ export function createRpcServer(): RpcServer {
         .set(replySlotKey, slot)
         .set(frameSinkKey, createFrameSink(response, type.isBinary ? "binary" : "json"));
       const universal = universalRequestFromNodeRequest(request, response, undefined, values);
-      const body = readBody(request, type);
+      const body = readBody(request, type, handler.method.input);
       response.once("finish", () => drainRequest({ request, response }));
       const reply = withSlot(await handler({ ...universal, body }), slot);
       await universalResponseToNodeResponse(reply, response).catch(ignoreLostClient);
     },
   };
 }
+
+type MessageSchema = UniversalHandler["method"]["input"];
 
 /** The content type of a call of this method; undefined, and answered, for anything else. */
 function wellFormedType(
@@ -127,12 +133,14 @@ function prepareHeaders(request: IncomingMessage): void {
 }
 
 /**
- * The messages of a request. Their use throws a ConnectError for one that is too long, and for JSON
- * that is too deep or too rich; the connection stays whole, so that a reply can be sent.
+ * The messages of a request. Their use throws a ConnectError for one that is too long, for JSON that
+ * is too deep or too rich, and for what is no message in binary; the connection stays whole, so that
+ * a reply can be sent.
  */
 async function* readBody(
   request: IncomingMessage,
   type: ContentType,
+  schema: MessageSchema,
 ): AsyncGenerator<Uint8Array, void> {
   const reader = createMessageReader(type, { maxBytes: MAX_READ_BYTES });
   let fault: ConnectError | undefined;
@@ -143,17 +151,30 @@ async function* readBody(
     if (fault !== undefined && (left -= chunk.length) < 0) break;
     if (fault !== undefined) continue;
     try {
-      yield* reader.read(chunk);
+      for (const bytes of reader.read(chunk)) yield requireMessage(bytes, type, schema);
     } catch (error) {
       fault = toFault(error);
     }
   }
   if (fault !== undefined) throw fault;
   const rest = reader.rest();
-  if (rest !== undefined) yield rest;
+  if (rest !== undefined) yield type.isStream ? rest : requireMessage(rest, type, schema);
+}
+
+/** The library calls its own what it cannot parse in binary, which would be a status of 500. */
+function requireMessage(bytes: Uint8Array, type: ContentType, schema: MessageSchema): Uint8Array {
+  if (!type.isBinary || (type.isStream && bytes[0] !== 0)) return bytes;
+  try {
+    fromBinary(schema, type.isStream ? bytes.subarray(ENVELOPE_HEAD_BYTES) : bytes, BINARY_OPTIONS);
+    return bytes;
+  } catch (error) {
+    const message = `parse binary: ${errorText(error)}`;
+    throw new ConnectError(message, Code.InvalidArgument, undefined, undefined, error);
+  }
 }
 
 function toFault(error: unknown): ConnectError {
+  if (error instanceof ConnectError) return error;
   const isTooDeep = error instanceof SandboxError && error.code === "invalid_argument";
   const code = isTooDeep ? Code.InvalidArgument : Code.ResourceExhausted;
   return new ConnectError(errorText(error), code, undefined, undefined, error);

@@ -166,6 +166,38 @@ test.for([
   expect([reply.status, JSON.parse(reply.text).code]).toEqual([400, "invalid_argument"]);
 });
 
+test("bytes that are no message in binary are an invalid argument", async () => {
+  await using daemon = await startTestDaemon();
+  // A field of a wire type that does not exist, a string that ends too early, one that is no text.
+  const faults = ["a6de00f2", "0a05616263", "0a02fffe"].map((hex) => Buffer.from(hex, "hex"));
+  const replies = faults.flatMap((bytes) => [
+    unary(daemon, bytes, { ...UNARY, "content-type": "application/proto" }),
+    startOfStream(daemon, envelope(bytes)),
+  ]);
+  const invalid = expect.objectContaining({ code: "invalid_argument" });
+  expect(await Promise.all(replies)).toEqual(
+    faults.flatMap(() => [
+      [400, invalid],
+      [200, { error: invalid }],
+    ]),
+  );
+  const sound = await daemon.http("/filesystem.Filesystem/Stat", {
+    method: "POST",
+    headers: { ...UNARY, "content-type": "application/proto" },
+    body: Buffer.from("0a012f", "hex"),
+  });
+  expect([sound.status, sound.headers["content-type"]]).toEqual([200, "application/proto"]);
+});
+
+async function startOfStream(daemon: TestDaemon, body: Buffer) {
+  const reply = await daemon.http("/process.Process/Start", {
+    method: "POST",
+    headers: { ...STREAM, "content-type": "application/connect+proto" },
+    body,
+  });
+  return [reply.status, readEnvelopes(reply.bytes).at(-1)?.json];
+}
+
 test("text that is no text leads nowhere", async () => {
   await using daemon = await startTestDaemon();
   const paths = ['"/\\ud800"', '"/\\u0000"', `"/${"x".repeat(5_000)}"`, '"\\u202e"'];
