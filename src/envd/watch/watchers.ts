@@ -190,8 +190,10 @@ function createFileWatch(parts: Omit<FileWatch, keyof Disposable>, end: () => vo
 async function requireWatchable(request: WatchRequest): Promise<void> {
   const { path } = request;
   let stats: Stats;
+  let fileSystem: number;
   try {
     stats = await stat(path);
+    fileSystem = request.allowNetworkMounts ? 0 : (await statfs(path)).type;
   } catch (error) {
     const text = fileErrorText("stat", path, error);
     if (isCode(error, "ENOENT")) {
@@ -203,9 +205,7 @@ async function requireWatchable(request: WatchRequest): Promise<void> {
   if (!stats.isDirectory()) {
     throw new SandboxError("invalid_argument", `path ${path} not a directory: it is a file`);
   }
-  if (request.allowNetworkMounts) return;
-  const { type } = await statfs(path);
-  if (NETWORK_FILE_SYSTEMS.has(type)) {
+  if (NETWORK_FILE_SYSTEMS.has(fileSystem)) {
     const message = `cannot watch path on network filesystem: ${path}`;
     throw new SandboxError("invalid_argument", message);
   }

@@ -252,6 +252,24 @@ test("a directory that leaves the tree, comes back and is replaced is followed",
     .toEqual(["RENAME d2", "CREATE d3", "CREATE d3/e/new"]);
 });
 
+test("a directory that is removed meanwhile is watched, or why not is told", async () => {
+  await using daemon = await startTestDaemon();
+  const path = join(daemon.folder, "here");
+  await mkdir(path);
+  const again = 'until (-e "over" or getppid == 1) { rmdir "here"; mkdir "here" }';
+  const remover = run("perl", ["-e", again], { cwd: daemon.folder });
+  const told = new Set<string>();
+  for (let count = 0; count < 200; count += 1) {
+    const opened = daemon.files.createWatcher({ path });
+    const { watcherId } = await opened.catch(() => ({ watcherId: undefined }));
+    if (watcherId !== undefined) await daemon.files.removeWatcher({ watcherId });
+    else told.add((await faultOf(opened))[1]);
+  }
+  await writeFile(join(daemon.folder, "over"), "");
+  await remover;
+  expect([...told]).not.toContain("internal error");
+});
+
 test("entries that change places are both there afterwards", async () => {
   await using daemon = await startTestDaemon();
   const watch = await watchByPolling(daemon, { recursive: true });
