@@ -5,7 +5,7 @@
 
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import {
-  createServer,
+  performServerHandshake,
   type Http2Session,
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
@@ -14,6 +14,7 @@ import { duplexPair, type Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Logger } from "../common/log.ts";
 import { bindEmitter, runOperation, type Operation } from "../common/operation.ts";
+import { wrapConnection } from "./wrapped-connection.ts";
 
 /** What one client may have open at once, as pools of clients use them. */
 const MAX_STREAMS = 256;
@@ -58,30 +59,32 @@ export interface Http2Bridge {
 }
 
 export function createHttp2Bridge(options: Http2BridgeOptions): Http2Bridge {
+  const { log } = options;
   const sessions = new Set<Http2Session>();
-  const server = createServer({
+  const settings = {
     maxSessionMemory: MAX_SESSION_MEMORY_MB,
     settings: {
       maxConcurrentStreams: MAX_STREAMS,
       maxHeaderListSize: options.maxHeaderBytes,
       enablePush: false,
     },
-  });
-  server.on("session", (session) => {
-    sessions.add(session);
-    session.once("close", () => sessions.delete(session));
-    endWhenIdle(session, options.idle);
-  });
-  server.on("sessionError", (error) =>
-    options.log.debug({ op: "http2.session", err: error }, "connection broke"),
-  );
-  server.on("stream", (stream, headers) => {
-    const operation: Operation = { name: "http2.stream", fail: () => refuse(stream) };
-    bindEmitter(stream, operation);
-    runOperation(operation, () => forward(stream, headers, options));
-  });
+  };
   return {
-    accept: (socket) => void server.emit("connection", socket),
+    accept(socket) {
+      const { remoteAddress = UNKNOWN_ADDRESS } = socket;
+      const session = performServerHandshake(wrapConnection(socket), settings);
+      sessions.add(session);
+      session.once("close", () => sessions.delete(session));
+      session.on("error", (error) =>
+        log.debug({ op: "http2.session", err: error }, "connection broke"),
+      );
+      session.on("stream", (stream, headers) => {
+        const operation: Operation = { name: "http2.stream", fail: () => refuse(stream) };
+        bindEmitter(stream, operation);
+        runOperation(operation, () => forward({ stream, headers, remoteAddress }, options));
+      });
+      endWhenIdle(session, options.idle);
+    },
     drain() {
       for (const session of sessions) session.close();
     },
@@ -123,9 +126,14 @@ function endWhenAnswered(stream: ServerHttp2Stream, silentMs: number): void {
   });
 }
 
+interface Arrival {
+  readonly stream: ServerHttp2Stream;
+  readonly headers: IncomingHttpHeaders;
+  readonly remoteAddress: string;
+}
+
 function forward(
-  stream: ServerHttp2Stream,
-  headers: IncomingHttpHeaders,
+  { stream, headers, remoteAddress }: Arrival,
   { serve, log }: Http2BridgeOptions,
 ): void {
   const { ":method": method = "GET", ":path": path = "/" } = headers;
@@ -136,7 +144,6 @@ function forward(
   }
   const [inner, outer] = duplexPair();
   // Services inside are told how and from where the client came.
-  const remoteAddress = stream.session?.socket.remoteAddress ?? UNKNOWN_ADDRESS;
   serve(Object.assign(outer, { encrypted: true, remoteAddress }));
   const call = httpRequest({
     createConnection: () => inner,
