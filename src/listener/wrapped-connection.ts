@@ -1,7 +1,7 @@
 /**
  * A TLS connection as a stream of this program. On the connection itself Node's HTTP/2 writes from
  * inside its native read, also while another write is under way: an assertion of the TLS library then
- * ends the whole process, at the will of whoever sends the frames. A stream queues such a write.
+ * ends the whole process, which any client can cause by its frames. A stream queues such a write.
  */
 
 import { Duplex } from "node:stream";
