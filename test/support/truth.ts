@@ -105,7 +105,7 @@ async function readTruth(
       volumeDevices: used,
       strays: [],
     },
-    found: { ...(await lookAround(home, before)), integrity },
+    found: { ...(await lookAround(home, before, alive)), integrity },
   };
 }
 
@@ -163,8 +163,14 @@ function checkIntegrity(database: DatabaseSync): string {
   return String(database.prepare("PRAGMA integrity_check").get()?.["integrity_check"]);
 }
 
-async function lookAround(home: string, before: Census): Promise<Omit<Truth, "integrity">> {
+async function lookAround(
+  home: string,
+  before: Census,
+  alive: readonly string[],
+): Promise<Omit<Truth, "integrity">> {
   const census = await takeCensus(home);
+  const kernels = findKernels(census.processes);
+  const withKernel = alive.filter((id) => kernels.some((line) => line.includes(id)));
   const cgroups = census.cgroups.filter((path) => !before.cgroups.includes(path));
   const ids = [...new Set(cgroups.map((path) => basename(path)))].toSorted();
   const inside = await populatedOf(cgroups);
@@ -174,6 +180,8 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     // A home of a test may show the base template of the machine.
     .filter((path) => !path.startsWith(join(home, "layers/base-")))
     .map(idOf)
+    // A kernel of its own has its files in two namespaces.
+    .filter((id, index, all) => !withKernel.includes(id) || all.indexOf(id) === index)
     .toSorted();
   const volumeMounts = census.mounts.flatMap((path) => volumeOf(path) ?? []).toSorted();
   const hasLoops = (await list("/sys/block")).some((name) => name.startsWith("loop"));
@@ -201,7 +209,12 @@ async function lookAround(home: string, before: Census): Promise<Omit<Truth, "in
     volumeDevices: hasLoops
       ? census.loopDevices.flatMap((path) => volumeOf(path) ?? []).toSorted()
       : volumeMounts,
-    strays: findStrays(census.processes, home),
+    strays: findStrays(
+      census.processes.filter(
+        (line) => !(kernels.includes(line) && withKernel.some((id) => line.includes(id))),
+      ),
+      home,
+    ),
   };
 }
 
@@ -241,6 +254,11 @@ export async function processesOf(home: string, sandboxId: string): Promise<read
 
 async function list(directory: string): Promise<string[]> {
   return readdir(directory).catch(() => []);
+}
+
+/** Programs of sandboxes with a kernel of their own, each with the sandbox's id in its arguments. */
+function findKernels(processes: readonly string[]): string[] {
+  return processes.filter((line) => /\brunsc-(?:gofer|sandbox) |\/sentry-relay\.pl /.test(line));
 }
 
 /** A running service has one guardian; any other process besides is left over. */
