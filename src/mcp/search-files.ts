@@ -59,7 +59,7 @@ export async function searchFiles(request: SearchRequest): Promise<SearchResult>
   throw new SandboxError("failed_precondition", "the sandbox has neither ripgrep nor grep");
 }
 
-const RIPGREP = "rg --json --binary --crlf --no-config --no-ignore --hidden --sort path".split(" ");
+const RIPGREP = "rg --json --binary --no-config --no-ignore --hidden --sort path".split(" ");
 const GREP = "grep -rnHIZP --no-group-separator".split(" ");
 
 type Program = SearchResult["program"];
@@ -161,10 +161,19 @@ function argumentsOf(request: SearchRequest, { program, paths }: Means): readonl
       ...skipped.flatMap((name) => ["--glob", `!${name.startsWith("/") ? "" : "**/"}${name}/**`]),
     ];
     const counts = ["--context", String(context), "--max-count", String(limit + 1)];
-    return [...RIPGREP, ...counts, ...filters, "--regexp", pattern, "--", ...paths];
+    const options = [...lineEnds(pattern), ...counts, ...filters];
+    return [...RIPGREP, ...options, "--regexp", pattern, "--", ...paths];
   }
   const counts = [`--context=${context}`, `--max-count=${limit + 1}`];
   return [...GREP, ...counts, ...grepFilters(request), "-e", pattern, "--", ...paths];
+}
+
+const CARRIAGE_RETURN = /\r|\\(?:r|x0d|u000d|U0000000d|[xu]\{0*d\})/i;
+
+/** With CRLF as the end of a line ripgrep refuses a pattern that names a carriage return. */
+function lineEnds(pattern: string): readonly string[] {
+  const escapes = pattern.replaceAll(String.raw`\\`, "");
+  return CARRIAGE_RETURN.test(escapes) ? [] : ["--crlf"];
 }
 
 function grepFilters({ path, glob }: SearchRequest): readonly string[] {
@@ -251,7 +260,8 @@ async function endProgram(sandbox: Sandbox, pid: number): Promise<void> {
 async function checkPattern(request: SearchRequest, program: Program): Promise<void> {
   const { pattern, glob } = request;
   const globs = glob === undefined ? [] : ["--glob", glob];
-  const start = program === "ripgrep" ? ["rg", "--no-config", ...globs] : ["grep", "-P"];
+  const ripgrep = ["rg", "--no-config", ...lineEnds(pattern), ...globs];
+  const start = program === "ripgrep" ? ripgrep : ["grep", "-P"];
   const args = [...start, "-e", pattern, "--", "/dev/null"];
   const ignore = { take: () => undefined, isFull: () => false };
   const { status, stderr } = await runProgram(request, args, ignore);

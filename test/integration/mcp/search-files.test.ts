@@ -107,11 +107,18 @@ test("the end of a line with CRLF is no part of it", async () => {
   expect(text).toContain("\n1: alpha\n2: beta\\u000d\n--- end");
 });
 
-test("ripgrep is told to take CRLF for an end of a line", async () => {
+test.for([
+  { pattern: "alpha$", isTold: true },
+  { pattern: String.raw`C:\\r$`, isTold: true },
+  { pattern: String.raw`alpha\r$`, isTold: false },
+  { pattern: String.raw`[\x0D]`, isTold: false },
+  { pattern: "alpha\r", isTold: false },
+])("CRLF ends a line for ripgrep unless CR is searched: %j", async ({ pattern, isTold }) => {
   await using world = await startMcpWorld();
   const { commands, request } = await withoutRipgrep(world, async () => ROOT);
-  await searchFiles({ ...request, deadline: AbortSignal.timeout(10_000) });
-  expect(commands[0]).toMatchObject({ cmd: "rg", args: expect.arrayContaining(["--crlf"]) });
+  await searchFiles({ ...request, pattern, deadline: AbortSignal.timeout(10_000) });
+  const [first] = commands;
+  expect([first?.cmd, first?.args.includes("--crlf")]).toEqual(["rg", isTold]);
 });
 
 test("limit, size and long lines are bounded, and the reply says so", async () => {
