@@ -49,6 +49,9 @@ async function reattach(sandboxId: string, { service, state, log }: ToolContext)
   const sandbox = await service.attach(sandboxId, state.signal);
   for (const { pid } of lost) {
     try {
+      // A watch would wake a sandbox that was paused again.
+      const { state: current } = await service.control.get(sandboxId, state.signal);
+      if (current !== "running") return;
       await state.captures.attach(sandbox, pid);
     } catch (error) {
       // Who asks for the process learns why.
