@@ -6,7 +6,7 @@ import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { ClusterAddress } from "./address.ts";
 
 const CALL_TIMEOUT_MS = 15_000;
-/** Of a call after one that had no answer, until there is one: a client waits for several in a row. */
+/** Of a call while the API server is silent: a client waits for several in a row. */
 const SILENT_SHARE = 0.2;
 const MAX_SOCKETS = 64;
 /** A dead connection of a watch is noticed by the kernel's probes. */
@@ -35,7 +35,11 @@ export function createSender(address: ClusterAddress): Sender {
   const options = { keepAlive: true, maxSockets: MAX_SOCKETS };
   const agent = isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   const send = isSecure ? httpsRequest : httpRequest;
+  let answers = 0;
+  /** Since a call waited for its whole time, and none was answered meanwhile. */
   let isSilent = false;
+  /** Whether a call that its caller has given up is still open. */
+  let isProbed = false;
   return {
     async open(call, path, { isWatch }) {
       const [token, ca] = [await address.readToken(), await address.readCa?.()];
@@ -60,27 +64,39 @@ export function createSender(address: ClusterAddress): Sender {
         ...(call.signal !== undefined && { signal: call.signal }),
       });
       const timeoutMs = address.callTimeoutMs ?? CALL_TIMEOUT_MS;
-      const giveUp = () => {
-        isSilent = true;
-        outgoing.destroy(Object.assign(new Error("no answer"), { code: "ETIMEDOUT" }));
+      const answersBefore = answers;
+      let isGivenUp = false;
+      const end = () => {
+        if (answers === answersBefore) isSilent = true;
+        outgoing.destroy(noAnswer());
       };
-      const timer = setTimeout(giveUp, isSilent ? timeoutMs * SILENT_SHARE : timeoutMs);
+      const giveUp = () => {
+        isGivenUp = true;
+        reject(toApiError(noAnswer()));
+        // One stays open: its answer tells that the API server is slow, and not away. A create is
+        // undone by its caller at once, and must not come after that.
+        if (isProbed || call.method === "POST") return void outgoing.destroy();
+        isProbed = true;
+        outgoing.once("close", () => (isProbed = false));
+      };
+      const timer = setTimeout(end, timeoutMs);
+      const early = isSilent ? setTimeout(giveUp, timeoutMs * SILENT_SHARE) : undefined;
       outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
       outgoing.once("response", (reply) => {
+        answers += 1;
         isSilent = false;
+        clearTimeout(early);
+        if (isGivenUp) return void reply.destroy();
         if (isWatch && reply.statusCode === OK) clearTimeout(timer);
         reply.once("close", () => clearTimeout(timer));
         resolve(reply);
       });
-      outgoing.once("error", (error) => {
-        clearTimeout(timer);
-        reject(toApiError(error));
-      });
-      // A reply that breaks off tells its reader.
-      outgoing.on("error", () => undefined);
+      // A reply that breaks off tells its reader too.
+      outgoing.on("error", (error) => reject(toApiError(error)));
       // One that switches protocols unasked ends the connection without an error.
       outgoing.once("close", () => {
         clearTimeout(timer);
+        clearTimeout(early);
         reject(away(`${SUBJECT}: closed without a reply`));
       });
       outgoing.end(payload);
@@ -88,6 +104,10 @@ export function createSender(address: ClusterAddress): Sender {
     },
     [Symbol.dispose]: () => agent.destroy(),
   };
+}
+
+function noAnswer(): Error {
+  return Object.assign(new Error("no answer"), { code: "ETIMEDOUT" });
 }
 
 function toTarget(url: URL, query: ApiCall["query"] = {}): URL {

@@ -6,11 +6,14 @@ import { createClusterApi } from "../../../src/cluster/api.ts";
 import { listenOnLoopback } from "../../support/loopback.ts";
 
 /** A server that answers each request so. */
-async function open(answer: (socket: Socket) => void, options: { callTimeoutMs?: number } = {}) {
+async function open(
+  answer: (socket: Socket, request: string) => void,
+  options: { callTimeoutMs?: number } = {},
+) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket);
-    socket.on("data", () => answer(socket));
+    socket.on("data", (data) => answer(socket, data.toString()));
     socket.on("error", () => socket.destroy());
   });
   const port = await listenOnLoopback(server);
@@ -149,4 +152,36 @@ test("after a call without an answer others wait shortly, until there is one", a
   const third = await fail();
   // Those that wait for the whole time, give or take a turn of the loop.
   expect([first, second, third].map((ms) => ms > 1_900)).toEqual([true, false, true]);
+});
+
+test("an API server that is slow after a silence is used again", { timeout: 30_000 }, async () => {
+  let delayMs: number | undefined;
+  await using server = await open(
+    (socket) => {
+      if (delayMs === undefined) return;
+      setTimeout(() => socket.end(toReply("200 OK", "{}")), delayMs);
+    },
+    { callTimeoutMs: 2_000 },
+  );
+  const ask = () => server.api.call({ method: "GET", path: "pods/one" }).catch(() => "no answer");
+  expect(await ask()).toBe("no answer");
+  // Longer than a call waits in a silence.
+  delayMs = 800;
+  await expect.poll(ask, { timeout: 20_000, interval: 100 }).toEqual({});
+});
+
+test("a call that is never answered beside others that are makes none wait less", async () => {
+  await using server = await open(
+    (socket, request) => {
+      if (request.includes("/never")) return;
+      const delayMs = request.includes("/slow") ? 800 : 0;
+      setTimeout(() => socket.end(toReply("200 OK", "{}")), delayMs);
+    },
+    { callTimeoutMs: 2_000 },
+  );
+  const ask = (path: string) => server.api.call({ method: "GET", path });
+  const never = expect(ask("pods/never")).rejects.toMatchObject({ code: "unavailable" });
+  await ask("pods/fast");
+  await never;
+  expect(await ask("pods/slow")).toEqual({});
 });
