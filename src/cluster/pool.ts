@@ -142,14 +142,14 @@ async function fillPool(
     const amount = Math.min(missing, left, MAX_STARTING - starting);
     try {
       for (let count = 0; count < amount; count += 1) {
-        starting += 1;
         const name = newSandboxId();
         const body = toPod(plan, name, "pool");
         pods.apply(podSchema.parse(await api.call({ method: "POST", path: "pods", body })));
+        starting += 1;
         log.debug({ op: "pool.fill", sandboxId: name }, "pooled Pod was made");
       }
     } catch (error) {
-      // Pods of one template may be refused, as by a quota or an admission webhook.
+      // Pods of one template may be refused, as by a quota or an admission webhook: they start nothing.
       faults.push(error);
     }
   }

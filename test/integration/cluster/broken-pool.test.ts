@@ -54,16 +54,18 @@ test("a Pod that does not start on its node keeps no other Pod of its template f
   await expect.poll(() => podsOf().length, SETTLED).toBe(6);
 });
 
-const IMAGES = [
-  { name: "broken", image: "broken:1", user: userInfo().username },
-  { name: "base", image: "image:1", user: userInfo().username },
-];
+/** As many are refused as may start at once. */
+const IMAGES = ["broken:1", "broken:2", "broken:3", "broken:4", "image:1"].map((image) => ({
+  name: image.replace(":", "-"),
+  image,
+  user: userInfo().username,
+}));
 
-test("a template whose Pods are refused keeps no other out of the pool", async () => {
+test("templates whose Pods are refused keep no other out of the pool", async () => {
   await using world = await startPodWorld();
   const { api } = world;
   const refusal = { status: 400, reason: "BadRequest", message: "denied by a webhook" };
-  api.refuse("POST pods", refusal, (body) => JSON.stringify(body).includes('"broken:1"'));
+  api.refuse("POST pods", refusal, (body) => JSON.stringify(body).includes('"broken:'));
   await world.start({
     images: IMAGES,
     pool: IMAGES.map(({ name }) => ({ template: name, size: 1 })),
