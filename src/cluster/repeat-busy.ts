@@ -8,6 +8,8 @@ import { SandboxError } from "../common/errors.ts";
 const MAX_BUSY_MS = 10_000;
 const FIRST_RETRY_MS = 100;
 const MAX_RETRY_MS = 1_000;
+/** Requests that were refused together, by one front or many, are not sent together again. */
+const MIN_JITTER = 0.5;
 
 /** The cause of a refusal that passes by itself, and after which nothing was done. */
 export function busyCause(message: string, waitMs: number): Error {
@@ -37,7 +39,7 @@ export async function repeatWhileBusy<T>(
     } catch (error) {
       const askedMs = waitOf(error);
       if (askedMs === undefined) throw error;
-      const waitMs = askedMs + backoff.next();
+      const waitMs = askedMs + backoff.next() * (MIN_JITTER + Math.random());
       if (performance.now() + waitMs > endMs) throw error;
       await delay(waitMs, undefined, signal && { signal });
     }
