@@ -15,10 +15,15 @@ import {
 const text = z.string().default("");
 const UNREAD = { clientID: text, envdVersion: text };
 
+const lifecycleSchema = sandboxDetailSchema.shape.lifecycle
+  .unwrap()
+  .extend({ autoResume: z.boolean().default(false) });
 const createdSchema = createdSandboxSchema.extend({ ...UNREAD, templateID: text });
 
 export const sandboxReply = lenient(sandboxSchema.extend({ ...UNREAD, templateID: text }));
-export const detailReply = lenient(sandboxDetailSchema.extend(UNREAD));
+export const detailReply = lenient(
+  sandboxDetailSchema.extend({ ...UNREAD, lifecycle: lifecycleSchema.optional() }),
+);
 export const listReply = lenient(z.array(listedSandboxSchema.extend(UNREAD)));
 export const forkReply = lenient(
   z.array(forkResultSchema.extend({ sandbox: createdSchema.optional() })),

@@ -48,7 +48,8 @@ test("create sends the wire's own fields and remembers token and expiry", async 
 test("replies of another maker may have nulls, and leave out what no client reads", async () => {
   const { clientID: _id, envdVersion: _version, ...detail } = SANDBOX_DETAIL;
   const nulls = { alias: null, metadata: null, volumeMounts: null, network: { allowOut: null } };
-  const foreign = { ...detail, ...nulls, lifecycle: null };
+  const lifecycle = { autoResume: null, onTimeout: "pause" };
+  const foreign = { ...detail, ...nulls, lifecycle };
   await using started = await startService(({ method, url }, response) => {
     if (method === "POST") answerJson(response, 201, { body: { sandboxID: "i1", alias: null } });
     else answerJson(response, 200, { body: url.includes("/v2/") ? [foreign] : foreign });
@@ -58,7 +59,10 @@ test("replies of another maker may have nulls, and leave out what no client read
   expect(made).toMatchObject({ sandboxID: "i1", templateID: "base" });
   expect((await control.connect("i1", 60, signal)).sandbox.sandboxID).toBe("i1");
   const { sandboxID, state } = SANDBOX_DETAIL;
-  expect(await control.get("i1", signal)).toMatchObject({ sandboxID, state, network: {} });
+  expect(await control.get("i1", signal)).toMatchObject({
+    ...{ sandboxID, state, network: {} },
+    lifecycle: { autoResume: false, onTimeout: "pause" },
+  });
   expect((await control.list({}, signal)).sandboxes).toMatchObject([{ sandboxID, state }]);
 });
 
