@@ -75,7 +75,10 @@ export function createSender(address: ClusterAddress): Sender {
         reject(toApiError(noAnswer()));
         // One stays open: its answer tells that the API server is slow, and not away. A create is
         // undone by its caller at once, and must not come after that.
-        if (isProbed || call.method === "POST") return void outgoing.destroy();
+        if (isProbed || call.method === "POST") {
+          outgoing.destroy();
+          return;
+        }
         isProbed = true;
         outgoing.once("close", () => (isProbed = false));
       };
@@ -86,7 +89,10 @@ export function createSender(address: ClusterAddress): Sender {
         answers += 1;
         isSilent = false;
         clearTimeout(early);
-        if (isGivenUp) return void reply.destroy();
+        if (isGivenUp) {
+          reply.destroy();
+          return;
+        }
         if (isWatch && reply.statusCode === OK) clearTimeout(timer);
         reply.once("close", () => clearTimeout(timer));
         resolve(reply);
