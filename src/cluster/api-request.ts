@@ -1,6 +1,11 @@
 /** One request to the API server of Kubernetes, over Node's own HTTP client, and its bounds. */
 
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
+import {
+  Agent as HttpAgent,
+  request as httpRequest,
+  type ClientRequest,
+  type IncomingMessage,
+} from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import { SandboxError, toSandboxError } from "../common/errors.ts";
 import type { ClusterAddress } from "./address.ts";
@@ -35,11 +40,7 @@ export function createSender(address: ClusterAddress): Sender {
   const options = { keepAlive: true, maxSockets: MAX_SOCKETS };
   const agent = isSecure ? new HttpsAgent(options) : new HttpAgent(options);
   const send = isSecure ? httpsRequest : httpRequest;
-  let answers = 0;
-  /** Since a call waited for its whole time, and none was answered meanwhile. */
-  let isSilent = false;
-  /** Whether a call that its caller has given up is still open. */
-  let isProbed = false;
+  const state: AnswerState = { answers: 0, isSilent: false, isProbed: false };
   return {
     async open(call, path, { isWatch }) {
       const [token, ca] = [await address.readToken(), await address.readCa?.()];
@@ -64,35 +65,11 @@ export function createSender(address: ClusterAddress): Sender {
         ...(call.signal !== undefined && { signal: call.signal }),
       });
       const timeoutMs = address.callTimeoutMs ?? CALL_TIMEOUT_MS;
-      const answersBefore = answers;
-      let isGivenUp = false;
-      const end = () => {
-        if (answers === answersBefore) isSilent = true;
-        outgoing.destroy(noAnswer());
-      };
-      const giveUp = () => {
-        isGivenUp = true;
-        reject(toApiError(noAnswer()));
-        // One stays open: its answer tells that the API server is slow, and not away. A create is
-        // undone by its caller at once, and must not come after that.
-        if (isProbed || call.method === "POST") {
-          outgoing.destroy();
-          return;
-        }
-        isProbed = true;
-        outgoing.once("close", () => (isProbed = false));
-      };
-      const timer = setTimeout(end, timeoutMs);
-      const early = isSilent ? setTimeout(giveUp, timeoutMs * SILENT_SHARE) : undefined;
+      const isUndone = call.method === "POST";
+      const onGivenUp = () => reject(toApiError(noAnswer()));
+      const timer = limitWait(outgoing, state, { timeoutMs, isUndone, onGivenUp });
       outgoing.once("socket", (socket) => socket.setKeepAlive(true, PROBE_MS));
       outgoing.once("response", (reply) => {
-        answers += 1;
-        isSilent = false;
-        clearTimeout(early);
-        if (isGivenUp) {
-          reply.destroy();
-          return;
-        }
         if (isWatch && reply.statusCode === OK) clearTimeout(timer);
         reply.once("close", () => clearTimeout(timer));
         resolve(reply);
@@ -102,7 +79,6 @@ export function createSender(address: ClusterAddress): Sender {
       // One that switches protocols unasked ends the connection without an error.
       outgoing.once("close", () => {
         clearTimeout(timer);
-        clearTimeout(early);
         reject(away(`${SUBJECT}: closed without a reply`));
       });
       outgoing.end(payload);
@@ -110,6 +86,57 @@ export function createSender(address: ClusterAddress): Sender {
     },
     [Symbol.dispose]: () => agent.destroy(),
   };
+}
+
+/** What the calls of one client find out for each other. */
+interface AnswerState {
+  answers: number;
+  /** Since a call waited for its whole time, and none was answered meanwhile. */
+  isSilent: boolean;
+  /** Whether a call that its caller has given up is still open. */
+  isProbed: boolean;
+}
+
+interface WaitLimit {
+  readonly timeoutMs: number;
+  /** A caller undoes a create that failed at once: it must not be carried out after that. */
+  readonly isUndone: boolean;
+  /** Called in a silence, when its caller is to wait no longer. */
+  readonly onGivenUp: () => void;
+}
+
+/** Returns the timer of the whole time. */
+function limitWait(
+  outgoing: ClientRequest,
+  state: AnswerState,
+  { timeoutMs, isUndone, onGivenUp }: WaitLimit,
+): NodeJS.Timeout {
+  const { answers } = state;
+  let isGivenUp = false;
+  const end = () => {
+    if (state.answers === answers) state.isSilent = true;
+    outgoing.destroy(noAnswer());
+  };
+  const giveUp = () => {
+    isGivenUp = true;
+    onGivenUp();
+    if (isUndone || state.isProbed) {
+      outgoing.destroy();
+      return;
+    }
+    // One stays open: its answer tells that the API server is slow, and not away.
+    state.isProbed = true;
+    outgoing.once("close", () => (state.isProbed = false));
+  };
+  const early = state.isSilent ? setTimeout(giveUp, timeoutMs * SILENT_SHARE) : undefined;
+  outgoing.once("response", (reply) => {
+    state.answers += 1;
+    state.isSilent = false;
+    clearTimeout(early);
+    if (isGivenUp) reply.destroy();
+  });
+  outgoing.once("close", () => clearTimeout(early));
+  return setTimeout(end, timeoutMs);
 }
 
 function noAnswer(): Error {

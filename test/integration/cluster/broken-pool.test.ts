@@ -55,9 +55,9 @@ test("a Pod that does not start on its node keeps no other Pod of its template f
 });
 
 /** As many are refused as may start at once. */
-const IMAGES = ["broken:1", "broken:2", "broken:3", "broken:4", "image:1"].map((image) => ({
-  name: image.replace(":", "-"),
-  image,
+const REFUSED = ["one", "two", "three", "four"].map((name) => ({ name, image: `broken:${name}` }));
+const IMAGES = [...REFUSED, { name: "base", image: "image:1" }].map((image) => ({
+  ...image,
   user: userInfo().username,
 }));
 

@@ -1,8 +1,8 @@
 /** Requests that the API server refuses as busy. */
 
 import { expect, test } from "vitest";
-import { SandboxError } from "../../../src/common/errors.ts";
 import { busyCause, repeatWhileBusy } from "../../../src/cluster/repeat-busy.ts";
+import { SandboxError } from "../../../src/common/errors.ts";
 
 const TOGETHER = 20;
 
