@@ -60,7 +60,9 @@ test("replies of another maker may have nulls, and leave out what no client read
   expect((await control.connect("i1", 60, signal)).sandbox.sandboxID).toBe("i1");
   const { sandboxID, state } = SANDBOX_DETAIL;
   expect(await control.get("i1", signal)).toMatchObject({
-    ...{ sandboxID, state, network: {} },
+    sandboxID,
+    state,
+    network: {},
     lifecycle: { autoResume: false, onTimeout: "pause" },
   });
   expect((await control.list({}, signal)).sandboxes).toMatchObject([{ sandboxID, state }]);
