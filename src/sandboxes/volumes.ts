@@ -170,7 +170,11 @@ export async function finishVolumes(
   for (const volume of context.store.volumes.all()) {
     await cleanUpOrRetry(context, `volume ${volume.name}`, async () => {
       if (context.store.volumes.get(volume.volumeId) === undefined) return;
-      if (await isMade(context, volume)) return;
+      if (await isMade(context, volume)) {
+        // The service may have died before it removed the mark, by which lost content is made anew.
+        if (volume.isBeingMade) context.store.volumes.setMade(volume.volumeId);
+        return;
+      }
       if (volume.isBeingMade) return makeContent(context, volume);
       const { volumeId } = volume;
       context.log.error({ op: "volume.make", volumeId }, "the content of a volume is missing");

@@ -20,6 +20,8 @@ test("one that cannot be made at a start is made later, and the others at once",
   const facts = { team: "local", createdAtMs: 0, isBeingMade: true } as const;
   store.volumes.add({ ...facts, volumeId: "a", name: "broken", sizeMb: 64 });
   store.volumes.add({ ...facts, volumeId: "b", name: "plain" });
+  store.volumes.add({ ...facts, volumeId: "c", name: "made" });
+  await mkdir(join(volumesDirectory, "c"));
   const { signal: closing } = new AbortController();
   const log = pino({ level: "silent" });
   const parts = { store, closing, log, home: home.path };
@@ -32,8 +34,8 @@ test("one that cannot be made at a start is made later, and the others at once",
   const retry = (subject: string) => void retried.push(subject);
   await finishVolumes({ ...parts, retry, volumesDirectory, volumeDisks });
   expect(retried).toEqual(["volume broken"]);
-  expect(await readdir(volumesDirectory)).toEqual(["b"]);
+  expect(await readdir(volumesDirectory)).toEqual(["b", "c"]);
   // The mark stays on what is still to be made.
-  const marks = ["a", "b"].map((volumeId) => store.volumes.get(volumeId)?.isBeingMade);
-  expect(marks).toEqual([true, undefined]);
+  const marks = ["a", "b", "c"].map((volumeId) => store.volumes.get(volumeId)?.isBeingMade);
+  expect(marks).toEqual([true, undefined, undefined]);
 });
