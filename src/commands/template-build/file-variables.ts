@@ -41,16 +41,19 @@ export function createFileVariables(): FileVariables {
   const ofEnv = new Set<string>();
   return {
     addGlobal: (pairs) => {
-      for (const [name, value] of toPairs(pairs)) setValue(globals, name, value);
+      const target = { values: globals, known: globals };
+      for (const [name, value] of toPairs(pairs)) setValue(target, name, value);
     },
     add(keyword, pairs) {
+      // As in the service, a value sees no other one of its instruction.
+      const known = new Map(values);
       return toPairs(pairs).flatMap(([name, given]) => {
         // As in docker, ENV stands above ARG, wherever it is.
         if (keyword === "ARG" && ofEnv.has(name)) return [];
         if (keyword === "ENV") ofEnv.add(name);
         const inherited = keyword === "ARG" && given === "" ? globals.get(name) : undefined;
         const value = inherited?.replaceAll("$", String.raw`\$`) ?? given;
-        setValue(values, name, value);
+        setValue({ values, known }, name, value);
         return [name, value];
       });
     },
@@ -66,9 +69,13 @@ function toPairs(words: readonly string[]): (readonly [name: string, value: stri
 }
 
 /** One that depends on a variable of the image has no value here. */
-function setValue(values: Values, name: string, value: string): void {
-  if (namesIn(value).every((used) => values.has(used))) {
-    values.set(name, expandVariables(value, Object.fromEntries(values)));
+function setValue(
+  { values, known }: Readonly<Record<"values" | "known", Values>>,
+  name: string,
+  value: string,
+): void {
+  if (namesIn(value).every((used) => known.has(used))) {
+    values.set(name, expandVariables(value, Object.fromEntries(known)));
   } else values.delete(name);
 }
 

@@ -51,6 +51,7 @@ test.for([
   ["ARG A=a\nFROM a\nWORKDIR /$A", "Dockerfile:3: WORKDIR has the variable A"],
   ["ARG A\nFROM $A", "Dockerfile:2: FROM needs one image"],
   ["FROM a\nENV A=/$HOME\nWORKDIR $A", "Dockerfile:3: WORKDIR has the variable A"],
+  ["FROM a\nENV A=b B=$A\nWORKDIR /$B", "Dockerfile:3: WORKDIR has the variable B"],
   ["FROM a\nENV A=b\nWORKDIR ${A%b}", "Dockerfile:3: WORKDIR has a variable in a form"],
   ["FROM --platform=linux/s390x a", "Dockerfile:1: FROM needs one image"],
   ["RUN true", "Dockerfile:1: RUN comes before FROM"],
