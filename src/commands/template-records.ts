@@ -99,15 +99,22 @@ export async function removeTemplate(
   if (template.kind === "built-in") {
     throw new SandboxError("permission_denied", `${name} is always there`);
   }
-  const count = store.sandboxes.countOfTemplate(template.templateId);
+  const { templateId } = template;
+  const rows = store.sandboxes.owners().flatMap((owner) => store.sandboxes.ofOwner(owner));
+  const inUse = rows.filter((row) => row.templateId === templateId);
+  const count = inUse.length;
   if (count > 0) {
+    // No client knows those that a service keeps started for its next create.
+    const isPooled = inUse.every(({ state }) => state === "pooled");
     // A refused request on the wire; of a command it is no fault of its usage.
     const sandboxes = count === 1 ? "a sandbox" : `${count} sandboxes`;
     throw new SandboxError("unavailable", `template ${quoteName(name)} has ${sandboxes}`, {
-      hint: "kill what was made from it first, also what is paused",
+      hint: isPooled
+        ? "a service keeps it started: stop the service, or remove the template through its API"
+        : "kill what was made from it first, also what is paused",
     });
   }
-  await removeLayers(join(home, LAYERS), eraseTemplate(store, template.templateId));
+  await removeLayers(join(home, LAYERS), eraseTemplate(store, templateId));
   await pruneImages({ home, store, onFailure: tell });
   process.stdout.write(`removed ${template.name ?? template.templateId}\n`);
   return EXIT_OK;

@@ -9,9 +9,10 @@ import { SANDBOX } from "../../suites/store.ts";
 import { makeTempFolder } from "../../support/temp-folder.ts";
 
 test.for([
-  { count: 1, message: "template mine has a sandbox" },
-  { count: 2, message: "template mine has 2 sandboxes" },
-])("$message", async ({ count, message }) => {
+  { states: ["paused"], message: "template mine has a sandbox", hint: "kill what" },
+  { states: ["pooled", "running"], message: "template mine has 2 sandboxes", hint: "kill what" },
+  { states: ["pooled"], message: "template mine has a sandbox", hint: "stop the service" },
+] as const)("$states → $hint", async ({ states, message, hint }) => {
   await using home = await makeTempFolder();
   using store = openStore({ path: join(home.path, "state.db") });
   const { templateId } = SANDBOX;
@@ -26,12 +27,13 @@ test.for([
     lastSpawnedAtMs: null,
     spawnCount: 0,
   });
-  for (let index = 0; index < count; index += 1) {
-    store.sandboxes.put({ ...SANDBOX, sandboxId: `i${index}` });
+  for (const [index, state] of states.entries()) {
+    store.sandboxes.put({ ...SANDBOX, sandboxId: `i${index}`, state });
   }
   await expect(removeTemplate({ home: home.path }, "mine")).rejects.toMatchObject({
     code: "unavailable",
     message,
+    hint: expect.stringContaining(hint),
   });
   expect(store.templates.get(templateId)).toBeDefined();
 });
