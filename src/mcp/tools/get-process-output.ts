@@ -118,9 +118,10 @@ async function readPage(
     if (hasNews || params.wait_seconds === 0) return { page, state };
     deadline ??= timeLimit(clock, params.wait_seconds * 1_000, signal);
     if (deadline.aborted || signal.aborted) return { page, state };
-    const isAtEnd = page.nextCursor === cursor;
+    // A cursor beyond the end waits for what comes after it.
+    const isAtEnd = page.nextCursor <= cursor;
     // What the other stream wrote is passed over.
-    cursor = page.nextCursor;
+    if (!isAtEnd) cursor = page.nextCursor;
     // Output that came while the page was read is not waited for.
     if (isAtEnd && output.totalBytes === totalBytes) await capture.changed(deadline);
   }

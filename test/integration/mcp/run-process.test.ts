@@ -108,6 +108,20 @@ test("a wait for one stream passes over what the other one writes", async () => 
   expect(text).toContain("--- stderr\nbad\n--- end");
 });
 
+test("a cursor beyond the end waits for what comes after it", async () => {
+  await using world = await startMcpWorld();
+  const more = { wait_seconds: 0, keep_stdin_open: true };
+  const { sandboxId, outcome } = await start(world, "read line; echo typed; read line", more);
+  const process = { sandbox_id: sandboxId, process_id: processIdOf(outcome.text) };
+  const end = { ...process, cursor: "typed\n".length, wait_seconds: 30 };
+  const waiting = world.call("get_process_output", end);
+  await world.call("send_input", { ...process, data: "x\n", wait_seconds: 5 });
+  await world.call("send_input", { ...process, data: "x\n" });
+  const { text } = await waiting;
+  expect(text).toContain("exit_code: 0 |");
+  expect(text).not.toContain("--- stdout");
+});
+
 test("without args the command line is bash's", async () => {
   await using world = await startMcpWorld();
   const sandboxId = await world.createSandbox();
