@@ -30,7 +30,9 @@ export interface ProcessPosture {
 async function readPosture(pid: number): Promise<ProcessPosture> {
   const read = async (name: string) => readFile(`/proc/${pid}/${name}`, "utf8");
   const status = fieldsOf(await read("status"));
-  const links = NAMESPACES.map(async (kind) => [kind, await readlink(`/proc/${pid}/ns/${kind}`)]);
+  const namespaces = await Promise.all(
+    NAMESPACES.map(async (kind) => [kind, await readlink(`/proc/${pid}/ns/${kind}`)]),
+  );
   return {
     pid,
     users: (status["Uid"] ?? "").split(/\s+/).map(Number),
@@ -41,7 +43,7 @@ async function readPosture(pid: number): Promise<ProcessPosture> {
     effective: status["CapEff"] ?? "",
     noNewPrivileges: status["NoNewPrivs"] ?? "",
     filters: await readFilters(pid),
-    namespaces: Object.fromEntries(await Promise.all(links)),
+    namespaces: Object.fromEntries(namespaces),
     coreLimit: /^Max core file size\s+(\S+\s+\S+)/m.exec(await read("limits"))?.[1] ?? "",
     oomScore: Number(await read("oom_score_adj")),
     descriptors: await readDescriptors(pid),
