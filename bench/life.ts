@@ -2,7 +2,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { BenchContext } from "./context.ts";
-import { below, compare, median, timed, type Row, type Verdict } from "./figure.ts";
+import { atMost, below, compare, median, timed, type Row, type Verdict } from "./figure.ts";
 import { startService, textOf, type BenchService } from "./service.ts";
 
 const PAUSES = { samples: 30, budgetMs: 10_000 };
@@ -12,8 +12,9 @@ const LARGE = { id: "snapshot-1000", mb: 1_000, samples: 3, maxMs: 150 };
 const MAX_STOPPED_MS = 20;
 const MAX_RANDOM_MB = 2_000;
 const FORKS = 10;
-const FORK_SAMPLES = 3;
+const FORK_TURNS = { samples: 5, budgetMs: 30_000 };
 const MAX_FORK_MS = 300;
+const MAX_FORK_RATIO = 1.2;
 
 export async function measureLife(context: BenchContext): Promise<Row[]> {
   await using service = await startService(["--pool", "0", "--disk-mb", "6000"]);
@@ -156,34 +157,44 @@ interface ForkCase {
   readonly where: string;
 }
 
+/** Forks, beside as many creates at once. */
 export async function measureForks(
   service: BenchService,
   { id, where }: ForkCase = { id: "fork", where: "" },
 ): Promise<Row> {
   const sandbox = await service.create();
-  const taken: number[] = [];
-  for (let round = 0; round < FORK_SAMPLES; round += 1) {
-    let made: unknown;
-    taken.push(
-      await timed(async () => {
+  const end = async (ids: readonly string[]): Promise<void> => {
+    for (const one of ids) await service.kill(one);
+  };
+  const row = await compare({
+    ...FORK_TURNS,
+    id,
+    name: `fork x ${FORKS}${where}`,
+    async ours() {
+      let made: unknown;
+      const elapsed = await timed(async () => {
         made = await service.call("POST", `/sandboxes/${sandbox}/fork`, {
           count: FORKS,
           timeout: 600,
         });
-      }),
-    );
-    const forks = Array.isArray(made) ? made : [];
-    for (const fork of forks) await service.kill(textOf(Reflect.get(fork, "sandbox"), "sandboxID"));
-  }
+      });
+      const forks: unknown[] = Array.isArray(made) ? made : [];
+      await end(forks.map((fork) => textOf(Reflect.get(Object(fork), "sandbox"), "sandboxID")));
+      return elapsed;
+    },
+    floor: {
+      name: `${FORKS} creates at once`,
+      async run() {
+        let made: string[] = [];
+        const elapsed = await timed(async () => {
+          made = await Promise.all(Array.from({ length: FORKS }, async () => service.create()));
+        });
+        await end(made);
+        return elapsed;
+      },
+    },
+    judge: ({ p50, ratio }) => [atMost(MAX_FORK_RATIO, ratio), below("ms", MAX_FORK_MS, p50)],
+  });
   await service.kill(sandbox);
-  const ours = median(taken);
-  return {
-    id,
-    name: `fork x ${FORKS}${where}`,
-    unit: "ms",
-    ours,
-    samples: taken.length,
-    peers: [],
-    verdicts: [below("ms", MAX_FORK_MS, ours)],
-  };
+  return row;
 }

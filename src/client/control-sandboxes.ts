@@ -4,6 +4,7 @@ import { SandboxError } from "../common/errors.ts";
 import { z } from "../common/schema.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import {
+  foundLogsSchema,
   logsSchema,
   metricSchema,
   type CreateRequest,
@@ -79,6 +80,12 @@ export interface SandboxRoutes {
     query: { readonly start?: number; readonly limit?: number },
     signal: AbortSignal,
   ): Promise<LogsBody>;
+  /** Records that contain a text, newest first. */
+  findLogs(
+    sandboxId: string,
+    query: { readonly search: string; readonly limit: number },
+    signal: AbortSignal,
+  ): Promise<LogsBody["logEntries"]>;
   /** Samples between two times in Unix seconds, oldest first; `fresh` adds one of this moment. */
   metrics(
     sandboxId: string,
@@ -125,6 +132,12 @@ export function createSandboxRoutes(caller: ControlCaller): SandboxRoutes {
     async logs(sandboxId, query, signal) {
       const path = `${sandboxPath(sandboxId)}/logs${queryOf(query)}`;
       return read({ path, signal, subject: `logs of ${sandboxId}` }, logsSchema);
+    },
+
+    async findLogs(sandboxId, query, signal) {
+      const path = `/v2${sandboxPath(sandboxId)}/logs${queryOf({ ...query, direction: "backward" })}`;
+      const subject = `logs of ${sandboxId}`;
+      return (await read({ path, signal, subject }, foundLogsSchema)).logs;
     },
 
     async metrics(sandboxId, range, signal) {

@@ -3,6 +3,7 @@
 import { SandboxError, type ErrorCode } from "../common/errors.ts";
 import { signalAfter } from "../common/late-signal.ts";
 import { quoteName } from "../common/untrusted-text.ts";
+import { findEndCause } from "./end-cause.ts";
 import type { Suggest, ToolContext } from "./tool.ts";
 
 export type Hints = Partial<Record<ErrorCode, string>>;
@@ -26,8 +27,13 @@ export function hinted(error: SandboxError, hint: string | undefined): SandboxEr
   return new SandboxError(error.code, error.message, { cause: error, hint });
 }
 
-export function goneError(sandboxId: string, suggest: Suggest, cause: unknown): SandboxError {
-  const message = `sandbox ${sandboxId} does not exist (expired, killed, or not yours)`;
+/** The error for a sandbox that is not there, with what the service knows of its end. */
+export async function goneError(
+  sandboxId: string,
+  { service, suggest }: Pick<ToolContext, "service" | "suggest">,
+  cause: unknown,
+): Promise<SandboxError> {
+  const message = `sandbox ${sandboxId} does not exist (${await findEndCause(sandboxId, service)})`;
   return new SandboxError("not_found", message, { cause, hint: goneHint(suggest) });
 }
 
@@ -148,7 +154,7 @@ export async function explain(
   } catch (failure) {
     if (failure instanceof SandboxError && failure.code === "not_found") {
       context.state.forget(sandboxId);
-      return goneError(sandboxId, suggest, error);
+      return goneError(sandboxId, context, error);
     }
   }
   if (error.code !== "unavailable") return error;

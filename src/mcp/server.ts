@@ -174,7 +174,9 @@ function toContext(
         return sandbox;
       } catch (error) {
         const isGone = error instanceof SandboxError && error.code === "not_found";
-        throw isGone ? goneError(sandboxId, suggest, error) : error;
+        throw isGone
+          ? await goneError(sandboxId, { service: state.service, suggest }, error)
+          : error;
       }
     },
   };

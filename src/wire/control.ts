@@ -207,6 +207,9 @@ export const logsSchema = z.object({
 
 export type LogsBody = z.infer<typeof logsSchema>;
 
+/** Reply of `GET /v2/sandboxes/{sandboxID}/logs`. */
+export const foundLogsSchema = z.object({ logs: logsSchema.shape.logEntries });
+
 /** One copy of a fork: the new sandbox, or why there is none. */
 export const forkResultSchema = z.object({
   sandbox: createdSandboxSchema.optional(),

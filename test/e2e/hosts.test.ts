@@ -147,7 +147,7 @@ test.concurrent.for([...V1_HOSTS, ...V2_HOSTS, ...RAW_HOSTS])(
       followed: { heard: ["sandbox:///<id>/log"], afterwards: 0 },
       killed: "killed",
       gone:
-        "not_found: sandbox <id> does not exist (expired, killed, or not yours). Call " +
+        "not_found: sandbox <id> does not exist (killed). Call " +
         "list_sandboxes to see which live. Call create_sandbox for a new one.",
       kept: true,
     });

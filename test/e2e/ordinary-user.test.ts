@@ -31,8 +31,14 @@ afterAll(async () => {
   await person[Symbol.asyncDispose]();
 });
 
+/** Their services take the runtime of the machine also where `E2E_RUNTIME` names runsc, which needs root. */
 function homeOf(user: OrdinaryUser): Record<string, string> {
-  return { HOME: user.data, SANDBOX_MCP_HOME: user.data, SANDBOX_MCP_LOG_LEVEL: "silent" };
+  return {
+    HOME: user.data,
+    SANDBOX_MCP_HOME: user.data,
+    SANDBOX_MCP_LOG_LEVEL: "silent",
+    SANDBOX_MCP_RUNTIME: "auto",
+  };
 }
 
 async function runAs(

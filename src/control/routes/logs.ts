@@ -1,7 +1,7 @@
 /** `/sandboxes/{sandboxID}/logs`, in both generations; also of a sandbox that is gone. */
 
 import { z } from "../../common/schema.ts";
-import { logsSchema } from "../../wire/control.ts";
+import { foundLogsSchema, logsSchema } from "../../wire/control.ts";
 import { toLogsBody } from "../reply.ts";
 import { defineRoute, readSandboxId, sandboxParams, wholeNumber, type Route } from "../route.ts";
 
@@ -42,7 +42,7 @@ export const logRoutes: readonly Route[] = [
       level: z.enum(["debug", "info", "warn", "error"]).optional(),
       search: z.string().max(MAX_SEARCH_CHARACTERS).optional(),
     }),
-    replies: { 200: z.object({ logs: logsSchema.shape.logEntries }) },
+    replies: { 200: foundLogsSchema },
     faults: [400, 404],
     async handle({ params, query }, { sandboxes }) {
       const { cursor, direction, limit, level, search } = query;
