@@ -7,9 +7,10 @@ import { randomInt } from "node:crypto";
 import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "../../common/errors.ts";
-import { draftOf, ifThere, readIfThere, writeWhole } from "../../common/files.ts";
+import { draftOf, ifThere, isThere, readIfThere, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
+import { mountFromElsewhere } from "./other-namespaces.ts";
 import { MAX_ROUTERS } from "./router-rules.ts";
 
 const ROUTERS = join(RUN_DIRECTORY, "routers");
@@ -58,6 +59,13 @@ export async function routersOf(owner: string): Promise<Router[]> {
   return Promise.all(slots.map(async (slot) => readRouter(slot)));
 }
 
+/** Whether a router was finished and its namespace is here, or could be mounted here. */
+export async function isUsable(router: Router): Promise<boolean> {
+  if (!router.isReady || !(await isThere(router.path))) return false;
+  if (await isNamespace(router)) return true;
+  return (await mountFromElsewhere(router.path)) && isNamespace(router);
+}
+
 /** A claim without facts is a router of which nothing was made yet. */
 async function readRouter(slot: number): Promise<Router> {
   const text = await readIfThere(recordPath(slot));
@@ -87,9 +95,9 @@ export async function forgetRouter(slot: number): Promise<void> {
   await releaseClaim(ROUTERS, slot);
 }
 
-/** Whether it was finished and its file still is a namespace, and not an unmounted file. */
-export async function isUsable({ isReady, path }: Router): Promise<boolean> {
-  return isReady && (await ifThere(statfs(path)))?.type === NAMESPACE_TYPE;
+/** Else it is an unmounted file. */
+async function isNamespace({ path }: Router): Promise<boolean> {
+  return (await ifThere(statfs(path)))?.type === NAMESPACE_TYPE;
 }
 
 export function namespacePath(slot: number): string {

@@ -38,6 +38,7 @@ import {
   ROUTER_SETTINGS,
   routerLinks,
   routerRules,
+  SANDBOX_LINK,
   sandboxAddress,
   sandboxLinks,
   senderLinks,
@@ -61,6 +62,8 @@ export interface EgressTarget {
 export interface Routers {
   /** Whether links and rules are there still when the process that made them is not. */
   readonly outlivesProcess: boolean;
+  /** Whether they have gone all the same, for a container of an earlier process. */
+  hasLost(directory: string): Promise<boolean>;
   /**
    * Connects the container under these rules, changes the rules of its link, or takes the link away.
    * @throws SandboxError invalid_argument for what is no IPv4 network, unavailable when it is gone
@@ -93,6 +96,14 @@ export function createRouters(): Routers {
   const state: State = { programs: new Map(), turns: createTurns() };
   return {
     outlivesProcess: true,
+    async hasLost(directory) {
+      const owner = dirname(directory);
+      let isLost = true;
+      await state.turns.run(owner, async () => {
+        isLost = !(await hasUsableRouter(owner));
+      });
+      return isLost;
+    },
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
       const { outside, record, directory } = target;
@@ -140,9 +151,31 @@ async function connect(
     if (rules === "none" || rules.domains.length === 0) await forgetDomains(state, router, slot);
     if ((await listLinks(router.path)).includes(linkName(slot))) return;
     const network = keepsLinks(record) ? networkFile(directory) : `/proc/${pid}/ns/net`;
-    await changeLinks(router.path, senderLinks(slot, network));
+    if (keepsLinks(record) && startTicks !== "") {
+      throw new SandboxError("unavailable", "the container's link has gone", {
+        hint: "pause the sandbox without its memory and connect to it",
+      });
+    }
+    await makeLink(router.path, senderLinks(slot, network), network);
     await changeLinks(network, sandboxLinks(slot, router.resolvers.length));
   });
+}
+
+/** One whose router has just gone is about to go, and its name is taken until then. */
+async function makeLink(router: NetworkPath, batch: string, network: string): Promise<void> {
+  try {
+    await changeLinks(router, batch);
+  } catch (error) {
+    if (!(await listLinks(network)).includes(SANDBOX_LINK)) throw error;
+    await deleteLink(network, SANDBOX_LINK);
+    await changeLinks(router, batch);
+  }
+}
+
+/** Without one its links have gone too. */
+async function hasUsableRouter(owner: string): Promise<boolean> {
+  for (const router of await routersOf(owner)) if (await isUsable(router)) return true;
+  return false;
 }
 
 async function disconnect(state: State, directory: string): Promise<void> {

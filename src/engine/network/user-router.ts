@@ -66,6 +66,7 @@ export function createUserRouters(): Routers {
   const state: State = { turns: createTurns(), routers: new Map() };
   return {
     outlivesProcess: false,
+    hasLost: async () => true,
     async setEgress(target, egress) {
       const rules = toCanonical(egress);
       const { directory, outside } = target;

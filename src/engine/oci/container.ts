@@ -25,6 +25,8 @@ const ENDED = "init ended";
 export interface ContainerParts extends RunParts {
   /** Undefined where containers have loopback alone. */
   readonly outside: HostNetwork | undefined;
+  /** Whether its link and rules have gone with the process that made them. */
+  readonly hasLostLink?: boolean;
   /** Whether a guardian reads deadlines. */
   readonly hasDeadlines: boolean;
   /** How its sockets are dialed where a program of the host stands between them and the daemon. */
@@ -33,7 +35,8 @@ export interface ContainerParts extends RunParts {
 
 /** A handle on a container that runs or was halted; it watches for its end. */
 export function openContainer(parts: ContainerParts): Container {
-  const { directory, cgroup, outside, routers, reach = async (dial) => dial() } = parts;
+  const { directory, cgroup, outside, routers, hasLostLink = false } = parts;
+  const { reach = async (dial) => dial() } = parts;
   const { promise: exit, resolve } = Promise.withResolvers<ContainerExit>();
   const connections = createConnections();
   const runs = createRuns(parts, {
@@ -51,7 +54,7 @@ export function openContainer(parts: ContainerParts): Container {
       return runs.record.level;
     },
     network: outside === undefined ? "loopback" : "routed",
-    hasLastingEgress: outside === undefined || routers.outlivesProcess,
+    hasLastingEgress: outside === undefined || (routers.outlivesProcess && !hasLostLink),
     setEgress: async (egress) =>
       routers.setEgress({ directory, record: runs.record, outside }, egress),
     dial: async (port, signal) => openPort(dialDaemon, port, signal),

@@ -14,6 +14,7 @@ import { findEgress, type EgressOptions, type EgressSupport } from "../network/e
 import { createRouters } from "../network/router.ts";
 import { createUserRouters } from "../network/user-router.ts";
 import { createBlankDisks } from "../storage/blank-disk.ts";
+import { remountDisk } from "../storage/disk.ts";
 import { makeLayer } from "../storage/layers.ts";
 import { pruneDaemons, pruneProbes } from "../storage/prune.ts";
 import { squashInto } from "../storage/squash.ts";
@@ -215,7 +216,9 @@ async function adoptContainer(
   await removeSaved(directory);
   // Its processes have the ids; the claim names the folder, which may have been moved.
   await holdIds(directory, record.idBase);
-  return openContainer(parts);
+  await remountDisk(perlDirectory, directory);
+  const hasLostLink = outside !== undefined && (await routers.hasLost(directory));
+  return openContainer({ ...parts, hasLostLink });
 }
 
 /** A halted container needs its runtime at its next boot only: without one it is found all the same. */

@@ -130,6 +130,18 @@ export async function mountDisk(
   await runProgram(command, { signal });
 }
 
+/** Mounts the disk of a container that runs, where the process that did so was in another mount namespace. */
+export async function remountDisk(perlDirectory: string, directory: string): Promise<void> {
+  if (isRootless() || (await isMounted(directory))) return;
+  const [image, mount] = [join(directory, DISK_NAMES.image), join(directory, DISK_NAMES.mount)];
+  await runProgram(launcherCommand(perlDirectory, [["reattach", image, mount], ["exit"]]));
+}
+
+async function isMounted(directory: string): Promise<boolean> {
+  const mount = join(await resolveLinks(directory), DISK_NAMES.mount);
+  return (await readMounts()).some(({ target }) => target === mount);
+}
+
 /** Undefined where the disk is a folder. */
 export function openDisk(directory: string): GrowingDisk | undefined {
   if (isRootless()) return undefined;
@@ -148,8 +160,8 @@ const FLUSH_FAULT = "what was written to the disk of the sandbox could not be st
  * @throws SandboxError unavailable, for which `isFlushFault` holds
  */
 export async function flushDisk(directory: string): Promise<void> {
-  const mount = join(await resolveLinks(directory), DISK_NAMES.mount);
-  if (!(await readMounts()).some(({ target }) => target === mount)) return;
+  if (!(await isMounted(directory))) return;
+  const mount = join(directory, DISK_NAMES.mount);
   try {
     await runProgram(["sync", "-f", mount], { timeoutMs: SYNC_TIMEOUT_MS });
   } catch (error) {

@@ -104,6 +104,9 @@ export async function whileFrozen(
 async function toCommand(source: SnapshotSource, target: string) {
   const disk = join(source.directory, DISK_NAMES.mount);
   const names = await readdir(disk);
+  if (!names.includes(STACKS.root.upper)) {
+    throw new SandboxError("unavailable", "the disk of the sandbox is not mounted");
+  }
   const trees = (["root", "usr"] as const)
     .filter((tree) => names.includes(STACKS[tree].upper))
     .map((tree) => ({ source: join(disk, STACKS[tree].upper), target: join(target, TREES[tree]) }));

@@ -89,6 +89,15 @@ describe("with a copy of the mounts elsewhere", () => {
     expect(await devicesOf(container)).toHaveLength(1);
   });
 
+  test("one whose disk is not mounted here makes no empty snapshot", async () => {
+    await using container = await createWritten();
+    await using folder = await makeTempFolder();
+    await runProgram(["umount", "--lazy", join(host.directoryOf(container.id), "disk")]);
+    await expect(container.snapshot(join(folder.path, "layer"))).rejects.toThrow(/not mounted/);
+    expect(await readdir(folder.path)).toEqual([]);
+    expect((await runInside(container, "cat /root/kept")).stdout).toBe("kept\n");
+  });
+
   test("a program that is in the copy of a disk shares its file system", async () => {
     await using container = await createWritten();
     const disk = join(host.directoryOf(container.id), "disk");

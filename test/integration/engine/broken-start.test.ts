@@ -29,6 +29,7 @@ const HOST = { unified: undefined, legacy: [], hasSwapLimit: false };
 const ID = "i0123456789";
 const NO_ROUTERS: Routers = {
   outlivesProcess: false,
+  hasLost: async () => true,
   setEgress: async () => undefined,
   disconnect: async () => undefined,
 };

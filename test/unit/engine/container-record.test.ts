@@ -69,7 +69,12 @@ test("the record says of a disk whether it is durable, from halt to boot and aga
     outside: undefined,
     perlDirectory: "/nonexistent",
     memory: "none",
-    routers: { outlivesProcess: false, async setEgress() {}, async disconnect() {} },
+    routers: {
+      outlivesProcess: false,
+      hasLost: async () => true,
+      async setEgress() {},
+      async disconnect() {},
+    },
     hasDeadlines: false,
   });
   await container.halt();

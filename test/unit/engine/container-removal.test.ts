@@ -28,7 +28,12 @@ test("a removal that failed is tried again by the next call", async () => {
     boot: async () => HALTED,
     outside: undefined,
     perlDirectory: "/nonexistent",
-    routers: { outlivesProcess: false, async setEgress() {}, async disconnect() {} },
+    routers: {
+      outlivesProcess: false,
+      hasLost: async () => true,
+      async setEgress() {},
+      async disconnect() {},
+    },
     hasDeadlines: false,
     memory: "none",
   });
