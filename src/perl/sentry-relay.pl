@@ -42,11 +42,13 @@ our %links;
 my $max_ends = 2048;
 # Connections for orders, by descriptor, with what was read of them.
 my %orders;
-# There as long as the kernel is known to be paused, for a relay in the place of one that died. It
-# goes before the kernel is asked to resume, which ends one that is not paused.
+# For a relay in the place of one that died: there unless the kernel is known to run. It says
+# `paused` where that is known. A kernel that is asked to resume and is not paused ends.
 my $paused_file = "$number_file-paused";
+my $paused_word = 'paused';
+my $noted = read_note();
 # The state of the kernel, and the one that it is to have.
-my $is_paused = -e $paused_file ? 1 : 0;
+my $is_paused = $noted eq $paused_word ? 1 : 0;
 my $wanted = $is_paused;
 # What it was asked for and has not answered in time: its socket, what was read, the state that it
 # brings.
@@ -96,16 +98,22 @@ sub pass_on {
         until => time + $patience };
 }
 
-sub note_state {
-    if ( !$_[0] ) { unlink $paused_file }
-    else { open( my $file, '>', $paused_file ) }
+sub read_note {
+    open( my $file, '<', $paused_file ) or return '';
+    return readline($file) // 'asked';
+}
+
+sub note {
+    my ($word) = @_;
+    if ( $word eq '' ) { unlink $paused_file }
+    elsif ( open( my $file, '>', $paused_file ) ) { syswrite $file, $word }
 }
 
 # Asks for a state; what came of it is read by `await_answer`.
 sub ask_kernel {
     my ($state) = @_;
     my $socket = reach_kernel() or return;
-    note_state(0) unless $state;
+    note('asked');
     send_call( $socket, $state ? 'Pause' : 'Resume', '{}' ) or return;
     return { socket => $socket, text => '', brings => $state };
 }
@@ -129,7 +137,7 @@ sub take_answer {
     my ($done) = @_;
     $is_paused = $late->{brings} if $done;
     undef $late;
-    note_state($is_paused);
+    note( $is_paused ? $paused_word : '' );
 }
 
 # Pauses nest inside: each state is asked for once, and the next one after the answer, which a pause
@@ -209,9 +217,21 @@ sub is_served {
 
 # Before it connections wait in their queue, as those to a daemon that just starts.
 sub await_daemon {
+    my ( $secret, $held, $limit ) = @_;
+    my $end = time + $limit;
+    until ( is_served( $secret, $held ) ) {
+        return 0 if time > $end;
+        select( undef, undef, undef, 0.01 );
+    }
+    return 1;
+}
+
+# The relay before this one died between a question and its answer. The daemon of a paused kernel
+# answers nothing.
+sub find_state {
     my ( $secret, $held ) = @_;
-    my $end = time + $start_patience;
-    while ( !is_served( $secret, $held ) && time <= $end ) { select( undef, undef, undef, 0.01 ) }
+    $wanted = $is_paused = await_daemon( $secret, $held, $patience ) ? 0 : 1;
+    note( $is_paused ? $paused_word : '' );
 }
 
 sub accept_at {
@@ -270,6 +290,6 @@ syscall( $call->{setsid} ) >= 0 or die "setsid: $!\n";
 # A lack of memory in the sandbox must not end it.
 if ( open( my $score, '>', '/proc/self/oom_score_adj' ) ) { syswrite $score, '-1000' }
 for my $stream ( \*STDIN, \*STDOUT, \*STDERR ) { open( $stream, '+<', '/dev/null' ) or exit 1 }
-# The daemon of a paused kernel answers nothing.
-await_daemon( $secret, $held ) unless $is_paused;
+if    ( $noted eq '' )           { await_daemon( $secret, $held, $start_patience ) }
+elsif ( $noted ne $paused_word ) { find_state( $secret, $held ) }
 serve($held);

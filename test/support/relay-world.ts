@@ -43,12 +43,12 @@ export interface RelayWorld extends AsyncDisposable {
 
 /**
  * Starts a relay whose daemon is `onConnection` at its port for clients, and answers the relay once
- * `isServing` has resolved.
+ * what `isServing` returns has resolved.
  */
 export async function startRelayWorld(
   onConnection: (raw: Socket) => void,
   perlDirectory = PERL_DIRECTORY,
-  isServing: Promise<void> = Promise.resolve(),
+  isServing: () => Promise<void> = async () => undefined,
 ): Promise<RelayWorld> {
   await using stack = new AsyncDisposableStack();
   const folder = stack.use(await makeTempFolder());
@@ -57,7 +57,7 @@ export async function startRelayWorld(
   // The relay asks here whether the daemon serves.
   const controlPort = await listen(stack, sockets, (raw) => {
     raw.once("data", () => {
-      void isServing.then(() => raw.end("HTTP/1.1 204 No Content\r\n\r\n"));
+      void isServing().then(() => raw.end("HTTP/1.1 204 No Content\r\n\r\n"));
     });
   });
   const program = join(perlDirectory, "sentry-relay.pl");

@@ -41,7 +41,7 @@ test("an order whose giver has gone before the answer is taken back", async () =
 
 test("the guardian's pause comes about also where it came before the daemon serves", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
-  await using world = await startRelayWorld(nothing, undefined, promise);
+  await using world = await startRelayWorld(nothing, undefined, async () => promise);
   world.signal("SIGUSR1");
   resolve();
   await expect.poll(() => world.orders()).toEqual(["Pause"]);
@@ -60,3 +60,27 @@ test("a question for the state changes nothing of a pause that has not come abou
   expect(await world.order("pause")).toBe(paused);
   expect(world.orders()).toEqual(["Pause"]);
 });
+
+test.for([
+  { kernel: "paused", next: "resume", becomes: running, orders: ["Pause", "Resume"] },
+  { kernel: "running", next: "pause", becomes: paused, orders: ["Pause", "Pause"] },
+])(
+  "the relay after one that died before an answer finds the kernel $kernel",
+  async ({ kernel, next, becomes, orders }) => {
+    let daemon = Promise.resolve();
+    await using world = await startRelayWorld(nothing, undefined, async () => daemon);
+    await world.holdPauses(true);
+    world.signal("SIGUSR1");
+    await expect.poll(() => world.orders()).toEqual(["Pause"]);
+    if (kernel === "paused") daemon = new Promise(nothing);
+    await world.replaceRelay();
+    await world.holdPauses(false);
+    expect(await world.order("state")).toBe(`${kernel}\n`);
+    expect(await world.order(next)).toBe(becomes);
+    expect(world.orders()).toEqual(orders);
+    // It is on record, also for one after it.
+    daemon = Promise.resolve();
+    await world.replaceRelay();
+    expect(await world.order("state")).toBe(becomes);
+  },
+);
