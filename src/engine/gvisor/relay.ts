@@ -95,7 +95,11 @@ export function pausedByKernel(
 ): Cgroup {
   const give = async (name: Order) => {
     const signal = signalAfter(ORDER_TIMEOUT_MS);
-    return order(await reach(async () => dialSocket(join(directory, ORDERS), signal)), name);
+    // A program that dies before its answer is dialed again: the next one finds what came of the order.
+    const ask = async () => order(await dialSocket(join(directory, ORDERS), signal), name);
+    const state = await reach(ask);
+    if (state === "failed") throw refusal(name);
+    return state;
   };
   return {
     ...cgroup,
@@ -109,8 +113,8 @@ export function pausedByKernel(
   };
 }
 
-/** @throws SandboxError unavailable when the container is gone or does not obey. */
-async function order(socket: Socket, name: Order): Promise<"paused" | "running"> {
+/** @throws SandboxError unavailable without an answer. */
+async function order(socket: Socket, name: Order): Promise<"paused" | "running" | "failed"> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let answer = "";
   const timer = setTimeout(() => socket.destroy(), ORDER_TIMEOUT_MS).unref();
@@ -123,6 +127,10 @@ async function order(socket: Socket, name: Order): Promise<"paused" | "running">
   socket.write(`${name}\n`);
   const state = (await promise).trim();
   clearTimeout(timer);
-  if (state === "paused" || state === "running") return state;
-  throw new SandboxError("unavailable", `the container did not ${name}`);
+  if (state === "paused" || state === "running" || state === "failed") return state;
+  throw refusal(name);
+}
+
+function refusal(name: Order): SandboxError {
+  return new SandboxError("unavailable", `the container did not ${name}`);
 }

@@ -5,6 +5,7 @@
 
 import { Sandbox } from "e2b";
 import { expect, test } from "vitest";
+import { processesOf, startCompanions } from "../../support/companions.ts";
 import { openFaultHome, type FaultHome } from "../../support/fault-home.ts";
 import { faultRun } from "../../support/fault-run.ts";
 import { expectGoesOn, readLedger, startLedger, type Ledger } from "../../support/ledger.ts";
@@ -22,34 +23,6 @@ interface World {
   before: Ledger;
   /** What its programs were at the start. */
   readonly processes: string;
-}
-
-/** Beside the ledger: a shell that waits, a pair of connections inside and a program on a terminal. */
-const COMPANIONS = `mkfifo /tmp/pipe
-setsid python3 -c '
-import socket, time
-server = socket.create_server(("127.0.0.1", 8124))
-near = socket.create_connection(("127.0.0.1", 8124))
-far, _ = server.accept()
-count = 0
-while True:
-    near.sendall(b"%08d" % count)
-    assert far.recv(8, socket.MSG_WAITALL) == b"%08d" % count
-    count += 1
-    time.sleep(0.01)
-' >/dev/null 2>&1 </dev/null &
-echo $! >>/tmp/pids
-setsid sh -c 'while :; do read line </tmp/pipe && echo "$line" >>/tmp/lines; done' >/dev/null 2>&1 &
-echo $! >>/tmp/pids
-setsid script -qc 'sleep 1000000' /dev/null >/dev/null 2>&1 </dev/null &
-echo $! >>/tmp/pids
-pgrep -f 'ledger[.]py' >>/tmp/pids`;
-const PROGRAMS = 4;
-
-/** Number and name of each program that still runs. */
-async function processesOf(sandbox: Sandbox): Promise<string> {
-  const list = 'while read pid; do echo "$pid $(cat /proc/$pid/comm)"; done </tmp/pids';
-  return (await sandbox.commands.run(list)).stdout;
 }
 
 async function checkCopy({ before, processes }: World, copy: Sandbox): Promise<void> {
@@ -93,9 +66,7 @@ test.skipIf(runtime === undefined)(
     await using home = await openFaultHome(flags);
     await home.start();
     const sandbox = await startLedger(home);
-    await sandbox.commands.run(COMPANIONS);
-    const processes = await processesOf(sandbox);
-    expect(processes).toMatch(new RegExp(`^(?:[0-9]+ [a-z0-9]+\\n){${PROGRAMS}}$`));
+    const processes = await startCompanions(sandbox);
     const world: World = { home, sandbox, before: await readLedger(sandbox), processes };
     const done: string[] = [];
     try {
