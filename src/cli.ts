@@ -6,7 +6,7 @@ import { VERSION, type Command } from "./commands/command.ts";
 import { withPrivileges } from "./commands/engine.ts";
 import { findCommand, helpText } from "./commands/index.ts";
 import { findMisuse } from "./commands/usage.ts";
-import { SandboxError, errorText, type ErrorCode } from "./common/errors.ts";
+import { SandboxError, diskFullError, errorText, isCode, type ErrorCode } from "./common/errors.ts";
 import { checkHome } from "./common/home-folder.ts";
 import { createLog, type Logger } from "./common/log.ts";
 import { watchOutput } from "./common/output-faults.ts";
@@ -96,13 +96,20 @@ async function runCommand(
     const config = await withPrivileges(command, given);
     log = createLog(config.log);
     return await run({ config, words, log });
-  } catch (error) {
+  } catch (thrown) {
+    const error = toHomeFault(thrown, given.home);
     if (!(error instanceof SandboxError))
       log?.error({ op: "program", err: error }, "unexpected failure");
     const hint = error instanceof SandboxError && error.hint ? `: ${error.hint}` : "";
     complain(`${errorText(error)}${hint}`);
     return error instanceof SandboxError ? EXIT_CODES[error.code] : EXIT_CODES.internal;
   }
+}
+
+/** Of all that a command writes, only the home and what is named on its line is on a disk. */
+function toHomeFault(error: unknown, home: string): unknown {
+  if (error instanceof SandboxError || !isCode(error, "ENOSPC", "EDQUOT")) return error;
+  return diskFullError(`disk of ${home}`, error);
 }
 
 function print(text: string): number {

@@ -23,7 +23,7 @@ export async function openHome(path: string): Promise<void> {
   } catch (error) {
     throw new SandboxError("failed_precondition", `home ${path}: ${errorText(error)}`, {
       cause: error,
-      hint: "run as root, or choose another folder with --home",
+      hint: `${process.getuid?.() === 0 ? "" : "run as root, or "}choose another directory with --home`,
     });
   }
 }

@@ -126,6 +126,6 @@ function takeSteps(database: DatabaseSync, path: string, steps: readonly string[
 }
 
 function readVersion(database: DatabaseSync): number {
-  const row = database.prepare("PRAGMA user_version").get();
+  const row = translate(() => database.prepare("PRAGMA user_version").get());
   return Number(row?.["user_version"]);
 }

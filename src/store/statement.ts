@@ -46,7 +46,10 @@ const FAULTS: Readonly<Record<number, DatabaseFault>> = {
     hint: "another program has locked it: end that program, then repeat the request",
   },
   8: { message: "database is read-only", hint: "make the home writable" },
-  10: { message: "database cannot be read or written", hint: "check the disk of the home" },
+  10: {
+    message: "database cannot be read or written",
+    hint: "check that the disk of the home works and is not full",
+  },
   11: DAMAGED,
   14: {
     message: "database cannot be opened",

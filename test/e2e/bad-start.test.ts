@@ -1,5 +1,6 @@
 /** A start that cannot work is one line on stderr that says what to do, and a fitting exit code. */
 
+import { spawnSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -74,7 +75,7 @@ test.for([
     name: "a home where the kernel has no folders",
     words: ["stdio", "--home", "/proc/none/home"],
     code: 78,
-    says: /home \/proc\/none\/home: .*--home/,
+    says: /home \/proc\/none\/home: [^:]+: [^:]+: choose another directory with --home$/m,
   },
   {
     name: "a home in a path that no package tool takes",
@@ -118,3 +119,29 @@ test.for([
     "sandbox-mcp: this machine cannot isolate: run directory: /run/sandbox-mcp: mount -t tmpfs tmpfs /run\n",
   );
 });
+
+/** Runs one command for each size, on a disk of its own that has only so many KiB left. */
+const ON_FULL_DISKS = `
+cd "$1" && shift
+for left in 0 4 16 32 200; do
+  mount -t tmpfs -o size=2m none . && cd . && mkdir lost+found || exit
+  dd if=/dev/zero of=lost+found/ballast bs=1k count=$((2048 - left)) 2> /dev/null
+  "$@" > /dev/null
+  echo "code $?"
+  cd / && umount "$OLDPWD" && cd "$OLDPWD" || exit
+done
+`;
+
+test.for(["key create mine", "key list", "template list", "trust", "gc"])(
+  "a full disk is told to who runs %s on it",
+  async (words) => {
+    await using folder = await makeTempFolder();
+    const command = [process.execPath, PROGRAM, ...words.split(" "), "--home", folder.path];
+    const inside = ["-m", "--propagation", "private", "sh", "-c", ON_FULL_DISKS, "sh"];
+    const said = spawnSync("unshare", [...inside, folder.path, ...command], { encoding: "utf8" });
+    expect(said.stdout.match(/^code \d+$/gm)).toHaveLength(5);
+    expect(said.stdout).toMatch(/^code 69$/m);
+    expect(said.stdout).not.toMatch(/^code (?!0$|69$)/m);
+    expect(said.stderr).not.toContain("stack");
+  },
+);

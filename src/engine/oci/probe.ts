@@ -207,8 +207,13 @@ async function tryRuntime(
 
 /** Whether the disk lacks what a tiny container needs. */
 async function isFull(path: string): Promise<boolean> {
-  const { bavail, bsize } = await statfs(path);
-  return bavail * bsize < MIN_FREE_BYTES;
+  try {
+    const { bavail, bsize } = await statfs(path);
+    return bavail * bsize < MIN_FREE_BYTES;
+  } catch {
+    // A home that could not be made: what failed says more.
+    return false;
+  }
 }
 
 async function readVersion(runtime: string): Promise<string> {

@@ -1,6 +1,7 @@
 /** What a machine must have before any container can be tried on it, each with its remedy. */
 
 import { access, constants, readFile } from "node:fs/promises";
+import { dirname } from "node:path";
 import { isCode } from "../../common/errors.ts";
 import { isRootless, readPrivilege } from "../../common/privilege.ts";
 import type { EngineCheck } from "../engine.ts";
@@ -88,13 +89,13 @@ function checkRunDirectory(): EngineCheck {
 export const HOME_REMEDY =
   "use --home with a folder on ext4, XFS, Btrfs or tmpfs; in a container, that of a volume";
 
-/** One that is not there is made. */
-async function isWritable(home: string): Promise<boolean> {
+/** One that is not there is made in the nearest directory that is. */
+async function isWritable(path: string): Promise<boolean> {
   try {
-    await access(home, constants.W_OK);
+    await access(path, constants.W_OK);
     return true;
   } catch (error) {
-    return !isCode(error, "EROFS", "EACCES");
+    return isCode(error, "ENOENT") && path !== dirname(path) && isWritable(dirname(path));
   }
 }
 
