@@ -1,5 +1,6 @@
 /** Schemas of the values of settings, which come as text. */
 
+import { isIP } from "node:net";
 import { z } from "./common/schema.ts";
 import { toNamePattern } from "./egress/host-names.ts";
 
@@ -14,6 +15,12 @@ export interface Setting {
   /** A flag without a value: naming it means true. */
   readonly isSwitch?: true;
   readonly help: string;
+}
+
+const GIVEN_TWICE = "a name is given twice";
+
+function isOnce(names: readonly string[]): boolean {
+  return new Set(names).size === names.length;
 }
 
 /** Each is some 15 MB of memory that no client uses yet. */
@@ -50,11 +57,33 @@ export const key = z
 
 const MAX_PORT = 65_535;
 
+/** Between two dots; some networks have names with an underscore. */
+const LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?";
+const NAME_PATTERN = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`, "i");
+const MAX_DOMAIN_CHARACTERS = 200;
+
 /** A domain name, with a port or without. */
 export const domainName = z
   .string()
-  .regex(/^[a-z0-9._-]{1,200}(:[0-9]{1,5})?$/i, "expected a domain name")
-  .refine((name) => Number(name.split(":")[1] ?? 0) <= MAX_PORT, "expected a port up to 65535");
+  .refine((name) => isDomain(name.replace(/:[0-9]{1,5}$/, "")), "expected a domain name")
+  .refine((name) => isPort(name.split(":")[1]), `expected a port from 1 to ${MAX_PORT}`);
+
+function isDomain(name: string): boolean {
+  return name.length <= MAX_DOMAIN_CHARACTERS && NAME_PATTERN.test(name);
+}
+
+function isPort(digits = "1"): boolean {
+  return Number(digits) >= 1 && Number(digits) <= MAX_PORT;
+}
+
+/** What a listener is bound to: the kernel and the system's names decide whether it can be. */
+export const listenHost = z
+  .string()
+  .refine(
+    (host) =>
+      isIP(host) !== 0 || (NAME_PATTERN.test(host) && !/^[0-9]+(?:\.[0-9]+){3}$/.test(host)),
+    "expected an address or a name, without port and brackets",
+  );
 
 const poolShare = z
   .string()
@@ -67,7 +96,8 @@ const poolShare = z
 
 export const poolShares = text
   .transform((list) => list.split(","))
-  .pipe(z.array(poolShare).max(MAX_POOL_SHARES, `expected at most ${MAX_POOL_SHARES} templates`));
+  .pipe(z.array(poolShare).max(MAX_POOL_SHARES, `expected at most ${MAX_POOL_SHARES} templates`))
+  .refine((shares) => isOnce(shares.map(({ template }) => template)), GIVEN_TWICE);
 
 /** Who waits longer than a month keeps memory in the process. */
 const MAX_MOVE_SECONDS = 2_592_000;
@@ -104,10 +134,17 @@ export const encryptsSnapshots = {
 const ADDRESSES = "expected IPv4 addresses joined by commas";
 const address = z.ipv4(ADDRESSES);
 const MAX_RESOLVERS = 3;
+/** Of this host and network, of loopback, and from multicast on: nothing that a sandbox sends arrives there. */
+const NO_PEER = /^(?:0|127|22[4-9]|2[3-5][0-9])\./;
 
+/** Of name servers that sandboxes ask. */
 export const addresses = text
   .transform((list) => list.split(","))
-  .pipe(z.array(address).max(MAX_RESOLVERS, `expected at most ${MAX_RESOLVERS} addresses`));
+  .pipe(z.array(address).max(MAX_RESOLVERS, `expected at most ${MAX_RESOLVERS} addresses`))
+  .refine(
+    (list) => !list.some((one) => NO_PEER.test(one)),
+    "expected addresses that sandboxes reach, none of loopback or multicast",
+  );
 
 const MAX_BUILD_HOSTS = 100;
 const SWITCHES: ReadonlySet<string> = new Set(["on", "off"]);
@@ -171,7 +208,4 @@ const podImage = z
 export const podImages = text
   .transform((list) => list.split(","))
   .pipe(z.array(podImage).max(MAX_POD_IMAGES, `expected at most ${MAX_POD_IMAGES} images`))
-  .refine(
-    (images) => new Set(images.map(({ name }) => name)).size === images.length,
-    "a name is given twice",
-  );
+  .refine((images) => isOnce(images.map(({ name }) => name)), GIVEN_TWICE);

@@ -11,6 +11,7 @@ import {
   flag,
   integer,
   key,
+  listenHost,
   MAX_POOL,
   oneOf,
   pauseToDisk,
@@ -60,7 +61,7 @@ const SETTINGS = {
   host: {
     flag: "host",
     environment: "SANDBOX_MCP_HOST",
-    schema: text,
+    schema: listenHost,
     help: "address that serve listens on",
   },
   port: {

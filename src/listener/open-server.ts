@@ -51,10 +51,15 @@ async function listen(server: Server, options: ListenOptions, name: string): Pro
   await promise;
 }
 
+const NO_NAME = "this machine finds no address of that name: choose one, such as 127.0.0.1 or ::1";
+
 /** By code of the system; of a socket of the home only a shortage is likely. */
 const HINTS: Readonly<Record<string, string>> = {
   EADDRINUSE: "another program listens there: end it, or choose another port, 0 for any free one",
   EADDRNOTAVAIL: "this machine has no such address: choose another one",
+  EINVAL: "no program can listen on that address: choose another one",
+  ENOTFOUND: NO_NAME,
+  EAI_AGAIN: NO_NAME,
   EACCES:
     "choose a port from 1024 on, or allow this one: sysctl net.ipv4.ip_unprivileged_port_start",
 };

@@ -17,6 +17,17 @@ test("a port that another program has", async () => {
   });
 });
 
+test("a name that leads nowhere", async () => {
+  await expect(
+    // No name has an empty label, so that no name server is asked.
+    openServer(createServer(), { kind: "tcp", host: "a..b", port: 0 }),
+  ).rejects.toMatchObject({
+    code: "unavailable",
+    message: "cannot listen on a..b:0",
+    hint: "this machine finds no address of that name: choose one, such as 127.0.0.1 or ::1",
+  });
+});
+
 test("an address that this machine does not have", async () => {
   await expect(
     // Of TEST-NET-1, which no machine has.
