@@ -12,6 +12,7 @@ import { errorText, isCode, SandboxError } from "../../common/errors.ts";
 import { draftOf, isThere, readKernelFile, syncFolder } from "../../common/files.ts";
 import { isRootless } from "../../common/privilege.ts";
 import { step } from "../../common/steps.ts";
+import { findProgram } from "../host/find-program.ts";
 import { installCommand } from "../host/install-command.ts";
 import { withLock } from "../host/lock.ts";
 import { readMounts } from "../host/mount-table.ts";
@@ -139,9 +140,15 @@ async function makeImage(home: string, sizeGb: number): Promise<void> {
     await syncFolder(home);
   } catch (error) {
     await rm(draft, { force: true });
-    throw storeFault("store was not made", error, installCommand());
+    throw storeFault("store was not made", error, hintFor(sizeGb));
   }
   await step("store.made");
+}
+
+function hintFor(sizeGb: number): string {
+  return findProgram("mkfs.xfs") === undefined
+    ? installCommand()
+    : `check that the disk of the home has space and takes a file of ${sizeGb} GiB, or choose a smaller --store-gb`;
 }
 
 /**
