@@ -1,6 +1,6 @@
 /** Where programs of the host are looked for. At once: a start that waits for a list needs no more. */
 
-import { accessSync, constants } from "node:fs";
+import { accessSync, constants, statSync } from "node:fs";
 import { join } from "node:path";
 import { isCode } from "../../common/errors.ts";
 
@@ -22,9 +22,9 @@ export function findProgram(name: string): string | undefined {
 function isProgram(path: string): boolean {
   try {
     accessSync(path, constants.X_OK);
-    return true;
+    return statSync(path).isFile();
   } catch (error) {
-    if (isCode(error, "ENOENT", "EACCES", "ENOTDIR")) return false;
+    if (isCode(error, "ENOENT", "EACCES", "ENOTDIR", "ELOOP", "ENAMETOOLONG")) return false;
     throw error;
   }
 }

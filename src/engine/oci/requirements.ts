@@ -45,7 +45,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     check(
       "runtime",
       candidates.join(", ") || wanted.runtime,
-      candidates.length > 0 || installCommand(),
+      candidates.length > 0 || runtimeRemedy(wanted.runtime),
     ),
     check("overlay", "overlay", /\boverlay$/m.test(filesystems) || "modprobe overlay"),
     check(
@@ -64,6 +64,11 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
+}
+
+function runtimeRemedy(wanted: string): string {
+  if (["auto", "crun", "runc", "runsc"].includes(wanted)) return installCommand();
+  return "no program is there: give --runtime the path of one, or auto, crun, runc or runsc";
 }
 
 /**
