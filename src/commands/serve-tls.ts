@@ -43,11 +43,17 @@ async function readTlsIdentity({ tlsCert, tlsKey }: Config): Promise<TlsIdentity
       hint: "give both --tls-cert and --tls-key",
     });
   }
+  const certificate = await readGiven("--tls-cert", tlsCert);
+  return { certificate, key: await readGiven("--tls-key", tlsKey) };
+}
+
+async function readGiven(flag: string, path: string): Promise<string> {
   try {
-    return { certificate: await readFile(tlsCert, "utf8"), key: await readFile(tlsKey, "utf8") };
+    return await readFile(path, "utf8");
   } catch (error) {
-    throw new SandboxError("failed_precondition", `TLS files: ${errorText(error)}`, {
+    throw new SandboxError("failed_precondition", `${flag} ${path}: ${errorText(error)}`, {
       cause: error,
+      hint: "name a file in PEM that this user can read",
     });
   }
 }
