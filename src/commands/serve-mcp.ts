@@ -46,6 +46,11 @@ export function startServeMcp(options: ServeMcpOptions): McpHttp {
   };
 }
 
+/** @throws SandboxError invalid_argument for tools that no endpoint could offer */
+export function requireTools({ tools }: Config): void {
+  selectTools(TOOLS, tools);
+}
+
 function startEndpoint(
   { config, log, listener, keys, publicUrl }: ServeMcpOptions,
   team: string,

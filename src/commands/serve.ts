@@ -15,7 +15,7 @@ import { openHome } from "./home.ts";
 import { startLocal } from "./local-service.ts";
 import { EXIT_BROKEN, listenForStopSignals, startLastResort } from "./process-end.ts";
 import { publishAddress, listenerUrl, reachableUrl, SERVE_INSTANCE } from "./serve-address.ts";
-import { startServeMcp } from "./serve-mcp.ts";
+import { requireTools, startServeMcp } from "./serve-mcp.ts";
 import { clientLines, openServeTls } from "./serve-tls.ts";
 import { showProgressOn } from "./show-progress.ts";
 
@@ -32,6 +32,7 @@ export async function runServe({ config, log }: CommandContext): Promise<number>
       hint: "leave out --engine remote",
     });
   }
+  requireTools(config);
   if (config.engine === "kubernetes") {
     const { serveCluster } = await import("./serve-cluster.ts");
     return serveCluster(config, log);

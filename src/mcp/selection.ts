@@ -17,7 +17,7 @@ type SelectableTool = Pick<Tool, "name" | "toolset"> & {
 
 /**
  * The selected tools in the order of the table.
- * @throws SandboxError invalid_argument for a name that no tool has.
+ * @throws SandboxError invalid_argument for a name that no tool has, and where none is left.
  */
 export function selectTools<T extends SelectableTool>(
   tools: readonly T[],
@@ -26,15 +26,21 @@ export function selectTools<T extends SelectableTool>(
   const { names, toolset, isReadOnly } = selection;
   const unknown = names?.filter((name) => !tools.some((tool) => tool.name === name)) ?? [];
   if (unknown.length > 0) {
-    throw new SandboxError("invalid_argument", `no tool is called ${unknown.join(", ")}`);
+    throw new SandboxError("invalid_argument", `--tools: no tool is called ${unknown.join(", ")}`, {
+      hint: "sandbox-mcp manifest lists all tools",
+    });
   }
-  return tools
+  const selected = tools
     .filter((tool) =>
       names === undefined
         ? toolset === "all" || tool.toolset === "core"
         : names.includes(tool.name),
     )
     .filter((tool) => !isReadOnly || tool.annotations.readOnlyHint);
+  if (selected.length > 0) return selected;
+  throw new SandboxError("invalid_argument", "--read-only leaves none of the tools of --tools", {
+    hint: "name one that changes nothing, or leave one of the two out",
+  });
 }
 
 /** The same tools; each call waits for the service, and fails as `ready` does without one. */

@@ -43,6 +43,11 @@ test("read-only leaves only tools that change nothing", () => {
   ]);
 });
 
+test("no tool at all is refused", () => {
+  const selection = { toolset: "core", names: ["write_file"], isReadOnly: true } as const;
+  expect(() => namesOf(selection)).toThrow("--read-only leaves none of the tools of --tools");
+});
+
 test("a name that no tool has is named", () => {
   expect(() => namesOf({ toolset: "core", names: ["nope"], isReadOnly: false })).toThrow(
     "no tool is called nope",
