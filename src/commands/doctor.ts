@@ -35,7 +35,8 @@ async function checkMachine({ config, log }: CommandContext, signal: AbortSignal
   const outside = report.isUsable ? await checkOutside(config, log, signal) : [];
   const own = [await checkBase(config), await checkStorage(config), checkImages()];
   const checks = [...report.checks, ...own, ...outside];
-  return tell(config, { ...report, checks });
+  const isUsable = report.isUsable && outside.every(({ outcome }) => outcome !== "missing");
+  return tell(config, { ...report, isUsable, checks });
 }
 
 function tell(config: Config, report: EngineReport): number {

@@ -1,9 +1,11 @@
 /** The engine that the configuration names: its options, its privileges and whether it works here. */
 
+import { SandboxError } from "../common/errors.ts";
 import type { Config } from "../config.ts";
 import type { DaemonSources } from "../engine/daemon/daemon.ts";
 import { ISOLATION_LEVELS, type Engine, type EngineReport } from "../engine/engine.ts";
 import { canShareUsr } from "../engine/host/id-maps.ts";
+import { namespaceFault } from "../engine/network/namespace-file.ts";
 import { ENGINES, type EngineOptions, type EngineRow } from "../engine/registry.ts";
 import { findBase } from "./base-layers.ts";
 import type { Command } from "./command.ts";
@@ -47,6 +49,8 @@ export function missingPlatform(config: Config): NodeJS.Platform | undefined {
  */
 export async function isKnownToWork(config: Config): Promise<boolean> {
   if (config.engine === "remote") return config.remote !== undefined;
+  const outside = config.egress?.namespace;
+  if (outside !== undefined && namespaceFault(outside) !== undefined) return false;
   const mayUseHost = (config.allowHostTemplate ?? true) && canShareUsr();
   if (!mayUseHost && (await findBase(config.home)) === undefined) {
     if (!config.buildsBase) return false;
@@ -54,6 +58,15 @@ export async function isKnownToWork(config: Config): Promise<boolean> {
     if (!canBuildBase()) return false;
   }
   return missingPlatform(config) === undefined && rowOf(config).isProven(toOptions(config));
+}
+
+/** @throws SandboxError failed_precondition for an `--egress` that is not there, or that is no namespace */
+export function requireEgressFile({ egress }: Pick<Config, "egress">): void {
+  const fault = egress?.namespace && namespaceFault(egress.namespace);
+  if (!fault) return;
+  throw new SandboxError("failed_precondition", `--egress ${fault}`, {
+    hint: "name the file of a network namespace, such as /run/netns/NAME, or on or off",
+  });
 }
 
 /**

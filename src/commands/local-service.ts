@@ -26,7 +26,7 @@ import {
   type EmbeddedServiceOptions,
   startEmbeddedService,
 } from "./embedded-service.ts";
-import { createEngine, missingPlatform, probeEngine } from "./engine.ts";
+import { createEngine, missingPlatform, probeEngine, requireEgressFile } from "./engine.ts";
 import { openHome } from "./home.ts";
 import { INTERPRETER_BUILD, interpreterTemplate } from "./interpreter-build.ts";
 import { holdProgramFiles } from "./program-copies.ts";
@@ -152,6 +152,7 @@ export async function startLocal(
   options: LocalOptions,
 ): Promise<EmbeddedService> {
   await openHome(config.home);
+  requireEgressFile(config);
   await using stack = new AsyncDisposableStack();
   const { home, buildsBase, storeGb } = config;
   const files = stack.use(await holdProgramFiles(home, log));

@@ -48,7 +48,9 @@ export async function checkOutside(
     const detail = errorText(error).slice(0, MAX_OUTPUT_BYTES);
     const hint = error instanceof SandboxError ? error.hint : undefined;
     const remedy = hint ?? "see the checks above";
-    return [{ name: "sandbox", outcome: "warning", detail, remedy }];
+    // No service starts with such a configuration.
+    const isRefused = error instanceof SandboxError && error.code === "failed_precondition";
+    return [{ name: "sandbox", outcome: isRefused ? "missing" : "warning", detail, remedy }];
   }
 }
 

@@ -70,6 +70,26 @@ test("no template is made on a disk that has less than is kept free", async () =
   expect(await readdir(join(disk.path, "layers"))).toEqual([]);
 });
 
+test("a store that the disk of the home cannot take names its flag", async () => {
+  // Files of an ext4 end at 16 TiB.
+  await using disk = await openImageDisk(256 * MIB, ["mkfs.ext4", "-q", "-F"]);
+  await using program = startProgram(["serve", "--store-gb=999999", "--home", disk.path]);
+  expect([await program.exited(), program.stderr()]).toEqual([
+    78,
+    expect.stringMatching(/^sandbox-mcp: store was not made: EFBIG: .*a smaller --store-gb$/m),
+  ]);
+});
+
+test("doctor finds a machine not usable whose services refuse the configuration", async () => {
+  await using folder = await makeTempFolder();
+  const words = ["doctor", "--egress", "/nonexistent/netns", "--home", folder.path];
+  const said = spawnSync(process.execPath, [PROGRAM, ...words], { encoding: "utf8" });
+  expect([said.status, said.stdout]).toEqual([
+    69,
+    expect.stringMatching(/^missing {2}sandbox: --egress \/nonexistent\/netns: .*\nnot usable\n$/m),
+  ]);
+});
+
 test("a key that cannot be shown is not made", async () => {
   await using folder = await makeTempFolder();
   const run = (script: string) =>

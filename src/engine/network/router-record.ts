@@ -10,13 +10,12 @@ import { SandboxError } from "../../common/errors.ts";
 import { draftOf, ifThere, isThere, readIfThere, writeWhole } from "../../common/files.ts";
 import { z } from "../../common/schema.ts";
 import { claimsOf, releaseClaim, RUN_DIRECTORY, tryClaim } from "../host/id-ranges.ts";
+import { NAMESPACE_TYPE } from "./namespace-file.ts";
 import { mountFromElsewhere } from "./other-namespaces.ts";
 import { MAX_ROUTERS } from "./router-rules.ts";
 
 const ROUTERS = join(RUN_DIRECTORY, "routers");
 const MAX_ATTEMPTS = 1_000;
-/** NSFS_MAGIC: the file system of files that are namespaces. */
-const NAMESPACE_TYPE = 0x6e_73_66_73;
 
 /** What a router is made with, kept for the process that removes it. */
 const factsSchema = z.object({
