@@ -6,6 +6,7 @@ import { createClusterApi } from "../cluster/api.ts";
 import { addKey, readKeys, removeKey } from "../cluster/keys.ts";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { isDiscarded } from "../common/output-faults.ts";
 import { quoteName } from "../common/untrusted-text.ts";
 import type { Config } from "../config.ts";
 import { findKeys, makeKey, requireTeam, sortKeys } from "../sandboxes/keys.ts";
@@ -29,6 +30,7 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
   using keys = config.engine === "kubernetes" ? await openCluster(config) : await openLocal(config);
   switch (action) {
     case "create": {
+      requireReader();
       const holder = { name: name ?? "default", team };
       const { key, record } = makeKey(createSystemClock(), holder);
       await keys.add(record);
@@ -61,6 +63,14 @@ export async function runKey({ config, words }: CommandContext): Promise<number>
         action === undefined ? "key: no action" : `key ${quoteName(action)}: no such action`,
       );
   }
+}
+
+/** @throws SandboxError unavailable where the key would be lost */
+function requireReader(): void {
+  if (!isDiscarded(process.stdout.fd)) return;
+  throw new SandboxError("unavailable", "no key was made: standard output is closed or discarded", {
+    hint: "let it go to a terminal, a file or a program: a key is shown once",
+  });
 }
 
 /** Resolves when it is written: a key that was never seen must not count. */

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { createSystemClock } from "../common/clock.ts";
 import { SandboxError } from "../common/errors.ts";
+import { isDiscarded } from "../common/output-faults.ts";
 import type { Config } from "../config.ts";
 import { createKey, listKeys } from "../sandboxes/keys.ts";
 import { openStore } from "../store/sqlite.ts";
@@ -96,9 +97,10 @@ function requireKey(config: Config): void {
 
 /**
  * A key for a service that has none. It is shown before it is stored: if the process ends in between,
- * the next start makes another one.
+ * the next start makes another one. Where no user would see it, a later start makes it.
  */
 function makeFirstKey(store: Store): void {
+  if (isDiscarded(process.stderr.fd)) return;
   store.transaction(() => {
     if (listKeys(store).length > 0) return;
     const { key } = createKey(store, createSystemClock(), { name: "first" });

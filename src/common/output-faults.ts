@@ -3,7 +3,10 @@
  * enough, as `head`, ends nothing: the rest is dropped. Any other fault is reported once.
  */
 
+import { fstatSync, statSync } from "node:fs";
 import { errorText } from "./errors.ts";
+
+const NOWHERE = "/dev/null";
 
 const READER_GONE: ReadonlySet<string> = new Set(["EPIPE", "ECONNRESET", "ERR_STREAM_DESTROYED"]);
 
@@ -22,4 +25,15 @@ export function watchOutput({ stdout, stderr }: Streams, onFault: (text: string)
   });
   // Nothing is left to report it on.
   stderr.on("error", () => undefined);
+}
+
+/** Whether no program or file gets what is written there. Node opens the same device for one that is closed. */
+export function isDiscarded(descriptor: number): boolean {
+  try {
+    const { rdev } = fstatSync(descriptor);
+    return rdev !== 0 && rdev === statSync(NOWHERE).rdev;
+  } catch {
+    // Writing tells the fault.
+    return false;
+  }
 }

@@ -10,7 +10,7 @@ import { openStore } from "../../src/store/sqlite.ts";
 import { openTestHome } from "../support/home.ts";
 import { openImageDisk } from "../support/image-disk.ts";
 import { listenOnLoopback } from "../support/loopback.ts";
-import { PROGRAM, startProgram } from "../support/program.ts";
+import { listeningUrl, PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
 const MIB = 1024 ** 2;
@@ -96,6 +96,21 @@ test("a key that cannot be shown is not made", async () => {
     spawnSync("sh", ["-c", script, "sh", process.execPath, PROGRAM, folder.path], {
       encoding: "utf8",
     });
+  for (const nowhere of [">&-", "> /dev/null", "<&- >&-"]) {
+    const { status, stderr } = run(`"$1" "$2" key create mine --home "$3" ${nowhere}`);
+    expect([nowhere, status, stderr]).toEqual([
+      nowhere,
+      69,
+      expect.stringContaining("no key was made: standard output is closed or discarded"),
+    ]);
+  }
+  // A pipe whose reader has left.
+  const left = 'mkfifo "$3.pipe" && exec 3<>"$3.pipe" 4>"$3.pipe" 3>&- && rm "$3.pipe"';
+  const gone = run(`${left} && "$1" "$2" key create mine --home "$3" >&4`);
+  expect([gone.status, gone.stderr]).toEqual([
+    69,
+    "sandbox-mcp: the key could not be shown and was removed\n",
+  ]);
   const create = run('"$1" "$2" key create mine --home "$3" > /dev/full');
   expect([create.status, create.stderr]).toEqual([
     74,
@@ -103,6 +118,22 @@ test("a key that cannot be shown is not made", async () => {
   ]);
   const list = run('"$1" "$2" key list --home "$3"');
   expect([list.status, list.stdout]).toEqual([0, ""]);
+});
+
+test("a first key that nobody would see is left to a later start", async () => {
+  await using folder = await makeTempFolder();
+  const words = ["serve", "--port=0", "--pool=0", "--allow-host-template", "--home", folder.path];
+  const mute = ["sh", "-c", 'exec "$@" 2> /dev/null', "sh", process.execPath, PROGRAM] as const;
+  const seen: number[] = [];
+  for (const command of [mute, undefined]) {
+    await using program = startProgram(words, { SANDBOX_MCP_LOG_LEVEL: "silent" }, command);
+    await listeningUrl(program);
+    program.child.kill("SIGTERM");
+    expect(await program.exited()).toBe(0);
+    using store = openStore({ path: join(folder.path, "state.db") });
+    seen.push(store.keys.all().length);
+  }
+  expect(seen).toEqual([0, 1]);
 });
 
 test("the list has one line for each key, also of names that earlier versions took", async () => {
