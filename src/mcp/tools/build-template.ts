@@ -9,6 +9,7 @@ import { toParts } from "../../output/quote.ts";
 import type { BuildStatusBody } from "../../wire/template-builds.ts";
 import { onOptionalRoute, withHints } from "../error-hints.ts";
 import { waitInput } from "../inputs.ts";
+import { requireOwnName } from "../own-names.ts";
 import { Progress } from "../progress.ts";
 import { textReply } from "../respond.ts";
 import { defineTool, DESTRUCTIVE, type ToolContext } from "../tool.ts";
@@ -128,6 +129,7 @@ async function start(params: Params, context: ToolContext): Promise<BuildRef> {
   if (name === undefined) {
     throw new SandboxError("invalid_argument", "name is required for a new build");
   }
+  requireOwnName(name);
   const { control } = context.service;
   const { signal } = context;
   const wanted = {

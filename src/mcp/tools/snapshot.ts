@@ -4,6 +4,7 @@ import { z } from "../../common/schema.ts";
 import { onOptionalRoute, requireRunning } from "../error-hints.ts";
 import { expiryField, processesField } from "../facts.ts";
 import { sandboxIdInput } from "../inputs.ts";
+import { requireOwnName } from "../own-names.ts";
 import { recordReply } from "../respond.ts";
 import { ADDITIVE, defineTool, type Suggest } from "../tool.ts";
 
@@ -36,6 +37,7 @@ export const snapshot = defineTool({
   annotations: ADDITIVE,
   async handler({ sandbox_id: sandboxId, name }, context) {
     const { service, signal, suggest } = context;
+    if (name !== undefined) requireOwnName(name);
     const keep = suggest("download_url", " Keep files: pack them by tar, then use download_url.");
     const body = await onOptionalRoute(
       service.control.snapshot(sandboxId, name, signal),

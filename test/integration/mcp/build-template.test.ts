@@ -49,3 +49,17 @@ test("a new build needs a name, a malformed variable is refused by its step", as
   const refused = await world.call("build_template", { name: "x", steps });
   expect(refused.text).toContain("step 1 (ENV)");
 });
+
+test.for(["base", "Base:v2", "local/base", "host", "code-interpreter", "code-interpreter-v1"])(
+  "the name %s of a built-in template is given to no other one",
+  async (name) => {
+    await using world = await startMcpWorld();
+    const { fields } = await world.call("create_sandbox", {});
+    const told = /^invalid_argument: \S+ is the name of a built-in template.*Choose another name/s;
+    const named = { sandbox_id: fields["sandbox_id"], name };
+    expect((await world.call("snapshot", named)).text).toMatch(told);
+    expect((await world.call("build_template", { name, steps: [] })).text).toMatch(told);
+    const listed = await world.call("list_templates", {});
+    expect(JSON.stringify(listed.fields["templates"])).not.toContain("local/");
+  },
+);
