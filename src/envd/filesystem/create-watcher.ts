@@ -5,7 +5,7 @@ import type { CreateWatcherRequest } from "../../gen/filesystem/filesystem_pb.ts
 import { originOf } from "../call.ts";
 import { openWatch } from "./watch-request.ts";
 
-/** @throws SandboxError not_found, invalid_argument, resource_exhausted, internal */
+/** @throws SandboxError not_found, invalid_argument, failed_precondition, resource_exhausted, internal */
 export async function createWatcher(
   request: CreateWatcherRequest,
   context: HandlerContext,

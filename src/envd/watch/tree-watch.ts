@@ -11,6 +11,7 @@ import { fromSystemBytes, toSystemBytes } from "../../common/file-names.ts";
 import type { EventType } from "../../gen/filesystem/filesystem_pb.ts";
 import { EventApplier } from "./apply-events.ts";
 import { applyListing } from "./apply-listing.ts";
+import { startArmLimit } from "./arm-limit.ts";
 import type { Directory } from "./directory.ts";
 import type { Inotify, Notice } from "./inotify.ts";
 import { EventMask, type KernelEvent } from "./kernel-event.ts";
@@ -86,13 +87,22 @@ export class TreeWatch implements Disposable {
   async arm(): Promise<void> {
     this.#options.inotify.open(this.#subscriber);
     try {
-      while (this.#tree.pending.size > 0 && !this.#isClosed) await this.#watchPending();
+      await this.#armPending();
     } catch (error) {
       this[Symbol.dispose]();
       throw error;
     }
     // It catches what it throws and ends the watch then.
     void this.#run();
+  }
+
+  async #armPending(): Promise<void> {
+    const limit = startArmLimit();
+    while (this.#tree.pending.size > 0 && !this.#isClosed) {
+      // What came since the last request has changed the paths of the next one.
+      if (!this.#notices.isEmpty) await this.#applyNotices(this.#notices.take());
+      limit(await this.#watchPending());
+    }
   }
 
   [Symbol.dispose](): void {
@@ -213,8 +223,8 @@ export class TreeWatch implements Disposable {
     if (this.#tree.hasEnded) this[Symbol.dispose]();
   }
 
-  /** Watches and lists some of the directories that wait for it. */
-  async #watchPending(): Promise<void> {
+  /** Watches and lists some of the directories that wait for it; false when each of them moved. */
+  async #watchPending(): Promise<boolean> {
     const batch = [...this.#tree.pending].slice(0, BATCH);
     const isRoot = batch[0] === this.#tree.root;
     const directories = isRoot ? batch.slice(0, 1) : batch;
@@ -238,6 +248,7 @@ export class TreeWatch implements Disposable {
     await this.#applyEvents(before);
     for (const directory of settled) directory.unconfirmed.clear();
     if (settled.length === 0) await this.#backOff();
+    return settled.length > 0;
   }
 
   async #backOff(): Promise<void> {

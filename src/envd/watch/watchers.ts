@@ -42,7 +42,7 @@ export interface FileWatch extends Disposable {
 }
 
 export interface WatcherRegistry {
-  /** @throws SandboxError not_found, invalid_argument, resource_exhausted, internal */
+  /** @throws SandboxError not_found, invalid_argument, failed_precondition, resource_exhausted, internal */
   open(request: WatchRequest): Promise<FileWatch>;
   /** Keeps a watch until it is removed; returns its identifier. */
   keep(watch: FileWatch): string;
