@@ -14,6 +14,7 @@ import type { DaemonSources } from "../daemon/daemon.ts";
 import { ISOLATION_LEVELS, type EngineReport, type IsolationLevel } from "../engine.ts";
 import { findProgram } from "../host/find-program.ts";
 import { hasRunDirectory } from "../host/id-ranges.ts";
+import { hasOpenFiles } from "../host/open-files.ts";
 import { findDelegation } from "./delegation.ts";
 import type { RuntimeChoice } from "./launch-context.ts";
 
@@ -101,8 +102,9 @@ export function readProbe(options: ProbeOptions, key: string): ProbeResult | und
   const text = readCache(join(options.home, cacheName(options)));
   if (text === undefined) return undefined;
   const data = parseCache(text);
-  // A file system becomes read-only without a new start of the machine.
-  if (data === undefined || data.key !== key || !hasRunDirectory()) return undefined;
+  if (data === undefined || data.key !== key) return undefined;
+  // A file system becomes read-only, and a limit lower, without a new start of the machine.
+  if (!hasRunDirectory() || !hasOpenFiles()) return undefined;
   const { choice, report } = data;
   const checks = report.checks.map(({ remedy, ...check }) =>
     remedy === undefined ? check : { ...check, remedy },

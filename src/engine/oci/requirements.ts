@@ -9,13 +9,13 @@ import { findProgram } from "../host/find-program.ts";
 import { isOnOverlay } from "../host/id-maps.ts";
 import { hasRunDirectory, RUN_DIRECTORY } from "../host/id-ranges.ts";
 import { installCommand } from "../host/install-command.ts";
+import { hasOpenFiles, MIN_OPEN_FILES, readOpenFiles } from "../host/open-files.ts";
 import { hasCgroups, isHybrid, type CgroupHost } from "./cgroups.ts";
 import { CONTROLLERS } from "./delegation.ts";
 
 /** The programs of the host that every container needs. */
 const TOOLS = ["perl", "umount", "mkfs.ext4", "setpriv", "flock", "cp", "sync", "ldd"] as const;
 
-const MIN_OPEN_FILES = 256;
 const CONTROLLER_NAMES = { memory: "memory", pids: "processes", cpu: "processors" } as const;
 
 export interface RequirementOptions {
@@ -61,7 +61,7 @@ export async function checkRequirements(wanted: RequirementOptions): Promise<Eng
     await checkHome(wanted.home),
     checkRunDirectory(),
     checkCgroups(cgroups),
-    checkOpenFiles(await readFile("/proc/self/limits", "utf8")),
+    checkOpenFiles(),
     check("daemon", wanted.bundle, (await exists(wanted.bundle)) || "npm run build"),
   ];
 }
@@ -114,14 +114,11 @@ async function exists(path: string): Promise<boolean> {
   }
 }
 
-/**
- * How many files the service, and each sandbox, may have open at most, as `/proc/self/limits` tells.
- * Programs that are given fewer lose connections without a word.
- */
-export function checkOpenFiles(limits: string): EngineCheck {
-  const hard = /^Max open files\s+\S+\s+(\S+)/m.exec(limits)?.[1] ?? "unknown";
-  const holds = Number.isNaN(Number(hard)) || Number(hard) >= MIN_OPEN_FILES;
-  return check("open files", `at most ${hard}`, holds || `ulimit -Hn ${MIN_OPEN_FILES}, or more`);
+/** How many files the service, and each sandbox, may have open at most. */
+export function checkOpenFiles(limits?: string): EngineCheck {
+  const most = readOpenFiles(limits);
+  const remedy = hasOpenFiles(most) || `ulimit -Hn ${MIN_OPEN_FILES}, or more`;
+  return check("open files", `at most ${most}`, remedy);
 }
 
 /** Root, or root in a namespace of its own: then what is lost is named. */
