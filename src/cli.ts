@@ -106,10 +106,15 @@ async function runCommand(
   }
 }
 
-/** Of all that a command writes, only the home and what is named on its line is on a disk. */
+/** What a command that has not foreseen it says of a home that is full, or not this user's to use. */
 function toHomeFault(error: unknown, home: string): unknown {
-  if (error instanceof SandboxError || !isCode(error, "ENOSPC", "EDQUOT")) return error;
-  return diskFullError(`disk of ${home}`, error);
+  if (error instanceof SandboxError) return error;
+  if (isCode(error, "ENOSPC", "EDQUOT")) return diskFullError(`disk of ${home}`, error);
+  if (!isCode(error, "EACCES", "EPERM", "EROFS")) return error;
+  return new SandboxError("failed_precondition", errorText(error), {
+    cause: error,
+    hint: `check that this user may write to ${home}, or choose another directory with --home`,
+  });
 }
 
 function print(text: string): number {

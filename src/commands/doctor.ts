@@ -83,7 +83,8 @@ function checkImages(): EngineCheck {
 }
 
 async function checkBase(config: Config): Promise<EngineCheck> {
-  const [layer] = (await findBase(config.home)) ?? [];
+  // A home that cannot be read is what another check says.
+  const [layer] = (await findBase(config.home).catch(() => undefined)) ?? [];
   if (layer !== undefined) return { name: "template base", outcome: "ok", detail: layer.root };
   return {
     name: "template base",

@@ -18,8 +18,8 @@ export async function runStdio({ config, log }: CommandContext): Promise<number>
   await using stack = new AsyncDisposableStack();
   const answers = answersFor(config.tools);
   const late = stack.use(createDeferredService(config, log));
-  // What may fail does so before a host is answered.
-  if (!(await isKnownToWork(config))) await late.begin();
+  // What may fail does so before a host is answered; a home that cannot be read is refused by its start.
+  if (!(await isKnownToWork(config).catch(() => false))) await late.begin();
   const begin = (): void => {
     // A failure is told to `ready` and by `failed` below.
     late.begin().catch(() => undefined);

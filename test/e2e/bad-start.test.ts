@@ -5,6 +5,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openOrdinaryUser } from "../support/ordinary-user.ts";
 import { PROGRAM, startProgram } from "../support/program.ts";
 import { makeTempFolder } from "../support/temp-folder.ts";
 
@@ -211,3 +212,39 @@ test.for(["key create mine", "key list", "template list", "trust", "gc"])(
     expect(said.stderr).not.toContain("stack");
   },
 );
+
+test("a limit of open files that is too low, on a machine found fit before", async () => {
+  await using folder = await makeTempFolder();
+  await using before = startProgram(["doctor", "--home", folder.path]);
+  expect(await before.exited()).toBe(0);
+  const limited = [
+    "sh",
+    "-c",
+    'ulimit -n 64 && exec "$@"',
+    "sh",
+    process.execPath,
+    PROGRAM,
+  ] as const;
+  const words = ["serve", "--home", folder.path, "--port", "0"];
+  await using program = startProgram(words, {}, limited);
+  expect([await program.exited(), program.stderr()]).toEqual([
+    69,
+    "sandbox-mcp: this machine cannot isolate: open files: at most 64: ulimit -Hn 256, or more\n",
+  ]);
+});
+
+test("a home below a directory that another user has closed", async () => {
+  await using user = await openOrdinaryUser({ ids: false });
+  await using folder = await makeTempFolder();
+  const home = join(folder.path, "home");
+  for (const words of ["stdio", "serve", "gc", "key list", "template list", "trust"]) {
+    await using program = startProgram([...words.split(" "), "--home", home], {}, user.program);
+    expect([words, await program.exited(), program.stderr()]).toEqual([
+      words,
+      78,
+      expect.stringMatching(/^sandbox-mcp: .*EACCES: .*: .*--home\n$/),
+    ]);
+  }
+  await using doctor = startProgram(["doctor", "--home", home], {}, user.program);
+  expect([await doctor.exited(), doctor.stderr()]).toEqual([69, ""]);
+});

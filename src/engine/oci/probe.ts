@@ -77,7 +77,8 @@ export async function probeMachine(
     if (meanwhile !== undefined) return meanwhile;
     const limited = delegation && (await tryMachine(options, candidates, delegation));
     const result = limited?.choice ? limited : await tryMachine(options, candidates);
-    await writeProbe(options, key, result);
+    // A home that cannot be written to is refused by what opens it.
+    await writeProbe(options, key, result).catch(() => undefined);
     return result;
   } finally {
     await lock?.[Symbol.asyncDispose]();
